@@ -64,10 +64,12 @@ use crate::protocol::effect::Effect;
 use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
 use crate::setup::Setup;
+use crate::tool_calls::toolbox::ToolTarget;
 use crate::types::fault::CallReport;
 use crate::types::ids::{CallId, ControlId, Millis, RoomId, TimerId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::room_secret::RoomSecret;
+use crate::types::tool::CallableTool;
 use crate::types::usage::Spent;
 use crate::types::view::{AgentView, ConversationView};
 
@@ -195,6 +197,7 @@ impl Room {
             Event::ModelAnswered { call, ordinal, answer, trouble } => {
                 self.run_control().model_answered(call, ordinal, answer, trouble)
             }
+            Event::ToolsAsked { call, ordinal, calls } => self.tools_asked(call, ordinal, calls),
             Event::SideEffectAsked { call, ordinal, side_effect } => self
                 .budgets
                 .side_effect_asked(&mut self.cx, &self.frames, call, ordinal, side_effect),
@@ -412,13 +415,34 @@ impl Room {
         })
     }
 
+    /// Returns the tools that a running tool may call: granted to its plugin, and carried out for
+    /// the agent. `None` if the call is no tool's, or if its plugin may call none.
+    #[must_use]
+    pub fn callable_tools(&self, call: CallId) -> Option<Arc<Vec<CallableTool>>> {
+        let Purpose::Tool { frame, plugin, .. } = self.cx.calls.get(&call)? else { return None };
+        let rights = self.cx.setup.rights(plugin)?;
+        rights.grants.tools.as_ref()?;
+        let toolbox = self.histories.toolbox(&self.cx, &self.frames.get(frame)?.task);
+        let callable = toolbox.iter().filter(|tool| tool.handled).filter_map(|tool| {
+            let ToolTarget::Plugin { plugin: of, tool: own } = &tool.target else { return None };
+            let admitted = format!("{of}.{own}");
+            if of == plugin || rights.may_call(&admitted).is_err() {
+                return None;
+            }
+            let output_schema =
+                self.cx.setup.tool(&admitted).and_then(|(_, spec)| spec.output_schema.clone());
+            Some(CallableTool { summary: tool.summary.clone(), output_schema })
+        });
+        Some(Arc::new(callable.collect()))
+    }
+
     /// Ends an answered call: keeps the plugin's scratch data and CPU time, and drops its model
     /// calls.
     fn end_call(&mut self, call: CallId, ok: bool, report: &CallReport) {
         self.scratch.keep_scratch(&self.cx, &self.frames, call, ok, report);
         self.budgets.count_cpu(report.cpu_ticks);
-        self.cx.calls.remove(&call);
-        self.plugin_calls().forget_model_calls(call);
+        let ended = self.cx.calls.remove(&call);
+        self.plugin_calls().forget_requests(call, ended.as_ref());
     }
 
     fn timer_fired(&mut self, timer: TimerId) {

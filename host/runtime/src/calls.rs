@@ -14,7 +14,9 @@ use conclave_core::types::fault::{CallReport, Fault};
 use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::tool::{
+    CallableTool, NestedAnswer, NestedCall, NestedError, ToolError, ToolOutcome,
+};
 use conclave_core::types::view::{AgentView, ConversationView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +44,8 @@ pub struct CallStart {
     pub task: Option<(TaskName, Arc<TaskSetup>)>,
     /// The port that answers the call's model requests.
     pub models: Arc<dyn ModelPort>,
+    /// The port that answers the nested calls of a tool.
+    pub tools: Arc<dyn ToolPort>,
     /// The port that journals the call's side effects; [`NoEffects`] refuses them all.
     pub effects: Arc<dyn EffectPort>,
     /// The receiver of the call's log, progress and denials.
@@ -93,6 +97,8 @@ pub struct ToolInput {
     pub arguments: Arc<Value>,
     /// The conversation around the call; `None` if the plugin may not read it.
     pub conversation: Option<ConversationView>,
+    /// The tools that it may call; `None` if the plugin may call none.
+    pub callable: Option<Arc<Vec<CallableTool>>>,
 }
 
 /// The function that a [`PluginCall`] calls.
@@ -181,6 +187,39 @@ pub trait ModelPort: Send + Sync + 'static {
         ordinal: u32,
         request: ModelRequest,
     ) -> BoxFuture<'static, Result<Completion, ModelError>>;
+}
+
+/// Runs the nested calls of tools.
+pub trait ToolPort: Send + Sync + 'static {
+    /// Requests calls, which run at the same time. `ordinal` counts the requests of one call from 0.
+    /// Dropping the future stops waiting. A request that the call's trace holds without an answer is
+    /// only awaited, and its calls are not made again.
+    fn ask(
+        &self,
+        call: CallId,
+        ordinal: u32,
+        calls: Vec<NestedCall>,
+    ) -> BoxFuture<'static, Vec<NestedAnswer>>;
+}
+
+/// Refuses every nested call, for calls outside a room.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTools;
+
+impl ToolPort for NoTools {
+    fn ask(
+        &self,
+        _: CallId,
+        _: u32,
+        calls: Vec<NestedCall>,
+    ) -> BoxFuture<'static, Vec<NestedAnswer>> {
+        Box::pin(std::future::ready(not_run(&calls, "this call has no agent whose tools it could use")))
+    }
+}
+
+/// Returns the answers to calls that were not made.
+pub(crate) fn not_run(calls: &[NestedCall], why: &str) -> Vec<NestedAnswer> {
+    calls.iter().map(|_| Err(NestedError::Failed { message: why.to_owned() })).collect()
 }
 
 /// Journals the side effects of plugins, before they happen and before the plugin learns their

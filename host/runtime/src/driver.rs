@@ -55,7 +55,7 @@ use crate::support::clock::{BoxFuture, Clock};
 use crate::support::fail_points::kill_point;
 use event_queue::{EventQueue, EventSender, event_queue};
 use held::{HeldOutput, OutputBuffer};
-use port::WaitingModels;
+use port::WaitingRequests;
 use side_effects::WaitingSideEffects;
 use timers::Timers;
 
@@ -132,7 +132,7 @@ pub(crate) struct Driver {
     is_stopping: bool,
     /// The reason why the run is paused; its child rooms are paused with it.
     paused: Option<String>,
-    waiting: Arc<WaitingModels>,
+    waiting: Arc<WaitingRequests>,
     side_effects: Arc<WaitingSideEffects>,
     /// The state shared with the handles of the room.
     outside: Arc<RoomClients>,

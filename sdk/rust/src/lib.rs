@@ -122,6 +122,7 @@ pub mod simulated_user;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 mod tool;
+pub mod toolbox;
 mod turn;
 mod wire;
 

@@ -9,9 +9,12 @@ pub(crate) mod history;
 pub(crate) mod kv;
 pub(crate) mod model;
 pub(crate) mod secrets;
+pub(crate) mod toolbox;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+
+use serde_json::Value;
 
 use crate::Denial;
 use crate::fetch::Header;
@@ -34,6 +37,10 @@ pub(crate) struct Fake {
     pub(crate) blobs: BTreeMap<String, Vec<u8>>,
     /// The conversation of a tool call; `None` if it is not granted.
     pub(crate) history: Option<Box<TaskSnapshot>>,
+    /// The answers of other tools, by name; empty if none is granted.
+    pub(crate) tools: BTreeMap<String, String>,
+    /// The calls of other tools, with their arguments.
+    pub(crate) calls: Vec<(String, Value)>,
 }
 
 /// An answer of a server.

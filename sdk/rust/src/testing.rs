@@ -167,6 +167,13 @@ impl FakeHost {
         self
     }
 
+    /// Grants another tool, such as `search.find`, which always answers with this text.
+    #[must_use]
+    pub fn tool(mut self, name: &str, answer: &str) -> Self {
+        self.fake.tools.insert(name.to_owned(), answer.to_owned());
+        self
+    }
+
     /// Grants the conversation of the task that calls the tool: its pending message carries the call.
     #[must_use]
     pub fn history(mut self, task: TaskSnapshot) -> Self {
@@ -186,6 +193,11 @@ impl FakeHost {
         native::set_config(config);
         self.fake = native::fake(|fake| std::mem::replace(fake, before));
         result.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Returns the calls of other tools, with their arguments, oldest first.
+    pub fn calls(&self) -> &[(String, Value)] {
+        &self.fake.calls
     }
 
     /// Returns the content of a file; `None` if there is none.

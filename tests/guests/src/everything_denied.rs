@@ -1,7 +1,7 @@
 //! Calls every import that needs a grant, without any grant, to expose a path around the check.
 
 use conclave_sdk::bindings::imports::conclave::plugin::{fetch, files, kv, model, secrets};
-use conclave_sdk::bindings::tool::conclave::plugin::history;
+use conclave_sdk::bindings::tool::conclave::plugin::{history, toolbox};
 use conclave_sdk::{Json, tool};
 
 /// Each import by its interface and name, with what came of it.
@@ -26,6 +26,8 @@ fn run() -> Json<Vec<(&'static str, String)>> {
         stream: false,
         options: Vec::new(),
     };
+    let called =
+        || toolbox::Request { name: "echo.echo".to_owned(), arguments: "{}".to_owned() };
     Json(vec![
         ("model.complete", format!("{:?}", model::complete(&asked()).map(|_| "DONE"))),
         (
@@ -52,8 +54,10 @@ fn run() -> Json<Vec<(&'static str, String)>> {
         ("history.inputs", format!("{:?}", history::inputs().map(|_| "DONE"))),
         ("history.length", format!("{:?}", history::length().map(|_| "DONE"))),
         ("history.messages", format!("{:?}", history::messages(0, 10).map(|_| "DONE"))),
+        ("toolbox.list-tools", format!("{:?}", toolbox::list_tools().map(|_| "DONE"))),
+        ("toolbox.call-all", format!("{:?}", toolbox::call_all(&[called()])[0].clone().map(|_| "DONE"))),
         ("fetch.send", format!("{:?}", fetch::send(&request()).map(|_| "DONE"))),
     ])
 }
 
-conclave_sdk::export!(tools: [run], asks: [model?, files?, kv?, secrets?, fetch?, history?]);
+conclave_sdk::export!(tools: [run], asks: [model?, files?, kv?, secrets?, fetch?, history?, tools?]);

@@ -112,6 +112,7 @@ impl WaitChange {
             Effect::AbandonCall { call } => Some(Self::Abandoned(*call)),
             Effect::Finish { .. } => Some(Self::Finished),
             Effect::AnswerModel { .. }
+            | Effect::AnswerTools { .. }
             | Effect::AllowSideEffect { .. }
             | Effect::ConfirmSideEffect { .. } => None,
             Effect::Reply { .. } | Effect::TellTask { .. } | Effect::DetachTask { .. } => None,
@@ -163,6 +164,7 @@ impl Effect {
                 .get(plugin)
                 .is_none_or(|plugin| plugin.facts.mcp || plugin.facts.is_native()),
             Self::AnswerModel { .. }
+            | Self::AnswerTools { .. }
             | Self::ConfirmSideEffect { .. }
             | Self::StartBackground { .. }
             | Self::WakeStrategy { .. }

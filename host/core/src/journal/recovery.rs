@@ -16,7 +16,7 @@ use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, Millis, PluginName, TimerId};
 use crate::types::request::RequestId;
 use crate::types::side_effect::{FailureCause, SideEffectAnswer};
-use crate::types::tool::ToolError;
+use crate::types::tool::{CallableTool, ToolError};
 use crate::types::view::{AgentView, ConversationView};
 
 /// The error for an attempt whose result is unknown.
@@ -42,6 +42,9 @@ pub struct Start {
     pub delivery: Option<DeliveryView>,
     /// The conversation, for a tool that may read it.
     pub conversation: Option<ConversationView>,
+    /// The tools that it may call, for a tool that was granted some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callable: Option<Arc<Vec<CallableTool>>>,
 }
 
 impl Start {
@@ -63,6 +66,7 @@ impl Start {
             agent: room.agent_view(*call),
             delivery: room.delivery_view(*call),
             conversation: room.conversation_view(*call),
+            callable: room.callable_tools(*call),
         })
     }
 }
@@ -143,6 +147,7 @@ impl InFlight {
     pub fn begin_event(&mut self, seq: u64, event: &Event) {
         match event {
             Event::ModelAsked { call, .. }
+            | Event::ToolsAsked { call, .. }
             | Event::SideEffectAsked { call, .. }
             | Event::SideEffectEnded { call, .. } => {
                 self.logs.entry(*call).or_default().take(event);
@@ -188,6 +193,12 @@ impl InFlight {
                 let asked = self.logs.get_mut(call).and_then(|log| log.models.get_mut(ordinal));
                 if let Some(asked) = asked {
                     asked.answer = Some(answer.clone());
+                }
+            }
+            Effect::AnswerTools { call, ordinal, answers } => {
+                let asked = self.logs.get_mut(call).and_then(|log| log.tools.get_mut(ordinal));
+                if let Some(asked) = asked {
+                    asked.answer = Some(answers.clone());
                 }
             }
             Effect::AllowSideEffect { call, ordinal, leave } => {

@@ -11,12 +11,16 @@ use crate::protocol::event::Event;
 use crate::types::completion::{Completion, ModelError, ModelRequest};
 use crate::types::denial::Denial;
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
+use crate::types::tool::{NestedAnswer, NestedCall};
 
 /// The requests and answers of one call; empty for a new call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallLog {
     /// Model requests, by ordinal.
-    pub models: BTreeMap<u32, AskedModel>,
+    pub models: BTreeMap<u32, Asked<ModelRequest, Result<Completion, ModelError>>>,
+    /// Requests of nested calls, by ordinal.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<u32, Asked<Vec<NestedCall>, Vec<NestedAnswer>>>,
     /// Side effects, by ordinal.
     pub side_effects: BTreeMap<u32, AskedSideEffect>,
     /// The values that the call has read, in order. They can be large, so a snapshot names their
@@ -27,12 +31,12 @@ pub struct CallLog {
     pub may_repeat: bool,
 }
 
-/// A model request of a call.
+/// A request of a call that the room answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AskedModel {
-    pub request: ModelRequest,
-    /// The answer; `None` while the request is pending, because its answer arrives as an event.
-    pub answer: Option<Result<Completion, ModelError>>,
+pub struct Asked<R, A> {
+    pub request: R,
+    /// The answer; `None` while the request is pending.
+    pub answer: Option<A>,
 }
 
 /// A side effect of a call.
@@ -69,22 +73,25 @@ pub enum Before<'a, T> {
     Otherwise,
 }
 
-impl CallLog {
-    /// Returns the log's entry for a model request.
+impl<R: PartialEq, A> Asked<R, A> {
+    /// Returns a request without an answer.
     #[must_use]
-    pub fn model(
-        &self,
-        ordinal: u32,
-        request: &ModelRequest,
-    ) -> Before<'_, Result<Completion, ModelError>> {
-        match self.models.get(&ordinal) {
-            None => Before::New,
-            Some(asked) if asked.request != *request => Before::Otherwise,
-            Some(AskedModel { answer: Some(answer), .. }) => Before::Answered(answer),
-            Some(_) => Before::Open,
-        }
+    pub fn new(request: R) -> Self {
+        Self { request, answer: None }
     }
 
+    /// Returns the entry for a request in this position, which may be another one.
+    #[must_use]
+    pub fn before(&self, request: &R) -> Before<'_, A> {
+        match &self.answer {
+            _ if self.request != *request => Before::Otherwise,
+            Some(answer) => Before::Answered(answer),
+            None => Before::Open,
+        }
+    }
+}
+
+impl CallLog {
     /// Returns the log's entry for a side effect that was permitted. A refused one counts as new,
     /// so the room decides again.
     #[must_use]
@@ -104,7 +111,9 @@ impl CallLog {
     /// Returns whether the log is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.models.is_empty() && self.side_effects.is_empty() && self.reads.is_empty()
+        self.models.is_empty()
+            && self.tools.is_empty()
+            && self.side_effects.is_empty() && self.reads.is_empty()
     }
 
     /// Returns the first side effect that began and whose result is unknown.
@@ -121,7 +130,10 @@ impl CallLog {
     pub(crate) fn take(&mut self, event: &Event) {
         match event {
             Event::ModelAsked { ordinal, request, .. } => {
-                self.models.insert(*ordinal, AskedModel { request: request.clone(), answer: None });
+                self.models.insert(*ordinal, Asked::new(request.clone()));
+            }
+            Event::ToolsAsked { ordinal, calls, .. } => {
+                self.tools.insert(*ordinal, Asked::new(calls.clone()));
             }
             Event::SideEffectAsked { ordinal, side_effect, .. } => {
                 let asked = AskedSideEffect {

@@ -19,6 +19,7 @@ use crate::types::ids::{
 };
 use crate::types::outcome::Outcome;
 use crate::types::request::{Refusal, RequestId, RequestReply};
+use crate::types::tool::NestedAnswer;
 
 /// Work that the host must do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ pub enum Effect {
     CallModel { call: CallId, ordinal: u32, model: ModelName, prompt: Prompt },
     /// Return a model's answer to the plugin that waits in this call. No event answers it.
     AnswerModel { call: CallId, ordinal: u32, answer: Result<Completion, ModelError> },
+    /// Return the answers of nested calls to the tool that waits in this call. No event answers it.
+    AnswerTools { call: CallId, ordinal: u32, answers: Vec<NestedAnswer> },
     /// Permit or refuse a side effect of the plugin that waits in this call. Answer:
     /// `SideEffectEnded`.
     AllowSideEffect { call: CallId, ordinal: u32, leave: Result<(), Denial> },
@@ -98,6 +101,7 @@ impl Effect {
             Self::Reply { .. } | Self::TellTask { .. } | Self::DetachTask { .. } => None,
             Self::CallModel { .. }
             | Self::AnswerModel { .. }
+            | Self::AnswerTools { .. }
             | Self::SetTimer { .. }
             | Self::AbandonCall { .. }
             | Self::Finish { .. } => None,

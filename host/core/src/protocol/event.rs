@@ -25,7 +25,7 @@ use crate::types::message::{Blob, Message, Role, ToolCall};
 use crate::types::request::{RequestId, RoomRequest};
 use crate::types::room_secret::RoomSecret;
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
-use crate::types::tool::{ToolError, ToolOutcome};
+use crate::types::tool::{NestedCall, ToolError, ToolOutcome};
 use crate::types::usage::Spent;
 use crate::types::usage::UsedByPlugin;
 
@@ -286,6 +286,13 @@ pub enum Event {
         /// Diagnostics for the operator; they do not change the room.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<ModelDiagnostic>,
+    },
+    /// A tool requested calls of other tools while it ran. Each becomes a call of its own.
+    ToolsAsked {
+        call: CallId,
+        /// The number of the request within its call, from 0.
+        ordinal: u32,
+        calls: Vec<NestedCall>,
     },
     /// A plugin requested a side effect while it ran. Nothing leaves the host before the room
     /// permits it.

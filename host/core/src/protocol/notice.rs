@@ -76,6 +76,9 @@ pub enum Notice {
         caller: PluginName,
         name: String,
         arguments: Arc<Value>,
+        /// The running call whose tool made it; `None` if the agent did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within: Option<CallId>,
     },
     ToolAnswered {
         /// The call; `None` if it was answered without starting a tool.

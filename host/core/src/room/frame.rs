@@ -25,6 +25,7 @@ use super::stuck_detection::StuckWatch;
 use crate::protocol::event::RoleCall;
 use crate::tool_calls::parse::ParsedCalls;
 use crate::types::action::{Action, Observation};
+use crate::types::denial::Denial;
 use crate::types::ids::PluginName;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Label, Message, Role, ToolCall};
@@ -385,7 +386,9 @@ impl ToolRound {
 
     /// Adds a slot behind the others.
     pub(super) fn push(&mut self, slot: Slot) {
-        self.weight += slot.answer().map_or(0, SlotAnswer::weight);
+        if slot.nested.is_none() {
+            self.weight += slot.answer().map_or(0, SlotAnswer::weight);
+        }
         self.slots.push(slot);
     }
 
@@ -393,7 +396,9 @@ impl ToolRound {
     #[must_use]
     pub(super) fn answer(&mut self, index: usize, answer: SlotAnswer) -> bool {
         let Some(slot) = self.slots.get_mut(index) else { return false };
-        self.weight += answer.weight();
+        if slot.nested.is_none() {
+            self.weight += answer.weight();
+        }
         slot.state = SlotState::Answered(Box::new(answer));
         true
     }
@@ -424,7 +429,26 @@ pub(super) struct Slot {
     /// The action, if the slot is not a tool call; `call` then names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) action: Option<Action>,
+    /// The request that it belongs to, if a running tool made the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) nested: Option<Nested>,
+    /// Number of nested calls that its tool has made.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) nested_calls: u32,
     pub(super) state: SlotState,
+}
+
+/// The request of a running tool that a call belongs to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Nested {
+    pub(super) call: CallId,
+    pub(super) ordinal: u32,
+    /// The refusal, if the plugin may not make the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) denial: Option<Denial>,
+    /// Whether the tool got the answer, or is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_told: bool,
 }
 
 /// The state of a slot.
@@ -472,7 +496,7 @@ impl Slot {
     /// Returns a call that has not begun.
     pub(super) fn new(call: ToolCall, asked_by: Option<PluginName>) -> Self {
         let (call, state) = (Arc::new(call), SlotState::Ready);
-        Self { now: Arc::clone(&call), call, asked_by, depth: 0, action: None, state }
+        Self { now: Arc::clone(&call), call, asked_by, depth: 0, action: None, nested: None, nested_calls: 0, state }
     }
 
     /// Returns an action that has not begun. Its name and `arguments` are the fixed form for rules

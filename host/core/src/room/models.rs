@@ -345,6 +345,14 @@ impl RoomContext {
 }
 
 impl PluginCalls<'_> {
+    /// Drops the requests of a call that is over.
+    pub(super) fn forget_requests(&mut self, call: CallId, purpose: Option<&Purpose>) {
+        self.forget_model_calls(call);
+        if let Some(Purpose::Tool { frame, .. }) = purpose {
+            self.abandon_nested(*frame, call);
+        }
+    }
+
     /// Marks a plugin's model calls as no longer awaited. The provider charges for them all the
     /// same, so their answers are still counted.
     pub(super) fn forget_model_calls(&mut self, call: CallId) {

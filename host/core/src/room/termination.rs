@@ -900,8 +900,8 @@ impl BackgroundWork<'_> {
 impl PluginCalls<'_> {
     /// Drops a call. Its answer will be ignored.
     pub(super) fn abandon(&mut self, call: CallId) {
-        if self.cx.calls.remove(&call).is_some() {
-            self.forget_model_calls(call);
+        if let Some(purpose) = self.cx.calls.remove(&call) {
+            self.forget_requests(call, Some(&purpose));
             self.models.without_model.remove(&call);
             self.models.filtered.remove(&call);
             // An effect that was never polled needs no `AbandonCall`.

@@ -1,6 +1,7 @@
 //! The agent role: the host carries out the pending message, tool calls first (L-021, L-117,
 //! L-125). The tools of each agent were fixed when the room opened; here they are only looked up.
 
+mod nested;
 mod round;
 mod start;
 

@@ -1,5 +1,7 @@
 //! Tools in the core's types: names, arguments, results and errors. Does not run tools.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -48,6 +50,46 @@ pub struct ToolSummary {
     pub name: String,
     pub description: String,
     pub input_schema: Value,
+}
+
+/// A tool that a running tool may call, as it sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallableTool {
+    #[serde(flatten)]
+    pub summary: ToolSummary,
+    /// A JSON Schema 2020-12 of [`NestedResult::value`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+}
+
+/// A call that a running tool makes with its agent's tools.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NestedCall {
+    /// The name in the agent's task.
+    pub name: String,
+    pub arguments: Arc<Value>,
+}
+
+/// The answer to a nested call.
+pub type NestedAnswer = Result<NestedResult, NestedError>;
+
+/// The result of a nested call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NestedResult {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+/// The reason why a nested call has no result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum NestedError {
+    /// The plugin that makes the call lacks the grant.
+    Denied { denial: Denial },
+    /// The tool failed, was refused to the agent, or was not approved.
+    Failed { message: String },
 }
 
 /// The result of a tool.

@@ -44,8 +44,10 @@ impl Driver {
             }
             Effect::CallTool { call, task, caller, plugin, tool, arguments } => {
                 self.call_plugin(call, plugin, start, |start| {
-                    let conversation = start.conversation.take();
-                    let input = ToolInput { task, caller, tool, arguments, conversation };
+                    let (conversation, callable) =
+                        (start.conversation.take(), start.callable.take());
+                    let input =
+                        ToolInput { task, caller, tool, arguments, conversation, callable };
                     Some(PluginCall::Tool(input))
                 });
             }
@@ -92,7 +94,10 @@ impl Driver {
                 self.call_model(call, ordinal, &model, prompt)
             }
             Effect::AnswerModel { call, ordinal, answer } => {
-                self.waiting.answer(call, ordinal, answer)
+                self.waiting.models.answer(call, ordinal, answer)
+            }
+            Effect::AnswerTools { call, ordinal, answers } => {
+                self.waiting.tools.answer(call, ordinal, answers)
             }
             Effect::AllowSideEffect { call, ordinal, leave } => {
                 self.side_effects.answer(call, ordinal, EffectStep::Asked, leave)
@@ -138,6 +143,10 @@ impl Driver {
     }
 
     fn call_start(&mut self, call: CallId, plugin: PluginName, start: Start) -> CallStart {
+        let port = Arc::new(RoomPort {
+            events: self.sender.clone(),
+            waiting: Arc::clone(&self.waiting),
+        });
         CallStart {
             room: self.id.clone(),
             secret: self.room.secret().unwrap_or(&self.secret).clone(),
@@ -149,10 +158,8 @@ impl Driver {
                 let setup = Arc::clone(self.setup.tasks.get(&task)?);
                 Some((task, setup))
             }),
-            models: Arc::new(RoomPort {
-                events: self.sender.clone(),
-                waiting: Arc::clone(&self.waiting),
-            }),
+            models: port.clone(),
+            tools: port,
             effects: Arc::new(SideEffectPort {
                 events: self.sender.clone(),
                 waiting: Arc::clone(&self.side_effects),

@@ -1,6 +1,6 @@
-//! The path of a model request from a plugin to the room, and of the answer back. The plugin waits
-//! in its import. The loop journals the request before it is sent, and the answer before the plugin
-//! gets it.
+//! The path of a request from a plugin to the room, and of the answer back: model requests and nested
+//! calls. The plugin waits in its import. The loop journals the request before anything leaves, and
+//! the answer before the plugin gets it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conclave_core::protocol::event::Event;
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::ids::CallId;
+use conclave_core::types::tool::{NestedAnswer, NestedCall};
 use tokio::sync::oneshot;
 
-use crate::calls::ModelPort;
+use crate::calls::{ModelPort, ToolPort, not_run};
 use crate::driver::event_queue::EventSender;
 use crate::support::clock::BoxFuture;
 
@@ -20,23 +21,49 @@ type Answer = Result<Completion, ModelError>;
 const REQUESTS: u32 = 256;
 /// The maximum number of concurrent model requests of one call.
 const AT_ONCE: usize = 64;
+/// The answer to a plugin that still waits when its run ends.
+const OVER: &str = "the run is over";
 
-/// The model requests that wait for their answers.
+/// The requests of a room's plugins that wait for their answers.
 #[derive(Default)]
-pub(super) struct WaitingModels {
-    waiting: Mutex<Waiting>,
-    expected: Mutex<HashMap<(CallId, u32), Option<Answer>>>,
+pub(super) struct WaitingRequests {
+    pub(super) models: Arc<Waiting<Answer>>,
+    pub(super) tools: Arc<Waiting<Vec<NestedAnswer>>>,
 }
 
-/// The waiting requests, by call and ordinal. A call without waiting requests has no entry.
-type Waiting = HashMap<CallId, HashMap<u32, oneshot::Sender<Answer>>>;
+impl WaitingRequests {
+    pub(super) fn forget(&self, call: CallId) {
+        self.models.forget(call);
+        self.tools.forget(call);
+    }
 
-impl WaitingModels {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    pub(super) fn clear(&self) {
+        self.models.clear();
+        self.tools.clear();
+    }
+}
+
+/// The requests of one kind that wait for their answers.
+pub(super) struct Waiting<A> {
+    waiting: Mutex<HashMap<CallId, OfCall<A>>>,
+    expected: Mutex<HashMap<(CallId, u32), Option<A>>>,
+}
+
+/// The waiting requests of a call, by ordinal. A call without waiting requests has no entry.
+type OfCall<A> = HashMap<u32, oneshot::Sender<A>>;
+
+impl<A> Default for Waiting<A> {
+    fn default() -> Self {
+        Self { waiting: Mutex::default(), expected: Mutex::default() }
+    }
+}
+
+impl<A: Send + 'static> Waiting<A> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, OfCall<A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn expected(&self) -> MutexGuard<'_, HashMap<(CallId, u32), Option<Answer>>> {
+    fn expected(&self) -> MutexGuard<'_, HashMap<(CallId, u32), Option<A>>> {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -46,26 +73,36 @@ impl WaitingModels {
         self.expected().insert((call, ordinal), None);
     }
 
-    /// Registers a waiting request, unless the call has made too many.
-    fn enter(
+    /// Returns the number of a call's waiting requests.
+    fn count(&self, call: CallId) -> usize {
+        self.lock().get(&call).map_or(0, HashMap::len)
+    }
+
+    /// Registers a waiting request. The answer is `None` if the run ends first.
+    fn enter(self: &Arc<Self>, call: CallId, ordinal: u32) -> BoxFuture<'static, Option<A>> {
+        let (sender, receiver) = oneshot::channel();
+        self.lock().entry(call).or_default().insert(ordinal, sender);
+        let place = Waiter { waiting: Arc::clone(self), call, ordinal };
+        Box::pin(async move {
+            let _place = place;
+            receiver.await.ok()
+        })
+    }
+
+    /// Registers a request that was made before the host stopped; `None` if it was not.
+    fn enter_expected(
         self: &Arc<Self>,
         call: CallId,
         ordinal: u32,
-    ) -> Result<(ModelWaiter, oneshot::Receiver<Answer>), ModelError> {
-        let refused = |message: String| Err(ModelError::Other { message });
-        if ordinal >= REQUESTS {
-            return refused(format!("more than {REQUESTS} model requests in one call"));
-        }
-        let mut waiting = self.lock();
-        if waiting.get(&call).is_some_and(|waiting| waiting.len() >= AT_ONCE) {
-            return refused(format!("more than {AT_ONCE} model requests at once in one call"));
-        }
-        let (sender, receiver) = oneshot::channel();
-        waiting.entry(call).or_default().insert(ordinal, sender);
-        Ok((ModelWaiter { waiting: Arc::clone(self), call, ordinal }, receiver))
+    ) -> Option<BoxFuture<'static, Option<A>>> {
+        let mut expected = self.expected();
+        Some(match expected.remove(&(call, ordinal))? {
+            Some(answer) => Box::pin(std::future::ready(Some(answer))),
+            None => self.enter(call, ordinal),
+        })
     }
 
-    fn take(&self, call: CallId, ordinal: u32) -> Option<oneshot::Sender<Answer>> {
+    fn take(&self, call: CallId, ordinal: u32) -> Option<oneshot::Sender<A>> {
         let mut waiting = self.lock();
         let of_call = waiting.get_mut(&call)?;
         let taken = of_call.remove(&ordinal);
@@ -76,7 +113,7 @@ impl WaitingModels {
     }
 
     /// Delivers an answer to its waiting request, if it still waits.
-    pub(super) fn answer(&self, call: CallId, ordinal: u32, answer: Answer) {
+    pub(super) fn answer(&self, call: CallId, ordinal: u32, answer: A) {
         if let Some(place) = self.expected().get_mut(&(call, ordinal)) {
             *place = Some(answer);
             return;
@@ -86,78 +123,84 @@ impl WaitingModels {
         }
     }
 
-    pub(super) fn forget(&self, call: CallId) {
+    fn forget(&self, call: CallId) {
         self.lock().remove(&call);
         self.expected().retain(|(of, _), _| *of != call);
     }
 
-    pub(super) fn clear(&self) {
+    fn clear(&self) {
         self.lock().clear();
         self.expected().clear();
-    }
-
-    /// Registers a waiting request that was made before the host stopped; `None` if it was not.
-    fn enter_expected(
-        self: &Arc<Self>,
-        call: CallId,
-        ordinal: u32,
-    ) -> Option<Result<(ModelWaiter, oneshot::Receiver<Answer>), Answer>> {
-        let mut expected = self.expected();
-        match expected.remove(&(call, ordinal))? {
-            Some(answer) => Some(Err(answer)),
-            None => {
-                let (sender, receiver) = oneshot::channel();
-                self.lock().entry(call).or_default().insert(ordinal, sender);
-                Some(Ok((ModelWaiter { waiting: Arc::clone(self), call, ordinal }, receiver)))
-            }
-        }
     }
 }
 
 /// The registration of a waiting request; dropping it removes the entry.
-struct ModelWaiter {
-    waiting: Arc<WaitingModels>,
+struct Waiter<A: Send + 'static> {
+    waiting: Arc<Waiting<A>>,
     call: CallId,
     ordinal: u32,
 }
 
-impl Drop for ModelWaiter {
+impl<A: Send + 'static> Drop for Waiter<A> {
     fn drop(&mut self) {
         self.waiting.take(self.call, self.ordinal);
     }
 }
 
-/// The model port of a room's plugins.
+/// The port of a room's plugins for model requests and nested calls.
 pub(super) struct RoomPort {
     pub(super) events: EventSender,
-    pub(super) waiting: Arc<WaitingModels>,
+    pub(super) waiting: Arc<WaitingRequests>,
 }
 
 impl ModelPort for RoomPort {
     fn ask(&self, call: CallId, ordinal: u32, request: ModelRequest) -> BoxFuture<'static, Answer> {
-        match self.waiting.enter_expected(call, ordinal) {
-            None => {}
-            Some(Err(answer)) => return Box::pin(std::future::ready(answer)),
-            Some(Ok((place, receiver))) => {
-                return Box::pin(async move {
-                    let _place = place;
-                    receiver
-                        .await
-                        .map_err(|_| ModelError::Other { message: "the run is over".to_owned() })?
-                });
+        let failed = |message: String| Err(ModelError::Other { message });
+        let models = &self.waiting.models;
+        let answer = match models.enter_expected(call, ordinal) {
+            Some(answer) => answer,
+            None => {
+                let refused = if ordinal >= REQUESTS {
+                    Some(format!("more than {REQUESTS} model requests in one call"))
+                } else if models.count(call) >= AT_ONCE {
+                    Some(format!("more than {AT_ONCE} model requests at once in one call"))
+                } else {
+                    None
+                };
+                if let Some(refused) = refused {
+                    return Box::pin(std::future::ready(failed(refused)));
+                }
+                let answer = models.enter(call, ordinal);
+                if self.events.send(Event::ModelAsked { call, ordinal, request }).is_err() {
+                    return Box::pin(std::future::ready(failed(OVER.to_owned())));
+                }
+                answer
             }
-        }
-        let (place, receiver) = match self.waiting.enter(call, ordinal) {
-            Ok(entered) => entered,
-            Err(refused) => return Box::pin(std::future::ready(Err(refused))),
         };
-        let sent = self.events.send(Event::ModelAsked { call, ordinal, request });
-        Box::pin(async move {
-            let _place = place;
-            let over = || ModelError::Other { message: "the run is over".to_owned() };
-            sent.map_err(|_| over())?;
-            receiver.await.map_err(|_| over())?
-        })
+        Box::pin(async move { answer.await.unwrap_or_else(|| failed(OVER.to_owned())) })
+    }
+}
+
+impl ToolPort for RoomPort {
+    fn ask(
+        &self,
+        call: CallId,
+        ordinal: u32,
+        calls: Vec<NestedCall>,
+    ) -> BoxFuture<'static, Vec<NestedAnswer>> {
+        let tools = &self.waiting.tools;
+        let over = not_run(&calls, OVER);
+        let answers = match tools.enter_expected(call, ordinal) {
+            Some(answers) => answers,
+            None => {
+                let answers = tools.enter(call, ordinal);
+                if self.events.send(Event::ToolsAsked { call, ordinal, calls }).is_err() {
+                    return Box::pin(std::future::ready(over));
+                }
+                answers
+            }
+        };
+        Box::pin(async move { answers.await.unwrap_or(over) })
     }
 }
 
@@ -175,7 +218,7 @@ mod tests {
     }
 
     fn ask(port: &RoomPort, call: CallId, ordinal: u32) -> BoxFuture<'static, Answer> {
-        port.ask(call, ordinal, ModelRequest::default())
+        ModelPort::ask(port, call, ordinal, ModelRequest::default())
     }
 
     #[tokio::test]
@@ -183,7 +226,7 @@ mod tests {
         let (port, received) = port();
         (0..1_000).for_each(|ordinal| drop(ask(&port, CALL, ordinal)));
         assert_eq!(received.len(), 256);
-        assert!(port.waiting.lock().is_empty(), "nobody waits any more");
+        assert!(port.waiting.models.lock().is_empty(), "nobody waits any more");
         let refused = ask(&port, CALL, 1_000).await.unwrap_err();
         assert_eq!(
             refused,
@@ -209,7 +252,7 @@ mod tests {
         waiting.push(ask(&port, CALL, 65));
         assert_eq!(received.len(), 65);
         let gone = ModelError::Other { message: "gone".to_owned() };
-        port.waiting.answer(CALL, 65, Err(gone.clone()));
+        port.waiting.models.answer(CALL, 65, Err(gone.clone()));
         assert_eq!(waiting.pop().unwrap().await, Err(gone));
     }
 }

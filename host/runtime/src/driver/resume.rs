@@ -123,6 +123,10 @@ impl Driver {
         resumption: Resumption,
     ) -> Result<Vec<Event>, JournalFailure> {
         let Resumption { mut events, again } = resumption;
+        // The events below may hold answers to calls that run again only after them.
+        for Restart { effect, trace, .. } in &again {
+            effect.starts().into_iter().for_each(|call| self.expect(call, trace));
+        }
         self.commit_and_perform(&mut events).await?;
         // The steps below build on these events, so their records come first.
         self.all_kept().await?;
@@ -143,10 +147,8 @@ impl Driver {
         for Restart { effect, start, trace } in again {
             if self.room.outcome().is_some() || !self.is_wanted(&effect) {
                 self.end_child(&effect);
+                effect.starts().into_iter().for_each(|call| self.waiting.forget(call));
                 continue;
-            }
-            if let Some(call) = effect.starts() {
-                self.expect(call, &trace);
             }
             match effect {
                 Effect::StartBackground { call, id, opening } => {
@@ -167,6 +169,8 @@ impl Driver {
     /// Registers the answers that can arrive before their call runs again.
     fn expect(&self, call: CallId, trace: &CallLog) {
         let open = trace.models.iter().filter(|(_, asked)| asked.answer.is_none());
-        open.for_each(|(ordinal, _)| self.waiting.expect(call, *ordinal));
+        open.for_each(|(ordinal, _)| self.waiting.models.expect(call, *ordinal));
+        let open = trace.tools.iter().filter(|(_, asked)| asked.answer.is_none());
+        open.for_each(|(ordinal, _)| self.waiting.tools.expect(call, *ordinal));
     }
 }

@@ -17,6 +17,7 @@ wasmtime::component::bindgen!({
         "conclave:plugin/model.complete": async | trappable,
         "conclave:plugin/model.[method]completion-stream.next-text": async | trappable,
         "conclave:plugin/model.[method]completion-stream.wait": async | trappable,
+        "conclave:plugin/toolbox.call-all": async | trappable,
         default: trappable,
     },
     exports: { default: async },

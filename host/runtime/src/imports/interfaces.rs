@@ -18,6 +18,7 @@ mod path;
 mod progress;
 mod scratch;
 mod secrets;
+mod toolbox;
 pub(crate) mod view;
 pub(crate) mod wasi_files;
 mod wasi_streams;

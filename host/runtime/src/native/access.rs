@@ -53,6 +53,7 @@ impl CallAccess {
             trace,
             task: _,
             models,
+            tools: _,
             effects: _,
             observer,
         } = start;
@@ -139,7 +140,8 @@ impl CallAccess {
             return Err(self.refused(*record));
         }
         let ordinal = self.0.requests.fetch_add(1, Ordering::Relaxed);
-        match self.0.trace.model(ordinal, &request) {
+        let before = self.0.trace.models.get(&ordinal).map(|asked| asked.before(&request));
+        match before.unwrap_or(Before::New) {
             // A replayed answer, which was paid for in the first run.
             Before::Answered(answer) => answer.clone().map_err(ModelCallFailure),
             Before::New | Before::Open => {

@@ -119,7 +119,7 @@ impl Native {
     }
 
     async fn call_tool(&self, host: CallAccess, input: ToolInput) -> PluginAnswer {
-        let ToolInput { task, caller, tool: name, arguments, conversation } = input;
+        let ToolInput { task, caller, tool: name, arguments, conversation, callable: _ } = input;
         let failed = |error| PluginAnswer::from(PluginOutput::Tool(Err(error)));
         let Some(index) = self.tool_index(&name) else {
             return failed(ToolError::Other { message: self.has_no_tool(&name) });

@@ -139,8 +139,8 @@ impl SpanSubscriber {
             Notice::PluginFaulted { call, fault, .. } => {
                 open.call(*call).record(names::ERROR, word(&fault.kind));
             }
-            Notice::ToolCalled { call, task, caller, name, arguments } => {
-                open.tool_called(room, *call, task, caller, name);
+            Notice::ToolCalled { call, task, caller, name, arguments, within } => {
+                open.tool_called(room, *call, (task, caller), name, *within);
                 if self.content {
                     open.call(*call).record(names::TOOL_ARGUMENTS, cut(&arguments.to_string()));
                 }

@@ -20,7 +20,7 @@ use wasmtime::component::{Instance, InstancePre};
 
 use super::LoadError;
 use super::exports::Exports;
-use crate::calls::{CallStart, ModelPort, NoEffects, Observer};
+use crate::calls::{CallStart, ModelPort, NoEffects, NoTools, Observer};
 use crate::imports::bindings::exports::conclave::plugin::tools;
 use crate::imports::call::log::excerpt;
 use crate::imports::call::{CallInput, CallState, PluginContext};
@@ -67,6 +67,7 @@ pub(super) async fn probe(
         trace: Arc::default(),
         task: None,
         models: Arc::new(NoHost),
+        tools: Arc::new(NoTools),
         effects: Arc::new(NoEffects),
         observer: Arc::new(NoHost),
     };

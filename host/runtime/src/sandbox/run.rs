@@ -57,6 +57,13 @@ pub(crate) async fn run<E: GuestCall>(
         // `parked` is counted before the permits are released, so the call is always counted
         // somewhere.
         drop((slot, turn));
+        if state.past.waits_for_tools() {
+            // They have limits of their own, and a call of one may wait for an approver for hours.
+            state.past.parked_answer().await;
+            drop(parked);
+            state = state.again();
+            continue;
+        }
         let began = Instant::now();
         // The wall clock also runs while the call is suspended.
         let is_late = tokio::select! {

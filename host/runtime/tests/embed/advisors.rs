@@ -21,7 +21,7 @@ use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::{AgentView, Remaining};
 use conclave_runtime::Prepared;
 use conclave_runtime::calls::{
-    CallStart, ModelPort, NoEffects, Observer, PluginAnswer, PluginCall, PluginOutput,
+    CallStart, ModelPort, NoEffects, NoTools, Observer, PluginAnswer, PluginCall, PluginOutput,
 };
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{RoomId, TaskName};
@@ -63,6 +63,7 @@ fn start() -> CallStart {
         trace: Arc::default(),
         task: None,
         models: Arc::new(Nobody),
+        tools: Arc::new(NoTools),
         effects: Arc::new(NoEffects),
         observer: Arc::new(Nobody),
     }

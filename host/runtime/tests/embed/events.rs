@@ -293,6 +293,7 @@ fn notices() -> Vec<Notice> {
             caller: plugin("librarian"),
             name: find(),
             arguments: arguments().into(),
+            within: None,
         },
         Notice::ToolAnswered {
             call: Some(tool),

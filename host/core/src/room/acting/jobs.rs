@@ -517,7 +517,15 @@ impl RoomContext {
         };
         let wanted = ToolCall::new(format!("{plugin}.{tool}"), json!({ "command_id": command_id }));
         let (name, arguments) = (wanted.name.clone(), wanted.arguments);
-        self.notify(Notice::ToolCalled { call, task: task.clone(), caller, name, arguments });
+        let task_name = task.clone();
+        self.notify(Notice::ToolCalled {
+            call,
+            task: task_name,
+            caller,
+            name,
+            arguments,
+            within: None,
+        });
         let (content, fault) = match answer {
             Ok(outcome) => (poll_output(outcome), None),
             Err(error @ ToolError::Fault { fault }) => {

@@ -21,7 +21,7 @@ use crate::types::message::{Label, Message, ToolCall, ToolResult};
 use crate::types::tool::{ToolError, ToolOutcome};
 
 /// Calls that may follow from one another in one answer; more is taken for a loop.
-const MAX_CHAIN: u32 = 8;
+pub(super) const MAX_CHAIN: u32 = 8;
 /// Bytes of several results joined in one message.
 const MAX_TOGETHER: u64 = 1 << 20;
 
@@ -55,7 +55,11 @@ impl Room {
             (said, Some(observation), Vec::new())
         } else {
             let (said, then) = self.dialogue().outcome_of(id, &slot, &answer);
-            (said, None, then)
+            if slot.nested.is_some() && !then.is_empty() {
+                (self.frames.steers(&mut self.cx, id, &then), None, Vec::new())
+            } else {
+                (said, None, then)
+            }
         };
         let task =
             self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
@@ -109,13 +113,14 @@ impl Dialogue<'_> {
         if content.is_none() && outcome.attachments.is_empty() {
             return (CallOutcome::default(), outcome.follow_up_calls.clone());
         }
-        let content = self.histories.cut_result(
-            self.cx,
-            self.frames,
-            id,
-            &slot.now.name,
-            content.unwrap_or_default(),
-        );
+        let content = content.unwrap_or_default();
+        // The limit is about what a model reads, and a nested result is read by a tool.
+        let content = match slot.nested {
+            Some(_) => content,
+            None => {
+                self.histories.cut_result(self.cx, self.frames, id, &slot.now.name, content)
+            }
+        };
         let mut message = self.frames.host_message(self.cx, id, content);
         message.value = value;
         message.attachments.clone_from(&outcome.attachments);
@@ -228,15 +233,17 @@ impl ToolRounds<'_> {
             return;
         }
         self.frames.answer_slot(self.cx, id, index, said.into());
-        let Some(first) = self.frames.round(id).map(|round| round.slots.len()) else { return };
+        let Some(round) = self.frames.round(id) else { return };
+        let first = round.slots.len();
+        let of_round = round.slots.iter().filter(|slot| slot.nested.is_none()).count();
         // One slot more than may run, so that the agent reads that there were more.
         for (offset, mut next) in
-            then.into_iter().take((MAX_ROUND + 1).saturating_sub(first)).enumerate()
+            then.into_iter().take((MAX_ROUND + 1).saturating_sub(of_round)).enumerate()
         {
             // The room assigns the id. With an id of the plugin's choice, a result could pass for
             // that of another call.
             next.id = format!("{call}-{offset}");
-            let said = if first + offset >= MAX_ROUND {
+            let said = if of_round + offset >= MAX_ROUND {
                 Some(self.frames.error_outcome(self.cx, id, TOO_MANY.to_owned()))
             } else {
                 self.dialogue().outcome_without_call(id, next.clone(), depth, None, plugin)
@@ -259,13 +266,15 @@ impl Dialogue<'_> {
 
     /// Ends a round whose slots are all answered, with its answer as that of the agent role.
     pub(in crate::room) fn end_if_complete(&mut self, id: FrameId) {
+        self.frames.answer_nested(self.cx, id);
         let Some(round) = self.frames.round_mut(self.cx, id) else { return };
         if !round.is_complete() {
             return round.rest();
         }
         // The round is over, so its slots are moved out rather than copied.
         let empty = ToolRound::new(Vec::new(), Arc::clone(&round.message));
-        let round = std::mem::replace(round, empty);
+        let mut round = std::mem::replace(round, empty);
+        round.slots.retain(|slot| slot.nested.is_none());
         let answer = self.answer_of(id, round).map(Arc::new);
         self.frames.set_wait(self.cx, id, FrameWait::Ready(answer));
     }
@@ -449,7 +458,7 @@ fn result_of(slot: &Slot, said: &CallOutcome) -> ToolResult {
 
 /// Returns a tool's name in this task. Plugins name the tools of others as `plugin.tool`, under any
 /// name that the operator gave them.
-fn name_in_task(toolbox: &Toolbox, name: String) -> String {
+pub(super) fn name_in_task(toolbox: &Toolbox, name: String) -> String {
     if toolbox.get(&name).is_some() {
         return name;
     }

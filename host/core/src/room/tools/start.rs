@@ -47,10 +47,14 @@ impl ToolRounds<'_> {
         if let Some(record) = self.budgets.calls_are_used_up(self.cx, &agent, &admitted) {
             return Some(failed(call, self.cx.denied(&agent, *record)));
         }
-        // If another task carries out an agent's call, it still counts as the agent's.
+        // If another task carries out an agent's call, it still counts as the agent's. A nested
+        // call also counts for the tool that makes it.
+        let within =
+            self.frames.slot(id, slot).and_then(|slot| Some(slot.nested.as_ref()?.call));
         let origin = asked_by
             .filter(|by| {
-                self.cx
+                within.is_some()
+                    || self.cx
                     .setup
                     .plugins
                     .get(*by)
@@ -103,6 +107,7 @@ impl ToolRounds<'_> {
             caller: agent.clone(),
             name,
             arguments: arguments.clone(),
+            within,
         });
         self.cx.effects.push_back(Effect::CallTool {
             call: id,

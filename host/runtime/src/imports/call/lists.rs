@@ -2,7 +2,7 @@
 //! bytes as they cross.
 
 use super::meter::{Broken, Meter};
-use crate::imports::bindings::conclave::plugin::{actions, model, types};
+use crate::imports::bindings::conclave::plugin::{actions, model, toolbox, types};
 use crate::imports::bindings::exports::conclave::plugin::{
     condenser, delivery_strategy as strategy, gate, judge, security_analyzer as analyzer, tools,
 };
@@ -131,6 +131,12 @@ impl Lists for judge::TaskResult {
 impl Lists for model::Request {
     fn longest(&self) -> usize {
         most([self.prompt.longest(), self.tools.longest(), self.options.len()])
+    }
+}
+
+impl Lists for toolbox::Request {
+    fn longest(&self) -> usize {
+        0
     }
 }
 

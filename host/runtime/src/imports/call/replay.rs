@@ -3,37 +3,35 @@
 //! Reads are buffered here until something that depends on them may leave the call.
 
 mod effects;
-mod models;
 mod reads;
+mod requests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conclave_core::permissions::grant::{FileMode, Grants};
 use conclave_core::protocol::call_log::CallLog;
-use conclave_core::types::completion::{Completion, ModelError};
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::CallId;
+use conclave_core::types::tool::NestedAnswer;
 use tokio::sync::Notify;
 
 use super::plugin_context::PluginContext;
-use crate::calls::{CallStart, EffectPort, ModelPort};
+use crate::calls::{CallStart, EffectPort, ModelPort, ToolPort};
 use crate::support::blobs::Blobs;
-use crate::support::clock::BoxFuture;
 
 pub(crate) use effects::EffectDecision;
 pub(crate) use reads::{Packed, Recalled};
-
-/// The outcome of a model request.
-pub(crate) type Answer = Result<Completion, ModelError>;
+use requests::{Answer, Awaited, Requests};
 
 /// The replay state of one call, shared by its attempts.
 pub(crate) struct CallReplay {
     blobs: Arc<dyn Blobs>,
     call: CallId,
     models: Arc<dyn ModelPort>,
+    tools: Arc<dyn ToolPort>,
     effects: Arc<dyn EffectPort>,
     /// Whether anything besides its answer can leave the call. If not, its reads need not be
     /// journalled.
@@ -57,12 +55,10 @@ struct ReplayState {
     /// Bytes of the reads that are not journalled, and of all reads.
     loose: usize,
     held: usize,
-    /// Model requests in progress.
-    asked: HashMap<u32, BoxFuture<'static, Answer>>,
-    /// Requests that the guest dropped.
-    given_up: BTreeSet<u32>,
+    models: Requests<Answer>,
+    tools: Requests<Vec<NestedAnswer>>,
     /// The request that a suspended call waits for.
-    waits_for: Option<u32>,
+    waits_for: Option<Awaited>,
     /// Complete refusals of side effects; the journal only has the part that the plugin sees.
     records: BTreeMap<u32, DenialRecord>,
     /// Whether a result was not recorded, so that the call cannot be replayed and must keep its
@@ -79,8 +75,8 @@ impl CallReplay {
             trace,
             loose: 0,
             held: 0,
-            asked: HashMap::new(),
-            given_up: BTreeSet::new(),
+            models: Requests::default(),
+            tools: Requests::default(),
             waits_for: None,
             records: BTreeMap::new(),
             forgetful: false,
@@ -89,6 +85,7 @@ impl CallReplay {
             blobs: Arc::clone(&grantee.stores.blobs),
             call: start.call,
             models: Arc::clone(&start.models),
+            tools: Arc::clone(&start.tools),
             effects: Arc::clone(&start.effects),
             records: can_act(&grantee.setup.grants),
             known: Mutex::new(known),
@@ -185,7 +182,7 @@ impl Drop for BusyGuard {
 /// Returns whether these grants let anything besides an answer leave a call.
 fn can_act(grants: &Grants) -> bool {
     let writes = || grants.files.iter().any(|grant| grant.mode != FileMode::Read);
-    grants.model.is_some() || grants.fetch.is_some() || grants.kv.is_some() || writes()
+    grants.model.is_some() || grants.tools.is_some() || grants.fetch.is_some() || grants.kv.is_some() || writes()
 }
 
 #[cfg(test)]

@@ -90,6 +90,8 @@ pub(crate) struct CallState {
     pub(crate) listings: Listings,
     /// Number of model requests so far.
     pub(crate) requests: u32,
+    /// Number of requests of nested calls so far.
+    pub(crate) tool_requests: u32,
     /// Blobs that the call can reach, computed at the first use.
     pub(crate) blobs: Reach,
     /// Number of side effects so far; the ordinal of the next one.
@@ -132,6 +134,7 @@ impl CallState {
             streams: FileStreams::default(),
             listings: Listings::default(),
             requests: 0,
+            tool_requests: 0,
             blobs: Reach::default(),
             effects: 0,
             authority: None,

@@ -18,7 +18,7 @@ use conclave_core::types::view::{AgentView, Remaining};
 use serde_json::json;
 
 use super::{CallInput, CallState, PluginContext};
-use crate::calls::{CallStart, EffectPort, ModelPort, Observer};
+use crate::calls::{CallStart, EffectPort, ModelPort, NoTools, Observer};
 use crate::observe::subscribe::Level;
 use crate::support::clock::BoxFuture;
 
@@ -54,6 +54,7 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
         trace: Arc::default(),
         task: None,
         models: Arc::new(Nobody),
+        tools: Arc::new(NoTools),
         effects: Arc::new(Nobody),
         observer: Arc::new(Nobody),
     };

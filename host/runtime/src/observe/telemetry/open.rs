@@ -89,12 +89,13 @@ impl OpenSpans {
         &mut self,
         room: &RoomId,
         call: CallId,
-        task: &TaskName,
-        caller: &PluginName,
+        (task, caller): (&TaskName, &PluginName),
         tool: &str,
+        within: Option<CallId>,
     ) {
+        let parent = within.map_or_else(|| self.step_of(task), |within| self.call(within));
         let span = info_span!(
-            target: "conclave", parent: self.step_of(task), "execute_tool",
+            target: "conclave", parent: parent, "execute_tool",
             { SHOWN } = format!("execute_tool {tool}"), { OPERATION } = "execute_tool", { TOOL } = tool, { TOOL_CALL } = call.to_string(),
             { AGENT } = caller.as_str(), { CONVERSATION } = room.as_str(), { TASK } = task.as_str(),
             { WALL } = Empty, { TOOL_ARGUMENTS } = Empty, { TOOL_RESULT } = Empty, { ERROR } = Empty,
@@ -198,7 +199,7 @@ mod tests {
         let (room, plugin) = (RoomId::from("r"), PluginName::from("p"));
         open.step_started(&room, call(1), &TaskName::from("desk"), &plugin);
         open.step_started(&room, call(2), &TaskName::from("child"), &plugin);
-        open.tool_called(&room, call(3), &TaskName::from("child"), &plugin, "p.look");
+        open.tool_called(&room, call(3), (&TaskName::from("child"), &plugin), "p.look", None);
         open.model_called(&room, call(3), 0, &ModelName::from("m"), None);
         open
     }

@@ -58,7 +58,7 @@ impl Now<'_> {
 
     pub(super) fn tool(&mut self, notice: Notice) {
         match notice {
-            Notice::ToolCalled { call, task, caller, name, arguments } => {
+            Notice::ToolCalled { call, task, caller, name, arguments, within } => {
                 self.fold.totals.tool_calls += 1;
                 let what = RowSubject::Tool {
                     task,
@@ -70,7 +70,8 @@ impl Now<'_> {
                     fault: None,
                     sandbox: None,
                 };
-                self.open(OpenRowKey::Call(call), self.here(), what);
+                let parent = within.map_or_else(|| self.here(), |within| self.of_call(within));
+                self.open(OpenRowKey::Call(call), parent, what);
             }
             // The host answered or refused the call: no sandbox ran, but the call still has a row.
             Notice::ToolAnswered {

@@ -65,7 +65,7 @@ impl CallState {
         self.meter = self.meter.again();
         self.scratch = None;
         (self.read, self.streams) = (SharedCounter::default(), FileStreams::default());
-        (self.requests, self.effects) = (0, 0);
+        (self.requests, self.tool_requests, self.effects) = (0, 0, 0);
         self.authority = None;
         (self.began, self.waited) = (Instant::now(), Duration::ZERO);
         self

@@ -1,0 +1,290 @@
+//! Calls that a running tool makes with its agent's tools. Each is a slot of the agent's round, so
+//! that grants, rules, approvals, budgets and resumption treat it as a call of the agent. Its answer
+//! goes to the tool, and not into the round's message.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::frame::{CallOutcome, Nested, Slot, SlotAnswer, SlotState, ToolRound};
+use super::super::{Purpose, QueryPurpose, Room};
+use super::round::{MAX_CHAIN, name_in_task};
+use super::host_tool_of;
+use crate::protocol::effect::Effect;
+use crate::room::frame::FrameWait;
+use crate::room::messages::unknown_plugin;
+use crate::room::{Frames, PluginCalls, RoomContext, ToolRounds};
+use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
+use crate::types::capability::Capability;
+use crate::types::denial::Denial;
+use crate::types::ids::{CallId, FrameId, PluginName};
+use crate::types::message::ToolCall;
+use crate::types::tool::{NestedAnswer, NestedCall, NestedError, NestedResult};
+
+/// Nested calls of one call, and those of them that run at once.
+const MAX_NESTED: usize = 1_024;
+const AT_ONCE: usize = 64;
+
+impl Room {
+    pub(in crate::room) fn tools_asked(
+        &mut self,
+        call: CallId,
+        ordinal: u32,
+        calls: Vec<NestedCall>,
+    ) {
+        match self.cx.calls.get(&call) {
+            Some(Purpose::Tool { frame, slot, plugin }) => {
+                let (frame, slot, plugin) = (*frame, *slot, plugin.clone());
+                self.tool_rounds().start_nested((frame, slot), (call, ordinal), &plugin, calls);
+                self.dialogue().end_if_complete(frame);
+            }
+            // A poll of a background command belongs to no round.
+            Some(_) => {
+                let refused = || failed("only a call of an agent can call other tools".to_owned());
+                let answers = calls.iter().map(|_| refused()).collect();
+                self.cx.effects.push_back(Effect::AnswerTools { call, ordinal, answers });
+            }
+            // The call was abandoned, and its plugin is being stopped.
+            None => {}
+        }
+    }
+}
+
+impl ToolRounds<'_> {
+    /// Adds a slot for each call, and starts it unless it is refused.
+    fn start_nested(
+        &mut self,
+        (id, parent): (FrameId, usize),
+        (call, ordinal): (CallId, u32),
+        plugin: &PluginName,
+        calls: Vec<NestedCall>,
+    ) {
+        let is_untrusted = self.frames.round(id).is_some_and(ToolRound::is_untrusted);
+        let Some(slot) = self.frames.slot_mut(self.cx, id, parent) else { return };
+        let (depth, before) = (slot.depth + 1, slot.nested_calls as usize);
+        let untrusted = slot.now.untrusted || is_untrusted;
+        slot.nested_calls =
+            slot.nested_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
+        if calls.is_empty() {
+            let answers = Vec::new();
+            return self.cx.effects.push_back(Effect::AnswerTools { call, ordinal, answers });
+        }
+        let Some(frame) = self.frames.get(&id) else { return };
+        let toolbox = self.histories.toolbox(self.cx, &frame.task);
+        let above = self.frames.plugins_above(self.cx, id, parent);
+        let Some(first) = self.frames.round(id).map(|round| round.slots.len()) else { return };
+        for (offset, NestedCall { name, arguments }) in calls.into_iter().enumerate() {
+            let next = ToolCall {
+                // With an id of the plugin's choice, a result could pass for that of another call.
+                id: format!("{call}-{ordinal}-{offset}"),
+                untrusted,
+                ..ToolCall::new(name_in_task(&toolbox, name), arguments)
+            };
+            let denial = self.cx.may_nest(plugin, &toolbox, &next.name).err();
+            let refusal = if let Some(denial) = &denial {
+                Some(denial.detail.clone())
+            } else if depth > MAX_CHAIN {
+                Some(format!("not run: more than {MAX_CHAIN} tools call one another"))
+            } else if offset >= AT_ONCE {
+                Some(format!("not run: at most {AT_ONCE} calls run at once"))
+            } else if before + offset >= MAX_NESTED {
+                Some(format!("not run: a tool may make {MAX_NESTED} calls"))
+            } else if host_tool_of(&toolbox, &next).is_some() {
+                Some(format!("{} steers the task, so only its agent can call it", next.name))
+            } else if target_of(&toolbox, &next.name).is_some_and(|of| above.contains(of)) {
+                Some(format!("{} belongs to a plugin that is waiting for this call", next.name))
+            } else if self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &next, None) {
+                Some(format!("{} is carried out by another task", next.name))
+            } else {
+                None
+            };
+            if let Some(text) = &refusal {
+                self.frames.report_refused(self.cx, id, &next.name, Some(&next.arguments), text);
+            }
+            let said = refusal.map(|text| self.frames.error_outcome(self.cx, id, text));
+            let nested = Some(Nested { call, ordinal, denial, is_told: false });
+            let slot =
+                Slot { depth, nested, ..Slot::new(next, Some(plugin.clone())) }.answered(said);
+            let Some(round) = self.frames.round_mut(self.cx, id) else { return };
+            round.push(slot);
+        }
+        self.run_slots(id, first);
+    }
+}
+
+impl RoomContext {
+    /// Checks whether a plugin may make a nested call, by its own grant.
+    fn may_nest(
+        &mut self,
+        plugin: &PluginName,
+        toolbox: &Toolbox,
+        name: &str,
+    ) -> Result<(), Denial> {
+        let setup = Arc::clone(&self.setup);
+        let admitted = match toolbox.get(name).map(|tool| &tool.target) {
+            Some(ToolTarget::Plugin { plugin, tool }) => format!("{plugin}.{tool}"),
+            Some(ToolTarget::Host(_)) | None => name.to_owned(),
+        };
+        let refused = match setup.rights(plugin) {
+            Some(rights) => rights.may_call(&admitted),
+            None => Err(unknown_plugin(plugin, Capability::Tools, &admitted)),
+        };
+        refused.map_err(|record| {
+            let denial = record.denial.clone();
+            self.denied(plugin, *record);
+            denial
+        })
+    }
+}
+
+impl Frames {
+    /// Returns the plugins that wait for this slot's tool, and its own.
+    fn plugins_above(&self, cx: &RoomContext, id: FrameId, slot: usize) -> Vec<PluginName> {
+        let mut plugins = Vec::new();
+        let mut next = Some(slot);
+        while let Some(slot) = next {
+            let call = cx.calls.iter().find_map(|(call, purpose)| match purpose {
+                Purpose::Tool { frame, slot: of, plugin } if (*frame, *of) == (id, slot) => {
+                    plugins.push(plugin.clone());
+                    Some(*call)
+                }
+                _ => None,
+            });
+            next = call.and_then(|_| self.slot(id, slot)?.nested.as_ref()).and_then(|nested| {
+                match cx.calls.get(&nested.call)? {
+                    Purpose::Tool { slot, .. } => Some(*slot),
+                    _ => None,
+                }
+            });
+        }
+        plugins
+    }
+
+    /// Answers the requests whose calls have all ended.
+    pub(super) fn answer_nested(&mut self, cx: &mut RoomContext, id: FrameId) {
+        let Some(round) = self.nesting_round(id) else { return };
+        let mut requests: BTreeMap<(CallId, u32), bool> = BTreeMap::new();
+        for slot in &round.slots {
+            let Some(nested) = slot.nested.as_ref().filter(|nested| !nested.is_told) else {
+                continue;
+            };
+            *requests.entry((nested.call, nested.ordinal)).or_insert(true) &= !slot.is_open();
+        }
+        for ((call, ordinal), _) in requests.into_iter().filter(|(_, is_complete)| *is_complete) {
+            let answers = round.slots.iter_mut().filter_map(|slot| slot.tell(call, ordinal));
+            let answers = answers.collect();
+            cx.effects.push_back(Effect::AnswerTools { call, ordinal, answers });
+        }
+        round.drop_told();
+    }
+
+    /// Returns a round that has nested calls.
+    fn nesting_round(&mut self, id: FrameId) -> Option<&mut ToolRound> {
+        match &mut self.get_mut(&id)?.attempt.as_mut()?.wait {
+            FrameWait::Tools(round) if round.slots.iter().any(|slot| slot.nested.is_some()) => {
+                Some(round)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns a frame's message with the refusal of a nested call whose tool asks for further
+    /// calls.
+    pub(super) fn steers(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        then: &[ToolCall],
+    ) -> CallOutcome {
+        let names: Vec<&str> = then.iter().map(|call| call.name.as_str()).collect();
+        let text =
+            format!("it asks its agent to call {} next, so only an agent can call it", names.join(", "));
+        self.error_outcome(cx, id, text)
+    }
+}
+
+impl PluginCalls<'_> {
+    /// Drops the nested calls of a call that is over.
+    pub(in crate::room) fn abandon_nested(&mut self, id: FrameId, call: CallId) {
+        let Some(round) = self.frames.nesting_round(id) else { return };
+        let mut open = Vec::new();
+        for (index, slot) in round.slots.iter_mut().enumerate() {
+            let Some(nested) = slot.nested.as_mut().filter(|nested| nested.call == call) else {
+                continue;
+            };
+            nested.is_told = true;
+            if !matches!(slot.state, SlotState::Answered(_)) {
+                slot.state = SlotState::Answered(Box::new(CallOutcome::default().into()));
+                open.push(index);
+            }
+        }
+        if open.is_empty() {
+            return;
+        }
+        let is_of_slot = |purpose: &Purpose| match purpose {
+            Purpose::Tool { frame, slot, .. }
+            | Purpose::Approval { frame, slot }
+            | Purpose::HeldTool { frame, slot, .. }
+            | Purpose::QueryPlugin { frame, about: QueryPurpose::Risk { slot }, .. } => {
+                *frame == id && open.contains(slot)
+            }
+            _ => false,
+        };
+        let calls: Vec<CallId> = self
+            .cx
+            .calls
+            .iter()
+            .filter(|(_, purpose)| is_of_slot(purpose))
+            .map(|(call, _)| *call)
+            .collect();
+        calls.into_iter().for_each(|call| self.abandon(call));
+    }
+}
+
+impl ToolRound {
+    /// Removes nested calls that were told, from the end: the slots of others keep their places.
+    fn drop_told(&mut self) {
+        let is_told =
+            |slot: &Slot| slot.nested.as_ref().is_some_and(|nested| nested.is_told);
+        while self.slots.last().is_some_and(is_told) {
+            self.slots.pop();
+        }
+    }
+}
+
+impl Slot {
+    /// Takes its answer, if it belongs to this request.
+    fn tell(&mut self, call: CallId, ordinal: u32) -> Option<NestedAnswer> {
+        let nested = self.nested.as_mut()?;
+        if nested.is_told || (nested.call, nested.ordinal) != (call, ordinal) {
+            return None;
+        }
+        nested.is_told = true;
+        let denial = nested.denial.take();
+        let over = SlotState::Answered(Box::new(CallOutcome::default().into()));
+        let SlotState::Answered(answer) = std::mem::replace(&mut self.state, over) else {
+            return None;
+        };
+        let SlotAnswer { said: CallOutcome { message, is_error, .. }, .. } = *answer;
+        let content = message.as_ref().and_then(|message| message.content.clone());
+        Some(match denial {
+            Some(denial) => Err(NestedError::Denied { denial }),
+            None if is_error => failed(content.unwrap_or_default().to_string()),
+            None => Ok(NestedResult {
+                content: content.map(|content| content.to_string()),
+                value: message.and_then(|message| message.value),
+            }),
+        })
+    }
+}
+
+/// Returns the plugin behind a name of the task.
+fn target_of<'t>(toolbox: &'t Toolbox, name: &str) -> Option<&'t PluginName> {
+    match &toolbox.get(name)?.target {
+        ToolTarget::Plugin { plugin, .. } => Some(plugin),
+        ToolTarget::Host(_) => None,
+    }
+}
+
+fn failed(message: String) -> NestedAnswer {
+    Err(NestedError::Failed { message })
+}

@@ -1,0 +1,251 @@
+//! Requests of a call that the room answers: model requests and nested calls. Each is sent and answered
+//! once, even if the call is replayed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use conclave_core::protocol::call_log::{Asked, Before, CallLog};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
+use conclave_core::types::tool::{NestedAnswer, NestedCall};
+
+use super::{CallReplay, ReplayMismatch, ReplayState};
+use crate::calls::not_run;
+use crate::support::clock::BoxFuture;
+use crate::support::suspension::Parked;
+
+/// The outcome of a model request.
+pub(crate) type Answer = Result<Completion, ModelError>;
+
+/// The requests of one kind that are in progress in this process.
+pub(super) struct Requests<A> {
+    asked: HashMap<u32, BoxFuture<'static, A>>,
+    /// Requests that the guest dropped.
+    given_up: BTreeSet<u32>,
+}
+
+impl<A> Default for Requests<A> {
+    fn default() -> Self {
+        Self { asked: HashMap::new(), given_up: BTreeSet::new() }
+    }
+}
+
+/// A request that a suspended call waits for.
+#[derive(Clone, Copy)]
+pub(super) enum Awaited {
+    Model(u32),
+    Tools(u32),
+}
+
+/// A kind of request.
+trait Kind {
+    type Request: Clone + PartialEq;
+    type Answer: Clone;
+    /// Its name for people.
+    const NAME: &str;
+
+    fn log(log: &mut CallLog) -> &mut BTreeMap<u32, Asked<Self::Request, Self::Answer>>;
+    fn requests(state: &mut ReplayState) -> &mut Requests<Self::Answer>;
+    fn send(
+        call: &CallReplay,
+        ordinal: u32,
+        request: Self::Request,
+    ) -> BoxFuture<'static, Self::Answer>;
+    fn awaited(ordinal: u32) -> Awaited;
+}
+
+struct Model;
+
+impl Kind for Model {
+    type Request = ModelRequest;
+    type Answer = Answer;
+    const NAME: &str = "model request";
+
+    fn log(log: &mut CallLog) -> &mut BTreeMap<u32, Asked<ModelRequest, Answer>> {
+        &mut log.models
+    }
+
+    fn requests(state: &mut ReplayState) -> &mut Requests<Answer> {
+        &mut state.models
+    }
+
+    fn send(call: &CallReplay, ordinal: u32, request: ModelRequest) -> BoxFuture<'static, Answer> {
+        call.models.ask(call.call, ordinal, request)
+    }
+
+    fn awaited(ordinal: u32) -> Awaited {
+        Awaited::Model(ordinal)
+    }
+}
+
+struct Tools;
+
+impl Kind for Tools {
+    type Request = Vec<NestedCall>;
+    type Answer = Vec<NestedAnswer>;
+    const NAME: &str = "request of tool calls";
+
+    fn log(log: &mut CallLog) -> &mut BTreeMap<u32, Asked<Vec<NestedCall>, Vec<NestedAnswer>>> {
+        &mut log.tools
+    }
+
+    fn requests(state: &mut ReplayState) -> &mut Requests<Vec<NestedAnswer>> {
+        &mut state.tools
+    }
+
+    fn send(
+        call: &CallReplay,
+        ordinal: u32,
+        calls: Vec<NestedCall>,
+    ) -> BoxFuture<'static, Vec<NestedAnswer>> {
+        call.tools.ask(call.call, ordinal, calls)
+    }
+
+    fn awaited(ordinal: u32) -> Awaited {
+        Awaited::Tools(ordinal)
+    }
+}
+
+impl CallReplay {
+    /// Sends a model request, unless it was sent before.
+    ///
+    /// # Errors
+    /// If it differs from the recorded one.
+    pub(crate) fn ask_model(
+        &self,
+        ordinal: u32,
+        request: ModelRequest,
+    ) -> Result<(), ReplayMismatch> {
+        self.ask::<Model>(ordinal, request)
+    }
+
+    /// Waits for the answer to a model request, until the instance is `due` to be released.
+    ///
+    /// # Errors
+    /// If it was due first; [`parked_answer`](Self::parked_answer) then waits for the answer.
+    pub(crate) async fn answer(
+        &self,
+        ordinal: u32,
+        due: impl Future<Output = ()>,
+    ) -> Result<Answer, Parked> {
+        let given_up = || Err(ModelError::Other { message: "the request was given up".to_owned() });
+        Ok(self.wait::<Model>(ordinal, due).await?.unwrap_or_else(given_up))
+    }
+
+    /// Makes nested calls, unless they were made before, and waits as [`answer`](Self::answer).
+    ///
+    /// # Errors
+    /// If they differ from the recorded ones, or if the instance was due first.
+    pub(crate) async fn call_tools(
+        &self,
+        ordinal: u32,
+        calls: Vec<NestedCall>,
+        due: impl Future<Output = ()>,
+    ) -> wasmtime::Result<Vec<NestedAnswer>> {
+        self.ask::<Tools>(ordinal, calls.clone())?;
+        let answers = self.wait::<Tools>(ordinal, due).await?;
+        Ok(answers.unwrap_or_else(|| not_run(&calls, "the calls were given up")))
+    }
+
+    fn ask<K: Kind>(&self, ordinal: u32, request: K::Request) -> Result<(), ReplayMismatch> {
+        self.check()?;
+        let mut known = self.known();
+        let known = &mut *known;
+        let is_known = {
+            let requests = K::requests(known);
+            requests.asked.contains_key(&ordinal) || requests.given_up.contains(&ordinal)
+        };
+        let before = K::log(&mut known.trace).get(&ordinal).map(|asked| asked.before(&request));
+        match before.unwrap_or(Before::New) {
+            Before::Answered(_) => return Ok(()),
+            // Still in progress in this process, or cancelled by the guest.
+            Before::Open if is_known => return Ok(()),
+            // The room has journalled the request and only waits for its answer.
+            Before::Open => {}
+            Before::Otherwise => {
+                self.lose(&format!(
+                    "it asked for something else than before the host stopped: {} {ordinal}",
+                    K::NAME
+                ));
+                return Err(ReplayMismatch);
+            }
+            Before::New => {
+                // Reads come first, because the request may depend on them.
+                self.keep_reads(known);
+                K::log(&mut known.trace).insert(ordinal, Asked::new(request.clone()));
+            }
+        }
+        let answer = K::send(self, ordinal, request);
+        K::requests(known).asked.insert(ordinal, answer);
+        Ok(())
+    }
+
+    /// Waits for an answer; `None` if the guest dropped the request.
+    async fn wait<K: Kind>(
+        &self,
+        ordinal: u32,
+        due: impl Future<Output = ()>,
+    ) -> Result<Option<K::Answer>, Parked> {
+        let asked = {
+            let mut known = self.known();
+            if let Some(answer) =
+                K::log(&mut known.trace).get(&ordinal).and_then(|asked| asked.answer.clone())
+            {
+                return Ok(Some(answer));
+            }
+            K::requests(&mut known).asked.remove(&ordinal)
+        };
+        let Some(mut asked) = asked else { return Ok(None) };
+        tokio::select! {
+            biased;
+            answer = &mut asked => {
+                self.answered::<K>(ordinal, &answer);
+                Ok(Some(answer))
+            }
+            () = due => {
+                let mut known = self.known();
+                // The future stays alive, so that the request is not sent twice.
+                K::requests(&mut known).asked.insert(ordinal, asked);
+                known.waits_for = Some(K::awaited(ordinal));
+                Err(Parked)
+            }
+        }
+    }
+
+    /// Waits for the answer that a suspended call needs.
+    pub(crate) async fn parked_answer(&self) {
+        let awaited = self.known().waits_for.take();
+        match awaited {
+            Some(Awaited::Model(ordinal)) => self.wait_parked::<Model>(ordinal).await,
+            Some(Awaited::Tools(ordinal)) => self.wait_parked::<Tools>(ordinal).await,
+            None => {}
+        }
+    }
+
+    /// Returns whether the suspended call waits for other tools, which have limits of their own and
+    /// may wait for an approver.
+    pub(crate) fn waits_for_tools(&self) -> bool {
+        matches!(self.known().waits_for, Some(Awaited::Tools(_)))
+    }
+
+    async fn wait_parked<K: Kind>(&self, ordinal: u32) {
+        let asked = K::requests(&mut self.known()).asked.remove(&ordinal);
+        if let Some(asked) = asked {
+            let answer = asked.await;
+            self.answered::<K>(ordinal, &answer);
+        }
+    }
+
+    fn answered<K: Kind>(&self, ordinal: u32, answer: &K::Answer) {
+        if let Some(asked) = K::log(&mut self.known().trace).get_mut(&ordinal) {
+            asked.answer = Some(answer.clone());
+        }
+    }
+
+    /// Cancels a model request that the guest dropped.
+    pub(crate) fn give_up_model(&self, ordinal: u32) {
+        let mut known = self.known();
+        if let Some(asked) = known.models.asked.remove(&ordinal) {
+            known.models.given_up.insert(ordinal);
+            drop(asked);
+        }
+    }
+}

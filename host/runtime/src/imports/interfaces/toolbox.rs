@@ -1,0 +1,78 @@
+//! The `toolbox` import: calls of other tools on behalf of the calling agent. The room decides about
+//! each call; here they are parsed, numbered, sent and awaited.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use conclave_core::types::capability::Capability;
+use conclave_core::types::tool::{CallableTool, NestedAnswer, NestedCall, NestedError};
+
+use crate::imports::bindings::conclave::plugin::{toolbox, types};
+use crate::imports::call::{CallInput, CallState};
+use crate::imports::convert::{denial_out, object_in};
+
+impl toolbox::Host for CallState {
+    fn list_tools(&mut self) -> wasmtime::Result<Result<Vec<toolbox::Tool>, types::Denial>> {
+        self.tool_input()?;
+        let smallest =
+            || Some(format!("[plugins.{}] grants.tools = [\"plugin.tool\"]", self.grantee.name));
+        if let Err(record) = self.rights().require(Capability::Tools, "", smallest) {
+            return Ok(Err(self.refuse(*record)));
+        }
+        let callable = match &self.lent {
+            CallInput::Tool(input) => input.callable.clone(),
+            _ => None,
+        };
+        let tools: Vec<_> = callable.iter().flat_map(|tools| tools.iter()).map(tool_out).collect();
+        Ok(Ok(tools))
+    }
+
+    async fn call_all(
+        &mut self,
+        calls: Vec<toolbox::Request>,
+    ) -> wasmtime::Result<Vec<Result<toolbox::Answer, toolbox::CallError>>> {
+        self.tool_input()?;
+        self.meter.check_lists(&calls)?;
+        let mut parsed = Vec::with_capacity(calls.len());
+        for toolbox::Request { name, arguments } in &calls {
+            match object_in(arguments, || format!("the arguments of {name}")) {
+                Ok(arguments) => {
+                    parsed.push(NestedCall { name: name.clone(), arguments: Arc::new(arguments) });
+                }
+                // None is made: a program that writes invalid JSON once does not do what it means.
+                Err(fault) => {
+                    let failed = |_| Err(toolbox::CallError::Failed(fault.message.clone()));
+                    return Ok(calls.iter().map(failed).collect());
+                }
+            }
+        }
+        let ordinal = self.tool_requests;
+        self.tool_requests = self.tool_requests.saturating_add(1);
+        let began = Instant::now();
+        let answers = self.past.call_tools(ordinal, parsed, self.due()).await?;
+        self.note_wait_since(began);
+        Ok(answers.into_iter().map(answer_out).collect())
+    }
+}
+
+fn tool_out(tool: &CallableTool) -> toolbox::Tool {
+    toolbox::Tool {
+        name: tool.summary.name.clone(),
+        description: tool.summary.description.clone(),
+        input_schema: tool.summary.input_schema.to_string(),
+        output_schema: tool.output_schema.as_ref().map(ToString::to_string),
+    }
+}
+
+fn answer_out(answer: NestedAnswer) -> Result<toolbox::Answer, toolbox::CallError> {
+    match answer {
+        Ok(result) => Ok(toolbox::Answer {
+            content: result.content,
+            value: result.value.as_ref().map(ToString::to_string),
+        }),
+        Err(NestedError::Denied { denial }) => {
+            Err(toolbox::CallError::Denied(denial_out(&denial)))
+        }
+        Err(NestedError::Failed { message }) => Err(toolbox::CallError::Failed(message)),
+    }
+}

@@ -1,0 +1,35 @@
+//! Tools with fixed answers.
+
+use super::{denied, fake};
+use crate::Denial;
+use crate::bindings::tool::conclave::plugin::toolbox::{Answer, Request};
+use crate::toolbox::{CallError, Tool};
+
+pub(crate) fn list_tools() -> Result<Vec<Tool>, Denial> {
+    fake(|fake| {
+        if fake.tools.is_empty() {
+            return Err(denied("tools", ""));
+        }
+        let tool = |name: &String| Tool {
+            name: name.clone(),
+            description: String::new(),
+            input_schema: r#"{"type":"object"}"#.to_owned(),
+            output_schema: None,
+        };
+        Ok(fake.tools.keys().map(tool).collect())
+    })
+}
+
+pub(crate) fn call_all(calls: &[Request]) -> Vec<Result<Answer, CallError>> {
+    let answer = |call: &Request| {
+        fake(|fake| {
+            let Some(content) = fake.tools.get(&call.name).cloned() else {
+                return Err(CallError::Denied(denied("tools", &call.name)));
+            };
+            let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+            fake.calls.push((call.name.clone(), arguments));
+            Ok(Answer { content: Some(content), value: None })
+        })
+    };
+    calls.iter().map(answer).collect()
+}
