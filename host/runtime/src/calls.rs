@@ -213,7 +213,10 @@ impl ToolPort for NoTools {
         _: u32,
         calls: Vec<NestedCall>,
     ) -> BoxFuture<'static, Vec<NestedAnswer>> {
-        Box::pin(std::future::ready(not_run(&calls, "this call has no agent whose tools it could use")))
+        Box::pin(std::future::ready(not_run(
+            &calls,
+            "this call has no agent whose tools it could use",
+        )))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::bindings::judge::exports::conclave::plugin::judge::JudgeError;
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::observer::exports::conclave::plugin::observer::ObserverError;
 use crate::bindings::simulated_user::exports::conclave::plugin::simulated_user::SimulatedUserError;
-use crate::bindings::tool::conclave::plugin::{history, toolbox};
+use crate::bindings::tool::conclave::plugin::history;
 use crate::bindings::tool::exports::conclave::plugin::tools::ToolError;
 
 /// The result of a plugin's function.
@@ -112,9 +112,6 @@ impl<E: std::error::Error + 'static> From<E> for Error {
         if let Some(error) = any.downcast_ref() {
             return from_history(error);
         }
-        if let Some(error) = any.downcast_ref() {
-            return from_toolbox(error);
-        }
         Self::other(error)
     }
 }
@@ -163,13 +160,6 @@ fn from_history(error: &history::HistoryError) -> Error {
     match error {
         Case::Denied(denial) => Error::Denied(denial.clone()),
         Case::Other(text) => Error::Other(text.clone()),
-    }
-}
-
-fn from_toolbox(error: &toolbox::CallError) -> Error {
-    match error {
-        toolbox::CallError::Denied(denial) => Error::Denied(denial.clone()),
-        toolbox::CallError::Failed(text) => Error::Other(text.clone()),
     }
 }
 

@@ -426,6 +426,22 @@ mod tests {
     }
 
     #[test]
+    fn other_tools_answer_and_their_calls_are_known() {
+        use crate::toolbox::{self, Request};
+        let mut host = FakeHost::new().tool("search.find", "the tide turns at six");
+        host.run(|| {
+            assert_eq!(toolbox::tools().expect("one is granted")[0].name, "search.find");
+            let requests =
+                ["search.find", "search.drop"].map(|name| Request::new(name, json!({ "q": 1 })));
+            let answers = toolbox::call_all(requests);
+            assert_eq!(answers[0].as_ref().expect("it is granted").text(), "the tide turns at six");
+            assert!(matches!(&answers[1], Err(crate::Error::Denied(_))));
+        });
+        assert_eq!(host.calls(), [("search.find".to_owned(), json!({ "q": 1 }))]);
+        assert!(matches!(toolbox::tools(), Err(crate::Error::Denied(_))));
+    }
+
+    #[test]
     fn keys_answers_replies_and_settings_are_those_of_the_test() {
         use crate::{config, fetch, kv, model};
         let url = "https://a.example/x?n=1";

@@ -25,7 +25,7 @@ use crate::{Error, Result};
 #[cfg(target_family = "wasm")]
 use import as host;
 
-pub use import::{CallError, Tool};
+pub use import::Tool;
 
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +82,10 @@ pub fn call_all(requests: impl IntoIterator<Item = Request>) -> Vec<Result<Answe
     host::call_all(&requests).into_iter().map(read).collect()
 }
 
-fn read(answer: Result<import::Answer, CallError>) -> Result<Answer> {
-    let import::Answer { content, value } = answer?;
+fn read(answer: Result<import::Answer, import::CallError>) -> Result<Answer> {
+    let import::Answer { content, value } = answer.map_err(|error| match error {
+        import::CallError::Denied(denial) => Error::Denied(denial),
+        import::CallError::Failed(text) => Error::Other(text),
+    })?;
     Ok(Answer { content, value: value.map(|text| serde_json::from_str(&text)).transpose()? })
 }

@@ -26,8 +26,7 @@ fn run() -> Json<Vec<(&'static str, String)>> {
         stream: false,
         options: Vec::new(),
     };
-    let called =
-        || toolbox::Request { name: "echo.echo".to_owned(), arguments: "{}".to_owned() };
+    let called = || toolbox::Request { name: "echo.echo".to_owned(), arguments: "{}".to_owned() };
     Json(vec![
         ("model.complete", format!("{:?}", model::complete(&asked()).map(|_| "DONE"))),
         (
@@ -55,7 +54,10 @@ fn run() -> Json<Vec<(&'static str, String)>> {
         ("history.length", format!("{:?}", history::length().map(|_| "DONE"))),
         ("history.messages", format!("{:?}", history::messages(0, 10).map(|_| "DONE"))),
         ("toolbox.list-tools", format!("{:?}", toolbox::list_tools().map(|_| "DONE"))),
-        ("toolbox.call-all", format!("{:?}", toolbox::call_all(&[called()])[0].clone().map(|_| "DONE"))),
+        (
+            "toolbox.call-all",
+            format!("{:?}", toolbox::call_all(&[called()])[0].clone().map(|_| "DONE")),
+        ),
         ("fetch.send", format!("{:?}", fetch::send(&request()).map(|_| "DONE"))),
     ])
 }

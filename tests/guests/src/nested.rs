@@ -55,7 +55,10 @@ fn flood(call: Call, times: u32) -> Json<(u32, String)> {
 fn list() -> Result<Json<Vec<(String, Vec<String>)>>> {
     let arguments = |schema: &str| -> Vec<String> {
         let schema: Value = serde_json::from_str(schema).unwrap_or_default();
-        schema["properties"].as_object().map(|known| known.keys().cloned().collect()).unwrap_or_default()
+        schema["properties"]
+            .as_object()
+            .map(|known| known.keys().cloned().collect())
+            .unwrap_or_default()
     };
     let tools = toolbox::tools()?;
     Ok(Json(tools.iter().map(|tool| (tool.name.clone(), arguments(&tool.input_schema))).collect()))

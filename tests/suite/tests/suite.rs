@@ -38,6 +38,7 @@ mod mcp;
 mod models;
 mod narrow;
 mod neighbours;
+mod nested;
 mod observers;
 mod operate;
 mod outputs;

@@ -113,7 +113,8 @@ impl CallLog {
     pub fn is_empty(&self) -> bool {
         self.models.is_empty()
             && self.tools.is_empty()
-            && self.side_effects.is_empty() && self.reads.is_empty()
+            && self.side_effects.is_empty()
+            && self.reads.is_empty()
     }
 
     /// Returns the first side effect that began and whose result is unknown.

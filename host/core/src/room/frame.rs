@@ -496,7 +496,16 @@ impl Slot {
     /// Returns a call that has not begun.
     pub(super) fn new(call: ToolCall, asked_by: Option<PluginName>) -> Self {
         let (call, state) = (Arc::new(call), SlotState::Ready);
-        Self { now: Arc::clone(&call), call, asked_by, depth: 0, action: None, nested: None, nested_calls: 0, state }
+        Self {
+            now: Arc::clone(&call),
+            call,
+            asked_by,
+            depth: 0,
+            action: None,
+            nested: None,
+            nested_calls: 0,
+            state,
+        }
     }
 
     /// Returns an action that has not begun. Its name and `arguments` are the fixed form for rules

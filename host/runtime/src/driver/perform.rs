@@ -46,8 +46,7 @@ impl Driver {
                 self.call_plugin(call, plugin, start, |start| {
                     let (conversation, callable) =
                         (start.conversation.take(), start.callable.take());
-                    let input =
-                        ToolInput { task, caller, tool, arguments, conversation, callable };
+                    let input = ToolInput { task, caller, tool, arguments, conversation, callable };
                     Some(PluginCall::Tool(input))
                 });
             }
@@ -143,10 +142,8 @@ impl Driver {
     }
 
     fn call_start(&mut self, call: CallId, plugin: PluginName, start: Start) -> CallStart {
-        let port = Arc::new(RoomPort {
-            events: self.sender.clone(),
-            waiting: Arc::clone(&self.waiting),
-        });
+        let port =
+            Arc::new(RoomPort { events: self.sender.clone(), waiting: Arc::clone(&self.waiting) });
         CallStart {
             room: self.id.clone(),
             secret: self.room.secret().unwrap_or(&self.secret).clone(),

@@ -15,7 +15,7 @@ use crate::imports::call::log::excerpt;
 const PACKAGE: &str = "conclave:plugin/";
 const VERSION: &str = "0.1.0-draft";
 /// Importable interfaces of the contract.
-const IMPORTS: [&str; 16] = [
+const IMPORTS: [&str; 17] = [
     "types",
     "log",
     "progress",
@@ -31,6 +31,7 @@ const IMPORTS: [&str; 16] = [
     "state",
     "call",
     "history",
+    "toolbox",
     "delivery-context",
 ];
 /// WASI packages: those that are linked but inert, and those whose calls are all refused.
@@ -129,7 +130,10 @@ fn check_import(import: &str) -> Result<(), LoadError> {
 pub(crate) fn unasked(anatomy: &Anatomy<'_>, manifest: &Manifest) -> Vec<UnaskedImport> {
     let authority = |import: &str| {
         if let Some(name) = import.strip_prefix(PACKAGE) {
-            let capability = Capability::named(name.split('@').next().unwrap_or_default());
+            let capability = match name.split('@').next().unwrap_or_default() {
+                "toolbox" => Some(Capability::Tools),
+                name => Capability::named(name),
+            };
             return capability.filter(|capability| !capability.is_own()).map(Some);
         }
         // These are implemented on top of the capability; sockets are not.

@@ -2,8 +2,7 @@
 
 use super::{denied, fake};
 use crate::Denial;
-use crate::bindings::tool::conclave::plugin::toolbox::{Answer, Request};
-use crate::toolbox::{CallError, Tool};
+use crate::bindings::tool::conclave::plugin::toolbox::{Answer, CallError, Request, Tool};
 
 pub(crate) fn list_tools() -> Result<Vec<Tool>, Denial> {
     fake(|fake| {

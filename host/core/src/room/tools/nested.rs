@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::super::frame::{CallOutcome, Nested, Slot, SlotAnswer, SlotState, ToolRound};
 use super::super::{Purpose, QueryPurpose, Room};
-use super::round::{MAX_CHAIN, name_in_task};
 use super::host_tool_of;
+use super::round::{MAX_CHAIN, name_in_task};
 use crate::protocol::effect::Effect;
 use crate::room::frame::FrameWait;
 use crate::room::messages::unknown_plugin;
@@ -149,12 +149,14 @@ impl Frames {
                 }
                 _ => None,
             });
-            next = call.and_then(|_| self.slot(id, slot)?.nested.as_ref()).and_then(|nested| {
-                match cx.calls.get(&nested.call)? {
+            next =
+                call.and_then(|_| self.slot(id, slot)?.nested.as_ref()).and_then(|nested| match cx
+                    .calls
+                    .get(&nested.call)?
+                {
                     Purpose::Tool { slot, .. } => Some(*slot),
                     _ => None,
-                }
-            });
+                });
         }
         plugins
     }
@@ -196,8 +198,10 @@ impl Frames {
         then: &[ToolCall],
     ) -> CallOutcome {
         let names: Vec<&str> = then.iter().map(|call| call.name.as_str()).collect();
-        let text =
-            format!("it asks its agent to call {} next, so only an agent can call it", names.join(", "));
+        let text = format!(
+            "it asks its agent to call {} next, so only an agent can call it",
+            names.join(", ")
+        );
         self.error_outcome(cx, id, text)
     }
 }
@@ -243,8 +247,7 @@ impl PluginCalls<'_> {
 impl ToolRound {
     /// Removes nested calls that were told, from the end: the slots of others keep their places.
     fn drop_told(&mut self) {
-        let is_told =
-            |slot: &Slot| slot.nested.as_ref().is_some_and(|nested| nested.is_told);
+        let is_told = |slot: &Slot| slot.nested.as_ref().is_some_and(|nested| nested.is_told);
         while self.slots.last().is_some_and(is_told) {
             self.slots.pop();
         }

@@ -117,9 +117,7 @@ impl Dialogue<'_> {
         // The limit is about what a model reads, and a nested result is read by a tool.
         let content = match slot.nested {
             Some(_) => content,
-            None => {
-                self.histories.cut_result(self.cx, self.frames, id, &slot.now.name, content)
-            }
+            None => self.histories.cut_result(self.cx, self.frames, id, &slot.now.name, content),
         };
         let mut message = self.frames.host_message(self.cx, id, content);
         message.value = value;

@@ -49,16 +49,16 @@ impl ToolRounds<'_> {
         }
         // If another task carries out an agent's call, it still counts as the agent's. A nested
         // call also counts for the tool that makes it.
-        let within =
-            self.frames.slot(id, slot).and_then(|slot| Some(slot.nested.as_ref()?.call));
+        let within = self.frames.slot(id, slot).and_then(|slot| Some(slot.nested.as_ref()?.call));
         let origin = asked_by
             .filter(|by| {
                 within.is_some()
-                    || self.cx
-                    .setup
-                    .plugins
-                    .get(*by)
-                    .is_some_and(|by| by.facts.kinds.contains(&PluginKind::Agent))
+                    || self
+                        .cx
+                        .setup
+                        .plugins
+                        .get(*by)
+                        .is_some_and(|by| by.facts.kinds.contains(&PluginKind::Agent))
             })
             .cloned();
         if let Some(origin) = &origin

@@ -116,8 +116,8 @@ impl Meter {
         if length > self.list_limit { Err(self.break_limit(FaultKind::List)) } else { Ok(()) }
     }
 
-    /// Records that the guest waited for the host for a tick or longer, so the next tick is not
-    /// charged.
+    /// Records that the guest waited for the host for a tick or longer, at once or in parts, so the
+    /// next tick is not charged.
     pub(crate) fn note_wait(&self) {
         self.waited.store(true, Ordering::Relaxed);
     }

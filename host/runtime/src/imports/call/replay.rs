@@ -182,7 +182,11 @@ impl Drop for BusyGuard {
 /// Returns whether these grants let anything besides an answer leave a call.
 fn can_act(grants: &Grants) -> bool {
     let writes = || grants.files.iter().any(|grant| grant.mode != FileMode::Read);
-    grants.model.is_some() || grants.tools.is_some() || grants.fetch.is_some() || grants.kv.is_some() || writes()
+    grants.model.is_some()
+        || grants.tools.is_some()
+        || grants.fetch.is_some()
+        || grants.kv.is_some()
+        || writes()
 }
 
 #[cfg(test)]

@@ -77,6 +77,8 @@ pub(crate) struct CallState {
     /// The start of this attempt, and the time it has waited for the host since.
     pub(crate) began: Instant,
     pub(super) waited: Duration,
+    /// The time waited since a tick was last left out of its computing time.
+    pub(crate) uncharged: Duration,
     pub(crate) book: Arc<LogBook>,
     /// Resources of the guest other than those of its input.
     pub(crate) table: ResourceTable,
@@ -124,6 +126,7 @@ impl CallState {
             parking: None,
             began: Instant::now(),
             waited: Duration::ZERO,
+            uncharged: Duration::ZERO,
             grantee,
             start,
             lent,

@@ -72,7 +72,10 @@ impl CallState {
     pub(crate) fn note_wait_since(&mut self, began: Instant) {
         let waited = began.elapsed();
         self.note_waited(waited);
-        if waited >= Duration::from_millis(TICK_MS) {
+        // A tick that passes in a short wait is seen after it. Many short ones add up to it.
+        self.uncharged += waited;
+        if self.uncharged >= Duration::from_millis(TICK_MS) {
+            self.uncharged = Duration::ZERO;
             self.meter.note_wait();
         }
     }

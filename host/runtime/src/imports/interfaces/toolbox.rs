@@ -70,9 +70,7 @@ fn answer_out(answer: NestedAnswer) -> Result<toolbox::Answer, toolbox::CallErro
             content: result.content,
             value: result.value.as_ref().map(ToString::to_string),
         }),
-        Err(NestedError::Denied { denial }) => {
-            Err(toolbox::CallError::Denied(denial_out(&denial)))
-        }
+        Err(NestedError::Denied { denial }) => Err(toolbox::CallError::Denied(denial_out(&denial))),
         Err(NestedError::Failed { message }) => Err(toolbox::CallError::Failed(message)),
     }
 }
