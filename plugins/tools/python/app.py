@@ -38,6 +38,10 @@ def run_ipython(
     Variables, functions, classes and imports live on in later cells. The standard library is there,
     without network, threads and processes; packages cannot be installed.
 
+    Other tools may be there as functions: `tools()` lists them with their arguments, and
+    `tools("word")` those that fit. A cell can call many and return only what it prints.
+    `gather(a.b.later(1), a.b.later(2))` calls them at the same time.
+
     Args:
         code: The cell.
         kernel_init_code: Code that runs once, before the first cell.

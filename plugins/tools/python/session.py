@@ -18,6 +18,7 @@ from typing import Any
 
 from conclave_sdk import Denied, files
 
+import functions
 import state
 import tracebacks
 from output import Output, shortened
@@ -38,6 +39,7 @@ class Session:
         self._store = store
         self._roots = roots
         self._count = 0
+        self._functions: dict[str, Any] = {}
         self._sources: dict[str, str] = {}
 
     def __enter__(self) -> Session:
@@ -84,10 +86,18 @@ class Session:
         if folder:
             with contextlib.suppress(OSError):
                 os.chdir(folder)
+        # A variable of the same name hides a function.
+        self._functions = functions.namespace()
+        for name, function in self._functions.items():
+            self.main.__dict__.setdefault(name, function)
 
     def _keep(self) -> None:
         folder = os.getcwd() if self._roots else ""
         kept = state.State(self._count, self._sources, folder)
+        # The next cell has the functions that are granted then.
+        for name, function in self._functions.items():
+            if self.main.__dict__.get(name) is function:
+                del self.main.__dict__[name]
         self.lost += state.save(self._store, self.main.__dict__, kept)
 
     def _run_cell(self, code: str, name: str, output: Output | None = None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conclave_sdk import Error
 from conclave_sdk.testing import FakeHost, run_tool
 
 from app import run_ipython
@@ -212,3 +213,57 @@ def test_a_cell_leaves_nothing_in_the_interpreter() -> None:
     assert Path.cwd() == folder
     assert "/x" not in sys.path
     assert os.getcwd() == str(folder)
+
+
+def test_tools_are_functions_with_the_arguments_of_their_schema(host: FakeHost) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "from": {"type": "string"},
+            "query": {"type": "string"},
+            "limit": {"type": ["integer", "null"], "default": 3},
+            "kind": {"enum": ["a", "b"]},
+        },
+        "required": ["query"],
+    }
+    host.tool("search.find", "at six", schema).tool("tide.at", {"hour": 6}).tool("plain", 1)
+    listed = (
+        "search.find(query: str, from_: str = ..., limit: int | None = 3,"
+        " kind: Literal['a', 'b'] = ...) -> str"
+    )
+    assert cell("search").startswith(listed)
+    assert cell("tools('find')").startswith(listed)
+    assert cell("search.find('tide', from_='a')") == "'at six'"
+    assert cell("tide.at()['hour'] + plain()") == "7"
+    assert host.calls[0] == ("search.find", {"query": "tide", "from": "a"})
+    assert "TypeError: missing a required argument: 'query'" in cell("search.find()")
+    assert "TypeError: got an unexpected keyword argument 'q'" in cell("search.find('a', q=1)")
+
+
+def test_calls_are_gathered_and_a_failure_is_raised_when_all_have_ended(host: FakeHost) -> None:
+    host.tool("a.b", "one").tool("c.d", Error("it is broken"))
+    assert cell("gather(a.b.later(), a.b.later())") == "['one', 'one']"
+    assert cell("gather(a.b.later(), c.d.later())").endswith("Error: it is broken")
+    assert len(host.calls) == 4
+    mixed = cell("gather(c.d.later(), a.b.later(), return_exceptions=True)")
+    assert mixed == "[Error('it is broken'), 'one']"
+    assert "gather() takes calls such as search.find.later" in cell("gather(a.b())")
+    assert cell("len(gather(*[a.b.later() for _ in range(130)]))") == "130"
+
+
+def test_functions_are_those_that_are_granted_now(host: FakeHost) -> None:
+    host.tool("a.b", "one")
+    cell("mine, plugin = a.b, a\ndef ask():\n    return mine()\ntools = 'my own'")
+    assert cell("ask(), plugin.b(), tools") == "('one', 'one', 'my own')"
+    assert "not kept" not in cell("del tools")
+    assert cell("tools()").startswith("a.b")
+    with FakeHost().tool("e.f", "two") as other:
+        other.set_scratch(host.scratch())
+        content = cell("e.f()")
+    assert content.startswith("'two'\n[not kept for the next cell: `mine`: ")
+    assert "the tool a.b is not granted any more" in content
+
+
+def test_without_a_grant_there_is_no_function(host: FakeHost) -> None:
+    assert "NameError" in cell("tools()")
+    assert host.calls == []

@@ -66,7 +66,8 @@ export function ask(what, work) {
   }
 }
 
-function fromHost(what, thrown) {
+/** Returns the error for what an import threw; another value is returned as it is. */
+export function fromHost(what, thrown) {
   // Both engines throw an error with the contract's value in `payload`.
   const payload = thrown?.payload;
   if (payload === undefined || payload === null) return thrown;
@@ -75,6 +76,8 @@ function fromHost(what, thrown) {
   const value = typeof payload.val === "bigint" ? Number(payload.val) : (payload.val ?? undefined);
   if (tag === "denied") return new Denied(value);
   if (tag === "unavailable") return new Unavailable(value, `${what}: the service is unavailable`);
+  // A tool's own words, or the host's about the call, with the name of the tool in them.
+  if (tag === "failed") return new HostError(value, tag);
   const reason = REASONS[tag]?.(value) ?? tag;
   return new HostError(`${what}: ${reason}`, tag, value);
 }

@@ -30,3 +30,4 @@ export * as model from "./model.js";
 export * as progress from "./progress.js";
 export * as scratch from "./scratch.js";
 export * as secrets from "./secrets.js";
+export * as toolbox from "./toolbox.js";

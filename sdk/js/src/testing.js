@@ -16,6 +16,7 @@ const GRANTS = [
   "replies",
   "secrets",
   "history",
+  "tools",
   "call",
 ];
 
@@ -37,6 +38,7 @@ class FakeHost {
     replies,
     secrets,
     history,
+    tools,
     call,
   }) {
     const map = (object, convert) =>
@@ -49,6 +51,7 @@ class FakeHost {
         replies: optional(replies, (all) => all.map(completionOf)),
         secrets,
         history: optional(history, stateOf),
+        tools: optional(tools, (answers) => map(answers, (answer) => answer)),
       },
       config,
       call: optional(call, (facts) => ({ ...CALL, ...facts })),
@@ -57,6 +60,7 @@ class FakeHost {
       progress: [],
       requests: [],
       prompts: [],
+      calls: [],
     };
   }
 
@@ -75,6 +79,10 @@ class FakeHost {
 
   get logs() {
     return this.#host.logs;
+  }
+
+  get calls() {
+    return this.#host.calls;
   }
 
   get progress() {

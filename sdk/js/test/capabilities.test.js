@@ -19,6 +19,7 @@ import {
   scratch,
   secret,
   secrets,
+  toolbox,
 } from "@conclave/sdk";
 import { fakeHost } from "@conclave/sdk/testing";
 
@@ -44,6 +45,7 @@ test("without a grant every capability is denied", () => {
     () => history.messages(),
     () => history.callingMessage(),
     () => history.inputs(),
+    () => toolbox.call("search.find"),
   ];
   for (const work of denied) assert.throws(() => fakeHost().run(work), Denied, String(work));
   assert.deepEqual(fakeHost().run(files.roots), []);
@@ -391,4 +393,22 @@ test("random numbers differ by their seed, and are spread over 0 to 1", () => {
   random();
   random();
   assert.equal(seeds, 1);
+});
+
+test("other tools answer, and their calls are known", () => {
+  assert.deepEqual(fakeHost().run(toolbox.tools), []);
+  const host = fakeHost({ tools: { "search.find": "at six", "tide.at": 6, bad: new Error("no") } });
+  host.run(() => {
+    assert.equal(toolbox.tools()[0].name, "search.find");
+    assert.equal(toolbox.call("search.find", { query: "tide" }).content, "at six");
+    const [found, refused, failed] = toolbox.callAll([
+      { name: "tide.at" },
+      { name: "search.drop" },
+      { name: "bad" },
+    ]);
+    assert.equal(found.value, 6);
+    assert.ok(refused instanceof Denied && refused.denial.target === "search.drop");
+    assert.ok(failed instanceof HostError && failed.message === "no");
+  });
+  assert.deepEqual(host.calls[0], { name: "search.find", arguments: { query: "tide" } });
 });

@@ -1063,6 +1063,40 @@ export namespace history {
   function messages(): History;
 }
 
+/**
+ * Calls of other tools, for the agent that called this one. They need the `tools` grant, and the
+ * agent must be able to call them too: the host checks, approves, counts and journals each as a call
+ * of that agent.
+ */
+export namespace toolbox {
+  /** A tool that the call may use. */
+  interface CallableTool {
+    /** The name in the agent's task, such as `search.find`. */
+    readonly name: string;
+    readonly description: string;
+    /** The JSON Schema of the arguments. */
+    readonly inputSchema: any;
+    /** The JSON Schema of `value`; absent if the tool returns no structured result. */
+    readonly outputSchema?: any;
+  }
+  /** What a tool returned, uncut. */
+  interface ToolAnswer {
+    readonly content?: string;
+    readonly value?: any;
+  }
+  /** Returns the tools that the call may use, in the order of the agent's task; none without the grant. */
+  function tools(): CallableTool[];
+  /**
+   * Calls a tool and waits for its answer. Throws `Denied` without the grant, and `HostError` if the
+   * tool fails, is refused to the agent, or is not approved.
+   */
+  function call(name: string, args?: { [name: string]: unknown }): ToolAnswer;
+  /** Calls tools at the same time, at most 64, and returns what came of each, in their order. */
+  function callAll(
+    requests: { name: string; arguments?: { [name: string]: unknown } }[],
+  ): (ToolAnswer | HostError)[];
+}
+
 /** Completions from the models that the operator granted. */
 export namespace model {
   /** A part of a prompt; a text is a note in the user's role. */

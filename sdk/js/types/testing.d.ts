@@ -65,6 +65,11 @@ export interface Grants {
   secrets?: string[];
   /** The conversation of the task that calls the tool. */
   history?: string | TaskParts;
+  /**
+   * Other tools by name, each with its only answer: a text is its content, an error its failure,
+   * and anything else its value.
+   */
+  tools?: { [name: string]: string | Error | Json };
   /** The facts about the tool call. */
   call?: {
     callId?: string;
@@ -96,6 +101,8 @@ export interface FakeHost {
   }[];
   /** The requests to the model, in the contract's form. */
   readonly prompts: any[];
+  /** The calls of other tools. */
+  readonly calls: { name: string; arguments: { [name: string]: Json } }[];
 }
 
 /** Returns a host that grants what a test names, and denies everything else. */

@@ -17,7 +17,7 @@
 A module exports the tools and the classes in its namespace: subclasses of `Agent`, `Responder`,
 `Memory`, `SecurityAnalyzer`, `Condenser`, `DeliveryStrategy`, `Gate`, `Judge`, `SimulatedUser` and
 `Observer`. The capabilities are modules: `files`, `fetch`, `kv`, `secrets`, `model`, `config`,
-`log`, `progress`, `scratch`, `blobs`, `history`.
+`log`, `progress`, `scratch`, `blobs`, `history`, `toolbox`.
 """
 
 from conclave_sdk import (
@@ -35,6 +35,7 @@ from conclave_sdk import (
     progress,
     scratch,
     secrets,
+    toolbox,
 )
 from conclave_sdk.agents import (
     Agent,
@@ -139,6 +140,7 @@ __all__ = [
     "scratch",
     "secrets",
     "tool",
+    "toolbox",
     "turn_from_json",
     "value_in",
 ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from conclave_sdk.files import Entry, Root
     from conclave_sdk.model import Completion
     from conclave_sdk.model import Request as ModelRequest
+    from conclave_sdk.toolbox import CallableTool, ToolAnswer
     from conclave_sdk.tools import Call
 
 # The default limit of a host, so that a native test fails where the host would.
@@ -167,6 +168,14 @@ class Host:
     def history_inputs(self) -> dict[str, Any]:
         """Return the inputs of the calling task."""
         _deny("history", "the inputs")
+
+    def tools(self) -> list[CallableTool]:
+        """Return the tools that the call may use."""
+        return []
+
+    def call_tools(self, requests: list[tuple[str, dict[str, Any]]]) -> list[ToolAnswer | Error]:
+        """Call tools at the same time."""
+        return [Denied("tools", name, "not granted in this test") for name, _ in requests]
 
     def call_facts(self) -> Call:
         """Return the facts of the current tool call."""

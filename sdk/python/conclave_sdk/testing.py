@@ -26,12 +26,13 @@ from conclave_sdk.agents import (
     View,
 )
 from conclave_sdk.delivery import Channel, ChannelKind, Context, EndedTask
-from conclave_sdk.errors import Denied
+from conclave_sdk.errors import Denied, Error
 from conclave_sdk.fetch import Request as FetchRequest
 from conclave_sdk.files import Entry, EntryKind, Root
 from conclave_sdk.judge import Answer, Ending, TaskResult
 from conclave_sdk.model import Completion, StopReason
 from conclave_sdk.model import Request as ModelRequest
+from conclave_sdk.toolbox import CallableTool, ToolAnswer
 from conclave_sdk.tools import Call, Outcome, Tool
 from conclave_sdk.types import Message, Role, ToolCall
 
@@ -112,6 +113,9 @@ class FakeHost(_host.Host):
         self._has_model = False
         self._history: TaskSnapshot | None = None
         self._call: Call | None = None
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        """The calls of other tools with their arguments, oldest first."""
+        self._tools: dict[str, tuple[Any, dict[str, Any]]] = {}
         self._before: list[_host.Host] = []
 
     def settings(self, settings: Mapping[str, Any]) -> FakeHost:
@@ -165,6 +169,15 @@ class FakeHost(_host.Host):
     def reply_with_call(self, tool: str, arguments: dict[str, Any] | None = None) -> FakeHost:
         """Grant a model, whose next answer calls this tool."""
         return self._completion(None, [ToolCall(tool, arguments or {}, "1")])
+
+    def tool(self, name: str, answer: Any, input_schema: dict[str, Any] | None = None) -> FakeHost:
+        """Grant another tool, such as `search.find`, which always answers with this.
+
+        A text is its content, an exception of the SDK its failure, and anything else its value.
+        Arguments are not checked against the schema.
+        """
+        self._tools[name] = answer, input_schema or {"type": "object"}
+        return self
 
     def history(self, task: TaskSnapshot) -> FakeHost:
         """Grant the conversation of the calling task: its pending message carries the call."""
@@ -327,6 +340,23 @@ class FakeHost(_host.Host):
 
     def history_inputs(self) -> dict[str, Any]:  # noqa: D102
         return self._history.inputs if self._history else super().history_inputs()
+
+    def tools(self) -> list[CallableTool]:  # noqa: D102
+        return [CallableTool(name, "", schema) for name, (_, schema) in self._tools.items()]
+
+    def call_tools(  # noqa: D102
+        self, requests: list[tuple[str, dict[str, Any]]]
+    ) -> list[ToolAnswer | Error]:
+        return [self._call_tool(name, arguments) for name, arguments in requests]
+
+    def _call_tool(self, name: str, arguments: dict[str, Any]) -> ToolAnswer | Error:
+        if name not in self._tools:
+            return Denied("tools", name, "not granted in this test")
+        self.calls.append((name, arguments))
+        answer, _ = self._tools[name]
+        if isinstance(answer, Error):
+            return answer
+        return ToolAnswer(answer) if isinstance(answer, str) else ToolAnswer(None, answer)
 
     def call_facts(self) -> Call:  # noqa: D102
         return self._call or Call(call_id="call-1", caller="test", task_name="main")

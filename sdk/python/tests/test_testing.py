@@ -25,9 +25,11 @@ from conclave_sdk import (
     progress,
     scratch,
     secrets,
+    toolbox,
 )
 from conclave_sdk.files import EntryKind
 from conclave_sdk.testing import FakeHost, TaskSnapshot
+from conclave_sdk.toolbox import ToolAnswer
 from conclave_sdk.types import Blob
 
 
@@ -195,3 +197,19 @@ def test_the_history_of_the_calling_task_is_read() -> None:
         assert [message.content for message in history.messages()] == ["one", "two"]
         assert history.calling_message().content == "two"
         assert history.inputs() == {"a": 1}
+
+
+def test_other_tools_answer_and_their_calls_are_known() -> None:
+    with FakeHost():
+        assert toolbox.tools() == []
+    host = FakeHost().tool("search.find", "at six").tool("tide.at", 6).tool("bad.one", Error("no"))
+    with host:
+        assert [tool.name for tool in toolbox.tools()] == ["search.find", "tide.at", "bad.one"]
+        assert toolbox.call("search.find", {"query": "tide"}) == ToolAnswer("at six")
+        found, refused = toolbox.call_all([("tide.at", {}), ("search.drop", {})])
+        assert found == ToolAnswer(None, 6)
+        assert isinstance(refused, Denied)
+        assert refused.target == "search.drop"
+        with pytest.raises(Error, match="no"):
+            toolbox.call("bad.one")
+    assert host.calls == [("search.find", {"query": "tide"}), ("tide.at", {}), ("bad.one", {})]

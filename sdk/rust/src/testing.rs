@@ -430,7 +430,7 @@ mod tests {
         use crate::toolbox::{self, Request};
         let mut host = FakeHost::new().tool("search.find", "the tide turns at six");
         host.run(|| {
-            assert_eq!(toolbox::tools().expect("one is granted")[0].name, "search.find");
+            assert_eq!(toolbox::tools()[0].name, "search.find");
             let requests =
                 ["search.find", "search.drop"].map(|name| Request::new(name, json!({ "q": 1 })));
             let answers = toolbox::call_all(requests);
@@ -438,7 +438,7 @@ mod tests {
             assert!(matches!(&answers[1], Err(crate::Error::Denied(_))));
         });
         assert_eq!(host.calls(), [("search.find".to_owned(), json!({ "q": 1 }))]);
-        assert!(matches!(toolbox::tools(), Err(crate::Error::Denied(_))));
+        assert!(toolbox::tools().is_empty());
     }
 
     #[test]

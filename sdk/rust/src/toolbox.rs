@@ -59,9 +59,9 @@ impl Answer {
     }
 }
 
-/// Returns the tools that this call may use, in the order of the agent's task.
-pub fn tools() -> Result<Vec<Tool>> {
-    host::list_tools().map_err(Error::Denied)
+/// Returns the tools that this call may use, in the order of the agent's task; none without the grant.
+pub fn tools() -> Vec<Tool> {
+    host::list_tools()
 }
 
 /// Calls a tool and waits for its answer.

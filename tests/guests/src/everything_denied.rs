@@ -53,7 +53,6 @@ fn run() -> Json<Vec<(&'static str, String)>> {
         ("history.inputs", format!("{:?}", history::inputs().map(|_| "DONE"))),
         ("history.length", format!("{:?}", history::length().map(|_| "DONE"))),
         ("history.messages", format!("{:?}", history::messages(0, 10).map(|_| "DONE"))),
-        ("toolbox.list-tools", format!("{:?}", toolbox::list_tools().map(|_| "DONE"))),
         (
             "toolbox.call-all",
             format!("{:?}", toolbox::call_all(&[called()])[0].clone().map(|_| "DONE")),

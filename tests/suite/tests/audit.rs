@@ -13,7 +13,7 @@ use crate::cli::text;
 const CONTRACT: [&str; 2] =
     [include_str!("../../../wit/capabilities.wit"), include_str!("../../../wit/tools.wit")];
 /// Imports that need no grant, with the reason.
-const FREE: [(&str, &str); 15] = [
+const FREE: [(&str, &str); 16] = [
     ("log.log", "the plugin's own"),
     ("progress.report", "the plugin's own"),
     ("config.get", "the plugin's own"),
@@ -22,6 +22,7 @@ const FREE: [(&str, &str); 15] = [
     ("blobs.read", "of what its call was given, and what it kept"),
     ("blobs.put", "the plugin's own"),
     ("files.roots", "an empty list without a grant"),
+    ("toolbox.list-tools", "an empty list without a grant"),
     ("model.next-text", "of what model.start gave"),
     ("model.wait", "of what model.start gave"),
     ("fetch.status", "of what fetch.send gave"),

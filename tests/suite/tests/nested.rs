@@ -22,6 +22,10 @@ const OPEN: World<'static> = World {
     more: "",
 };
 
+/// The limit of computing time is far above the real need: on a busy machine a call is charged for
+/// time in which it did not run.
+const PATIENT: &str = "grants.tools = [\"echo.*\"]\nlimits = { cpu = \"1 h\", wall = \"1 h\" }";
+
 impl World<'_> {
     fn config(&self, tool: &str, arguments: &Value) -> String {
         format!(
@@ -141,7 +145,7 @@ fn both_the_tool_and_its_agent_need_the_grant() {
     assert!(told[0].starts_with("ERROR "), "{}", told[0]);
     assert_eq!(refusals(&ran), refused("desk"));
     let ran = World { tool: "", ..OPEN }.run("list", &json!({}));
-    assert!(ran.content().contains("was refused"), "{}", ran.content());
+    assert_eq!((ran.content(), refusals(&ran).len()), ("[]", 0));
 }
 
 #[test]
@@ -195,7 +199,9 @@ fn calls_are_counted_for_the_agent_and_for_the_tool() {
     assert_eq!(answers, 5, "{error}");
     let ran = World { more: "[limits.run]\ntool_calls = 9", ..OPEN }.run("flood", &flood);
     assert_eq!(ran.status(), Status::MaxCalls, "{}", ran.content());
-    let (answers, error) = told(OPEN);
+    // More than the limit of one call allows.
+    let more = "[limits.run]\ntool_calls = 2000";
+    let (answers, error) = told(World { more, tool: PATIENT, ..OPEN });
     assert_eq!((answers, error.as_str()), (1_024, "not run: a tool may make 1024 calls"));
 }
 

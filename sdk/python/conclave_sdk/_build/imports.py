@@ -28,6 +28,7 @@ _CAPABILITIES = {
     "progress",
     "scratch",
     "secrets",
+    "toolbox",
 }
 _CALL = {"Call", "Toolset"}
 # Modules that open files, as the builtin `open` does: with the import of `files`, the SDK can

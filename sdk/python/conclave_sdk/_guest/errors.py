@@ -28,6 +28,14 @@ def calling(capability: str, target: str, function: Callable[..., T], *arguments
         _raise(capability, target, error.value)
 
 
+def error_of(capability: str, target: str, error: Any) -> errors.Error:
+    """Return the SDK's exception for an error of the contract that is no builtin one."""
+    try:
+        _raise(capability, target, error)
+    except errors.Error as raised:
+        return raised
+
+
 def _raise(capability: str, target: str, error: Any) -> NoReturn:
     # A denial alone is the error of `secrets`.
     if hasattr(error, "capability"):

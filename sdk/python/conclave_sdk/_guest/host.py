@@ -6,9 +6,11 @@ import importlib
 import json
 from typing import Any
 
-from conclave_sdk import _host
+from componentize_py_types import Err, Ok
+
+from conclave_sdk import _host, shapes
 from conclave_sdk._guest.codec import decoder, encoder, well_formed
-from conclave_sdk._guest.errors import calling
+from conclave_sdk._guest.errors import calling, error_of
 from conclave_sdk.agents import PastAction, Peer, RemainingBudgets, RunMetrics, ToolSummary
 from conclave_sdk.delivery import Channel, EndedTask
 from conclave_sdk.errors import Error
@@ -16,6 +18,7 @@ from conclave_sdk.fetch import Request as FetchRequest
 from conclave_sdk.files import Entry, Root
 from conclave_sdk.model import Completion
 from conclave_sdk.model import Request as ModelRequest
+from conclave_sdk.toolbox import CallableTool, ToolAnswer
 from conclave_sdk.tools import Call
 from conclave_sdk.types import Blob, Message
 
@@ -61,6 +64,7 @@ _fetch = _Import("fetch", of_request=(encoder, FetchRequest))
 _model = _Import("model", of_request=(encoder, ModelRequest), to_completion=(decoder, Completion))
 _history = _Import("history", to_messages=(decoder, list[Message]), to_message=(decoder, Message))
 _call = _Import("call")
+_toolbox = _Import("toolbox")
 
 
 class ComponentHost(_host.Host):
@@ -154,6 +158,26 @@ class ComponentHost(_host.Host):
         inputs: dict[str, Any] = json.loads(calling("history", "the inputs", _history.inputs))
         return inputs
 
+    def tools(self) -> list[CallableTool]:
+        return [
+            CallableTool(
+                tool.name,
+                tool.description,
+                json.loads(tool.input_schema),
+                None if tool.output_schema is None else json.loads(tool.output_schema),
+            )
+            for tool in _toolbox.list_tools()
+        ]
+
+    def call_tools(self, requests: list[tuple[str, dict[str, Any]]]) -> list[ToolAnswer | Error]:
+        sent = [
+            _toolbox.Request(well_formed(name), well_formed(shapes.dumps(arguments)))
+            for name, arguments in requests
+        ]
+        answers = _toolbox.call_all(sent)
+        pairs = zip(requests, answers, strict=True)
+        return [_answer(name, answer) for (name, _), answer in pairs]
+
     def call_facts(self) -> Call:
         return Call(
             _call.call_id(),
@@ -164,6 +188,13 @@ class ComponentHost(_host.Host):
             _call.deadline_ms(),
             _call.traceparent(),
         )
+
+
+def _answer(name: str, answer: Any) -> ToolAnswer | Error:
+    if isinstance(answer, Err):
+        return error_of("tools", name, answer.value)
+    result = answer.value if isinstance(answer, Ok) else answer
+    return ToolAnswer(result.content, None if result.value is None else json.loads(result.value))
 
 
 class _Response:

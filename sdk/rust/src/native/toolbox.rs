@@ -1,22 +1,16 @@
 //! Tools with fixed answers.
 
 use super::{denied, fake};
-use crate::Denial;
 use crate::bindings::tool::conclave::plugin::toolbox::{Answer, CallError, Request, Tool};
 
-pub(crate) fn list_tools() -> Result<Vec<Tool>, Denial> {
-    fake(|fake| {
-        if fake.tools.is_empty() {
-            return Err(denied("tools", ""));
-        }
-        let tool = |name: &String| Tool {
-            name: name.clone(),
-            description: String::new(),
-            input_schema: r#"{"type":"object"}"#.to_owned(),
-            output_schema: None,
-        };
-        Ok(fake.tools.keys().map(tool).collect())
-    })
+pub(crate) fn list_tools() -> Vec<Tool> {
+    let tool = |name: &String| Tool {
+        name: name.clone(),
+        description: String::new(),
+        input_schema: r#"{"type":"object"}"#.to_owned(),
+        output_schema: None,
+    };
+    fake(|fake| fake.tools.keys().map(tool).collect())
 }
 
 pub(crate) fn call_all(calls: &[Request]) -> Vec<Result<Answer, CallError>> {

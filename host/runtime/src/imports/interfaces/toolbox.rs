@@ -4,27 +4,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::types::capability::Capability;
 use conclave_core::types::tool::{CallableTool, NestedAnswer, NestedCall, NestedError};
 
-use crate::imports::bindings::conclave::plugin::{toolbox, types};
-use crate::imports::call::{CallInput, CallState};
+use crate::imports::bindings::conclave::plugin::toolbox;
+use crate::imports::call::CallState;
 use crate::imports::convert::{denial_out, object_in};
 
 impl toolbox::Host for CallState {
-    fn list_tools(&mut self) -> wasmtime::Result<Result<Vec<toolbox::Tool>, types::Denial>> {
-        self.tool_input()?;
-        let smallest =
-            || Some(format!("[plugins.{}] grants.tools = [\"plugin.tool\"]", self.grantee.name));
-        if let Err(record) = self.rights().require(Capability::Tools, "", smallest) {
-            return Ok(Err(self.refuse(*record)));
-        }
-        let callable = match &self.lent {
-            CallInput::Tool(input) => input.callable.clone(),
-            _ => None,
-        };
-        let tools: Vec<_> = callable.iter().flat_map(|tools| tools.iter()).map(tool_out).collect();
-        Ok(Ok(tools))
+    fn list_tools(&mut self) -> wasmtime::Result<Vec<toolbox::Tool>> {
+        let callable = self.tool_input()?.callable.clone();
+        Ok(callable.iter().flat_map(|tools| tools.iter()).map(tool_out).collect())
     }
 
     async fn call_all(

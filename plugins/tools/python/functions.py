@@ -1,0 +1,220 @@
+"""The tools that a cell calls as functions, such as `search.find(query="tides")`.
+
+Each call is one of the agent's own: checked, approved, counted and journalled by the host.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conclave_sdk import Error, toolbox
+from conclave_sdk.toolbox import CallableTool, ToolAnswer
+
+_TYPES = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "object": "dict",
+    "array": "list",
+    "null": "None",
+}
+
+
+class Pending:
+    """A call that `gather` makes together with others."""
+
+    def __init__(self, name: str, arguments: dict[str, Any]) -> None:
+        self.name = name
+        self.arguments = arguments
+
+    def __repr__(self) -> str:
+        return f"<call of {self.name} for gather()>"
+
+
+class Function:
+    """A tool as a function. It returns the tool's structured result, or else its text."""
+
+    def __init__(self, tool: CallableTool) -> None:
+        self.__name__ = _identifier(tool.name.rpartition(".")[2])
+        self.__doc__ = tool.description
+        self.__signature__ = _signature(tool)
+        self._tool = tool
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the tool and wait for its answer."""
+        call = self.later(*args, **kwargs)
+        return _result(toolbox.call(call.name, call.arguments))
+
+    def later(self, *args: Any, **kwargs: Any) -> Pending:
+        """Return the call, for `gather`."""
+        bound = self.__signature__.bind(*args, **kwargs)
+        names = _names(self._tool)
+        return Pending(
+            self._tool.name, {names[key]: value for key, value in bound.arguments.items()}
+        )
+
+    def __repr__(self) -> str:
+        return f"{self._tool.name}{self.__signature__}"
+
+    def __reduce__(self) -> Any:
+        # By name: the next cell has the tools that are granted then.
+        return _named, (self._tool.name,)
+
+
+class ToolPlugin:
+    """The tools of one plugin."""
+
+    def __init__(self, name: str, functions: dict[str, Function]) -> None:
+        self.__name__ = name
+        self.__dict__.update(functions)
+
+    def __repr__(self) -> str:
+        functions = [value for value in vars(self).values() if isinstance(value, Function)]
+        return "\n".join(map(repr, functions))
+
+    def __reduce__(self) -> Any:
+        return _plugin_named, (self.__name__,)
+
+
+class _Listing(str):
+    """A text whose value in a cell is the text itself."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def gather(*calls: Pending, return_exceptions: bool = False) -> list[Any]:
+    """Make calls at the same time, and return their results in order.
+
+    A call is what `later` of a function returns: `gather(a.find.later("x"), a.find.later("y"))`.
+    The first failure is raised when all have ended; with `return_exceptions` it is a result.
+    """
+    for call in calls:
+        if not isinstance(call, Pending):
+            raise TypeError(f"gather() takes calls such as search.find.later(…), not {call!r}")
+    results: list[Any] = []
+    for start in range(0, len(calls), 64):
+        requests = [(call.name, call.arguments) for call in calls[start : start + 64]]
+        for answer in toolbox.call_all(requests):
+            results.append(answer if isinstance(answer, Error) else _result(answer))
+    failed = next((result for result in results if isinstance(result, Error)), None)
+    if failed is not None and not return_exceptions:
+        raise failed
+    return results
+
+
+def tools(word: str = "") -> str:
+    """Return the functions with a word in their name or description, one after the other."""
+    found = [
+        f"{Function(tool)!r}\n    {' '.join(tool.description.split())}"
+        for tool in toolbox.tools()
+        if word.lower() in f"{tool.name} {tool.description}".lower()
+    ]
+    return _Listing("\n".join(found) or "No tool fits.")
+
+
+def namespace() -> dict[str, Any]:
+    """Return the functions by name, for a cell; empty if there is none."""
+    granted = toolbox.tools()
+    if not granted:
+        return {}
+    plugins: dict[str, dict[str, Function]] = {}
+    names: dict[str, Any] = {"gather": gather, "tools": tools}
+    for tool in granted:
+        plugin, dot, name = tool.name.rpartition(".")
+        if dot:
+            plugins.setdefault(_identifier(plugin), {})[_identifier(name)] = Function(tool)
+        else:
+            names[_identifier(name)] = Function(tool)
+    names.update({name: ToolPlugin(name, found) for name, found in plugins.items()})
+    return names
+
+
+def _named(name: str) -> Function:
+    for tool in toolbox.tools():
+        if tool.name == name:
+            return Function(tool)
+    raise LookupError(f"the tool {name} is not granted any more")
+
+
+def _plugin_named(name: str) -> Any:
+    found = namespace().get(name)
+    if found is None:
+        raise LookupError(f"no tool of {name} is granted any more")
+    return found
+
+
+def _result(answer: ToolAnswer) -> Any:
+    return answer.content if answer.value is None else answer.value
+
+
+def _identifier(name: str) -> str:
+    text = re.sub(r"\W", "_", name)
+    return f"{text}_" if keyword.iskeyword(text) or not text.isidentifier() else text
+
+
+def _names(tool: CallableTool) -> dict[str, str]:
+    """Return the arguments' names in the schema by those in Python."""
+    return {_identifier(name): name for name in tool.input_schema.get("properties", {})}
+
+
+def _signature(tool: CallableTool) -> inspect.Signature:
+    schema = tool.input_schema
+    required = schema.get("required", [])
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    output = tool.output_schema
+    returns = _Annotation("str" if output is None else _type(output))
+    return inspect.Signature(
+        sorted(_parameters(properties, required), key=_is_optional), return_annotation=returns
+    )
+
+
+def _parameters(properties: Mapping[str, Any], required: list[str]) -> Iterator[inspect.Parameter]:
+    for name, schema in properties.items():
+        schema = schema if isinstance(schema, dict) else {}
+        # What is left out is not sent, so the tool's own default applies.
+        default = inspect.Parameter.empty if name in required else schema.get("default", _OMITTED)
+        yield inspect.Parameter(
+            _identifier(name),
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=default,
+            annotation=_Annotation(_type(schema)),
+        )
+
+
+def _is_optional(parameter: inspect.Parameter) -> bool:
+    return parameter.default is not inspect.Parameter.empty
+
+
+class _Annotation:
+    """A type or a default as it is written."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _type(schema: Any) -> str:
+    if not isinstance(schema, dict):
+        return "Any"
+    if "enum" in schema:
+        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+    for union in ("anyOf", "oneOf"):
+        if union in schema:
+            return " | ".join(dict.fromkeys(map(_type, schema[union])))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " | ".join(_TYPES.get(one, "Any") for one in kind)
+    if kind == "array" and "items" in schema:
+        return f"list[{_type(schema['items'])}]"
+    return _TYPES.get(kind or "", "Any")
+
+
+_OMITTED = _Annotation("...")
