@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anstyle::Style;
-use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::permissions::grant::FileGrant;
 use conclave_core::permissions::policy_rules::is_odd;
 use conclave_core::types::approval::ApprovalRequest;
 use serde_json::Value;
