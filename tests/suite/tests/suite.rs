@@ -41,6 +41,7 @@ mod neighbours;
 mod observers;
 mod operate;
 mod outputs;
+mod overlay;
 mod parking;
 mod plain;
 mod policy;
