@@ -325,6 +325,11 @@ fn a_folder_that_changed_meanwhile_is_not_overwritten_and_changes_are_not_lost()
     assert!(said.contains("greet.sh: the file in the folder has changed"), "{said}");
     assert!(said.contains(&format!("conclave diff {run} greet.sh --drop")), "{said}");
     assert_eq!(read(&rig, "project/old.txt"), "old\n");
+    // A copy of the store has the changes too.
+    let output = conclave(&rig, &["store", "backup", "copy"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["diff", &run, "new", "--store", "copy/stores/1"]);
+    assert!(text(&output.stdout).ends_with("+n\n+Hello\n"), "{}", text(&output.stdout));
     // No clean-up removes the run.
     let output = conclave(&rig, &["store", "gc", "--keep", "0", "--yes"]);
     assert!(text(&output.stdout).contains(&format!("kept {run}")), "{}", text(&output.stdout));

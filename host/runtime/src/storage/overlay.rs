@@ -14,7 +14,6 @@ pub use conclave_core::types::side_effect::Digest as FileDigest;
 
 use crate::imports::interfaces::folder::{AppliedFolder, FolderFailure};
 use crate::support::digest::sha256;
-use crate::support::fail_points::kill_point;
 use crate::support::overlay_files::{
     FILES, OverlayLog, OverlayOrigin, content_name, count_changes, lock, overlays_of, read, remove,
     run_folder,
@@ -164,7 +163,6 @@ impl RunChanges {
         for (folder, mut open) in opened {
             for file in &folder.files {
                 open.apply(&file.path)?;
-                kill_point!("after-change-applied");
             }
         }
         self.clean(lock)

@@ -219,6 +219,42 @@ pub(crate) fn count_changes(store: &Path, run: &str) -> usize {
     overlays.iter().map(|overlay| read(overlay).map_or(1, |(_, changes)| changes.len())).sum()
 }
 
+/// Copies the overlays of all runs of a store to another one, as they are now. A process may change
+/// them meanwhile: each log is copied before its contents, which are there before their lines.
+///
+/// # Errors
+/// The operating system's error.
+pub(crate) fn copy(store: &Path, to: &Path) -> io::Result<()> {
+    let runs = match std::fs::read_dir(store.join(OVERLAYS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        runs => runs?,
+    };
+    for run in runs {
+        let run = run?.path();
+        for overlay in overlays_of(&run)? {
+            let below = overlay.strip_prefix(store).map_err(io::Error::other)?;
+            let copy = to.join(below);
+            make_folders(&copy.join(FILES), 0o700)?;
+            for name in [ORIGIN, LOG] {
+                let bytes = std::fs::read(overlay.join(name))?;
+                durable_file::replace(&copy.join(name), &bytes, &FileAccess::Private)?;
+            }
+            for file in std::fs::read_dir(overlay.join(FILES))? {
+                let file = file?;
+                match std::fs::read(file.path()) {
+                    // Removed meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    bytes => {
+                        let path = copy.join(FILES).join(file.file_name());
+                        durable_file::replace(&path, &bytes?, &FileAccess::Private)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Removes the overlays of a run with their changes.
 ///
 /// # Errors
