@@ -96,8 +96,7 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Show the timeline of a run: steps, calls, tokens, cost, memory, denials, approvals
     Show(Show),
-    /// Show the changes that a run made in an overlay of a folder (`mode = "overlay"`); apply or drop
-    /// them
+    /// Show the changes of a run in overlays of its folders; apply or drop them
     Diff(Diff),
     /// List the background tasks of a run, with their state and the delivery of their results;
     /// cancel one, or send it a message
