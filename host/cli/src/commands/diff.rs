@@ -8,7 +8,7 @@ use std::io::Write;
 use anstyle::Style;
 use conclave_runtime::overlay::diff::{LineSign, TextChange, as_text, text_change};
 use conclave_runtime::overlay::{
-    FileDigest, FolderChanges, OverlayError, PendingChange, RunChanges,
+    FileContents, FileDigest, FolderChanges, OverlayError, PendingChange, RunChanges,
 };
 use serde_json::json;
 
@@ -130,7 +130,7 @@ enum FileDiff {
 
 impl FileDiff {
     fn of(folder: &FolderChanges, file: &PendingChange) -> Result<Self, OverlayError> {
-        let (old, new) = folder.contents(file)?;
+        let FileContents { old, new } = folder.contents(file)?;
         let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
         Ok(match (as_text(&old), as_text(&new)) {
             (Some(old), Some(new)) => Self::Text(text_change(old, new)),

@@ -1,7 +1,7 @@
 //! The difference of two files as hunks of lines, as a unified diff shows it. Time and memory are
 //! bounded, because a guest chooses the contents.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use similar::{Algorithm, DiffOp, capture_diff, group_diff_ops};
@@ -117,7 +117,7 @@ fn operations(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
         });
     } else {
         // Numbers are compared in constant time, however long the lines are.
-        let mut numbers = HashMap::new();
+        let mut numbers = BTreeMap::new();
         let mut number = |line| {
             let next = numbers.len();
             *numbers.entry(line).or_insert(next)

@@ -54,6 +54,15 @@ impl PendingChange {
     }
 }
 
+/// The contents of a changed file; `None` where there is no file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileContents {
+    /// The bytes in the folder now.
+    pub old: Option<Vec<u8>>,
+    /// The bytes in the overlay.
+    pub new: Option<Vec<u8>>,
+}
+
 /// A change that cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
@@ -222,15 +231,11 @@ impl FolderChanges {
         Ok(Self { dir, shown, files, overlay: overlay.to_owned() })
     }
 
-    /// Returns the bytes of a changed file in the folder now, and in the overlay; `None` where there
-    /// is no file.
+    /// Returns the contents of a changed file.
     ///
     /// # Errors
     /// `Folder` and `Store`.
-    pub fn contents(
-        &self,
-        file: &PendingChange,
-    ) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), OverlayError> {
+    pub fn contents(&self, file: &PendingChange) -> Result<FileContents, OverlayError> {
         let open = OpenOverlay::open(&self.overlay)?;
         let new = match open.changes.get(&file.path) {
             Some(change) => open.content(&file.path, change)?,
@@ -242,7 +247,7 @@ impl FolderChanges {
             }
             _ => None,
         };
-        Ok((old, new))
+        Ok(FileContents { old, new })
     }
 }
 
