@@ -38,7 +38,7 @@ pub(crate) use run_input::RunInputArgs;
 pub(crate) use serve::Serve;
 pub(crate) use storage::{Approvals, Approve, Keep, Refuse, Resume};
 pub(crate) use stored_runs::{
-    ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, TasksArgs,
+    ApprovalList, Audit, AuditCommand, Diff, Runs, Show, StoreCommand, TasksArgs,
 };
 pub(crate) use target::TargetArgs;
 pub(crate) use trace::{Detail, TraceChoice};
@@ -96,6 +96,8 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Show the timeline of a run: steps, calls, tokens, cost, memory, denials, approvals
     Show(Show),
+    /// Show the changes of a run in overlays of its folders; apply or drop them
+    Diff(Diff),
     /// List the background tasks of a run, with their state and the delivery of their results;
     /// cancel one, or send it a message
     Tasks(TasksArgs),

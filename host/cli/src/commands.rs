@@ -11,6 +11,7 @@ pub(crate) mod can;
 pub(crate) mod cases;
 pub(crate) mod chat;
 pub(crate) mod check;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod embed;
 pub(crate) mod grant;

@@ -112,6 +112,7 @@ async fn dispatch(
         Command::Refuse(args) => commands::approve::refuse(&args, output),
         Command::Runs(args) => commands::runs::runs(&args, output),
         Command::Show(args) => commands::show::show(&args, output),
+        Command::Diff(args) => commands::diff::diff(&args, output),
         Command::Tasks(args) => commands::tasks::tasks(&args, output).await,
         Command::Approvals(args) => commands::approvals::approvals(&args, output),
         Command::Audit(args) => commands::audit::audit(&args, output),

@@ -63,6 +63,13 @@ pub mod permissions {
     pub mod secret;
     pub mod task_scope;
 }
+/// Overlays of granted folders: the changes of a run, their difference to the folder, and their
+/// application.
+pub mod overlay {
+    pub mod apply;
+    pub mod changes;
+    pub mod diff;
+}
 /// Tool calls in text: parsed, checked against schemas, described to models, routed.
 pub mod tool_calls {
     pub mod arguments;

@@ -1,6 +1,7 @@
 //! The port through which the driver calls plugins: one call, one answer. Sandboxes and native
 //! plugins are behind it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use conclave_core::protocol::call_log::{CallLog, LoggedRead};
@@ -244,6 +245,11 @@ pub trait EffectPort: Send + Sync + 'static {
     /// before its end is journalled.
     fn survives_power_cuts(&self) -> bool {
         true
+    }
+    /// Returns the folder in which the run keeps its overlays of granted folders; `None` if the run
+    /// is not stored.
+    fn overlay_folder(&self) -> Option<&Path> {
+        None
     }
     /// Journals the outcome; the plugin resumes afterwards.
     fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer)

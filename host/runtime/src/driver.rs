@@ -48,6 +48,7 @@ use crate::driver::observing::ObserverQueues;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
+use crate::imports::interfaces::folder::RunOverlays;
 use crate::models::ModelClient;
 use crate::observe::subscribe::{FollowGate, Publisher, RunEvent, Subscribers};
 use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
@@ -78,6 +79,8 @@ pub(crate) struct RunContext {
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) journals: Arc<dyn Journals>,
+    /// The overlays of granted folders, open until the run is over; `None` if it is not stored.
+    pub(crate) overlays: Option<Arc<RunOverlays>>,
     pub(crate) subscribers: Subscribers,
     /// The queues of the run's observers.
     pub(crate) observers: ObserverQueues,

@@ -42,6 +42,7 @@ mod support {
     pub mod durable_file;
     pub mod fail_points;
     pub mod ids;
+    pub(crate) mod overlay_files;
     pub(crate) mod suspension;
 }
 /// The events that a run publishes, and their subscribers.
@@ -77,6 +78,7 @@ pub mod native;
 mod storage {
     pub mod history_file;
     pub mod journal;
+    pub mod overlay;
     #[cfg(feature = "sqlite")]
     pub mod store;
 }
@@ -93,7 +95,7 @@ pub use observe::telemetry;
 pub use sandbox::engine;
 #[cfg(feature = "sqlite")]
 pub use storage::store;
-pub use storage::{history_file, journal};
+pub use storage::{history_file, journal, overlay};
 pub use support::{blobs, clock, durable_file, fail_points, ids};
 
 pub use conclave_core::config::{self, lockfile};

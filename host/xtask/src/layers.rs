@@ -112,6 +112,7 @@ pub(crate) const LAYERS: [TestLayer; 7] = [
             "looking",
             "models",
             "operate",
+            "overlay",
             "resume_cli",
             "steering_cli",
             "tasks_cli",

@@ -228,15 +228,21 @@ fn example(name: &str) -> (Rig, String) {
     let folder = root().join("docs/examples");
     let config = read(&folder.join(name))
         .replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()));
-    let replies =
-        ["chat", "acting", "terminal", "supervisor", "pipeline", "voice", "digest", "handoff"]
-            .map(|name| format!("{name}-replies.json"));
-    (
-        replies
-            .iter()
-            .fold(Rig::new(), |rig, replies| rig.with_file(replies, read(&folder.join(replies)))),
-        config,
-    )
+    let replies = [
+        "chat",
+        "acting",
+        "terminal",
+        "overlay",
+        "supervisor",
+        "pipeline",
+        "voice",
+        "digest",
+        "handoff",
+    ]
+    .map(|name| format!("{name}-replies.json"));
+    let project = ["project/greet.sh", "project/test.sh"].map(str::to_owned);
+    let files = replies.iter().chain(&project);
+    (files.fold(Rig::new(), |rig, file| rig.with_file(file, read(&folder.join(file)))), config)
 }
 
 #[test]
@@ -397,6 +403,7 @@ fn the_examples_load() {
         "chat.toml",
         "acting.toml",
         "terminal.toml",
+        "overlay.toml",
         "supervisor.toml",
         "pipeline.toml",
         "voice.toml",

@@ -185,6 +185,15 @@ fn looking(shapes: &mut Shapes) {
     let rig = Rig::new()
         .with_file("c.toml", stepping("agent_echo", "", ""))
         .with_file("in.txt", "a\nb\n");
+    let folder = r#"grants.files = [{ dir = "data", at = "/folder", mode = "overlay" }]"#;
+    let rig = rig
+        .with_file("data/a.txt", "inside")
+        .with_file("o.toml", calling("overlay_escape", "forge", &json!({}), folder));
+    let ran = text(&conclave(&rig, &["run", "o.toml", "go"]).stderr);
+    let run = ran.trim().rsplit(' ').next().expect("the last line names the run").to_owned();
+    shapes.of(&rig, "diff", &["diff", &run]);
+    shapes.of(&rig, "diff --drop", &["diff", &run, "lock", "--drop", "--yes"]);
+    shapes.of(&rig, "diff --apply", &["diff", &run, "--apply", "--yes"]);
     shapes.of(&rig, "batch", &["batch", "in.txt", "--config", "c.toml", "--concurrency", "1"]);
     shapes.of(&rig, "runs", &["runs"]);
 }

@@ -42,6 +42,7 @@ mod nested;
 mod observers;
 mod operate;
 mod outputs;
+mod overlay;
 mod parking;
 mod plain;
 mod policy;

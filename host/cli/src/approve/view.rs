@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anstyle::Style;
-use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::permissions::grant::FileGrant;
 use conclave_core::permissions::policy_rules::is_odd;
 use conclave_core::types::approval::ApprovalRequest;
 use serde_json::Value;
@@ -290,10 +290,7 @@ fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
             Remark::naming("the folder", format!("{}/", here.trim_end_matches('/')))
         }
         Ok(found) => Remark::naming(format!("{} now:", bytes(found.len())), here),
-        Err(error)
-            if error.kind() == std::io::ErrorKind::NotFound
-                && grant.mode == FileMode::ReadWrite =>
-        {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && grant.mode.writes() => {
             let depth = rest.matches('/').count() as u64;
             let below = if depth > 0 {
                 format!(", {} down", plural(depth, "folder", "folders"))

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use anstyle::Style;
 use conclave_core::inspect::permission_summary::rights_table;
-use conclave_core::permissions::grant::FileMode;
 use conclave_core::policy::decision::DecisionSource;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX};
@@ -55,9 +54,9 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
         .unwrap_or_else(|| "only compute".to_owned());
     let _ = write!(text, "\n      {} may {}", paint(NAME, &name), printable(&may));
     for grant in &plugin.grants.files {
-        let how = if grant.mode == FileMode::ReadWrite { "read and write" } else { "read" };
         let folder = std::path::absolute(&grant.dir)
             .map_or_else(|_| grant.dir.clone(), |dir| dir.display().to_string());
+        let how = grant.mode.describe().trim_end_matches(" of");
         let _ =
             write!(text, "\n        {} is {} ({how})", printable(&grant.at), printable(&folder));
     }

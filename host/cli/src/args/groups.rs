@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "refuse",
         ],
     ),
-    ("Inspect", &["runs", "show", "tasks", "approvals", "audit", "why", "trajectory"]),
+    ("Inspect", &["runs", "show", "diff", "tasks", "approvals", "audit", "why", "trajectory"]),
     ("Configure", &["init", "check", "add", "grant", "revoke", "can"]),
     ("Author", &["plugin", "schema"]),
     ("Maintain", &["doctor", "store", "completions", "man"]),

@@ -1,4 +1,4 @@
-//! The arguments of the commands that read stored runs: `runs`, `show`, `tasks`, `approvals`,
+//! The arguments of the commands that read stored runs: `runs`, `show`, `diff`, `tasks`, `approvals`,
 //! `audit`, `store`.
 
 use std::path::PathBuf;
@@ -45,6 +45,35 @@ pub(crate) struct Show {
     /// Show every row; by default, similar rows of a long run are folded
     #[arg(long)]
     pub(crate) all: bool,
+    /// The store of the run, if it had --store
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Written to a pipe or a file, the diff is a patch for `git apply` or `patch -p1` in the folder.\nExit codes: 0 shown, applied or dropped; \
+                  1 nothing was applied: the folder changed since the run, or the run has not ended; 2 no such run or path, or not confirmed"
+)]
+pub(crate) struct Diff {
+    /// The run, or a prefix of its id
+    pub(crate) run: String,
+    /// Only these files, or all files below these folders; relative to the granted folder
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+    /// List the changed files with their numbers of added and removed lines
+    #[arg(long)]
+    pub(crate) stat: bool,
+    /// Write the changes to the folder, each file atomically, after a confirmation. Files that
+    /// changed in the folder since the run are refused, and then nothing is written
+    #[arg(long, conflicts_with = "discard")]
+    pub(crate) apply: bool,
+    /// Remove the changes, after a confirmation; the folder stays as it is
+    #[arg(long = "drop")]
+    pub(crate) discard: bool,
+    /// Apply or drop without a confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER")]
     pub(crate) store: Option<PathBuf>,

@@ -27,7 +27,7 @@ use conclave_runtime::{Host, Prepared, RoomHandle, RunInput, RunOptions};
 use tokio::sync::Notify;
 
 use super::resume::unresumable;
-use super::run::{JsonLinesOnStdout, ending, limit_hint, unkept};
+use super::run::{JsonLinesOnStdout, changes_line, ending, limit_hint, unkept};
 use crate::approve::{RequestContext, TerminalApprover};
 use crate::args::{self, Approvals, Detail, OutputArgs, TraceChoice};
 use crate::commands::chat::conversation::TerminalChat;
@@ -108,7 +108,7 @@ pub(crate) async fn chat(
     let ended = talk.follow(run.handle(), run.outcome(), prepared.turn_wall(), &kept).await;
     drop((watched, attending));
     let interrupts = talk.interrupts.clone();
-    let code = talk.close(ended, begun, output)?;
+    let code = talk.close(ended, begun, &kept, output)?;
     observers::drain(&host, kept.store().is_some(), output, &interrupts).await?;
     Ok(code)
 }
@@ -160,7 +160,7 @@ pub(crate) async fn resume(
     let ended = talk.follow(handle, session.resume(), prepared.turn_wall(), kept).await;
     drop(attending);
     let interrupts = talk.interrupts.clone();
-    let code = talk.close(ended, begun, output)?;
+    let code = talk.close(ended, begun, kept, output)?;
     observers::drain(host, kept.store().is_some(), output, &interrupts).await?;
     Ok(code)
 }
@@ -378,6 +378,7 @@ impl ChatSession {
         &self,
         ended: Result<Arc<Outcome>, CliError>,
         begun: Instant,
+        kept: &RunStorage,
         output: OutputArgs,
     ) -> Result<u8, CliError> {
         self.conversation.end_turn();
@@ -398,6 +399,9 @@ impl ChatSession {
             FAINT,
             format_args!("{} in {}{in_all}", status::spent(counts), took_for(begun.elapsed())),
         ));
+        if let Some(line) = changes_line(&self.room, kept.pending_changes(&self.room)) {
+            self.screen.line(paint(ODD, line));
+        }
         Ok(code)
     }
 

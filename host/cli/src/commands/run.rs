@@ -26,7 +26,7 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, head, paint, printable};
 
 pub(crate) use context::{JsonLinesOnStdout, RunContext, RunStyle, unkept};
-pub(crate) use ending::{as_json, ending, interactive_help, limit_hint, result};
+pub(crate) use ending::{as_json, changes_line, ending, interactive_help, limit_hint, result};
 use input::RunRoom;
 
 pub(crate) async fn run(
@@ -128,7 +128,8 @@ async fn once(
     let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop((watched, attending));
     let outcome = outcome?;
-    let end = || context.end(&outcome, started, args.keep.journal.as_deref());
+    let journal = args.keep.journal.as_deref();
+    let end = || context.end(&outcome, started, journal, (&room, &kept));
     let is_stored = kept.store().is_some();
     if output.json {
         // The result is the last line.

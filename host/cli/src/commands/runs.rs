@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anstyle::Style;
 use conclave_core::types::ids::{Millis, RoomId};
+use conclave_runtime::overlay::pending_changes;
 use conclave_runtime::store::{RunFilter, RunRow, RunState};
 use serde_json::json;
 
@@ -59,6 +60,9 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     runs.truncate(args.limit);
     let downs = stores.down_ms(&runs)?;
     let paused: BTreeMap<RoomId, String> = stores.paused(&runs);
+    let count = |run: &RunRow| (run.run.clone(), pending_changes(&run.store, &run.run));
+    let changes: BTreeMap<RoomId, usize> =
+        runs.iter().map(count).filter(|(_, count)| *count > 0).collect();
     let lasted = |run: &RunRow| lasted(run, downs.get(&run.run).copied().unwrap_or_default(), now);
     if output.json {
         for run in &runs {
@@ -66,6 +70,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
             value["type"] = "run".into();
             value["state"] = run.state.word().into();
             value["paused"] = json!(paused.get(&run.run));
+            value["pending_changes"] = json!(changes.get(&run.run).copied().unwrap_or_default());
             (value["took_ms"], value["waits_for"]) =
                 (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
             stdout::json(value)?;
@@ -79,9 +84,11 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         .iter()
         .map(|run| {
             let also = if paused.contains_key(&run.run) {
-                Some("paused")
+                Some("paused".to_owned())
+            } else if waits.contains_key(&run.run) {
+                Some("waiting".to_owned())
             } else {
-                waits.contains_key(&run.run).then_some("waiting")
+                changes.get(&run.run).map(|count| plural(*count as u64, "change", "changes"))
             };
             row(run, also, lasted(run), now)
         })
@@ -98,6 +105,12 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     }
     if let Some(hint) = hint(&waits) {
         stdout::styled(note(hint))?;
+    }
+    if !changes.is_empty() {
+        let runs = plural(changes.len() as u64, "run", "runs");
+        stdout::styled(note(format_args!(
+            "{runs} with changes to apply or drop: `conclave diff RUN`"
+        )))?;
     }
     if interrupted > 0 {
         stdout::styled(note(resume_hint(interrupted as u64)))?;
@@ -145,7 +158,7 @@ fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
     end.since(run.started).saturating_sub(down_ms)
 }
 
-fn row(run: &RunRow, also: Option<&str>, lasted: u64, now: Millis) -> Vec<(Style, String)> {
+fn row(run: &RunRow, also: Option<String>, lasted: u64, now: Millis) -> Vec<(Style, String)> {
     let (style, word) = match (run_state(run.state), also) {
         ((_, word), Some(also)) => (ODD, format!("{word}, {also}")),
         (plain, None) => plain,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::protocol::event::Record;
 use conclave_runtime::durable_file::{self, FileAccess};
+use conclave_runtime::overlay::pending_changes;
 use conclave_runtime::store::{RunRow, RunState, StoreReader};
 use serde_json::json;
 
@@ -50,6 +51,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         config: row.config.as_ref().map(|config| config.display().to_string()),
         command: row.command.clone(),
         reason: row.reason.clone(),
+        pending_changes: pending_changes(&row.store, &row.run),
     };
     if let Some(file) = &args.html {
         return write_page(
@@ -65,6 +67,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         value["state"] = row.state.word().into();
         (value["config"], value["command"], value["store"]) =
             (json!(row.config), json!(row.command), json!(row.store));
+        value["pending_changes"] = about.pending_changes.into();
         agents.add_to(&mut value);
         stdout::json(value)?;
         return Ok(exit::OK);

@@ -127,6 +127,12 @@ fn report_gone(
         return Ok(());
     }
     let folder = one_line(&folder.display().to_string(), 200);
+    for run in &gone.kept {
+        stdout::styled(format!(
+            "{} {run}: it has changes to apply or drop: conclave diff {run}",
+            paint(ODD, "kept")
+        ))?;
+    }
     if gone.runs.is_empty() && gone.blobs == 0 {
         return stdout::styled(note(format_args!("{folder}: nothing to remove")));
     }

@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_core::types::ids::RoomId;
+use conclave_core::config::Config;
+use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::ids::Ids;
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
+use conclave_runtime::overlay::pending_changes;
 use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreError};
 
 use crate::args::Keep;
@@ -55,10 +58,23 @@ impl RunStorage {
     /// # Errors
     /// If the config cannot be read, or if a required store cannot be used.
     pub(crate) fn open(keep: &Keep, of: RunCommand<'_>) -> Result<Self, CliError> {
-        let durability = keep
-            .durability
-            .map(Durability::from)
-            .or(setup::read_config(of.file, of.models)?.durability);
+        let config = setup::read_config(of.file, of.models)?;
+        let kept = Self::open_place(keep, of, &config)?;
+        match (kept.store(), overlay_grant(&config)) {
+            (None, Some(plugin)) => {
+                let what = format!(
+                    "plugins.{plugin}.grants.files: an overlay keeps its changes in a store, and this run is not stored"
+                );
+                Err(CliError::usage(what).hint(
+                    "leave out --journal and --no-journal, or grant the folder as `read` or `read-write`",
+                ))
+            }
+            _ => Ok(kept),
+        }
+    }
+
+    fn open_place(keep: &Keep, of: RunCommand<'_>, config: &Config) -> Result<Self, CliError> {
+        let durability = keep.durability.map(Durability::from).or(config.durability);
         if let Some(folder) = &keep.journal {
             return Ok(Self(JournalPlace::Lines(folder.clone())));
         }
@@ -112,6 +128,11 @@ impl RunStorage {
         self.store().map(Store::blobs)
     }
 
+    /// Returns the number of files that a run changed in overlays, for a person to apply or drop.
+    pub(crate) fn pending_changes(&self, run: &RoomId) -> usize {
+        self.store().map_or(0, |store| pending_changes(store.folder(), run))
+    }
+
     /// Returns the store, if it is one.
     pub(crate) fn store(&self) -> Option<&Store> {
         if let JournalPlace::Store { store, .. } = &self.0 { Some(store) } else { None }
@@ -137,6 +158,13 @@ impl RunCommand<'_> {
         let config = std::path::absolute(self.file).unwrap_or_else(|_| self.file.to_owned());
         RunOrigin { config: Some(config), command: self.command.to_owned(), locked: self.locked }
     }
+}
+
+/// Returns a plugin with an overlay of a folder.
+fn overlay_grant(config: &Config) -> Option<&PluginName> {
+    let is_overlay = |grant: &FileGrant| grant.mode == FileMode::Overlay;
+    let mut plugins = config.plugins.iter();
+    plugins.find(|(_, plugin)| plugin.grants.files.iter().any(is_overlay)).map(|(name, _)| name)
 }
 
 /// Opens a store of the state folder that no other process uses, after removing old runs. `None` if

@@ -157,7 +157,7 @@ impl OpenStores {
         for reader in self.readers_quietly() {
             for wait in reader.waits(None).map_err(|error| unusable(&error))? {
                 if USER_WAITS.contains(&wait.wait.kind.as_str()) {
-                    all.entry(run_of(&wait.room)).or_default().push(wait.wait.kind);
+                    all.entry(wait.room.run()).or_default().push(wait.wait.kind);
                 }
             }
         }
@@ -256,7 +256,7 @@ impl OpenStores {
 impl StoredRoom {
     /// Returns the run of the room: its name without those of child rooms.
     pub(crate) fn run(&self) -> RoomId {
-        run_of(&self.room)
+        self.room.run()
     }
 
     /// Returns the store's row of that run.
@@ -270,11 +270,6 @@ impl StoredRoom {
             .find(|row| row.run == run)
             .ok_or_else(|| CliError::usage(format!("the run {run} is not stored")))
     }
-}
-
-/// Returns the run that a room is part of.
-pub(crate) fn run_of(room: &RoomId) -> RoomId {
-    RoomId::from(room.as_str().split('/').next().unwrap_or_default())
 }
 
 /// Returns whether the run was interrupted and has not been resumed.

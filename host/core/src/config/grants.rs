@@ -456,7 +456,7 @@ fn long_file(
             reader,
             ProblemCode::Conflict,
             "is for a folder that may be written",
-            "write `mode = \"read-write\"`, or leave it out".to_owned(),
+            "write `mode = \"read-write\"` or `\"overlay\"`, or leave it out".to_owned(),
         );
     }
     let bytes = table.read(reader, "bytes").unwrap_or(FOLDER_BYTES);

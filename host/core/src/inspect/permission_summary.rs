@@ -123,7 +123,8 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         tools.as_ref().and_then(|_| may_call(setup, name, calls)),
         model.as_ref().map(may_ask),
         may_read(&files),
-        may_write(&files),
+        may_write(&files, FileMode::ReadWrite),
+        may_write(&files, FileMode::Overlay),
         fetch.as_ref().map(may_fetch),
         (!secrets.is_empty()).then(|| may_use(&secrets)),
         kv.as_ref().map(store_limits),
@@ -311,14 +312,13 @@ fn may_read(files: &[FileGrant]) -> Option<String> {
     (!dirs.is_empty()).then(|| format!("read {}", dirs.join(", ")))
 }
 
-/// `read and write notes/ (1 MiB, 20 files)`.
-fn may_write(files: &[FileGrant]) -> Option<String> {
+/// `read and write notes/ (1 MiB, 20 files)`; `read and write an overlay of project/ (…)`.
+fn may_write(files: &[FileGrant], mode: FileMode) -> Option<String> {
     let quota = |grant: &FileGrant| {
         format!("{} ({}, {} files)", folder(grant), show_size(grant.bytes), thousands(grant.files))
     };
-    let dirs: Vec<String> =
-        files.iter().filter(|grant| grant.mode == FileMode::ReadWrite).map(quota).collect();
-    (!dirs.is_empty()).then(|| format!("read and write {}", dirs.join(", ")))
+    let dirs: Vec<String> = files.iter().filter(|grant| grant.mode == mode).map(quota).collect();
+    (!dirs.is_empty()).then(|| format!("{} {}", mode.describe(), dirs.join(", ")))
 }
 
 /// `send GET, HEAD to https://api.example.org/* (100 requests)`.

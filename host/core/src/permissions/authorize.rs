@@ -307,9 +307,7 @@ impl<'a> Rights<'a> {
                 self.wider_files(path, writes),
             ));
         };
-        if writes
-            && self.grants.files.get(index).is_none_or(|folder| folder.mode != FileMode::ReadWrite)
-        {
+        if writes && self.grants.files.get(index).is_none_or(|folder| !folder.mode.writes()) {
             let reason =
                 format!("{} was granted to {} for reading only", parsed.folder, self.plugin);
             return Err(self.refuse(
@@ -329,9 +327,8 @@ impl<'a> Rights<'a> {
     /// stands for it, because a guessed name need not exist.
     fn wider_files(&self, path: &str, writes: bool) -> Option<String> {
         let name = suggested_folder(path)?;
-        let word = |mode: FileMode| if mode == FileMode::ReadWrite { "read-write" } else { "read" };
         let line = |dir: &str, at: &str, mode: FileMode, quotas: &str| {
-            format!("{{ dir = {dir:?}, at = {at:?}, mode = {:?}{quotas} }}", word(mode))
+            format!("{{ dir = {dir:?}, at = {at:?}, mode = {:?}{quotas} }}", mode.as_str())
         };
         let place = format!("/{name}");
         let wanted = if writes { FileMode::ReadWrite } else { FileMode::Read };

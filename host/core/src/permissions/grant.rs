@@ -75,6 +75,37 @@ pub struct RouteGrant {
 pub enum FileMode {
     Read,
     ReadWrite,
+    /// Reads the directory. Changes go to an overlay of the run, copy-on-write, until a person
+    /// applies or drops them.
+    Overlay,
+}
+
+impl FileMode {
+    /// Returns the word of the config.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::ReadWrite => "read-write",
+            Self::Overlay => "overlay",
+        }
+    }
+
+    /// Returns the access in words, for display.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::ReadWrite => "read and write",
+            Self::Overlay => "read and write an overlay of",
+        }
+    }
+
+    /// Returns whether the plugin may write, into the directory or into its overlay.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        self != Self::Read
+    }
 }
 
 /// The grant of one directory.
@@ -87,10 +118,12 @@ pub struct FileGrant {
     /// The path as the plugin sees it, with the leading slash: `/folder`.
     pub at: String,
     pub mode: FileMode,
-    /// The limit in bytes of all files below it after a write, earlier content included.
+    /// The limit in bytes of all files below it after a write, earlier content included. For an
+    /// overlay, of the changed files alone.
     #[serde(default = "folder_bytes")]
     pub bytes: u64,
-    /// The limit of files and directories below it after a write.
+    /// The limit of files and directories below it after a write. For an overlay, of changed and
+    /// removed files.
     #[serde(default = "folder_files")]
     pub files: u64,
 }

@@ -48,6 +48,14 @@ macro_rules! name {
     };
 }
 
+impl RoomId {
+    /// Returns the run that the room is part of: its name without those of child rooms.
+    #[must_use]
+    pub fn run(&self) -> RoomId {
+        RoomId::from(self.as_str().split('/').next().unwrap_or_default())
+    }
+}
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*

@@ -1,6 +1,6 @@
 //! The meaning of a valid config.
 
-use conclave_core::config::{KEYS, ModelKind, PluginSource, Position, ProblemCode};
+use conclave_core::config::{Config, KEYS, ModelKind, PluginSource, Position, ProblemCode};
 use conclave_core::permissions::grant::{FileMode, ToolPattern};
 use conclave_core::setup::{AgentResponder, NoTool};
 use conclave_core::types::completion::ModelApi;
@@ -79,6 +79,13 @@ fn the_library_is_read_whole() {
         ("/home/ann/library/notes", "/notes")
     );
     assert_eq!(notes.config, json!({ "greeting": "hello" }));
+
+    let text = "entry = 't'\n[tasks.t]\nagent = 'p'\n[plugins.p]\nsource = 'stock:p'\n\
+                grants.files = [{ dir = 'src', at = '/src', mode = 'overlay', bytes = '1 MiB' }]\n";
+    let overlay = Config::parse("c.toml", "/home/ann", text).unwrap();
+    let grant = &overlay.plugins[&PluginName::from("p")].grants.files[0];
+    assert_eq!((grant.mode, grant.bytes, grant.files), (FileMode::Overlay, 1 << 20, 1_000));
+    assert!(grant.mode.writes());
 
     let digest = config.plugins[&PluginName::from("digest")].grants.tools.as_ref().unwrap();
     assert_eq!(digest.calls, Some(10));

@@ -161,6 +161,7 @@ impl Driver {
                 events: self.sender.clone(),
                 waiting: Arc::clone(&self.side_effects),
                 survives_power_cuts: self.shared.journals.survive_power_cuts(),
+                overlay_folder: self.shared.overlays.as_ref().map(|all| all.folder().to_owned()),
             }),
             observer: Arc::new(Follower {
                 gate: Arc::clone(&self.follow),

@@ -3,6 +3,7 @@
 //! the plugin gets it.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::protocol::call_log::LoggedRead;
@@ -55,6 +56,8 @@ pub(super) struct SideEffectPort {
     pub(super) waiting: Arc<WaitingSideEffects>,
     /// Whether the room's journal survives power cuts.
     pub(super) survives_power_cuts: bool,
+    /// The folder in which the run keeps its overlays.
+    pub(super) overlay_folder: Option<PathBuf>,
 }
 
 impl SideEffectPort {
@@ -100,6 +103,10 @@ impl EffectPort for SideEffectPort {
 
     fn survives_power_cuts(&self) -> bool {
         self.survives_power_cuts
+    }
+
+    fn overlay_folder(&self) -> Option<&Path> {
+        self.overlay_folder.as_deref()
     }
 
     fn ended(

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, ProblemCode, Problems};
-use conclave_core::permissions::grant::FileMode;
 
 use super::guarded::{Guarded, GuardedPath, guarded};
 
@@ -42,7 +41,7 @@ pub(super) fn check(
                 );
                 continue;
             };
-            let writes = grant.mode == FileMode::ReadWrite;
+            let writes = grant.mode.writes();
             // Read access is closed only for secrets, write access for every guarded path.
             let holds = guarded
                 .iter()

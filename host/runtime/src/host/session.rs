@@ -24,9 +24,11 @@ use crate::driver::{Driver, Models, RunContext};
 use crate::host::observers::Observers;
 use crate::host::prepared::{Prepared, Run, RunOptions};
 use crate::host::simulated_channel::SimulatedVoice;
+use crate::imports::interfaces::folder::RunOverlays;
 use crate::observe::subscribe::Subscribers;
 use crate::storage::history_file::{self, HistoryFileError};
-use crate::storage::journal::JournalFailure;
+use crate::storage::journal::{JournalFailure, Journals};
+use crate::support::overlay_files::run_folder;
 
 /// The channel that asks the user of a run.
 const USER_CHANNEL: &str = "terminal";
@@ -568,6 +570,7 @@ fn shared(
         runner: options.runner,
         approver: options.approver,
         clock,
+        overlays: overlays(&*options.journals, room),
         journals: options.journals,
         subscribers: options.subscribers,
         observers: observers.queues().clone(),
@@ -576,6 +579,11 @@ fn shared(
         admitted: parts.setup,
     };
     (Arc::new(shared), over)
+}
+
+/// Returns the overlays of the run that a room is part of.
+fn overlays(journals: &dyn Journals, room: &RoomId) -> Option<Arc<RunOverlays>> {
+    Some(RunOverlays::of(&run_folder(&journals.folder()?, room.run().as_str())))
 }
 
 /// Returns the models with a client of its own for each that needs one in every session.

@@ -164,6 +164,12 @@ pub trait Journals: Send + Sync + 'static {
         true
     }
 
+    /// Returns the folder beside whose journals the overlays of granted folders are kept. `None`, the
+    /// default, refuses their use.
+    fn folder(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// Returns the records of a room from the first one, whether or not it is active; `None` as in
     /// [`reopen`](Self::reopen). Observers that missed events get them from here.
     fn records(&self, room: &RoomId) -> RecordsReading {

@@ -151,6 +151,13 @@ impl Stage {
                 let program = std::fs::read(guest("plain_program")).expect("guests are built");
                 rig.with_file("shout.wasm", program)
             }
+            "docs/use/overlays.md" => {
+                ["overlay.toml", "overlay-replies.json", "project/greet.sh", "project/test.sh"]
+                    .iter()
+                    .fold(rig, |rig, file| {
+                        rig.with_file(file, read(&root().join("docs/examples").join(file)))
+                    })
+            }
             "docs/use/acting.md" => rig
                 .with_file("FILE", read(&root().join("tests/data/trajectory/pairs-2024-07.json"))),
             _ => rig,

@@ -100,7 +100,11 @@ fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
         for grant in &plugin.grants.files {
             let dir = whole(Path::new(&grant.dir));
             if !dir.starts_with(&own) {
-                let verb = if grant.mode == FileMode::Read { "reads" } else { "reads and writes" };
+                let verb = match grant.mode {
+                    FileMode::Read => "reads",
+                    FileMode::ReadWrite => "reads and writes",
+                    FileMode::Overlay => "reads and writes an overlay of",
+                };
                 reached.insert(format!("{name} {verb} {}", show_path(&dir)));
             }
         }

@@ -205,6 +205,7 @@ impl RunContext {
         outcome: &Outcome,
         began: Instant,
         journal: Option<&Path>,
+        (run, kept): (&RoomId, &RunStorage),
     ) -> Result<u8, CliError> {
         let output = self.style.output;
         let nobody_to_ask = self.approver.has_refused_without_user();
@@ -233,6 +234,8 @@ impl RunContext {
             took: began.elapsed(),
             tally: &self.tally,
             journal,
+            run,
+            pending_changes: kept.pending_changes(run),
             file: &self.file,
             interactive: &self.interactive,
             has_written: self.screen.has_written(),

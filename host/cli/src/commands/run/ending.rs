@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
-use conclave_core::types::ids::TaskName;
+use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_core::types::message::ToolCall;
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
 
@@ -42,6 +42,9 @@ pub(super) struct EndContext<'a> {
     pub(super) took: Duration,
     pub(super) tally: &'a RunTally,
     pub(super) journal: Option<&'a Path>,
+    pub(super) run: &'a RoomId,
+    /// The number of files that wait in overlays.
+    pub(super) pending_changes: usize,
     /// The config of the run.
     pub(super) file: &'a Path,
     /// The tasks that ask their user after each answer.
@@ -53,9 +56,12 @@ pub(super) struct EndContext<'a> {
 pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), CliError> {
     let EndContext { code, output, tally, file, .. } = *context;
     if output.json {
-        return stdout::json(
-            serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }),
-        );
+        let mut result =
+            serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome });
+        if context.pending_changes > 0 {
+            result["pending_changes"] = context.pending_changes.into();
+        }
+        return stdout::json(result);
     }
     let counts = tally.counts();
     let mut err = crate::ui::output::stderr();
@@ -95,6 +101,9 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
     }
     if !output.quiet {
         let _ = writeln!(err, "\n{}", paint(FAINT, summary(outcome, counts, context)));
+        if let Some(line) = changes_line(context.run, context.pending_changes) {
+            let _ = writeln!(err, "{}", paint(ODD, line));
+        }
     }
     Ok(())
 }
@@ -105,6 +114,12 @@ pub(crate) fn ending(style: Style, outcome: &Outcome) -> String {
         .whole(Style::new(), outcome.reason.trim())
         .rows(total_columns())
         .join("\n")
+}
+
+/// Returns the line about changes in overlays, with the command that shows them.
+pub(crate) fn changes_line(run: &RoomId, pending: usize) -> Option<String> {
+    let files = plural(pending as u64, "changed file waits", "changed files wait");
+    (pending > 0).then(|| format!("{files} to be applied or dropped: conclave diff {run}"))
 }
 
 /// Returns the run's result: its text, else its value, else its calls, else its typed result as
@@ -187,6 +202,8 @@ mod tests {
             took: Duration::from_secs(83),
             tally: &tally,
             journal: None,
+            run: &RoomId::from("r"),
+            pending_changes: 0,
             file: Path::new("c.toml"),
             interactive: &interactive,
             has_written: false,

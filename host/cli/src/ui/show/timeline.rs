@@ -32,6 +32,8 @@ pub(crate) struct RunFacts {
     pub(crate) config: Option<String>,
     pub(crate) command: String,
     pub(crate) reason: Option<String>,
+    /// The number of files that wait in overlays.
+    pub(crate) pending_changes: usize,
 }
 
 /// Returns the word for a run's state, and its style.
@@ -139,6 +141,11 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
         wrapped(&amounts(&timeline.totals, timeline.rooms.len()), total.saturating_sub(2))
     {
         lines.push(format!("  {}", paint(FAINT, amounts)));
+    }
+    if about.pending_changes > 0 {
+        let files = plural(about.pending_changes as u64, "changed file", "changed files");
+        let what = format!("{files} to apply or drop: conclave diff {}", timeline.run);
+        lines.push(format!("  {}", paint(ODD, what)));
     }
     lines
 }

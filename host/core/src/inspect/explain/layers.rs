@@ -9,7 +9,7 @@ use super::tasks::{self, tasks_of};
 use super::{AccessQuestion, LayerAnswer, LayerVerdict};
 use crate::permissions::authorize::Refused;
 use crate::permissions::fetch::HostPattern;
-use crate::permissions::grant::{FileMode, Grants, Rights, SecretGrant};
+use crate::permissions::grant::{Grants, Rights, SecretGrant};
 use crate::permissions::policy_rules::Decide;
 use crate::policy::decision;
 use crate::room::{naming_task_list, wider_tools};
@@ -282,11 +282,9 @@ fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>
             &|name| name.eq_ignore_ascii_case(target),
         ),
         Capability::Files => {
-            let mode = |mode| if mode == FileMode::ReadWrite { "read and write" } else { "read" };
-            let folders = grants
-                .files
-                .iter()
-                .map(|folder| format!("{} {} at {}", mode(folder.mode), folder.shown, folder.at));
+            let folders = grants.files.iter().map(|folder| {
+                format!("{} {} at {}", folder.mode.describe(), folder.shown, folder.at)
+            });
             let index = grants.files.iter().position(|folder| {
                 target == folder.at || target.starts_with(&format!("{}/", folder.at))
             });
@@ -398,11 +396,8 @@ fn bounds(grants: &Grants, question: &AccessQuestion) -> Option<String> {
         }
         Capability::Channels => list(vec![at_most("messages", grants.channels.as_ref()?.messages)]),
         Capability::Files => {
-            let folder = grants
-                .files
-                .iter()
-                .find(|folder| folder.mode == FileMode::ReadWrite)
-                .filter(|_| question.writes);
+            let folder =
+                grants.files.iter().find(|folder| folder.mode.writes()).filter(|_| question.writes);
             let quota = folder.map(|folder| {
                 format!(
                     ", and while the folder has less than {} in {} files",

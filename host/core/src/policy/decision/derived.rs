@@ -24,6 +24,7 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
     // Destructured without `..`, so that a new grant does not compile before it is judged here.
     // `tools`: each call that a tool's answer requests is checked against the rules itself.
     // `route`: steers only the calling task. `kv`: the plugin's own store. `history`: only reads.
+    // `files` with an overlay: a person reads the changes before they reach the folder.
     let Grants {
         model,
         tools: _,

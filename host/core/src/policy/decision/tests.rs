@@ -196,6 +196,8 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
     let mut native = plugin(&[Fetch], all());
     native.facts.sha256.clear();
     assert_eq!(derived(&native), Decide::Allow, "it is the program itself");
+    let overlay = Grants { files: folder(FileMode::Overlay), ..Grants::default() };
+    assert_eq!(derived(&plugin(&[Files], overlay)), Decide::Allow, "a person applies its changes");
     let mut server = reader();
     server.facts.mcp = true;
     assert_eq!(derived(&server), Decide::Ask, "nobody knows what a server does");

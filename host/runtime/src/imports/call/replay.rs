@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use conclave_core::permissions::grant::{FileMode, Grants};
+use conclave_core::permissions::grant::Grants;
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::{Fault, FaultKind};
@@ -181,7 +181,7 @@ impl Drop for BusyGuard {
 
 /// Returns whether these grants let anything besides an answer leave a call.
 fn can_act(grants: &Grants) -> bool {
-    let writes = || grants.files.iter().any(|grant| grant.mode != FileMode::Read);
+    let writes = || grants.files.iter().any(|grant| grant.mode.writes());
     grants.model.is_some()
         || grants.tools.is_some()
         || grants.fetch.is_some()

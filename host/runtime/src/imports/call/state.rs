@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::grant::{FileMode, Rights};
 use conclave_core::types::delivery::DeliveryView;
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use conclave_core::types::fault::CallReport;
@@ -27,6 +27,7 @@ use crate::imports::bindings::conclave::plugin::types;
 use crate::imports::convert;
 use crate::imports::interfaces::blobs::Reach;
 use crate::imports::interfaces::files::Listings;
+use crate::imports::interfaces::folder::RunOverlays;
 use crate::imports::interfaces::wasi_files::FileStreams;
 use crate::imports::secrets::scrub::{Scrubbed, scrubber};
 use crate::imports::secrets::vault::CallSecrets;
@@ -90,6 +91,8 @@ pub(crate) struct CallState {
     pub(crate) streams: FileStreams,
     /// Directory listings in progress.
     pub(crate) listings: Listings,
+    /// The overlays of the run; `None` if it is not stored, or the plugin has none.
+    pub(crate) overlays: Option<Arc<RunOverlays>>,
     /// Number of model requests so far.
     pub(crate) requests: u32,
     /// Number of requests of nested calls so far.
@@ -119,6 +122,8 @@ impl CallState {
         let mut table = ResourceTable::new();
         // WASI resources count too, so that no resource type escapes the limit.
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        let has_overlay = grantee.setup.grants.files.iter().any(|it| it.mode == FileMode::Overlay);
+        let overlays = start.effects.overlay_folder().filter(|_| has_overlay).map(RunOverlays::of);
         let book = Arc::new(LogBook::new(start.call, Arc::clone(&start.observer), limits.log));
         Self {
             meter: Meter::new(limits),
@@ -136,6 +141,7 @@ impl CallState {
             read: SharedCounter::default(),
             streams: FileStreams::default(),
             listings: Listings::default(),
+            overlays,
             requests: 0,
             tool_requests: 0,
             blobs: Reach::default(),

@@ -5,13 +5,12 @@ mod failure;
 mod listings;
 mod write;
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use conclave_core::types::denial::DenialRecord;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{FolderEntry, FolderFailure, read_at};
+use super::folder::{CallFolder, FolderEntry, FolderFailure, read_at};
 use crate::imports::bindings::conclave::plugin::files;
 pub(crate) use crate::imports::bindings::conclave::plugin::files::FileError;
 use crate::imports::call::{CallState, Packed, Recalled};
@@ -44,6 +43,11 @@ pub(crate) struct GrantedPath {
 }
 
 impl CallState {
+    /// Returns a granted folder as this call sees it.
+    pub(crate) fn folder(&self, index: usize) -> CallFolder {
+        CallFolder::new(&self.grantee, index, self.overlays.as_ref())
+    }
+
     /// Resolves a path, and records a refusal.
     fn place(&mut self, path: &str) -> Result<GrantedPath, FileError> {
         let folder = match self.find(path, false) {
@@ -70,7 +74,7 @@ impl CallState {
             Recalled::Before(looked) => looked,
             Recalled::Lost => Err(FileFailure::lost()),
             Recalled::Now => {
-                let looked = self.grantee.folders[place.folder].look(&place.rest);
+                let looked = self.folder(place.folder).look(&place.rest);
                 let looked = looked.map_err(|trouble| self.told(path, &trouble));
                 self.past.keep(LOOK, path, &looked, 64);
                 looked
@@ -155,7 +159,7 @@ impl CallState {
         offset: u64,
         length: u64,
     ) -> Result<Vec<u8>, FolderFailure> {
-        let file = self.grantee.folders[place.folder].open_file(&place.rest)?;
+        let file = self.folder(place.folder).open_file(&place.rest)?;
         let size = usize::try_from(length).unwrap_or(usize::MAX);
         if length <= INLINE {
             return read_at(&file, offset, size);
@@ -222,12 +226,10 @@ impl CallState {
             }
             Some(ListingStage::Before(_)) | None => (None, 0),
         };
-        let (grantee, there) = (Arc::clone(&self.grantee), place.clone());
+        let (folder, there) = (self.folder(place.folder), place.clone());
         // The number of entries is known only after the directory was read.
         let most = (left / ENTRY).saturating_add(paid);
-        let list = move || {
-            grantee.folders[there.folder].page(&there.rest, begun, after.as_deref(), count, most)
-        };
+        let list = move || folder.page(&there.rest, begun, after.as_deref(), count, most);
         let page = self
             .off_loop(list)
             .await

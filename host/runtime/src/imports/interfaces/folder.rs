@@ -2,12 +2,18 @@
 //! handle is the authority; no absolute path is used afterwards. The operating system refuses links
 //! that leave the folder (`RESOLVE_BENEATH`).
 
+mod applied_folder;
+mod call_folder;
 mod ledger;
 mod listing;
+mod overlay;
 mod write;
 
+pub(crate) use applied_folder::AppliedFolder;
+pub(crate) use call_folder::CallFolder;
 pub(crate) use listing::Listing;
-pub(crate) use write::FileChange;
+pub(crate) use overlay::RunOverlays;
+pub(crate) use write::{FileChange, FileModes};
 
 use std::io;
 
@@ -18,6 +24,7 @@ use conclave_core::permissions::grant::{FileGrant, FileMode};
 use conclave_core::types::ids::PluginName;
 use serde::{Deserialize, Serialize};
 
+use crate::support::overlay_files::OverlayOrigin;
 use ledger::{FolderSize, Ledger};
 
 /// A granted folder that cannot be opened.
@@ -37,10 +44,25 @@ pub(crate) struct GrantedFolder {
     /// The path for the plugin: `/folder`.
     pub(crate) at: String,
     dir: Dir,
-    /// `None` for a read-only folder.
-    ledger: Option<Ledger>,
+    access: FolderAccess,
     /// Directories below it that have a read-only grant of their own.
     kept: Vec<Identity>,
+}
+
+/// The access to a folder.
+#[derive(Debug)]
+enum FolderAccess {
+    ReadOnly,
+    ReadWrite(Ledger),
+    Overlay(OverlayGrant),
+}
+
+/// A folder that is granted as an overlay. The overlay itself belongs to the run.
+#[derive(Debug)]
+struct OverlayGrant {
+    origin: OverlayOrigin,
+    /// The quota of the changed files.
+    most: FolderSize,
 }
 
 /// The identity of a directory, independent of its path.
@@ -79,6 +101,13 @@ pub(crate) enum FolderFailure {
     HardLink,
     #[error("a limit of the folder is reached: {0}")]
     Quota(u64),
+    #[error(
+        "an overlay keeps its changes in the store of the run, and this run is not stored; \
+         run it with a store, or grant the folder as `read`"
+    )]
+    NotStored,
+    #[error("the changes of this run are in use by another process, such as `conclave diff`")]
+    OverlayInUse,
     // The text of the operating system's error can contain host paths.
     #[error("it cannot be done: {}", named(.0))]
     Other(io::Error),
@@ -139,24 +168,35 @@ impl GrantedFolder {
         let failed =
             |cause| FolderError { plugin: plugin.clone(), shown: grant.shown.clone(), cause };
         let dir = Dir::open_ambient_dir(&grant.dir, ambient_authority()).map_err(&failed)?;
-        let ledger = match grant.mode {
-            FileMode::Read => None,
-            FileMode::ReadWrite => {
-                let path = std::fs::canonicalize(&grant.dir).map_err(failed)?;
-                Some(Ledger::open(&path, FolderSize { bytes: grant.bytes, entries: grant.files }))
-            }
+        let most = FolderSize { bytes: grant.bytes, entries: grant.files };
+        let path = || std::fs::canonicalize(&grant.dir).map_err(&failed);
+        let access = match grant.mode {
+            FileMode::Read => FolderAccess::ReadOnly,
+            FileMode::ReadWrite => FolderAccess::ReadWrite(Ledger::open(&path()?, most)),
+            FileMode::Overlay => FolderAccess::Overlay(OverlayGrant {
+                origin: OverlayOrigin { dir: path()?, shown: grant.shown.clone() },
+                most,
+            }),
         };
-        Ok(Self { at: grant.at.clone(), dir, ledger, kept: Vec::new() })
+        Ok(Self { at: grant.at.clone(), dir, access, kept: Vec::new() })
     }
 
     /// Returns whether the grant allows writes.
     pub(crate) fn is_writable(&self) -> bool {
-        self.ledger.is_some()
+        !matches!(self.access, FolderAccess::ReadOnly)
     }
 
     /// Returns the quota in bytes; 0 for a read-only folder.
     pub(crate) fn byte_quota(&self) -> u64 {
-        self.ledger.as_ref().map_or(0, |ledger| ledger.most.bytes)
+        match &self.access {
+            FolderAccess::ReadOnly => 0,
+            FolderAccess::ReadWrite(ledger) => ledger.most.bytes,
+            FolderAccess::Overlay(grant) => grant.most.bytes,
+        }
+    }
+
+    fn ledger(&self) -> Option<&Ledger> {
+        if let FolderAccess::ReadWrite(ledger) = &self.access { Some(ledger) } else { None }
     }
 
     /// Opens a file for reading; `rest` is a path below the folder.

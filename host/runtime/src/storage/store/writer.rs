@@ -29,6 +29,7 @@ use super::record::Rows;
 use super::{Durability, RunOrigin, StoreError, StoreTotals, read, snapshot};
 use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
+use crate::support::overlay_files;
 
 pub(super) use opening::{all, open_free};
 use queue::{Answer, Cause, WriterTask};
@@ -57,6 +58,8 @@ pub struct Collected {
     pub blobs: u64,
     /// The total size of the removed records and blobs in bytes.
     pub bytes: u64,
+    /// The root rooms of runs that stay because of changes in their overlays.
+    pub kept: Vec<RoomId>,
 }
 
 /// The result of a check.
@@ -95,8 +98,14 @@ impl StoreWriter {
     }
 
     pub(super) fn collect(&self, keep: &Retention) -> Result<Collected, StoreError> {
-        self.ask(|answer| WriterTask::Collect(keep.clone(), answer))
-            .map_err(|cause| self.failed(&cause))
+        let collected = self
+            .ask(|answer| WriterTask::Collect(keep.clone(), answer))
+            .map_err(|cause| self.failed(&cause))?;
+        for run in collected.runs.iter().filter(|_| !keep.dry) {
+            // A folder that is left here has no change, and its run is gone.
+            let _ = overlay_files::remove(&overlay_files::run_folder(&self.folder, run.as_str()));
+        }
+        Ok(collected)
     }
 
     pub(super) fn written(&self) -> StoreTotals {

@@ -173,6 +173,7 @@ pub(crate) fn about(text: &str) -> RunFacts {
         config: Some(text.into()),
         command: text.into(),
         reason: None,
+        pending_changes: 0,
     }
 }
 

@@ -1,15 +1,13 @@
 //! The `files` import: changes in writable folders. A change is journalled before it is made, and
 //! its end before the plugin learns of it.
 
-use std::sync::Arc;
-
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{DenialRecord, Layer};
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
 use super::{FileError, FileFailure, GrantedPath, SYNC};
 use crate::imports::call::{CallState, Recalled};
-use crate::imports::interfaces::folder::{FileChange, FolderFailure, GrantedFolder};
+use crate::imports::interfaces::folder::{CallFolder, FileChange, FileModes, FolderFailure};
 use crate::imports::interfaces::journalled::{EffectStart, digest};
 use crate::imports::interfaces::path::GuestPath;
 
@@ -62,8 +60,9 @@ impl CallState {
             bytes: digest(&bytes),
         };
         let durable = self.past.survives_power_cuts();
-        let change = move |folder: &GrantedFolder, rest: &str| {
-            folder.write(FileChange { rest, offset, bytes: &bytes, truncate, durable })
+        let change = move |folder: &CallFolder, rest: &str| {
+            let modes = FileModes::NotExecutable;
+            folder.write(FileChange { rest, offset, bytes: &bytes, truncate, durable, modes })
         };
         self.change_file(path, place, side_effect, change).await
     }
@@ -87,9 +86,8 @@ impl CallState {
             Recalled::Before(synced) => synced,
             Recalled::Lost => Err(FileFailure::lost()),
             Recalled::Now => {
-                let grantee = Arc::clone(&self.grantee);
-                let synced =
-                    self.off_loop(move || grantee.folders[place.folder].sync(&place.rest)).await;
+                let folder = self.folder(place.folder);
+                let synced = self.off_loop(move || folder.sync(&place.rest)).await;
                 let synced = synced
                     .unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
                 let synced = synced.map_err(|trouble| self.told(path, &trouble));
@@ -105,7 +103,7 @@ impl CallState {
         path: &str,
         place: GrantedPath,
         side_effect: SideEffect,
-        change: impl FnOnce(&GrantedFolder, &str) -> Result<u64, FolderFailure> + Send + 'static,
+        change: impl FnOnce(&CallFolder, &str) -> Result<u64, FolderFailure> + Send + 'static,
     ) -> Result<u64, FileError> {
         let ordinal = match self.begin(side_effect).await.map_err(FileError::Denied)? {
             EffectStart::Now(ordinal) => ordinal,
@@ -113,8 +111,8 @@ impl CallState {
                 return self.file_changed_before(ordinal, answer);
             }
         };
-        let grantee = Arc::clone(&self.grantee);
-        let done = self.off_loop(move || change(&grantee.folders[place.folder], &place.rest)).await;
+        let folder = self.folder(place.folder);
+        let done = self.off_loop(move || change(&folder, &place.rest)).await;
         let done =
             done.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
         let (answer, told) = match done {

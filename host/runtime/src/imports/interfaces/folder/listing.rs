@@ -3,6 +3,8 @@
 //! fit in memory; otherwise it is read once for each part that fits.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
 
 use cap_std::fs::Dir;
 
@@ -10,7 +12,7 @@ use super::{FolderEntry, FolderFailure, GrantedFolder, entry};
 use crate::imports::interfaces::path::UNFINISHED;
 
 /// Maximum bytes of names that one listing keeps, enough for 100 000 names of the maximum length.
-const KEPT: usize = 32 << 20;
+pub(super) const KEPT: usize = 32 << 20;
 /// Overhead of a kept name, in bytes.
 const NAME: usize = 64;
 
@@ -49,20 +51,20 @@ impl Listing {
 
     /// Reads the names after `after`; also returns the number of entries.
     fn read(
-        dir: &Dir,
+        directory: &impl NamedEntries,
         after: Option<&str>,
         most: u64,
         kept: usize,
     ) -> Result<(Self, u64), FolderFailure> {
         let mut listing = Self { last: after.map(str::to_owned), ..Self::default() };
         let mut seen = 0;
-        for item in dir.entries()? {
+        for name in directory.names()? {
             seen += 1;
             if seen > most {
                 return Err(FolderFailure::TooMany);
             }
             // Paths of plugins are UTF-8, so other names cannot be returned.
-            let Ok(name) = item?.file_name().into_string() else { continue };
+            let Ok(name) = name?.into_string() else { continue };
             if !name.starts_with(UNFINISHED) && after.is_none_or(|after| name.as_str() > after) {
                 listing.keep(name, kept);
             }
@@ -110,37 +112,70 @@ impl GrantedFolder {
         rest: &str,
         listing: Option<Listing>,
         after: Option<&str>,
-        (count, most, kept): (usize, u64, usize),
+        limits: (usize, u64, usize),
     ) -> Result<Page, FolderFailure> {
-        let dir = match rest {
+        page(&self.directory(rest)?, listing, after, limits)
+    }
+
+    /// Opens a directory for listing.
+    pub(super) fn directory(&self, rest: &str) -> Result<Dir, FolderFailure> {
+        Ok(match rest {
             "" => self.dir.try_clone()?,
             rest if !self.dir.metadata(rest)?.is_dir() => return Err(FolderFailure::NotADirectory),
             rest => self.dir.open_dir(rest)?,
-        };
-        let listing = listing.filter(|listing| after.is_some_and(|after| listing.leads_on(after)));
-        let (mut listing, mut seen) = match listing {
-            Some(listing) => (listing, 0),
-            None => Listing::read(&dir, after, most, kept)?,
-        };
-        let mut entries = Vec::new();
-        while entries.len() < count {
-            match listing.next() {
-                Some(name) if after.is_none_or(|after| name.as_str() > after) => {
-                    entries.extend(entry(&dir, &name))
-                }
-                Some(_) => {}
-                None if listing.is_cut && entries.is_empty() => {
-                    let last = listing.last.take();
-                    let (more, again) =
-                        Listing::read(&dir, last.as_deref(), most.saturating_sub(seen), kept)?;
-                    (listing, seen) = (more, seen + again);
-                }
-                None => break,
-            }
-        }
-        // Kept beyond the last entry: the guest finds the end by an empty page, which must not read
-        // the directory again.
-        let rest = (!entries.is_empty()).then_some(listing);
-        Ok(Page { entries, seen, rest })
+        })
     }
+}
+
+/// A directory whose names are read at once, and whose entries are inspected later.
+pub(super) trait NamedEntries {
+    /// Returns the names in any order; a name may come twice.
+    fn names(&self) -> Result<impl Iterator<Item = io::Result<OsString>>, FolderFailure>;
+    /// Returns the entry of a name; `None` if it is not to be listed.
+    fn entry(&self, name: &str) -> Option<FolderEntry>;
+}
+
+impl NamedEntries for Dir {
+    fn names(&self) -> Result<impl Iterator<Item = io::Result<OsString>>, FolderFailure> {
+        Ok(self.entries()?.map(|item| item.map(|item| item.file_name())))
+    }
+
+    fn entry(&self, name: &str) -> Option<FolderEntry> {
+        entry(self, name)
+    }
+}
+
+/// Returns the next page of a directory, with limits on its entries, on the entries that are read,
+/// and on the bytes of names that are kept.
+pub(super) fn page(
+    directory: &impl NamedEntries,
+    listing: Option<Listing>,
+    after: Option<&str>,
+    (count, most, kept): (usize, u64, usize),
+) -> Result<Page, FolderFailure> {
+    let listing = listing.filter(|listing| after.is_some_and(|after| listing.leads_on(after)));
+    let (mut listing, mut seen) = match listing {
+        Some(listing) => (listing, 0),
+        None => Listing::read(directory, after, most, kept)?,
+    };
+    let mut entries = Vec::new();
+    while entries.len() < count {
+        match listing.next() {
+            Some(name) if after.is_none_or(|after| name.as_str() > after) => {
+                entries.extend(directory.entry(&name))
+            }
+            Some(_) => {}
+            None if listing.is_cut && entries.is_empty() => {
+                let last = listing.last.take();
+                let (more, again) =
+                    Listing::read(directory, last.as_deref(), most.saturating_sub(seen), kept)?;
+                (listing, seen) = (more, seen + again);
+            }
+            None => break,
+        }
+    }
+    // Kept beyond the last entry: the guest finds the end by an empty page, which must not read
+    // the directory again.
+    let rest = (!entries.is_empty()).then_some(listing);
+    Ok(Page { entries, seen, rest })
 }

@@ -22,32 +22,42 @@ pub(crate) struct FileChange<'a> {
     pub(crate) truncate: bool,
     /// Whether bytes and name must be on the disk before the write returns.
     pub(crate) durable: bool,
+    pub(crate) modes: FileModes,
+}
+
+/// The treatment of a changed file's executable bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileModes {
+    /// Removed: a script that a plugin rewrote must not run as the old one.
+    NotExecutable,
+    /// Kept, for a change that a person has read.
+    Kept,
 }
 
 /// The parent directory of a path, as far as it exists.
-struct ResolvedParent<'a> {
-    dir: Dir,
+pub(super) struct ResolvedParent<'a> {
+    pub(super) dir: Dir,
     /// Directories still to be created, and the name of the file.
-    missing: Vec<&'a str>,
-    leaf: &'a str,
+    pub(super) missing: Vec<&'a str>,
+    pub(super) leaf: &'a str,
 }
 
-/// An existing regular file, open for writing.
-struct Existing {
-    file: File,
-    metadata: Metadata,
+/// An existing regular file, open.
+pub(super) struct Existing {
+    pub(super) file: File,
+    pub(super) metadata: Metadata,
 }
 
 impl GrantedFolder {
     /// Writes to a file and returns its new length. Creates the file and its parent directories if
     /// they are missing.
     pub(crate) fn write(&self, change: FileChange<'_>) -> Result<u64, FolderFailure> {
-        let ledger = self.ledger.as_ref().ok_or(FolderFailure::ReadOnly)?;
+        let ledger = self.ledger().ok_or(FolderFailure::ReadOnly)?;
         let turn = ledger.turn();
         let usage = turn.usage(&self.dir)?;
         let reached = self.reach(change.rest)?;
         let existing =
-            if reached.missing.is_empty() { existing(&reached.dir, reached.leaf)? } else { None };
+            if reached.missing.is_empty() { to_write(&reached.dir, reached.leaf)? } else { None };
         let old = existing.as_ref().map_or(0, |existing| existing.metadata.len());
         // The quota is checked before anything is created, so a refused write leaves no trace.
         let new = change.new_length(old).ok_or(FolderFailure::Quota(ledger.most.bytes))?;
@@ -74,7 +84,7 @@ impl GrantedFolder {
     /// Removes a file; an absent file is no error. A `durable` removal is on the disk before this
     /// returns.
     pub(crate) fn remove(&self, rest: &str, durable: bool) -> Result<(), FolderFailure> {
-        let ledger = self.ledger.as_ref().ok_or(FolderFailure::ReadOnly)?;
+        let ledger = self.ledger().ok_or(FolderFailure::ReadOnly)?;
         let turn = ledger.turn();
         let reached = match self.reach(rest) {
             Ok(reached) if reached.missing.is_empty() => reached,
@@ -102,7 +112,7 @@ impl GrantedFolder {
     /// inside the folder. An absent file and a read-only folder need no sync. Neither does a file
     /// that this host cannot open, since it cannot have written it.
     pub(crate) fn sync(&self, rest: &str) -> Result<(), FolderFailure> {
-        if self.ledger.is_none() {
+        if self.ledger().is_none() {
             return Ok(());
         }
         if rest.is_empty() {
@@ -137,7 +147,7 @@ impl GrantedFolder {
     }
 
     /// Resolves the parent directory of a file.
-    fn reach<'a>(&self, rest: &'a str) -> Result<ResolvedParent<'a>, FolderFailure> {
+    pub(super) fn reach<'a>(&self, rest: &'a str) -> Result<ResolvedParent<'a>, FolderFailure> {
         if rest.is_empty() {
             return Err(FolderFailure::NotAFile);
         }
@@ -167,7 +177,7 @@ impl GrantedFolder {
 
 impl FileChange<'_> {
     /// Returns the length of the file after the change, or `None` if it overflows.
-    fn new_length(&self, old: u64) -> Option<u64> {
+    pub(super) fn new_length(&self, old: u64) -> Option<u64> {
         let end = self.offset.checked_add(self.bytes.len() as u64)?;
         Some(if self.truncate {
             end
@@ -180,7 +190,7 @@ impl FileChange<'_> {
 }
 
 impl ResolvedParent<'_> {
-    fn make_directories(&self, durable: bool) -> Result<Dir, FolderFailure> {
+    pub(super) fn make_directories(&self, durable: bool) -> Result<Dir, FolderFailure> {
         let mut dir = self.dir.try_clone()?;
         for part in &self.missing {
             match dir.create_dir_with(part, &builder()) {
@@ -197,27 +207,40 @@ impl ResolvedParent<'_> {
 }
 
 /// Opens an existing file for writing, without truncating it. `None` if there is no such file.
-fn existing(dir: &Dir, leaf: &str) -> Result<Option<Existing>, FolderFailure> {
+pub(super) fn to_write(dir: &Dir, leaf: &str) -> Result<Option<Existing>, FolderFailure> {
+    let existing = existing(dir, leaf, OpenOptions::new().write(true))?;
+    existing.as_ref().map_or(Ok(()), Existing::refuse_hard_link)?;
+    Ok(existing)
+}
+
+impl Existing {
+    /// Refuses a file with a second name, which may be outside the folder.
+    pub(super) fn refuse_hard_link(&self) -> Result<(), FolderFailure> {
+        if self.metadata.nlink() > 1 { Err(FolderFailure::HardLink) } else { Ok(()) }
+    }
+}
+
+/// Opens an existing regular file, and follows no link. `None` if there is none.
+pub(super) fn existing(
+    dir: &Dir,
+    leaf: &str,
+    options: &mut OpenOptions,
+) -> Result<Option<Existing>, FolderFailure> {
     match dir.symlink_metadata(leaf) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
         // Opening a device or a pipe can have side effects.
         Ok(metadata) => require_plain(&metadata)?,
     }
-    let mut options = OpenOptions::new();
-    options.write(true).nonblock(true).follow(FollowSymlinks::No);
-    let file = dir.open_with(leaf, &options).map_err(no_link)?;
+    options.nonblock(true).follow(FollowSymlinks::No);
+    let file = dir.open_with(leaf, options).map_err(no_link)?;
     // Another process may have replaced the file between the check and the open.
     let metadata = file.metadata()?;
     require_plain(&metadata)?;
-    // A hard link may name a file outside the folder.
-    if metadata.nlink() > 1 {
-        return Err(FolderFailure::HardLink);
-    }
     Ok(Some(Existing { file, metadata }))
 }
 
-fn perform(
+pub(super) fn perform(
     dir: &Dir,
     leaf: &str,
     existing: Option<Existing>,
@@ -229,7 +252,7 @@ fn perform(
     }
     let (file, is_changed) = match existing {
         Some(Existing { file, metadata }) => {
-            let is_changed = not_executable(&file, &metadata)?;
+            let is_changed = change.modes.set(&file, &metadata)?;
             (file, is_changed)
         }
         None => (dir.open_with(leaf, &new_file()).map_err(no_link)?, true),
@@ -263,7 +286,7 @@ fn replace(
     let name = unfinished()?;
     let file = dir.open_with(&name, &new_file())?;
     let written = write_at(&file, 0, change.bytes)
-        .and_then(|()| old.map_or(Ok(false), |old| not_executable(&file, &old)));
+        .and_then(|()| old.map_or(Ok(false), |old| change.modes.set(&file, &old)));
     // The bytes go to disk before the name. Otherwise a power cut could leave an empty file in
     // place of the old one.
     let written = written.and_then(|_| if change.durable { file.sync_all() } else { Ok(()) });
@@ -306,13 +329,13 @@ fn allowed(synced: io::Result<()>) -> io::Result<()> {
 
 /// Makes the names in a directory durable.
 #[cfg(unix)]
-fn sync_directory(dir: &Dir) -> io::Result<()> {
+pub(super) fn sync_directory(dir: &Dir) -> io::Result<()> {
     // The handle may be a path-only one (`O_PATH`), which cannot be synced.
     dir.open(".")?.sync_all()
 }
 
 #[cfg(not(unix))]
-fn sync_directory(_: &Dir) -> io::Result<()> {
+pub(super) fn sync_directory(_: &Dir) -> io::Result<()> {
     Ok(())
 }
 
@@ -322,7 +345,7 @@ fn unfinished() -> Result<String, FolderFailure> {
     Ok(format!("{UNFINISHED}{number:016x}"))
 }
 
-fn write_at(file: &File, offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_at(file: &File, offset: u64, mut bytes: &[u8]) -> io::Result<()> {
     use io::{Seek, SeekFrom, Write};
 
     let mut file = file;
@@ -342,7 +365,7 @@ fn write_at(file: &File, offset: u64, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Options for a new file: no link, readable by its owner and group, writable by its owner.
-fn new_file() -> OpenOptions {
+pub(super) fn new_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).follow(FollowSymlinks::No);
     #[cfg(unix)]
@@ -358,22 +381,24 @@ fn builder() -> DirBuilder {
     builder
 }
 
-/// Copies the permissions of the old file without the executable bits, because a script that a
-/// plugin rewrote must not run as the old one. Returns whether the mode changed.
-#[cfg(unix)]
-fn not_executable(file: &File, old: &Metadata) -> io::Result<bool> {
-    use cap_std::fs::{Permissions, PermissionsExt};
+impl FileModes {
+    /// Copies the permissions of the old file. Returns whether the mode changed.
+    #[cfg(unix)]
+    fn set(self, file: &File, old: &Metadata) -> io::Result<bool> {
+        use cap_std::fs::{Permissions, PermissionsExt};
 
-    let wanted = old.permissions().mode() & 0o666;
-    if file.metadata()?.permissions().mode() & 0o7777 == wanted {
-        return Ok(false);
+        let mask = if self == Self::Kept { 0o777 } else { 0o666 };
+        let wanted = old.permissions().mode() & mask;
+        if file.metadata()?.permissions().mode() & 0o7777 == wanted {
+            return Ok(false);
+        }
+        file.set_permissions(Permissions::from_mode(wanted)).map(|()| true)
     }
-    file.set_permissions(Permissions::from_mode(wanted)).map(|()| true)
-}
 
-#[cfg(not(unix))]
-fn not_executable(_: &File, _: &Metadata) -> io::Result<bool> {
-    Ok(false)
+    #[cfg(not(unix))]
+    fn set(self, _: &File, _: &Metadata) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// Refuses links, devices and other non-regular files.

@@ -17,7 +17,9 @@ use crate::imports::call::{
     CallReplay, CallState, EffectDecision, Packed, PluginContext, Recalled, SharedCounter, WorksOn,
 };
 use crate::imports::interfaces::files::{FileFailure, GrantedPath, LOOK, READ};
-use crate::imports::interfaces::folder::{FileChange, FolderEntry, FolderFailure, read_at};
+use crate::imports::interfaces::folder::{
+    CallFolder, FileChange, FileModes, FolderEntry, FolderFailure, read_at,
+};
 use crate::imports::interfaces::journalled::{MOST, digest};
 use crate::support::clock::BoxFuture;
 
@@ -55,11 +57,13 @@ impl FileStreams {
 /// A file, with the parts of the call's state that its streams need.
 struct StreamedFile {
     grantee: Arc<PluginContext>,
+    folder: CallFolder,
     task: WorksOn,
     past: Arc<CallReplay>,
     read: SharedCounter,
     streams: FileStreams,
-    place: GrantedPath,
+    /// The path below the folder.
+    rest: String,
     path: String,
 }
 
@@ -83,7 +87,8 @@ impl At {
             past: Arc::clone(&state.past),
             read: state.read.clone(),
             streams: state.streams.clone(),
-            place,
+            folder: state.folder(place.folder),
+            rest: place.rest,
             path,
         };
         Self { file: Arc::new(file), offset }
@@ -150,7 +155,7 @@ impl StreamedFile {
             Recalled::Before(Err(told)) => return Err(self.code(told)),
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
-                let file = self.grantee.folders[self.place.folder].open_file(&self.place.rest);
+                let file = self.folder.open_file(&self.rest);
                 let bytes = file
                     .and_then(|file| read_at(&file, offset, size))
                     .map_err(|trouble| self.told(&trouble));
@@ -171,9 +176,7 @@ impl StreamedFile {
             Recalled::Before(looked) => looked,
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
-                let looked = self.grantee.folders[self.place.folder]
-                    .look(&self.place.rest)
-                    .map_err(|trouble| self.told(&trouble));
+                let looked = self.folder.look(&self.rest).map_err(|trouble| self.told(&trouble));
                 self.past.keep(LOOK, &self.path, &looked, 64);
                 looked
             }
@@ -203,13 +206,14 @@ impl StreamedFile {
         let (host, durable) = (Arc::clone(&self), self.past.survives_power_cuts());
         let work = move || {
             let change = FileChange {
-                rest: &host.place.rest,
+                rest: &host.rest,
                 offset,
                 bytes: &bytes,
                 truncate: false,
                 durable,
+                modes: FileModes::NotExecutable,
             };
-            host.grantee.folders[host.place.folder].write(change)
+            host.folder.write(change)
         };
         let done = tokio::task::spawn_blocking(work)
             .await

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::StoreReader;
 use crate::storage::store::{StoreError, schema};
-use crate::support::durable_file;
+use crate::support::{durable_file, overlay_files};
 
 pub(super) fn backup(reader: &StoreReader, to: &Path) -> Result<(), StoreError> {
     let other =
@@ -15,6 +15,7 @@ pub(super) fn backup(reader: &StoreReader, to: &Path) -> Result<(), StoreError> 
     make(to).map_err(other)?;
     schema::make(to).map_err(other)?;
     copy(reader, to).map_err(|error| schema::failed(to, &error))?;
+    overlay_files::copy(reader.folder(), to).map_err(other)?;
     std::fs::File::open(schema::path(to)).and_then(|file| file.sync_all()).map_err(other)?;
     let parent = durable_file::folder_of(to);
     durable_file::sync_folder(to).and_then(|()| durable_file::sync_folder(parent)).map_err(other)

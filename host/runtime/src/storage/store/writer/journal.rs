@@ -1,7 +1,7 @@
 //! The journals of rooms for the driver. They convert records to rows outside the writer's thread
 //! and send them to it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,6 +156,10 @@ impl Journals for StoreJournals {
 
     fn survive_power_cuts(&self) -> bool {
         self.durability != Durability::Exit
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        Some(self.writer.folder().to_owned())
     }
 
     fn records(&self, room: &RoomId) -> RecordsReading {

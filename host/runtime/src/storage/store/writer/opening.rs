@@ -66,7 +66,10 @@ impl StoreWriter {
         let reading = ReaderThread::start(schema::look(folder).map_err(failed)?).map_err(other)?;
         let shared = Arc::new(WriterState::default());
         let (blobs, kept, lost) = Default::default();
-        let thread = Thread { connection, file, shared: Arc::clone(&shared), blobs, kept, lost };
+        let shared_here = Arc::clone(&shared);
+        let place = folder.to_owned();
+        let thread =
+            Thread { folder: place, connection, file, shared: shared_here, blobs, kept, lost };
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || thread.run())

@@ -9,6 +9,7 @@ use super::thread::Thread;
 use super::{Collected, Retention};
 use crate::storage::store::schema;
 use crate::support::clock::{Clock, SystemClock};
+use crate::support::overlay_files::count_changes;
 
 /// The maximum number of pages freed at once, which limits the time that the file is locked.
 const PAGES: u32 = 10_000;
@@ -21,12 +22,15 @@ const REMOVED: &str = "removed";
 
 pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result<Collected> {
     // An ended run may continue: its process can begin another run in the room.
-    let live: HashSet<String> =
-        thread.shared.live().iter().map(|room| run_of(room.as_str()).to_owned()).collect();
+    let live: HashSet<RoomId> = thread.shared.live().iter().map(RoomId::run).collect();
     let transaction =
         thread.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut collected = Collected::default();
-    for run in runs(&transaction, keep)?.into_iter().filter(|run| !live.contains(run)) {
+    for run in runs(&transaction, keep)?.into_iter().filter(|run| !live.contains(run.as_str())) {
+        if count_changes(&thread.folder, &run) > 0 {
+            collected.kept.push(RoomId::from(run));
+            continue;
+        }
         remove(&transaction, &run, &mut collected)?;
         collected.runs.push(RoomId::from(run));
     }
@@ -45,10 +49,6 @@ pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result
     let mut rows = vacuum.query([])?;
     while rows.next()?.is_some() {}
     Ok(collected)
-}
-
-fn run_of(room: &str) -> &str {
-    room.split('/').next().unwrap_or(room)
 }
 
 /// Returns whether to search for blobs without references. The search reads every record, so it

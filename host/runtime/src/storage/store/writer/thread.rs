@@ -3,6 +3,7 @@
 //! stop until the store is opened again.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,6 +51,8 @@ impl WriterState {
 }
 
 pub(super) struct Thread {
+    /// The store's folder.
+    pub(super) folder: PathBuf,
     pub(super) connection: Connection,
     pub(super) file: DatabaseFile,
     pub(super) shared: Arc<WriterState>,

@@ -53,6 +53,7 @@ impl Place {
             bytes: bytes.as_bytes(),
             truncate,
             durable: true,
+            modes: FileModes::NotExecutable,
         })
     }
 
@@ -113,7 +114,14 @@ fn a_folder_for_reading_is_not_changed_in_any_way() {
     ] {
         assert!(
             matches!(
-                folder.write(FileChange { rest, offset, bytes: b"", truncate, durable: true }),
+                folder.write(FileChange {
+                    rest,
+                    offset,
+                    bytes: b"",
+                    truncate,
+                    durable: true,
+                    modes: FileModes::NotExecutable
+                }),
                 Err(FolderFailure::ReadOnly)
             ),
             "{rest}"
@@ -362,7 +370,14 @@ fn files_and_directories_count_altogether() {
     fs::write(place.inside("from-outside"), "").unwrap();
     let again = open(&place.temp, "inside", FileMode::ReadWrite, 100, 4).remove(0);
     assert!(matches!(
-        again.write(FileChange { rest: "b", offset: 0, bytes: b"", truncate: true, durable: true }),
+        again.write(FileChange {
+            rest: "b",
+            offset: 0,
+            bytes: b"",
+            truncate: true,
+            durable: true,
+            modes: FileModes::NotExecutable
+        }),
         Err(FolderFailure::Quota(4))
     ));
     again.remove("from-outside", true).unwrap();
@@ -380,6 +395,7 @@ fn two_plugins_in_one_directory_share_its_room_however_fast_they_are() {
                 bytes: &[0; 10],
                 truncate: true,
                 durable: true,
+                modes: FileModes::NotExecutable,
             });
         }
     };
@@ -409,6 +425,7 @@ fn a_directory_that_was_granted_for_reading_keeps_that_inside_a_wider_grant() {
             bytes: b"x",
             truncate: true,
             durable: true,
+            modes: FileModes::NotExecutable,
         })
     };
     assert!(matches!(write(0, "sub/a"), Err(FolderFailure::Kept)));

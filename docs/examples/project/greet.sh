@@ -1,0 +1,4 @@
+# Greets somebody by name.
+greet() {
+  echo "Helo, $1!"
+}

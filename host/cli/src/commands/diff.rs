@@ -1,0 +1,380 @@
+//! `conclave diff RUN`: the changes that a run made in overlays of its folders, which a person
+//! applies or drops. Paths and contents are a plugin's: exact for a pipe, in marked and escaped rows
+//! for a terminal.
+
+use std::io::IsTerminal;
+use std::io::Write;
+
+use anstyle::Style;
+use conclave_runtime::overlay::diff::{LineSign, TextChange, as_text, text_change};
+use conclave_runtime::overlay::{
+    FileContents, FileDigest, FolderChanges, OverlayError, PendingChange, RunChanges,
+};
+use serde_json::json;
+
+use crate::args::{self, OutputArgs};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::OpenStores;
+use crate::ui::screen::columns;
+use crate::ui::show::amounts::thousands;
+use crate::ui::show::{
+    BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path,
+};
+use crate::ui::{ask, stdout};
+
+/// Characters of a digest that are shown.
+const DIGEST: usize = 12;
+
+pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError> {
+    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
+    let run = found.run();
+    let mut changes =
+        RunChanges::read(found.reader.folder(), &run).map_err(|e| failed(&e, args))?;
+    let all = count(&changes);
+    changes.retain(|path| is_chosen(path, &args.paths));
+    let pending = count(&changes);
+    if pending == 0 {
+        let what = match all {
+            0 => format!("{run} has no changes to apply or drop"),
+            _ => format!(
+                "{run} has no change at these paths; `conclave diff {run} --stat` lists them"
+            ),
+        };
+        if all > 0 {
+            return Err(CliError::usage(what));
+        }
+        if !output.json && !output.quiet {
+            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+        }
+        return Ok(exit::OK);
+    }
+    if !(args.apply || args.discard) {
+        show(&changes, &run.to_string(), args, output)?;
+        return Ok(exit::OK);
+    }
+    let files = plural(pending as u64, "changed file", "changed files");
+    let folders: Vec<String> = changes.folders.iter().map(|it| show_path(&it.shown)).collect();
+    let (verb, way) = if args.apply { ("apply", "to") } else { ("drop", "in the overlay of") };
+    let folders = folders.join(", ");
+    if !args.yes {
+        if !ask::is_user_there() {
+            let what = format!("a person must {verb} the changes, and no terminal is there to ask");
+            return Err(
+                CliError::usage(what).hint(format!("read `conclave diff {run}`, then pass --yes"))
+            );
+        }
+        show(&changes, run.as_str(), args, OutputArgs { json: false, ..output })?;
+        if !ask::confirm(&format!("{} {files} {way} {folders}?", capitalized(verb))) {
+            return Err(CliError::usage("nothing was changed").hint("answer `y`, or pass --yes"));
+        }
+    }
+    let done = if args.apply { changes.apply() } else { changes.discard() };
+    let done = done.map_err(|error| failed(&error, args))?;
+    let word = if args.apply { "applied" } else { "dropped" };
+    if output.json {
+        stdout::json(json!({ "type": word, "run": run, "files": done }))?;
+    } else if !output.quiet {
+        stdout::styled(format!("{} {files} {way} {folders}", paint(GOOD, word)))?;
+    }
+    Ok(exit::OK)
+}
+
+fn count(changes: &RunChanges) -> usize {
+    changes.folders.iter().map(|folder| folder.files.len()).sum()
+}
+
+/// Returns whether the path, or a folder above it, is named. No names mean all.
+fn is_chosen(path: &str, named: &[String]) -> bool {
+    let is_at = |name: &String| {
+        let name = name.trim_end_matches('/');
+        path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    named.is_empty() || named.iter().any(is_at)
+}
+
+fn capitalized(word: &str) -> String {
+    let (first, rest) = word.split_at(1);
+    first.to_ascii_uppercase() + rest
+}
+
+/// Returns the program's error, with what to do about it.
+fn failed(error: &OverlayError, args: &args::Diff) -> CliError {
+    let run = &args.run;
+    match error {
+        OverlayError::Conflicts { files, .. } => {
+            let reasons: Vec<String> = files
+                .iter()
+                .map(|file| format!("\n  {}: {}", show_path(&file.path), printable(&file.reason)))
+                .collect();
+            let path = files.first().map(|file| show_path(&file.path)).unwrap_or_default();
+            let what = format!(
+                "nothing was applied, because the folder changed since the run:{}",
+                reasons.concat()
+            );
+            CliError::internal(what).hint(format!(
+                "apply the other files by naming their paths; for {path}, restore the file, or take what you need from `conclave diff {run} {path}` and drop it with `conclave diff {run} {path} --drop`"
+            ))
+        }
+        OverlayError::InUse { .. } => CliError::internal(error.to_string())
+            .hint(format!("wait for the end of the run, or end it: conclave stop {run}")),
+        error => CliError::internal(printable(&error.to_string())),
+    }
+}
+
+/// What the two contents of a changed file are.
+enum FileDiff {
+    Text(TextChange),
+    Binary,
+}
+
+impl FileDiff {
+    fn of(folder: &FolderChanges, file: &PendingChange) -> Result<Self, OverlayError> {
+        let FileContents { old, new } = folder.contents(file)?;
+        let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+        Ok(match (as_text(&old), as_text(&new)) {
+            (Some(old), Some(new)) => Self::Text(text_change(old, new)),
+            _ => Self::Binary,
+        })
+    }
+}
+
+fn show(
+    changes: &RunChanges,
+    run: &str,
+    args: &args::Diff,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let is_terminal = std::io::stdout().is_terminal();
+    for folder in &changes.folders {
+        // A pipe gets nothing but the patch, unless it holds patches of several folders.
+        if !output.json && (is_terminal || args.stat || changes.folders.len() > 1) {
+            let files = plural(folder.files.len() as u64, "changed file", "changed files");
+            stdout::styled(format!("{}: {files}", paint(NAME, show_path(&folder.shown))))?;
+        }
+        for file in &folder.files {
+            let diff = FileDiff::of(folder, file).map_err(|error| failed(&error, args))?;
+            if output.json {
+                stdout::json(as_json(run, folder, file, &diff))?;
+                continue;
+            }
+            if let Some(reason) = &file.conflict {
+                let what = format!("{}: {}", show_path(&file.path), printable(reason));
+                let mut err = crate::ui::output::stderr();
+                let _ = writeln!(err, "{} {what}", paint(ODD, "conflict:"));
+            }
+            if args.stat {
+                stdout::styled(stat(file, &diff))?;
+            } else if is_terminal {
+                stdout::unbroken(rows(file, &diff, columns()).join("\n"))?;
+            } else {
+                stdout::write(&patch(file, &diff))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns ` src/a.py | +2 -1`.
+fn stat(file: &PendingChange, diff: &FileDiff) -> String {
+    let kind = match (&file.old, &file.new) {
+        (None, _) => " (new)",
+        (_, None) => " (removed)",
+        _ => "",
+    };
+    let amounts = match diff {
+        FileDiff::Text(change) => {
+            format!(
+                "{} {}",
+                paint(GOOD, format_args!("+{}", thousands(change.added))),
+                paint(BAD, format_args!("-{}", thousands(change.removed)))
+            )
+        }
+        FileDiff::Binary => {
+            let size = |digest: &Option<FileDigest>| {
+                digest.as_ref().map_or_else(|| "none".to_owned(), |digest| bytes(digest.length))
+            };
+            format!("binary, {} -> {}", size(&file.old), size(&file.new))
+        }
+    };
+    format!("  {} | {amounts}{kind}", show_path(&file.path))
+}
+
+/// Returns the lines before the hunks, as git writes them.
+fn head(file: &PendingChange, diff: &FileDiff) -> Vec<String> {
+    let (old, new) = (quoted('a', &file.path), quoted('b', &file.path));
+    let mut lines = vec![format!("diff --git {old} {new}")];
+    match (&file.old, &file.new) {
+        (None, _) => lines.push("new file mode 100644".to_owned()),
+        (_, None) => lines.push("deleted file mode 100644".to_owned()),
+        _ => {}
+    }
+    // git marks the end of a name with blanks by a tab.
+    let end = if file.path.contains(' ') { "\t" } else { "" };
+    let side = |digest: &Option<FileDigest>, name: String| {
+        digest.as_ref().map_or_else(|| "/dev/null".to_owned(), |_| format!("{name}{end}"))
+    };
+    match diff {
+        FileDiff::Text(change) if change.hunks.is_empty() => {}
+        FileDiff::Text(_) => {
+            lines.push(format!("--- {}", side(&file.old, old)));
+            lines.push(format!("+++ {}", side(&file.new, new)));
+        }
+        FileDiff::Binary => {
+            let shown = |digest: &Option<FileDigest>, name: &str| match digest {
+                None => "/dev/null".to_owned(),
+                Some(digest) => {
+                    let (size, hash) = (bytes(digest.length), &digest.sha256);
+                    format!("{name} ({size}, sha256 {})", hash.get(..DIGEST).unwrap_or(hash))
+                }
+            };
+            let (old, new) = (shown(&file.old, &old), shown(&file.new, &new));
+            lines.push(format!("Binary files {old} and {new} differ"));
+        }
+    }
+    lines
+}
+
+/// Returns `a/src/main.py`, quoted like git if it holds a quotation mark.
+fn quoted(side: char, path: &str) -> String {
+    if path.contains('"') {
+        return format!("\"{side}/{}\"", path.replace('"', "\\\""));
+    }
+    format!("{side}/{path}")
+}
+
+/// Returns the patch of a file with its exact contents, for `git apply` and `patch`.
+fn patch(file: &PendingChange, diff: &FileDiff) -> String {
+    let mut text = head(file, diff).join("\n") + "\n";
+    let FileDiff::Text(change) = diff else { return text };
+    for hunk in &change.hunks {
+        text.push_str(&hunk.header);
+        text.push('\n');
+        for line in &hunk.lines {
+            text.push(line.sign.as_char());
+            text.push_str(&line.text);
+            text.push('\n');
+            if line.unterminated {
+                text.push_str("\\ No newline at end of file\n");
+            }
+        }
+    }
+    text
+}
+
+/// Returns the rows of a file for a terminal of this width. Each row of a line begins with its sign,
+/// so that no row can be taken for the program's own.
+fn rows(file: &PendingChange, diff: &FileDiff, width: usize) -> Vec<String> {
+    let bold = Style::new().bold();
+    let mut rows: Vec<String> =
+        head(file, diff).iter().map(|line| paint(bold, show_path(line))).collect();
+    let FileDiff::Text(change) = diff else { return rows };
+    for hunk in &change.hunks {
+        rows.push(paint(NAME, &hunk.header));
+        for line in &hunk.lines {
+            let style = match line.sign {
+                LineSign::Context => Style::new(),
+                LineSign::Removed => BAD,
+                LineSign::Added => GOOD,
+            };
+            let shown = foreign::reading_rows(&line.text, width.saturating_sub(1));
+            rows.extend(
+                shown.iter().map(|row| paint(style, format_args!("{}{row}", line.sign.as_char()))),
+            );
+            if line.unterminated {
+                rows.push(paint(FAINT, "\\ No newline at end of file"));
+            }
+        }
+    }
+    rows
+}
+
+fn as_json(
+    run: &str,
+    folder: &FolderChanges,
+    file: &PendingChange,
+    diff: &FileDiff,
+) -> serde_json::Value {
+    let change = match (&file.old, &file.new) {
+        (None, _) => "added",
+        (_, None) => "removed",
+        _ => "modified",
+    };
+    let (added, removed, text) = match diff {
+        FileDiff::Text(change) => {
+            (Some(change.added), Some(change.removed), Some(patch(file, diff)))
+        }
+        FileDiff::Binary => (None, None, None),
+    };
+    json!({
+        "type": "change", "run": run, "folder": folder.dir, "path": file.path, "change": change,
+        "old": file.old, "new": file.new, "added": added, "removed": removed, "diff": text,
+        "conflict": file.conflict,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(length: u64) -> Option<FileDigest> {
+        Some(FileDigest { sha256: "0123456789abcdef".to_owned(), length })
+    }
+
+    fn file(path: &str, old: Option<FileDigest>, new: Option<FileDigest>) -> PendingChange {
+        PendingChange { path: path.to_owned(), old, new, conflict: None }
+    }
+
+    #[test]
+    fn a_terminal_gets_no_control_characters_and_no_row_without_a_sign() {
+        let text = format!("\u{1b}[2Jrm -rf\u{202e}\r{}\n", "conclave: applied ".repeat(9));
+        let diff = FileDiff::Text(text_change("", &text));
+        let rows = rows(&file("a b", None, digest(1)), &diff, 40);
+        let plain = |row: &String| anstream::adapter::strip_str(row).to_string();
+        let rows: Vec<String> = rows.iter().map(plain).collect();
+        assert_eq!(
+            rows[..5],
+            [
+                "diff --git a/a b b/a b",
+                "new file mode 100644",
+                "--- /dev/null",
+                "+++ b/a b\\u{9}",
+                "@@ -0,0 +1 @@",
+            ]
+        );
+        assert!(
+            rows.len() > 8 && rows[5].starts_with("+\\u{1b}[2Jrm -rf\\u{202e}\\u{d}"),
+            "{rows:?}"
+        );
+        assert!(rows[5..].iter().all(|row| row.starts_with('+') && row.len() <= 40), "{rows:?}");
+    }
+
+    #[test]
+    fn a_patch_has_the_exact_contents() {
+        let diff = FileDiff::Text(text_change("a\n", "a\u{1b}"));
+        let shown = patch(&file("we\"ird", digest(2), digest(2)), &diff);
+        assert_eq!(
+            shown,
+            "diff --git \"a/we\\\"ird\" \"b/we\\\"ird\"\n--- \"a/we\\\"ird\"\n+++ \"b/we\\\"ird\"\n@@ -1 +1 @@\n-a\n+a\u{1b}\n\\ No newline at end of file\n"
+        );
+        let binary = patch(&file("x", None, digest(2048)), &FileDiff::Binary);
+        assert!(
+            binary
+                .ends_with("Binary files /dev/null and b/x (2 KiB, sha256 0123456789ab) differ\n"),
+            "{binary}"
+        );
+        let empty = FileDiff::Text(TextChange::default());
+        assert_eq!(
+            patch(&file("e", None, digest(0)), &empty),
+            "diff --git a/e b/e\nnew file mode 100644\n"
+        );
+    }
+
+    #[test]
+    fn a_path_names_a_file_or_all_below_a_folder() {
+        let named = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(is_chosen("src/a", &[]) && is_chosen("src/a", &named(&["src/"])));
+        assert!(is_chosen("src/a", &named(&["b", "src/a"])));
+        assert!(!is_chosen("src/ab", &named(&["src/a"])) && !is_chosen("src2", &named(&["src"])));
+    }
+}

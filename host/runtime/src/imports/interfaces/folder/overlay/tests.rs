@@ -1,0 +1,395 @@
+//! An overlay answers like a folder that is really written, and leaves its own folder alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::types::ids::{PluginName, RoomId};
+use tempfile::TempDir;
+
+use super::super::{FileModes, read_at};
+use super::*;
+use crate::storage::overlay::{OverlayError, RunChanges, pending_changes};
+use crate::support::overlay_files::run_folder;
+
+/// A folder with an overlay, in a store beside it.
+struct Rig {
+    temp: TempDir,
+    folder: GrantedFolder,
+    run: Arc<RunOverlays>,
+}
+
+const RUN: &str = "run";
+
+fn grant(dir: &Path, mode: FileMode, (bytes, files): (u64, u64)) -> GrantedFolder {
+    let dir = dir.to_str().unwrap().to_owned();
+    let grant =
+        FileGrant { dir, shown: "base".to_owned(), at: "/f".to_owned(), mode, bytes, files };
+    GrantedFolder::open(&PluginName::from("p"), &grant).unwrap()
+}
+
+fn filled(dir: &Path) {
+    fs::create_dir_all(dir.join("d/e")).unwrap();
+    fs::create_dir_all(dir.join("out")).unwrap();
+    for (path, text) in [("a", "one\ntwo\n"), ("b", "0123456789"), ("d/a", "da"), ("d/e/f", "")] {
+        fs::write(dir.join(path), text).unwrap();
+    }
+    symlink("d", dir.join("link")).unwrap();
+    symlink("a", dir.join("to-a")).unwrap();
+    symlink("../secret", dir.join("up")).unwrap();
+}
+
+impl Rig {
+    fn new(quota: (u64, u64)) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        filled(&temp.path().join("base"));
+        fs::write(temp.path().join("secret"), "key").unwrap();
+        let folder = grant(&temp.path().join("base"), FileMode::Overlay, quota);
+        let run = RunOverlays::of(&run_folder(&temp.path().join("store"), RUN));
+        Self { temp, folder, run }
+    }
+
+    fn base(&self) -> PathBuf {
+        self.temp.path().join("base")
+    }
+
+    fn view<T>(
+        &self,
+        work: impl FnOnce(&OverlayView<'_>) -> Result<T, FolderFailure>,
+    ) -> Result<T, FolderFailure> {
+        let super::super::FolderAccess::Overlay(grant) = &self.folder.access else {
+            panic!("it is an overlay")
+        };
+        let overlay = self.run.open(&grant.origin)?;
+        work(&OverlayView::new(&self.run, &overlay, &self.folder, grant.most))
+    }
+
+    fn write(&self, rest: &str, bytes: &[u8]) -> Result<u64, FolderFailure> {
+        self.view(|view| view.write(change(rest, 0, bytes, true)))
+    }
+
+    fn remove(&self, rest: &str) -> Result<(), FolderFailure> {
+        self.view(|view| view.remove(rest, true))
+    }
+
+    fn read(&self, rest: &str) -> Result<String, FolderFailure> {
+        let file = self.view(|view| view.open_file(rest))?;
+        Ok(String::from_utf8(read_at(&file, 0, 1_000)?).unwrap())
+    }
+
+    /// Stops and starts the host.
+    fn restart(self) -> Self {
+        let Self { temp, folder, run } = self;
+        let path = run.folder().to_owned();
+        drop(run);
+        Self { temp, folder, run: RunOverlays::of(&path) }
+    }
+
+    /// Ends the run and returns its changes.
+    fn ended(self) -> (TempDir, RunChanges) {
+        drop(self.run);
+        let changes = changes(&self.temp);
+        (self.temp, changes)
+    }
+}
+
+fn changes(temp: &TempDir) -> RunChanges {
+    RunChanges::read(&temp.path().join("store"), &RoomId::from(RUN)).unwrap()
+}
+
+fn change<'a>(rest: &'a str, offset: u64, bytes: &'a [u8], truncate: bool) -> FileChange<'a> {
+    FileChange { rest, offset, bytes, truncate, durable: true, modes: FileModes::NotExecutable }
+}
+
+/// Returns the files below a folder, without following links.
+fn tree(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_symlink() {
+                continue;
+            } else if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
+                files.insert(name, fs::read(path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+mod model {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Write { path: String, offset: u64, bytes: Vec<u8>, truncate: bool },
+        Remove(String),
+        Restart,
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        let path = || "(d/|d/e/|link/|to-a/|new/|new/n/|a/)?(a|b|f|link|to-a|up|d|e|new|x)";
+        prop_oneof![
+            6 => (path(), 0..12_u64, prop::collection::vec(any::<u8>(), 0..6), any::<bool>())
+                .prop_map(|(path, offset, bytes, truncate)| Act::Write {
+                    path, offset: if truncate { 0 } else { offset }, bytes, truncate
+                }),
+            4 => path().prop_map(Act::Remove),
+            1 => Just(Act::Restart),
+        ]
+    }
+
+    /// Returns a result without what an overlay need not have in common with a folder.
+    fn word<T>(result: Result<T, FolderFailure>) -> Result<T, String> {
+        result.map_err(|failure| match failure {
+            FolderFailure::Other(error) => error.kind().to_string(),
+            failure => format!("{failure:?}"),
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+        #[test]
+        fn an_overlay_reads_and_writes_like_a_folder(acts in prop::collection::vec(act(), 1..25)) {
+            let mut rig = Rig::new((1 << 20, 1_000));
+            let real = rig.temp.path().join("real");
+            filled(&real);
+            let direct = grant(&real, FileMode::ReadWrite, (1 << 20, 1_000));
+            let before = tree(&rig.base());
+            for act in &acts {
+                match act {
+                    Act::Write { path, offset, bytes, truncate } => {
+                        let change = change(path, *offset, bytes, *truncate);
+                        let overlaid = word(rig.view(|view| view.write(change)));
+                        prop_assert_eq!(overlaid, word(direct.write(change)), "{:?}", act);
+                    }
+                    Act::Remove(path) => {
+                        let overlaid = word(rig.remove(path));
+                        // A directory of removed files is gone in an overlay, and left in a folder.
+                        if !real.join(path).is_dir() || rig.base().join(path).is_dir() {
+                            prop_assert_eq!(overlaid, word(direct.remove(path, true)), "{:?}", act);
+                        }
+                    }
+                    Act::Restart => rig = rig.restart(),
+                }
+            }
+            prop_assert_eq!(tree(&rig.base()), before, "the folder is as it was");
+            let real_files = tree(&real);
+            for (path, content) in &real_files {
+                let file = word(rig.view(|view| view.open_file(path)));
+                let bytes = read_at(&file.unwrap(), 0, 1_000).unwrap();
+                prop_assert_eq!(&bytes, content, "{}", path);
+            }
+            for directory in ["", "d", "d/e", "link", "new", "a"] {
+                let listed = |page: Result<Page, FolderFailure>| {
+                    let entries = page.map(|page| page.entries).unwrap_or_default();
+                    let has_files = |name: &str| {
+                        let below = real.join(directory).join(name);
+                        let original = rig.base().join(directory).join(name);
+                        !below.is_dir() || original.is_dir() || !tree(&below).is_empty()
+                    };
+                    let entries = entries.into_iter().filter(|entry| has_files(&entry.name));
+                    entries.map(|entry| (entry.name, entry.is_directory, entry.length)).collect::<Vec<_>>()
+                };
+                let overlaid = rig.view(|view| view.page(directory, None, None, (100, 1_000)));
+                prop_assert_eq!(
+                    listed(overlaid),
+                    listed(direct.page(directory, None, None, 100, 1_000)),
+                    "{}", directory
+                );
+            }
+            let (temp, changes) = rig.ended();
+            changes.apply().unwrap();
+            prop_assert_eq!(tree(&temp.path().join("base")), real_files, "applied");
+            prop_assert_eq!(pending_changes(&temp.path().join("store"), &RoomId::from(RUN)), 0);
+        }
+    }
+}
+
+#[test]
+fn a_changed_file_has_its_content_under_every_name() {
+    let rig = Rig::new((100, 10));
+    rig.write("d/a", b"new").unwrap();
+    assert_eq!(rig.read("link/a").unwrap(), "new");
+    rig.remove("a").unwrap();
+    assert!(matches!(rig.read("to-a"), Err(FolderFailure::NotFound)));
+    rig.write("d/n/x", b"x").unwrap();
+    assert_eq!(rig.read("link/n/x").unwrap(), "x");
+    let names = |page: Page| page.entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>();
+    let listed = rig.view(|view| view.page("", None, None, (100, 100))).unwrap();
+    assert_eq!(names(listed), ["b", "d", "link", "out"]);
+    assert_eq!(
+        names(rig.view(|view| view.page("link", None, None, (9, 99))).unwrap()),
+        ["a", "e", "n"]
+    );
+}
+
+#[test]
+fn no_path_leads_out_of_the_folder() {
+    let rig = Rig::new((100, 10));
+    rig.write("x", b"x").unwrap();
+    for rest in ["up", "../secret", "d/../../secret", "/etc/passwd", "link/../../secret"] {
+        for result in [
+            rig.read(rest).map(drop),
+            rig.view(|view| view.look(rest)).map(drop),
+            rig.view(|view| view.page(rest, None, None, (9, 9))).map(drop),
+            rig.write(rest, b"x").map(drop),
+            rig.remove(rest),
+        ] {
+            assert!(
+                matches!(result, Err(FolderFailure::LeadsOutside | FolderFailure::Link)),
+                "{rest}: {result:?}"
+            );
+        }
+    }
+    assert_eq!(fs::read_to_string(rig.temp.path().join("secret")).unwrap(), "key");
+}
+
+#[test]
+fn names_of_the_host_are_plain_names_in_an_overlay() {
+    let rig = Rig::new((1_000, 20));
+    let names = [".wh.a", ".wh..wh..opq", "changes.jsonl", "folder.json", "files/x", "lock"];
+    for name in names {
+        rig.write(name, name.as_bytes()).unwrap();
+    }
+    let rig = rig.restart();
+    for name in names {
+        assert_eq!(rig.read(name).unwrap(), name);
+    }
+    assert_eq!(rig.read("a").unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn a_removed_file_does_not_come_back() {
+    let rig = Rig::new((100, 10));
+    rig.remove("b").unwrap();
+    let rig = rig.restart();
+    // A partial write begins an empty file, not the old one.
+    rig.view(|view| view.write(change("b", 2, b"x", false))).unwrap();
+    assert_eq!(rig.read("b").unwrap(), "\0\0x");
+    rig.remove("b").unwrap();
+    rig.write("d/a", b"new").unwrap();
+    rig.remove("d/a").unwrap();
+    // The operator changes the folder meanwhile.
+    fs::write(rig.base().join("b"), "again").unwrap();
+    let rig = rig.restart();
+    for rest in ["b", "d/a", "link/a"] {
+        assert!(matches!(rig.read(rest), Err(FolderFailure::NotFound)), "{rest}");
+        assert!(rig.view(|view| view.look(rest)).is_err(), "{rest}");
+    }
+}
+
+#[test]
+fn changed_files_count_against_the_quota_and_the_folder_does_not() {
+    let rig = Rig::new((20, 3));
+    fs::write(rig.base().join("large"), [0; 100]).unwrap();
+    // A copy counts as a whole, even if the write shortens nothing and adds one byte.
+    let one = change("large", 0, b"x", false);
+    assert!(matches!(rig.view(|view| view.write(one)), Err(FolderFailure::Quota(20))));
+    assert!(matches!(rig.write("x", &[0; 21]), Err(FolderFailure::Quota(20))));
+    let hole = change("x", 1 << 40, b"x", false);
+    assert!(matches!(rig.view(|view| view.write(hole)), Err(FolderFailure::Quota(20))));
+    rig.write("b", b"012345678901").unwrap();
+    assert!(matches!(rig.write("x", &[0; 9]), Err(FolderFailure::Quota(20))));
+    rig.write("x", &[0; 8]).unwrap();
+    // A removed file of the folder counts as a file, or a guest could fill the disk with records.
+    rig.remove("a").unwrap();
+    let rig = rig.restart();
+    assert!(matches!(rig.write("y", b""), Err(FolderFailure::Quota(3))));
+    assert!(matches!(rig.remove("d/a"), Err(FolderFailure::Quota(3))));
+    rig.remove("x").unwrap();
+    rig.write("y", &[0; 8]).unwrap();
+    assert_eq!(pending_changes(&rig.temp.path().join("store"), &RoomId::from(RUN)), 3);
+}
+
+#[test]
+fn a_write_that_was_interrupted_before_its_record_leaves_nothing() {
+    let rig = Rig::new((100, 10));
+    rig.write("x", b"x").unwrap();
+    let overlay = overlay_folder(rig.run.folder(), &rig.base().canonicalize().unwrap());
+    let files = overlay.join(FILES);
+    fs::write(files.join(content_name("b")), "half of it").unwrap();
+    fs::write(files.join(".conclave-unfinished-1"), "half").unwrap();
+    let rig = rig.restart();
+    assert_eq!(rig.read("b").unwrap(), "0123456789");
+    assert_eq!(fs::read_dir(&files).unwrap().count(), 1);
+    // One that is left while the overlay is open is no beginning of the next write.
+    fs::write(files.join(content_name("c")), "half of it").unwrap();
+    rig.view(|view| view.write(change("c", 2, b"x", false))).unwrap();
+    assert_eq!(rig.read("c").unwrap(), "\0\0x");
+}
+
+#[test]
+fn a_directory_with_a_read_only_grant_of_its_own_stays_closed() {
+    let mut rig = Rig::new((100, 10));
+    rig.folder.kept =
+        vec![super::super::Identity::of(&rig.folder.directory("d").unwrap()).unwrap()];
+    assert!(matches!(rig.write("d/a", b"x"), Err(FolderFailure::Kept)));
+    assert!(matches!(rig.remove("d/a"), Err(FolderFailure::Kept)));
+    rig.write("a", b"x").unwrap();
+}
+
+#[test]
+fn changes_are_applied_as_they_are_and_a_script_stays_executable() {
+    let rig = Rig::new((100, 10));
+    fs::set_permissions(rig.base().join("a"), fs::Permissions::from_mode(0o750)).unwrap();
+    rig.write("a", b"new").unwrap();
+    rig.write("new/n/x", b"x").unwrap();
+    rig.remove("d/a").unwrap();
+    rig.write("d/a/below", b"x").unwrap();
+    let (temp, changes) = rig.ended();
+    let files: Vec<_> = changes.folders[0].files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(files, ["a", "d/a", "d/a/below", "new/n/x"]);
+    let base = temp.path().join("base");
+    // An interrupted application wrote this file, and removed that one.
+    fs::write(base.join("a"), "new").unwrap();
+    fs::remove_file(base.join("d/a")).unwrap();
+    assert_eq!(changes.apply().unwrap(), 4);
+    assert_eq!(fs::read_to_string(base.join("d/a/below")).unwrap(), "x");
+    assert_eq!(fs::metadata(base.join("a")).unwrap().permissions().mode() & 0o777, 0o750);
+    assert!(!temp.path().join("store/overlays").join(RUN).exists());
+}
+
+#[test]
+fn a_folder_that_changed_since_is_left_as_it_is() {
+    let rig = Rig::new((100, 10));
+    rig.write("a", b"new").unwrap();
+    rig.write("b", b"new").unwrap();
+    rig.write("x", b"new").unwrap();
+    rig.write("d/y", b"new").unwrap();
+    let base = rig.base();
+    fs::write(base.join("b"), "other").unwrap();
+    symlink("../secret", base.join("x")).unwrap();
+    fs::rename(base.join("d"), base.join("moved")).unwrap();
+    symlink("out", base.join("d")).unwrap();
+    let before = tree(&base);
+    let (temp, mut pending) = rig.ended();
+    let Err(OverlayError::Conflicts { files, .. }) = pending.apply() else { panic!("refused") };
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["b", "d/y", "x"], "{files:?}");
+    assert_eq!(tree(&base), before, "nothing was applied");
+    assert_eq!(fs::read_to_string(temp.path().join("secret")).unwrap(), "key");
+    pending.retain(|path| path == "a");
+    assert_eq!(pending.apply().unwrap(), 1);
+    assert_eq!(fs::read_to_string(base.join("a")).unwrap(), "new");
+    assert_eq!(changes(&temp).discard().unwrap(), 3);
+    assert!(changes(&temp).folders.is_empty());
+}
+
+#[test]
+fn changes_of_a_live_run_are_neither_applied_nor_dropped() {
+    let rig = Rig::new((100, 10));
+    rig.write("a", b"new").unwrap();
+    let pending = changes(&rig.temp);
+    assert!(matches!(pending.apply(), Err(OverlayError::InUse { .. })));
+    assert!(matches!(pending.discard(), Err(OverlayError::InUse { .. })));
+    assert_eq!(pending.folders[0].files.len(), 1);
+}

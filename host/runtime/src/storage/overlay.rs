@@ -1,0 +1,366 @@
+//! The changes that a stored run made in overlays of its folders, for the person who applies or
+//! drops them. It reads beside a live run, and changes only what no run has open. The core decides
+//! about conflicts.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use conclave_core::overlay::apply::{ApplyStep, BaseEntry, apply_step};
+use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes};
+use conclave_core::types::ids::RoomId;
+pub use conclave_core::types::side_effect::Digest as FileDigest;
+
+use crate::imports::interfaces::folder::{AppliedFolder, FolderFailure};
+use crate::support::digest::sha256;
+use crate::support::overlay_files::{
+    FILES, OverlayLog, OverlayOrigin, content_name, count_changes, lock, overlays_of, read, remove,
+    run_folder,
+};
+
+pub use conclave_core::overlay::diff;
+
+/// The pending changes of a run in one folder.
+#[derive(Debug)]
+pub struct FolderChanges {
+    /// The folder's canonical path.
+    pub dir: PathBuf,
+    /// The path as the operator wrote it.
+    pub shown: String,
+    /// The changed files, in the order of their paths.
+    pub files: Vec<PendingChange>,
+    overlay: PathBuf,
+}
+
+/// A changed file that was neither applied nor dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingChange {
+    /// The path relative to the folder.
+    pub path: String,
+    /// The file in the folder now; `None` if there is none.
+    pub old: Option<FileDigest>,
+    /// The changed file; `None` if it was removed.
+    pub new: Option<FileDigest>,
+    /// Why the change cannot be applied: the folder has changed since. `None` if it can be.
+    pub conflict: Option<String>,
+}
+
+impl PendingChange {
+    /// Returns whether the folder has this content already.
+    #[must_use]
+    pub fn is_applied(&self) -> bool {
+        self.conflict.is_none() && self.old == self.new
+    }
+}
+
+/// The contents of a changed file; `None` where there is no file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileContents {
+    /// The bytes in the folder now.
+    pub old: Option<Vec<u8>>,
+    /// The bytes in the overlay.
+    pub new: Option<Vec<u8>>,
+}
+
+/// A change that cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The path relative to the folder.
+    pub path: String,
+    /// What has changed in the folder since.
+    pub reason: String,
+}
+
+/// Why changes cannot be read, applied or dropped.
+#[derive(Debug, thiserror::Error)]
+pub enum OverlayError {
+    /// A process has the run open.
+    #[error(
+        "the changes of {run} are in use: its run has not ended, or another command applies them"
+    )]
+    InUse {
+        /// The run.
+        run: RoomId,
+    },
+    /// The folder has changed since the run; nothing was applied.
+    #[error("{} changed in {shown} since the run", Paths(.files))]
+    Conflicts {
+        /// The folder as the operator wrote it.
+        shown: String,
+        /// The files.
+        files: Vec<Conflict>,
+    },
+    /// The folder or a file in it cannot be read or changed.
+    #[error("{path} cannot be used: {reason}")]
+    Folder {
+        /// The path on this machine, for display.
+        path: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The overlay on disk cannot be read or changed.
+    #[error("the changes in {} cannot be used: {cause}", .folder.display())]
+    Store {
+        /// The folder of the overlay.
+        folder: PathBuf,
+        /// The operating system's error.
+        cause: io::Error,
+    },
+}
+
+struct Paths<'a>(&'a [Conflict]);
+
+impl fmt::Display for Paths<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths: Vec<String> = self.0.iter().map(|file| format!("{:?}", file.path)).collect();
+        write!(out, "{}", paths.join(", "))
+    }
+}
+
+/// The pending changes of a run.
+#[derive(Debug)]
+pub struct RunChanges {
+    run: RoomId,
+    folder: PathBuf,
+    /// The folders with changes, in a stable order.
+    pub folders: Vec<FolderChanges>,
+}
+
+/// Returns the number of files that a run changed in overlays and that wait for a person; the store
+/// is a [`Store`](crate::store::Store)'s folder. What cannot be read counts as one.
+#[must_use]
+pub fn pending_changes(store: &Path, run: &RoomId) -> usize {
+    count_changes(store, run.as_str())
+}
+
+impl RunChanges {
+    /// Reads the pending changes of a run. Empty if there are none.
+    ///
+    /// # Errors
+    /// `Folder` if a granted folder cannot be opened, `Store` if the overlay cannot be read.
+    pub fn read(store: &Path, run: &RoomId) -> Result<Self, OverlayError> {
+        let folder = run_folder(store, run.as_str());
+        let overlays = overlays_of(&folder).map_err(|cause| unusable(&folder, cause))?;
+        let folders = overlays.iter().map(|overlay| FolderChanges::read(overlay));
+        let folders = folders.collect::<Result<Vec<_>, _>>()?;
+        let folders = folders.into_iter().filter(|folder| !folder.files.is_empty()).collect();
+        Ok(Self { run: run.clone(), folder, folders })
+    }
+
+    /// Keeps only changes that `is_chosen` accepts, by their paths relative to the folder.
+    pub fn retain(&mut self, is_chosen: impl Fn(&str) -> bool) {
+        for folder in &mut self.folders {
+            folder.files.retain(|file| is_chosen(&file.path));
+        }
+        self.folders.retain(|folder| !folder.files.is_empty());
+    }
+
+    /// Writes these changes to their folders, each file atomically, and forgets them. Can be
+    /// repeated after an interruption. Returns the number of files.
+    ///
+    /// # Errors
+    /// `Conflicts` before anything is written; `InUse`, `Folder` and `Store`.
+    pub fn apply(&self) -> Result<usize, OverlayError> {
+        let lock = self.lock()?;
+        let mut opened = Vec::new();
+        for folder in &self.folders {
+            let open = OpenOverlay::open(&folder.overlay)?;
+            open.check(&folder.files)?;
+            opened.push((folder, open));
+        }
+        for (folder, mut open) in opened {
+            for file in &folder.files {
+                open.apply(&file.path)?;
+            }
+        }
+        self.clean(lock)
+    }
+
+    /// Forgets these changes. Returns the number of files.
+    ///
+    /// # Errors
+    /// `InUse` and `Store`.
+    pub fn discard(&self) -> Result<usize, OverlayError> {
+        let lock = self.lock()?;
+        for folder in &self.folders {
+            let mut open = OpenOverlay::open(&folder.overlay)?;
+            for file in &folder.files {
+                open.forget(&file.path)?;
+            }
+        }
+        self.clean(lock)
+    }
+
+    /// Removes the run's folder if no change is left. Returns the number of changes that are gone.
+    fn clean(&self, lock: Option<File>) -> Result<usize, OverlayError> {
+        let done = self.folders.iter().map(|folder| folder.files.len()).sum();
+        let overlays = overlays_of(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
+        let is_empty = |overlay: &PathBuf| read(overlay).is_ok_and(|(_, left)| left.is_empty());
+        if lock.is_some() && overlays.iter().all(is_empty) {
+            remove(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
+        }
+        Ok(done)
+    }
+
+    /// Locks the changes; `None` if there are none.
+    fn lock(&self) -> Result<Option<File>, OverlayError> {
+        if self.folders.is_empty() {
+            return Ok(None);
+        }
+        let locked = lock(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
+        locked.map(Some).ok_or_else(|| OverlayError::InUse { run: self.run.clone() })
+    }
+}
+
+impl FolderChanges {
+    fn read(overlay: &Path) -> Result<Self, OverlayError> {
+        let open = OpenOverlay::open(overlay)?;
+        let mut files = Vec::new();
+        for (path, change) in open.changes.iter() {
+            let new = open.content(path, change)?.as_deref().map(digest);
+            let now = open.entry(path);
+            let conflict = match apply_step(change, new.as_ref(), &now) {
+                ApplyStep::Conflict(reason) => Some(reason),
+                ApplyStep::Write | ApplyStep::Remove | ApplyStep::Done => None,
+            };
+            let old = if let BaseEntry::File(digest) = now { Some(digest) } else { None };
+            files.push(PendingChange { path: path.to_owned(), old, new, conflict });
+        }
+        let (dir, shown) = (open.origin.dir, open.origin.shown);
+        Ok(Self { dir, shown, files, overlay: overlay.to_owned() })
+    }
+
+    /// Returns the contents of a changed file.
+    ///
+    /// # Errors
+    /// `Folder` and `Store`.
+    pub fn contents(&self, file: &PendingChange) -> Result<FileContents, OverlayError> {
+        let open = OpenOverlay::open(&self.overlay)?;
+        let new = match open.changes.get(&file.path) {
+            Some(change) => open.content(&file.path, change)?,
+            None => None,
+        };
+        let old = match (&file.old, &open.target) {
+            (Some(_), Ok(target)) => {
+                target.read(&file.path).map_err(|failure| open.failed(&file.path, &failure))?
+            }
+            _ => None,
+        };
+        Ok(FileContents { old, new })
+    }
+}
+
+/// An overlay whose run is over, with its folder.
+struct OpenOverlay {
+    overlay: PathBuf,
+    origin: OverlayOrigin,
+    changes: Changes,
+    target: Result<AppliedFolder, io::Error>,
+    log: Option<OverlayLog>,
+}
+
+impl OpenOverlay {
+    fn open(overlay: &Path) -> Result<Self, OverlayError> {
+        let (origin, changes) = read(overlay).map_err(|cause| unusable(overlay, cause))?;
+        let target = AppliedFolder::open(&origin.dir);
+        Ok(Self { overlay: overlay.to_owned(), origin, changes, target, log: None })
+    }
+
+    /// Returns the content of a changed file; `None` if it was removed.
+    fn content(&self, path: &str, change: &ChangedFile) -> Result<Option<Vec<u8>>, OverlayError> {
+        match change {
+            ChangedFile::Removed { .. } => Ok(None),
+            ChangedFile::Written { .. } => {
+                let content = std::fs::read(self.overlay.join(FILES).join(content_name(path)));
+                content.map(Some).map_err(|cause| unusable(&self.overlay, cause))
+            }
+        }
+    }
+
+    /// Returns the entry of the folder at a path. Nothing is below a file that is to be removed.
+    fn entry(&self, path: &str) -> BaseEntry {
+        let parent = path.rfind('/').map_or("", |end| &path[..end]);
+        match &self.target {
+            Ok(_) if self.changes.hides_base(parent) => BaseEntry::Absent,
+            Ok(target) => target.entry(path),
+            Err(error) => BaseEntry::Other(format!("the folder cannot be opened: {error}")),
+        }
+    }
+
+    /// Checks that the folder is as it was when the run changed these files.
+    fn check(&self, files: &[PendingChange]) -> Result<(), OverlayError> {
+        let mut conflicts = Vec::new();
+        for file in files {
+            if let (_, ApplyStep::Conflict(reason)) = self.step(&file.path)? {
+                conflicts.push(Conflict { path: file.path.clone(), reason });
+            }
+        }
+        if conflicts.is_empty() { Ok(()) } else { Err(self.conflicts(conflicts)) }
+    }
+
+    fn step(&self, path: &str) -> Result<(Option<Vec<u8>>, ApplyStep), OverlayError> {
+        let Some(change) = self.changes.get(path) else { return Ok((None, ApplyStep::Done)) };
+        let content = self.content(path, change)?;
+        let step = apply_step(change, content.as_deref().map(digest).as_ref(), &self.entry(path));
+        Ok((content, step))
+    }
+
+    /// Applies one change and forgets it.
+    fn apply(&mut self, path: &str) -> Result<(), OverlayError> {
+        let (content, step) = self.step(path)?;
+        let done = match (&self.target, step) {
+            (_, ApplyStep::Conflict(reason)) => {
+                let path = path.to_owned();
+                return Err(self.conflicts(vec![Conflict { path, reason }]));
+            }
+            (Ok(target), ApplyStep::Write) => target.write(path, &content.unwrap_or_default()),
+            (Ok(target), ApplyStep::Remove) => target.remove(path),
+            _ => Ok(()),
+        };
+        done.map_err(|failure| self.failed(path, &failure))?;
+        self.forget(path)
+    }
+
+    /// Removes a change from the overlay.
+    fn forget(&mut self, path: &str) -> Result<(), OverlayError> {
+        let forgotten = self.try_forget(path);
+        forgotten.map_err(|cause| unusable(&self.overlay, cause))
+    }
+
+    fn try_forget(&mut self, path: &str) -> io::Result<()> {
+        let log = match &mut self.log {
+            Some(log) => log,
+            log => {
+                let Some((open, _)) = OverlayLog::open(&self.overlay)? else { return Ok(()) };
+                log.insert(open)
+            }
+        };
+        let record = ChangeRecord::Reverted { path: path.to_owned() };
+        log.append(&record, &self.changes, true)?;
+        self.changes.take(record);
+        // Without its record the content is no change; what is left is removed with the folder.
+        match std::fs::remove_file(self.overlay.join(FILES).join(content_name(path))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn conflicts(&self, files: Vec<Conflict>) -> OverlayError {
+        OverlayError::Conflicts { shown: self.origin.shown.clone(), files }
+    }
+
+    fn failed(&self, path: &str, failure: &FolderFailure) -> OverlayError {
+        let path = self.origin.dir.join(path).display().to_string();
+        OverlayError::Folder { path, reason: failure.to_string() }
+    }
+}
+
+fn digest(bytes: impl AsRef<[u8]>) -> FileDigest {
+    let bytes = bytes.as_ref();
+    FileDigest { sha256: sha256(bytes), length: bytes.len() as u64 }
+}
+
+fn unusable(folder: &Path, cause: io::Error) -> OverlayError {
+    OverlayError::Store { folder: folder.to_owned(), cause }
+}
