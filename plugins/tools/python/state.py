@@ -28,6 +28,7 @@ _FORMAT = (1, sys.hexversion)
 _PICKLED_BYTES = 8 << 20
 # Bytes of a state that are worth the time of a compression.
 _PLAIN_BYTES = 32 << 10
+_FILES = {io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper}
 # What every module has.
 _OWN = frozenset(types.ModuleType("").__dict__) | {
     "__builtins__",
@@ -110,7 +111,11 @@ def load(store: Store, namespace: dict[str, Any]) -> State | None:
 
 def save(store: Store, namespace: dict[str, Any], kept: State) -> list[str]:
     """Store the variables, and return those that could not be stored, each with its reason."""
-    variables = {name: value for name, value in namespace.items() if name not in _OWN}
+    variables = {
+        name: value
+        for name, value in namespace.items()
+        if name not in _OWN and not _is_closed_file(value)
+    }
     lost: list[str] = []
     limit = store.limit
     while True:
@@ -132,6 +137,11 @@ def save(store: Store, namespace: dict[str, Any], kept: State) -> list[str]:
         lost.append(
             f"`{name}`: it has {length} bytes; `limits.scratch` allows {limit} for all variables"
         )
+
+
+def _is_closed_file(value: object) -> bool:
+    """Return whether nobody misses it, such as the file of a `with` that has ended."""
+    return type(value) in _FILES and value.closed  # type: ignore[attr-defined]
 
 
 def _pickled(

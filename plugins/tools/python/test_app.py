@@ -47,6 +47,13 @@ def test_variables_functions_classes_and_imports_live_on() -> None:
     assert "NameError" in cell("area")
 
 
+def test_the_closed_file_of_a_with_is_dropped_without_a_word(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.txt")
+    assert cell(f"with open({path!r}, 'w') as f:\n    written = f.write('a')") == ""
+    assert cell("written, 'f' in dir()") == "(1, False)"
+    assert cell(f"f = open({path!r}, 'w')").startswith("[not kept for the next cell: `f`")
+
+
 def test_a_class_keeps_its_bases_and_its_members() -> None:
     cell(
         "import enum, typing\n"

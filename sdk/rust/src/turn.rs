@@ -85,6 +85,12 @@ impl Turn {
         self
     }
 
+    /// Sets the text that the agent's history holds in place of the action's JSON, such as what its
+    /// model wrote.
+    pub fn with_text(self, text: impl Into<String>) -> Self {
+        self.with_extra("text", text.into())
+    }
+
     /// Adds a value for which the contract has no field yet.
     pub fn with_extra(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.0.extra.push(Extra { key: key.into(), value: value.into().to_string() });

@@ -3,6 +3,7 @@
 
 mod astray;
 mod browsing;
+mod codeact;
 mod commands;
 mod delegates;
 mod delegator;

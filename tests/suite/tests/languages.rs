@@ -2,6 +2,7 @@
 //! limits, and a kill. `cargo xtask test` installs Python packages and Node, and runs these alone.
 
 mod cells;
+mod codeact;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -13,6 +13,7 @@ use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
 use crate::room::Room;
 use crate::setup::GatePoint;
+use crate::types::action::Action;
 use crate::types::channel::Activity;
 use crate::types::delivery::OutgoingMessage;
 use crate::types::ids::{BackgroundId, CallId, ChannelId, Millis, RoomId, TaskName};
@@ -386,8 +387,16 @@ impl FoldedRoom {
     }
 }
 
-/// Returns the text of an agent's own message to its user; `None` for any other message.
+/// Returns the text of an agent's own message to its user; `None` for any other message. The text
+/// of an action is for the agent's model.
 fn said(message: &Arc<Message>) -> Option<String> {
+    if message
+        .action
+        .as_ref()
+        .is_some_and(|action| !matches!(action, Action::Talk { .. } | Action::Think { .. }))
+    {
+        return None;
+    }
     let is_elsewhere = message.recipient.as_deref().is_some_and(|name| Role::named(name).is_none());
     let text = message.text();
     (message.sender == Role::Llm && !is_elsewhere && !text.trim().is_empty())

@@ -244,12 +244,8 @@ impl Dialogue<'_> {
             // L-069: with the user as recipient the task asks, even if it is not interactive.
             message.recipient = Some(Role::User.as_str().to_owned());
         }
-        message.value = turn
-            .extra
-            .iter()
-            .find(|(key, _)| key == "value")
-            .map(|(_, value)| value.clone())
-            .filter(|value| !value.is_null());
+        message.value = turn.extra("value").filter(|value| !value.is_null()).cloned();
+        let text = turn.extra("text").and_then(Value::as_str).map(str::to_owned);
         // A kind with a type of its own is converted to it, so that no action escapes its checks by
         // another spelling.
         let action = turn.action.typed();
@@ -279,9 +275,12 @@ impl Dialogue<'_> {
                 message.signal = Some(Signal::Rejected);
             }
             action => {
-                if let Action::Talk { content } | Action::Think { thought: content } = &action {
-                    message.content = Some(content.clone());
-                }
+                message.content = match &action {
+                    Action::Talk { content } | Action::Think { thought: content } => {
+                        Some(content.clone())
+                    }
+                    _ => text,
+                };
                 message.action = Some(action);
             }
         }

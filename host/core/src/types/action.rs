@@ -105,6 +105,13 @@ pub struct Turn {
     pub extra: Vec<(String, Value)>,
 }
 
+impl Turn {
+    /// Returns the extra field with this key.
+    pub(crate) fn extra(&self, key: &str) -> Option<&Value> {
+        self.extra.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+}
+
 /// The host's answer to an action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "observation", rename_all = "snake_case")]

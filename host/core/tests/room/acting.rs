@@ -97,6 +97,27 @@ fn size(room: &Room) -> usize {
     state.to_string().len()
 }
 
+/// The action runs whatever the text is: the text is only what the history shows.
+#[test]
+fn the_text_of_an_action_is_in_the_history_in_its_place() {
+    let mut recorded = opened();
+    let call = step_under_way(&recorded.take_effects());
+    let extra = vec![("text".to_owned(), json!("DONE. <execute_bash>srv</execute_bash>"))];
+    let turn = Turn { action: run(false), thought: String::new(), wait_for_response: false, extra };
+    let event = Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() };
+    recorded.handle(event, START);
+    let (call, tool) = tool_call(&recorded.take_effects());
+    assert_eq!(tool, "run");
+    answer(&mut recorded, call, says("up", json!({})));
+    let step = step_under_way(&recorded.effects);
+    let view = recorded.room.agent_view(step).expect("a step is under way");
+    let shown: Vec<String> =
+        view.history.iter().map(|message| message.as_read().into_owned()).collect();
+    assert_eq!(shown[shown.len() - 2], "DONE. <execute_bash>srv</execute_bash>", "{shown:?}");
+    assert!(matches!(&view.since[0].action, Some(Action::Run { command, .. }) if command == "srv"));
+    assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
+}
+
 #[test]
 fn no_more_than_sixteen_background_commands_and_what_is_handed_over_unasked_is_killed() {
     let mut recorded = opened();

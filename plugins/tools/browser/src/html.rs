@@ -11,22 +11,26 @@ const DEEPEST: usize = 8;
 
 /// Returns the readable text of a page; `address` is its own address.
 pub(crate) fn readable(html: &str, address: &str) -> String {
-    let mut page = Page { base: address.to_owned(), ..Page::default() };
-    for token in Tokens::new(html) {
-        match token {
-            Token::Text(text) => page.text(text),
-            Token::Start(tag) => page.start(&tag),
-            Token::End(name) => page.end(&name),
-        }
-        if page.out.len() > ENOUGH {
-            break;
-        }
-    }
-    page.finished()
+    Page { base: address.to_owned(), ..Page::default() }.read(html)
+}
+
+/// Returns the readable text with a number behind each link, and the links' addresses. Links past
+/// `most` bytes of addresses have no number.
+pub(crate) fn numbered(html: &str, address: &str, most: usize) -> (String, Vec<String>) {
+    let mut links = Vec::new();
+    let numbers = Some(LinkNumbers { links: &mut links, left: most });
+    let text = Page { base: address.to_owned(), numbers, ..Page::default() }.read(html);
+    (text, links)
+}
+
+struct LinkNumbers<'a> {
+    links: &'a mut Vec<String>,
+    /// Bytes that further addresses may have.
+    left: usize,
 }
 
 #[derive(Default)]
-struct Page {
+struct Page<'a> {
     out: String,
     title: String,
     /// The address to which links are relative.
@@ -48,9 +52,25 @@ struct Page {
     verbatim: usize,
     /// Cells of the open row.
     cells: usize,
+    /// The numbers of the links; `None` for links with their addresses.
+    numbers: Option<LinkNumbers<'a>>,
 }
 
-impl Page {
+impl Page<'_> {
+    fn read(mut self, html: &str) -> String {
+        for token in Tokens::new(html) {
+            match token {
+                Token::Text(text) => self.text(text),
+                Token::Start(tag) => self.start(&tag),
+                Token::End(name) => self.end(&name),
+            }
+            if self.out.len() > ENOUGH {
+                break;
+            }
+        }
+        self.finished()
+    }
+
     fn text(&mut self, text: &str) {
         if self.in_title {
             // The first title counts; a later one belongs to a picture.
@@ -251,7 +271,16 @@ impl Page {
         };
         let text = one_line(text);
         self.out.truncate(start);
-        self.out.push_str(&if text == address { text } else { format!("[{text}]({address})") });
+        let number = self.numbers.as_mut().and_then(|numbers| {
+            numbers.left = numbers.left.checked_sub(address.len())?;
+            numbers.links.push(address.clone());
+            Some(numbers.links.len())
+        });
+        self.out.push_str(&match number {
+            Some(number) => format!("{text} [{number}]"),
+            None if text == address => text,
+            None => format!("[{text}]({address})"),
+        });
     }
 
     fn finished(mut self) -> String {

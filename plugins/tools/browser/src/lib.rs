@@ -1,16 +1,19 @@
 //! Browser: opens a page with one request and returns its readable text. As an executor it handles
 //! the action `browse` (O-139), without scripts, pictures or clicks. A page that cannot be opened
 //! is a `browse` observation with `error`, so that the agent can try another address.
+//! `browse_interactive` follows the links of a page by their numbers.
 
 mod body;
 mod entities;
 mod html;
+mod interactive;
 mod link;
 mod tokens;
 
 use conclave_sdk::{Call, Error, Outcome, Result, ToolSpec, Toolset, fetch};
 use conclave_trajectory::truncate;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use body::Kind;
@@ -35,6 +38,20 @@ struct Page {
     error: bool,
 }
 
+#[derive(Deserialize)]
+struct BrowseInteractive {
+    browser_actions: String,
+}
+
+/// The form of a page's links.
+#[derive(Clone, Copy)]
+enum Form {
+    /// With their addresses.
+    Linked,
+    /// With numbers; addresses past `most` bytes have none.
+    Numbered { most: usize },
+}
+
 struct Browser;
 
 impl Toolset for Browser {
@@ -46,18 +63,38 @@ impl Toolset for Browser {
         });
         let what = "Opens a page of the web and gives its text with headings, lists, tables and links. Scripts do not run. \
                     Plain text and JSON come as they are.";
-        Ok(vec![ToolSpec::new("browse", what, schema.to_string())])
+        let moves = json!({
+            "type": "object",
+            "required": ["browser_actions"],
+            "properties": { "browser_actions": {
+                "type": "string",
+                "description": "One action in each line: goto(\"address\"), click(\"number of a link\"), go_back().",
+            } },
+        });
+        let walks = "Follows links: opens a page and gives its text, with a number in brackets behind each link to click.";
+        Ok(vec![
+            ToolSpec::new("browse", what, schema.to_string()),
+            ToolSpec::new("browse_interactive", walks, moves.to_string()),
+        ])
     }
 
-    fn call(_: &str, arguments: Value, _: &Call) -> Result<Outcome> {
+    fn call(name: &str, arguments: Value, _: &Call) -> Result<Outcome> {
         // Irrelevant arguments of the fixed JSON, such as a thought, are accepted.
-        let Browse { url } = serde_json::from_value(arguments)
-            .map_err(|error| Error::invalid_arguments(error.to_string()))?;
-        told(&url, open(&url))
+        if name == "browse_interactive" {
+            let BrowseInteractive { browser_actions } = read(arguments)?;
+            return interactive::act(&browser_actions);
+        }
+        let Browse { url } = read(arguments)?;
+        told(&url, open(&url, Form::Linked).0)
     }
 }
 
-fn open(url: &str) -> Page {
+fn read<T: DeserializeOwned>(arguments: Value) -> Result<T> {
+    serde_json::from_value(arguments).map_err(|error| Error::invalid_arguments(error.to_string()))
+}
+
+/// Opens an address. Returns the page, and the addresses of its numbered links.
+fn open(url: &str, form: Form) -> (Page, Vec<String>) {
     let answer = fetch::get(address(url))
         .header("accept", "text/html, text/plain, application/json, */*;q=0.5")
         .send();
@@ -71,9 +108,10 @@ fn open(url: &str) -> Page {
                 response.header("content-type").as_deref(),
                 &bytes,
                 &response.url(),
+                form,
             )
         }
-        Err(error) => refused(url, &error),
+        Err(error) => (refused(url, &error), Vec::new()),
     }
 }
 
@@ -83,10 +121,27 @@ fn address(url: &str) -> String {
     if url.contains("://") || url.is_empty() { url.to_owned() } else { format!("https://{url}") }
 }
 
-fn page(status: u16, content_type: Option<&str>, bytes: &[u8], address: &str) -> Page {
+fn page(
+    status: u16,
+    content_type: Option<&str>,
+    bytes: &[u8],
+    address: &str,
+    form: Form,
+) -> (Page, Vec<String>) {
     let is_failure = status >= 400;
+    let mut links = Vec::new();
     let content = match body::kind(content_type, bytes) {
-        Kind::Html => html::readable(&body::decoded(bytes, content_type), address),
+        Kind::Html => {
+            let html = body::decoded(bytes, content_type);
+            match form {
+                Form::Linked => html::readable(&html, address),
+                Form::Numbered { most } => {
+                    let (text, numbered) = html::numbered(&html, address, most);
+                    links = numbered;
+                    text
+                }
+            }
+        }
         Kind::Text => without_controls(&body::decoded(bytes, content_type)),
         Kind::Other => {
             let kind = content_type.unwrap_or("an unknown kind");
@@ -94,7 +149,7 @@ fn page(status: u16, content_type: Option<&str>, bytes: &[u8], address: &str) ->
                 "{address} answered with {} bytes of {kind}, in which there is no text to read.",
                 bytes.len()
             );
-            return Page { content, status, error: true };
+            return (Page { content, status, error: true }, links);
         }
     };
     let content = match content.trim() {
@@ -104,7 +159,7 @@ fn page(status: u16, content_type: Option<&str>, bytes: &[u8], address: &str) ->
         "" => "The page has no text. It may be made by scripts, which do not run here.".to_owned(),
         _ => truncate(&content, if is_failure { MOST_CHARS_OF_ERROR } else { MOST_CHARS }),
     };
-    Page { content, status, error: is_failure }
+    (Page { content, status, error: is_failure }, links)
 }
 
 fn without_controls(text: &str) -> String {
@@ -143,9 +198,13 @@ mod tests {
     use conclave_sdk::{Denial, Error};
     use serde_json::{Value, json};
 
-    use super::{MOST_CHARS, Page, address, page, refused, told};
+    use super::{Form, MOST_CHARS, Page, address, refused, told};
 
     const AT: &str = "https://a.example/";
+
+    fn page(status: u16, kind: Option<&str>, bytes: &[u8], address: &str) -> Page {
+        super::page(status, kind, bytes, address, Form::Linked).0
+    }
 
     #[test]
     fn addresses_get_a_scheme_and_lose_their_fragment() {

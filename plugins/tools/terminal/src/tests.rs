@@ -37,6 +37,11 @@ fn observed(outcome: &Outcome) -> (String, i64) {
         serde_json::from_str(outcome.value.as_deref().unwrap_or_default()).unwrap_or_default();
     let observation = &value["observation"];
     let content = observation["content"].as_str().unwrap_or_default().to_owned();
-    assert_eq!(outcome.content.as_ref(), Some(&content));
-    (content, observation["extras"]["exit_code"].as_i64().unwrap_or(-100))
+    let code = observation["extras"]["exit_code"].as_i64().unwrap_or(-100);
+    let end = format!("[Command finished with exit code {code}]");
+    let text = outcome.content.as_deref().unwrap_or_default();
+    assert_eq!(text.trim_end_matches(&end).trim_end(), content.trim_end());
+    // An error has no exit code.
+    assert_eq!(text.ends_with(&end), ![0, -100].contains(&code), "{text}");
+    (content, code)
 }

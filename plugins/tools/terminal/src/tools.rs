@@ -73,7 +73,14 @@ pub(crate) fn run(Run { command, background, timeout_s }: Run) -> Result<Outcome
     }
     let content = shown(content.strip_suffix('\n').unwrap_or(&content));
     let observation = observation(-1, &command, exit_code, &content);
-    Outcome::text(content).with_value(&json!({ "observation": observation }))
+    // As a tool call it has no observation, only this text.
+    let text = match exit_code {
+        0 => content,
+        code => {
+            format!("{content}\n[Command finished with exit code {code}]").trim_start().to_owned()
+        }
+    };
+    Outcome::text(text).with_value(&json!({ "observation": observation }))
 }
 
 fn start(mut state: TerminalState, command: &str, poll_ms: u64) -> Result<Outcome> {
