@@ -23,7 +23,7 @@ use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::{AgentView, Remaining};
 use conclave_runtime::batch::{Batch, ItemEnd};
 use conclave_runtime::calls::{
-    CallStart, ModelPort, NoEffects, Observer, PluginCall, PluginOutput, ToolInput,
+    CallStart, ModelPort, NoEffects, NoTools, Observer, PluginCall, PluginOutput, ToolInput,
 };
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::plugin::Loader;
@@ -105,6 +105,7 @@ impl Hosted {
             tool: "run".to_owned(),
             arguments: Arc::clone(&self.arguments),
             conversation: None,
+            callable: None,
         };
         match self.prepared.calls().call(start, PluginCall::Tool(tool)).await.output {
             PluginOutput::Tool(Ok(outcome)) => Ok(outcome.content.unwrap_or_default()),
@@ -143,6 +144,7 @@ impl Hosted {
             trace: Arc::default(),
             task: None,
             models: Arc::clone(&self.start.nobody) as Arc<dyn ModelPort>,
+            tools: Arc::new(NoTools),
             effects: Arc::new(NoEffects),
             observer: Arc::clone(&self.start.nobody) as Arc<dyn Observer>,
         }

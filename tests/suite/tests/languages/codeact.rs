@@ -1,5 +1,4 @@
-//! The stock agent CodeAct with a shell and cells: the example, the same run killed three times, and
-//! the recorded runs of OpenHands with their cells.
+//! The stock agent CodeAct with a shell and cells: the example, and the same run killed three times.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -116,4 +115,3 @@ fn a_run_that_is_killed_three_times_ends_with_the_test_fixed_once() {
     assert_eq!((&asked[1], &asked[5]), (&asked[2], &asked[6]));
     assert_eq!(asked.iter().map(Value::to_string).collect::<BTreeSet<_>>().len(), 5);
 }
-
