@@ -289,11 +289,11 @@ fn a_star_uses_every_plugin_and_a_grant_to_delegate_every_task() {
     assert_eq!(good(&Parts { plugin, end, ..Parts::default() }.text()).warnings.to_string(), "");
 }
 
-fn served(url: &str, more: &str) -> conclave_core::config::Config {
+fn served(url: &str, more: &str) -> Config {
     served_by("openai", url, more)
 }
 
-fn served_by(kind: &str, url: &str, more: &str) -> conclave_core::config::Config {
+fn served_by(kind: &str, url: &str, more: &str) -> Config {
     let end =
         format!("[models.default]\nkind = \"{kind}\"\nurl = \"{url}\"\nmodel = \"m\"\n{more}");
     good(&Parts { plugin: "grants.model = [\"default\"]", end: &end, ..Parts::default() }.text())

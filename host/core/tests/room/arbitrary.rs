@@ -529,9 +529,10 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         }
         Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => Vec::new(),
         Effect::Reply { .. } | Effect::TellTask { .. } | Effect::DetachTask { .. } => Vec::new(),
-        Effect::AnswerModel { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => {
-            Vec::new()
-        }
+        Effect::AnswerModel { .. }
+        | Effect::AnswerTools { .. }
+        | Effect::AbandonCall { .. }
+        | Effect::Finish { .. } => Vec::new(),
     }
 }
 

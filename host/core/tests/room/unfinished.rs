@@ -315,11 +315,12 @@ fn a_model_reply_is_not_bought_twice() {
         .iter()
         .find(|again| matches!(again.effect, Effect::StepAgent { .. }))
         .expect("the step is made again");
-    let Before::Answered(Ok(answer)) = step.trace.model(0, &ModelRequest::default()) else {
+    let before = |ordinal: u32| step.trace.models[&ordinal].before(&ModelRequest::default());
+    let Before::Answered(Ok(answer)) = before(0) else {
         panic!("{:?}", step.trace)
     };
     assert_eq!(answer.content.as_deref(), Some("hm"));
-    assert_eq!(step.trace.model(1, &ModelRequest::default()), Before::Open);
+    assert_eq!(before(1), Before::Open);
 }
 
 #[test]
