@@ -86,6 +86,21 @@ fn streamed_text_is_printed_once_and_summed_up() {
 }
 
 #[test]
+fn a_pipe_gets_answers_and_no_drafts() {
+    let piece = |text: &str| json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+    let cut = TestReply::events(&[piece("A dra"), piece("ft")]).then_cut();
+    let server = Server::start(vec![cut, TestReply::streams(&["The ", "answer."])]);
+    let output = chat(&with_model(&server), &["-q", "c.toml"], "1\n2\n");
+    assert_eq!(
+        outcome(&output),
+        (Some(0), "The answer.\n".to_owned()),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(text(&output.stderr).contains("no answer"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn where_gates_check_what_people_read_only_what_passed_is_shown() {
     let server = Server::start(vec![
         TestReply::streams(&["Call ", "1234."]),

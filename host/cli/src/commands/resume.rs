@@ -283,9 +283,9 @@ async fn resume_now(
     close_orphans(store, &row.run);
     if output.json {
         observers::drain(&host, true, output, interrupts).await?;
-        return context.end(&outcome, began, None);
+        return context.end(&outcome, began, (&row.run, &kept));
     }
-    let code = context.end(&outcome, began, None)?;
+    let code = context.end(&outcome, began, (&row.run, &kept))?;
     observers::drain(&host, true, output, interrupts).await?;
     Ok(code)
 }

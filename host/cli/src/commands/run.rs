@@ -128,7 +128,7 @@ async fn once(
     let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop((watched, attending));
     let outcome = outcome?;
-    let end = || context.end(&outcome, started, args.keep.journal.as_deref());
+    let end = || context.end(&outcome, started, (&room, &kept));
     let is_stored = kept.store().is_some();
     if output.json {
         // The result is the last line.

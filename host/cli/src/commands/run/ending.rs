@@ -42,6 +42,8 @@ pub(super) struct EndContext<'a> {
     pub(super) took: Duration,
     pub(super) tally: &'a RunTally,
     pub(super) journal: Option<&'a Path>,
+    /// The command that lists the refusals, without `conclave`; `None` if the run is not stored.
+    pub(super) why: Option<String>,
     /// The config of the run.
     pub(super) file: &'a Path,
     /// The tasks that ask their user after each answer.
@@ -95,6 +97,10 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
     }
     if !output.quiet {
         let _ = writeln!(err, "\n{}", paint(FAINT, summary(outcome, counts, context)));
+        let is_refused = counts.denials + counts.refusals > 0;
+        if let Some(why) = context.why.as_ref().filter(|_| is_refused) {
+            let _ = writeln!(err, "{}", paint(FAINT, format_args!("refused: conclave {why}")));
+        }
     }
     Ok(())
 }
@@ -164,7 +170,7 @@ fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> Strin
         parts.push(format!("{} approved", counts.approvals));
     }
     if counts.refusals > 0 {
-        parts.push(format!("{} refused", counts.refusals));
+        parts.push(format!("{} refused", plural(counts.refusals, "call", "calls")));
     }
     parts.push(status::spent(counts));
     parts.extend(status::in_all(&outcome.spent, counts));
@@ -187,6 +193,7 @@ mod tests {
             took: Duration::from_secs(83),
             tally: &tally,
             journal: None,
+            why: None,
             file: Path::new("c.toml"),
             interactive: &interactive,
             has_written: false,
