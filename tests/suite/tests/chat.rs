@@ -159,8 +159,15 @@ fn a_model_that_fails_costs_a_turn_and_not_the_conversation() {
 fn a_pipe_whose_last_message_had_no_answer_is_told_why() {
     let server =
         Server::start(vec![TestReply::says("fine"), TestReply::error(401, "Incorrect key")]);
-    let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
+    let rig = with_model(&server);
+    let output = chat(&rig, &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()), "{}", text(&output.stderr));
+    let mut runs = rig.conclave(&["runs", "--json"]);
+    runs.env_remove("CONCLAVE_STATE").env("XDG_STATE_HOME", rig.folder());
+    let listed = runs.output().expect("the program runs");
+    let row: Value = serde_json::from_slice(&listed.stdout).expect("one run");
+    assert_eq!(row["state"], "kill", "its user did not end it: {row}");
+    assert!(row["reason"].as_str().unwrap_or_default().contains("got no answer"), "{row}");
     let output = chat(
         &Rig::new().with_file("c.toml", stepping("agent_panic", "", "")),
         &["c.toml"],
