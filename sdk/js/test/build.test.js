@@ -283,7 +283,7 @@ test("a global that no component has is a warning", { skip }, () => {
   );
   assert.deepEqual(
     warnings.map((text) => text.split(": ")[0]),
-    ["app.js:6 names `setTimeout`", "app.js:6 names `fetch`"],
+    ["app.js:5 names `setTimeout`", "app.js:5 names `fetch`"],
   );
   assert.match(
     prepare(withCode("export const load = (name) => import(name);")).warnings[0],
