@@ -91,12 +91,7 @@ fn a_pipe_gets_answers_and_no_drafts() {
     let cut = TestReply::events(&[piece("A dra"), piece("ft")]).then_cut();
     let server = Server::start(vec![cut, TestReply::streams(&["The ", "answer."])]);
     let output = chat(&with_model(&server), &["-q", "c.toml"], "1\n2\n");
-    assert_eq!(
-        outcome(&output),
-        (Some(0), "The answer.\n".to_owned()),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_eq!(outcome(&output), (Some(0), "The answer.\n".to_owned()), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("no answer"), "{}", text(&output.stderr));
 }
 

@@ -494,10 +494,7 @@ fn a_component_without_the_required_signatures_is_not_loaded() {
     // Compiled before, so that it would come from the cache.
     well(&rig, &["plugin", "inspect", "weather.wasm"]);
     let refused = ended(&rig, 5, &["check"]);
-    assert!(
-        refused.contains("config/unsigned") && refused.contains(", and has none"),
-        "{refused}"
-    );
+    assert!(refused.contains("config/unsigned") && refused.contains(", and has none"), "{refused}");
     let sign = |key: &str| well(&rig, &["plugin", "sign", "weather.wasm", "--key", key]);
     sign("mallory.key");
     let refused = ended(&rig, 5, &["check"]);
@@ -528,10 +525,7 @@ fn a_component_without_the_required_signatures_is_not_loaded() {
     let rig =
         requiring(rig, "./other.wasm", &format!("{keys}require_signed = {{ threshold = 1 }}"));
     let refused = ended(&rig, 5, &["check"]);
-    assert!(
-        refused.contains("config/unsigned") && refused.contains(", and has none"),
-        "{refused}"
-    );
+    assert!(refused.contains("config/unsigned") && refused.contains(", and has none"), "{refused}");
 }
 
 #[test]

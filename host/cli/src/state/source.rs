@@ -218,7 +218,7 @@ pub(crate) async fn signers_of(found: &LocatedComponent) -> Result<BTreeSet<Publ
                 registry.artifact(artifact, || {}).await.map_err(|error| failed(&error))?;
             let signatures = registry.signatures(&artifact).await;
             let signatures = signatures.map_err(|error| failed(&error))?;
-            Ok(signers(&signatures, Subject::Artifact(&artifact)))
+            Ok(signers(&signatures.envelopes, Subject::Artifact(&artifact)))
         }
         ComponentPlace::Stock(_) | ComponentPlace::Url(_) => Ok(BTreeSet::new()),
     }

@@ -138,8 +138,10 @@ fn source(row: &RightsRow) -> String {
 
 /// Returns the end of a long path, since the file's name is its most useful part.
 fn short(path: &str) -> String {
-    let digest = path.split_once("@sha256:").and_then(|(name, hex)| Some((name, hex.get(..DIGEST)?)));
-    let path = digest.map_or_else(|| path.to_owned(), |(name, hex)| format!("{name}@sha256:{hex}…"));
+    let digest =
+        path.split_once("@sha256:").and_then(|(name, hex)| Some((name, hex.get(..DIGEST)?)));
+    let path =
+        digest.map_or_else(|| path.to_owned(), |(name, hex)| format!("{name}@sha256:{hex}…"));
     match path.rsplit_once('/') {
         Some((folder, file)) if path.chars().count() > MOST_OF_A_PATH && !folder.is_empty() => {
             format!("…/{file}")

@@ -1,6 +1,7 @@
 //! The entry of each notice in the trace of a run.
 
 use anstyle::Style;
+use conclave_core::config::TERMINAL;
 use conclave_core::policy::budget::Budget;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::plugin_query::Ruling;
@@ -10,7 +11,6 @@ use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
-use conclave_core::config::TERMINAL;
 use conclave_core::types::message::{Message, Role, Signal};
 use conclave_core::types::observed::observer_of_room;
 use conclave_core::types::outcome::Status;
