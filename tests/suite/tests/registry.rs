@@ -389,6 +389,7 @@ fn sign(artifact: &Artifact, key: &SigningKey) -> Envelope {
 fn signatures(artifact: &Artifact) -> Vec<Envelope> {
     block_on(async { client().signatures(artifact).await })
         .unwrap_or_else(|error| panic!("{error}"))
+        .envelopes
 }
 
 #[test]
