@@ -7,7 +7,7 @@ pub use clients::Probe;
 pub use control_inbox::ControlInbox;
 pub use guarded::GuardedPath;
 pub use pins::{Pins, lock_of};
-pub use sources::ComponentTools;
+pub use sources::{ComponentTools, MissingStock};
 
 pub mod batch;
 mod clients;

@@ -151,7 +151,8 @@ pub use host::prepared::{
 };
 pub use host::session::{ResumeError, RoomGuard, RunInput, Session, SessionError};
 pub use host::{
-    ComponentTools, Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of,
+    ComponentTools, Follow, GuardedPath, Host, HostOptions, LoadStep, MissingStock, Pins,
+    PrepareError, lock_of,
 };
 
 /// The pages whose examples are tests.

@@ -51,7 +51,9 @@ pub use embed::embed;
 pub use load::{Loader, inspect};
 pub use precompiled::{CodeTarget, CompiledComponent, Precompiled, precompile};
 #[cfg(feature = "registry")]
-pub use registry::{Artifact, Login, NoLogins, Package, Registry, RegistryError, RegistryLogins};
+pub use registry::{
+    Artifact, Login, NoLogins, Package, Registry, RegistryError, RegistryLogins, Signatures,
+};
 #[cfg(feature = "registry")]
 pub use signature::{
     Envelope, SigningKey, SigningKeyError, Statement, Subject, signature_file, signatures_beside,

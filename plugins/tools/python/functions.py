@@ -37,7 +37,7 @@ class Pending:
 
 
 class Function:
-    """A tool as a function. It returns the tool's structured result, or else its text."""
+    """A tool as a function. It returns the structured result if the tool declares one, or its text."""
 
     def __init__(self, tool: CallableTool) -> None:
         self.__name__ = _identifier(tool.name.rpartition(".")[2])

@@ -114,6 +114,9 @@ async function run(toolchain, app, settings, refused = []) {
 function sentence({ text, location, notes = [] }) {
   if (text.startsWith("Top-level await"))
     return `${location.file}:${location.line}: ${TOP_LEVEL_AWAIT}`;
+  const missing = /^Could not resolve "((@[^"/]+\/)?[a-z0-9_][^"/]*)/i.exec(text);
+  if (missing && location)
+    return `${location.file}:${location.line}: the package ${missing[1]} is not installed: run \`npm install ${missing[1]}\`, which also adds it to the dependencies of package.json`;
   const place = location ? `${location.file}:${location.line}: ` : "";
   const hint = notes.length > 0 ? ` (${notes[0].text})` : "";
   return `${place}${text}${hint}`.replace(/\s+/g, " ");
@@ -271,7 +274,30 @@ async function globalsUsed(toolchain, app, settings) {
   const used = new Set(
     inputs.filter(([, { bytesInOutput }]) => bytesInOutput > 0).map(([name]) => name),
   );
+  const lineOf = await globalLines(dirname(app), Object.keys(result.metafile.inputs));
   return names
     .filter((name) => used.has(`global:conclave-global:${name}`))
-    .map((name) => `the plugin or a package names \`${name}\`: ${GLOBALS[name]}`);
+    .map((name) => `${lineOf(name) ?? "a package"} names \`${name}\`: ${GLOBALS[name]}`);
+}
+
+/** Returns a function for the first line of the plugin's own files that names a global. */
+async function globalLines(folder, inputs) {
+  const own = inputs.filter(
+    (path) => /\.[cm]?[jt]sx?$/.test(path) && !/^\.\.|node_modules|^conclave-entry\.js$/.test(path),
+  );
+  const files = await Promise.all(
+    own.map(async (path) => ({
+      path,
+      lines: (await readFile(join(folder, path), "utf8")).split("\n"),
+    })),
+  );
+  return (name) => {
+    const use = new RegExp(`(?<![.\\w$])${name}(?![\\w$])`);
+    for (const { path, lines } of files) {
+      // Comments and string literals are not uses.
+      const plain = (line) => line.replace(/^\s*\*.*$|\/\/.*$|"[^"]*"|'[^']*'/g, "");
+      const at = lines.findIndex((line) => use.test(plain(line)));
+      if (at >= 0) return `${path}:${at + 1}`;
+    }
+  };
 }

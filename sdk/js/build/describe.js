@@ -2,7 +2,7 @@
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 
 import { bundleForNode } from "./bundle.js";
@@ -35,12 +35,30 @@ export async function load({ app, toolchain }) {
 }
 
 async function evaluated(file) {
+  process.setSourceMapsEnabled(true);
   try {
     return await import(pathToFileURL(file));
   } catch (error) {
     // The code outside of functions runs once, at build time, without a host.
     throw new BuildError([
-      `the plugin's files cannot be loaded: ${String(error).split("\n", 1)[0]}`,
+      `${lineOf(error, dirname(file))}the plugin's files cannot be loaded: ${String(error).split("\n", 1)[0]}`,
     ]);
   }
+}
+
+/** Returns `FILE:LINE: ` of the plugin's own code that threw, or an empty text. */
+function lineOf(error, folder) {
+  // The sources in the map are relative to the bundle, so those of the plugin are in its folder.
+  for (const line of String(error?.stack).split("\n")) {
+    const [, path, number] = /^ +at .*?(?:file:\/\/)?(\/[^()]*?):(\d+):\d+\)?$/.exec(line) ?? [];
+    const source = path && relative(folder, path);
+    if (
+      source &&
+      !source.startsWith("..") &&
+      !source.includes("node_modules") &&
+      path !== join(folder, "plugin.mjs")
+    )
+      return `${source}:${number}: `;
+  }
+  return "";
 }

@@ -120,7 +120,17 @@ test("a mistake in a definition is one sentence", { skip }, () => {
   );
   assert.match(
     errors(`import { files } from "@conclave/sdk"; files.read("/a");`)[0],
-    /cannot be loaded: Denied/,
+    /^app\.js:1: the plugin's files cannot be loaded: Denied/,
+  );
+  assert.match(
+    errors(`import { tool } from "@conclave/sdk";\nconst s = {};\nexport const a = s.objct();`)[0],
+    /^app\.js:3: .* s\.objct is not a function/,
+  );
+  assert.match(
+    errors(
+      `import { tool } from "@conclave/sdk";\n\nexport const a = tool({ idempotnt: true });`,
+    )[0],
+    /^app\.js:3: /,
   );
   assert.match(
     errors(`import { tol } from "@conclave/sdk"; tol();`)[0],
@@ -213,7 +223,10 @@ test("what no component has is named with the alternative", { skip }, () => {
     /app\.js uses import\(\): write `import … from`/,
   );
   assert.match(refused('import "@conclave/sdk/testing";'), /only tests can/);
-  assert.match(refused('import "left-pad";'), /^app\.js:\d+: Could not resolve "left-pad"/);
+  assert.match(
+    refused('import "left-pad";'),
+    /^app\.js:\d+: the package left-pad is not installed: run `npm install left-pad`/,
+  );
 });
 
 test("async functions and top-level await are refused with their lines", { skip }, () => {
@@ -226,10 +239,13 @@ test("async functions and top-level await are refused with their lines", { skip 
      function* fine() { yield 1; }`,
     { "more.ts": "export const b: number = 1;\nexport const c = async (): Promise<number> => b;" },
   );
-  assert.deepEqual(
-    found.map((text) => text.split(": ")[0]).sort(),
-    ["app.js:2", "app.js:3", "app.js:4", "app.js:4", "more.ts:2"],
-  );
+  assert.deepEqual(found.map((text) => text.split(": ")[0]).sort(), [
+    "app.js:2",
+    "app.js:3",
+    "app.js:4",
+    "app.js:4",
+    "more.ts:2",
+  ]);
   assert.match(found[0], /: no event loop runs in a component, so an async function never ends: /);
   assert.match(errors(`${TOOL}\nawait 1;`)[0], /^app\.js:5: no event loop .* module cannot await/);
   assert.match(errors(`${TOOL}\nfor await (const one of []) one;`)[0], /^app\.js:5: no event loop/);
@@ -266,8 +282,8 @@ test("a global that no component has is a warning", { skip }, () => {
     withCode("export const wait = () => setTimeout(a, fetch('https://a.example'));"),
   );
   assert.deepEqual(
-    warnings.map((text) => text.split(":")[0]),
-    ["the plugin or a package names `setTimeout`", "the plugin or a package names `fetch`"],
+    warnings.map((text) => text.split(": ")[0]),
+    ["app.js:5 names `setTimeout`", "app.js:5 names `fetch`"],
   );
   assert.match(
     prepare(withCode("export const load = (name) => import(name);")).warnings[0],

@@ -89,6 +89,10 @@ def test_every_kind_is_exported_with_what_it_reads(write: Callable[..., Path]) -
         ("def f():\n    import subprocess\n", "app.py:2: `subprocess` does not work"),
         ("import multiprocessing.pool\n", "`multiprocessing.pool` does not work"),
         ("import os\nos.system('ls')\n", "app.py:2: `os.system` does not work"),
+        (
+            "import numpy as np\n",
+            "app.py:1: `numpy` does not work in a component | it has compiled",
+        ),
         ("import missing\n", "app.py:1: there is no module `missing` | add its package"),
         ("def f():\n    import missing.part\n", "app.py:2: there is no module `missing.part`"),
         (

@@ -231,7 +231,7 @@ fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
     let short = format!("{}:{seq}", &name[..4]);
     assert_eq!(text(&run(&rig, &state, &["why", &short]).stdout), shown);
     let list = text(&run(&rig, &state, &["why"]).stdout);
-    assert!(list.contains(&address) && list.contains("DENIED"), "{list}");
+    assert_eq!(list, shown, "a single event is explained at once");
     let line = text(&run(&rig, &state, &["why", &address, "--json"]).stdout);
     let value: Value = serde_json::from_str(&line).expect("one line of JSON");
     assert_eq!(
@@ -242,6 +242,35 @@ fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
     for wrong in ["ffffffffff:1", &format!("{name}:9999"), "../x:1"] {
         assert_eq!(run(&rig, &state, &["why", wrong]).status.code(), Some(2), "{wrong}");
     }
+}
+
+#[test]
+fn the_end_of_a_run_counts_refused_calls_and_why_lists_them() {
+    let config = calling("echo", "absent", &json!({}), "");
+    let rig = Rig::new().with_file("conclave.toml", config);
+    let state = rig.folder().join("state");
+    let stderr = text(&run(&rig, &state, &["run", "conclave.toml", "go"]).stderr);
+    let end: Vec<&str> = stderr.lines().rev().take(2).collect();
+    assert!(end[1].contains(" · 1 call refused · ") && !end[1].contains("denial"), "{stderr}");
+    let command = end[0].strip_prefix("refused: conclave ").expect("the command comes last");
+    let listed = run(&rig, &state, &command.split(' ').collect::<Vec<_>>());
+    let listed = text(&listed.stdout);
+    assert!(listed.contains("subject.absent was refused: "), "{listed}");
+}
+
+#[test]
+fn why_without_refusals_names_the_command_for_refused_starts() {
+    let config = calling("echo", "run", &json!({ "text": "hi" }), "");
+    let rig = Rig::new().with_file("conclave.toml", config);
+    let state = rig.folder().join("state");
+    run(&rig, &state, &["run", "conclave.toml", "go"]);
+    let newest = text(&run(&rig, &state, &["why"]).stdout);
+    assert!(newest.contains("no denials") && newest.contains("conclave check"), "{newest}");
+    let run_row: Value =
+        serde_json::from_str(text(&run(&rig, &state, &["runs", "--json"]).stdout).trim())
+            .expect("one run");
+    let named = text(&run(&rig, &state, &["why", run_row["run"].as_str().expect("a name")]).stdout);
+    assert!(named.contains("no denials") && !named.contains("conclave check"), "{named}");
 }
 
 #[test]

@@ -86,6 +86,16 @@ fn streamed_text_is_printed_once_and_summed_up() {
 }
 
 #[test]
+fn a_pipe_gets_answers_and_no_drafts() {
+    let piece = |text: &str| json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+    let cut = TestReply::events(&[piece("A dra"), piece("ft")]).then_cut();
+    let server = Server::start(vec![cut, TestReply::streams(&["The ", "answer."])]);
+    let output = chat(&with_model(&server), &["-q", "c.toml"], "1\n2\n");
+    assert_eq!(outcome(&output), (Some(0), "The answer.\n".to_owned()), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no answer"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn where_gates_check_what_people_read_only_what_passed_is_shown() {
     let server = Server::start(vec![
         TestReply::streams(&["Call ", "1234."]),
@@ -144,8 +154,15 @@ fn a_model_that_fails_costs_a_turn_and_not_the_conversation() {
 fn a_pipe_whose_last_message_had_no_answer_is_told_why() {
     let server =
         Server::start(vec![TestReply::says("fine"), TestReply::error(401, "Incorrect key")]);
-    let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
+    let rig = with_model(&server);
+    let output = chat(&rig, &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()), "{}", text(&output.stderr));
+    let mut runs = rig.conclave(&["runs", "--json"]);
+    runs.env_remove("CONCLAVE_STATE").env("XDG_STATE_HOME", rig.folder());
+    let listed = runs.output().expect("the program runs");
+    let row: Value = serde_json::from_slice(&listed.stdout).expect("one run");
+    assert_eq!(row["state"], "kill", "its user did not end it: {row}");
+    assert!(row["reason"].as_str().unwrap_or_default().contains("got no answer"), "{row}");
     let output = chat(
         &Rig::new().with_file("c.toml", stepping("agent_panic", "", "")),
         &["c.toml"],
@@ -386,7 +403,7 @@ fn the_end_of_a_background_task_stands_in_its_column() {
     let lines: Vec<&str> =
         told.lines().filter(|line| line.starts_with("  digest (task-1) ")).collect();
     let lines: Vec<&str> =
-        lines.into_iter().filter(|line| !line.contains("valid answer (")).collect();
+        lines.into_iter().filter(|line| !line.contains("answer counted (")).collect();
     let ended = "  digest (task-1) STALLED │ nobody in digest had a valid answer";
     assert!(lines.len() == 1 && lines[0].starts_with(ended), "{told}");
 }

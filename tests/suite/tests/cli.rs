@@ -198,7 +198,7 @@ fn the_end_of_a_background_task_is_one_line_with_its_status_and_one_of_its_deliv
     // The text behind the time. Lines before the end of the task do not concern it.
     let lines = told.lines().filter_map(|line| line.get(7..));
     let lines = lines.filter(|line| line.starts_with("digest (task-1) "));
-    let is_end = |line: &&str| !line.contains(" says ") && !line.contains("valid answer (");
+    let is_end = |line: &&str| !line.contains(" says ") && !line.contains("answer counted (");
     let lines: Vec<&str> = lines.filter(is_end).collect();
     let ended = "digest (task-1) STALLED │ nobody in digest had a valid answer, 2 steps in a row";
     assert_eq!(lines.len(), 2, "{told}");

@@ -177,8 +177,9 @@ fn steps_without_an_answer_are_marked() {
         .iter()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
-    let stalled =
-        |step: u32, count: u32| format!("{step} main stalled no valid answer ({count} of 2)");
+    let stalled = |step: u32, count: u32| {
+        format!("{step} main stalled no answer counted ({count} of 2 tries)")
+    };
     // The text asks nothing of its user, and its agent does not answer itself.
     let skipped = "; user is not asked here, llm sent the message";
     assert_eq!(

@@ -1,6 +1,7 @@
 //! `conclave plugin build [FOLDER]`: builds a plugin of its sources, and inspects the component.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,7 +19,7 @@ use crate::program::shell::shell;
 use crate::state::project::{MANIFEST, Project};
 use crate::state::source;
 use crate::state::toolchain::Toolchain;
-use crate::ui::show::{ODD, paint, show_path};
+use crate::ui::show::{FAINT, ODD, paint, show_path};
 use crate::ui::stdout;
 
 pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, CliError> {
@@ -77,6 +78,15 @@ fn script(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), C
     // It has copies of the files beside the plugin's code.
     std::fs::create_dir_all(durable_file::folder_of(&made_in)).map_err(unwritten)?;
     durable_file::make_folders(&made_in, 0o700).map_err(unwritten)?;
+    // Two builds of one folder would delete each other's files.
+    let lock = File::create(made_in.join("lock")).map_err(unwritten)?;
+    if lock.try_lock().is_err() {
+        if !output.quiet && !output.json {
+            let what = "waiting for another build of this folder …";
+            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+        }
+        lock.lock().map_err(unwritten)?;
+    }
     let prepared = tools.prepare(&app, &made_in, engine, output)?;
     if !output.quiet {
         for warning in &prepared.warnings {

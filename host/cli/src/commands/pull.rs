@@ -35,8 +35,8 @@ pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError
         CliError::internal(format!("{} could not be written: {error}", show_path(&file)))
     })?;
     let signatures = registry.signatures(&artifact).await.map_err(|error| failed(&error))?;
-    if !signatures.is_empty() {
-        write_beside(&file, &signatures)?;
+    if !signatures.envelopes.is_empty() {
+        write_beside(&file, &signatures.envelopes)?;
     }
     let pulled = artifact.reference();
     if output.json {

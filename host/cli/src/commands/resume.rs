@@ -26,13 +26,14 @@ use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::control::{pause_reason, report, send, until};
 use crate::state::interrupted_runs::{
-    CLIENT, CONVERSATION, SERVED, close_orphans, give_up_calls, interrupted_in, report_interrupted,
+    CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
 };
 use crate::state::journals::RunStorage;
 use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::interrupt::Interrupts;
+use crate::ui::show::timeline::SERVED;
 use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable, show_path};
 use crate::ui::stdout;
 
@@ -127,10 +128,6 @@ async fn all(
                     "{} is a conversation; resume it on its own: conclave resume {}",
                     row.run, row.run
                 ));
-                continue;
-            }
-            if row.command == SERVED {
-                says(format!("{} is a conversation of browsers; {}", row.run, served_again(row)));
                 continue;
             }
             says(format!("\n{} · “{}”", row.run, one_line(&row.message, SHOWN)));
@@ -283,9 +280,9 @@ async fn resume_now(
     close_orphans(store, &row.run);
     if output.json {
         observers::drain(&host, true, output, interrupts).await?;
-        return context.end(&outcome, began, None, (&row.run, &kept));
+        return context.end(&outcome, began, (&row.run, &kept));
     }
-    let code = context.end(&outcome, began, None, (&row.run, &kept))?;
+    let code = context.end(&outcome, began, (&row.run, &kept))?;
     observers::drain(&host, true, output, interrupts).await?;
     Ok(code)
 }

@@ -128,8 +128,7 @@ async fn once(
     let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop((watched, attending));
     let outcome = outcome?;
-    let journal = args.keep.journal.as_deref();
-    let end = || context.end(&outcome, started, journal, (&room, &kept));
+    let end = || context.end(&outcome, started, (&room, &kept));
     let is_stored = kept.store().is_some();
     if output.json {
         // The result is the last line.

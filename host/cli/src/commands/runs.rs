@@ -15,7 +15,7 @@ use crate::program::exit;
 use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
 use crate::ui::show::table::{self, Column, note};
-use crate::ui::show::timeline::run_state;
+use crate::ui::show::timeline::{CLOSED, SERVED, run_state};
 use crate::ui::show::{FAINT, NAME, ODD, plural};
 use crate::ui::stdout;
 
@@ -23,6 +23,8 @@ use crate::ui::stdout;
 const ENDED: &str = "ended";
 /// The value of `--status` for runs that wait for a user.
 const WAITING: &str = "waiting";
+/// The kind of pending work that is the user's next message.
+const USER: &str = "user";
 const COLUMNS: [Column; 9] = [
     Column { head: "RUN", most: 24, goes: 0 },
     Column { head: "STARTED", most: 12, goes: 3 },
@@ -48,8 +50,12 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     let stores = OpenStores::of(args.store.as_deref());
     let mut runs = stores.runs(&filter)?;
     let mut waits = stores.waits()?;
-    waits.retain(|run, _| {
-        runs.iter().any(|row| row.run == *run && !matches!(row.state, RunState::Ended(_)))
+    waits.retain(|run, kinds| {
+        let open = |row: &&RunRow| row.run == *run && !matches!(row.state, RunState::Ended(_));
+        let Some(row) = runs.iter().find(open) else { return false };
+        // A browser writes the next message.
+        kinds.retain(|kind| row.command != SERVED || kind != USER);
+        !kinds.is_empty()
     });
     runs.retain(|run| {
         status.as_deref().is_none_or(|status| is_so(run, waits.contains_key(&run.run), status))
@@ -68,7 +74,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         for run in &runs {
             let mut value = json!(run);
             value["type"] = "run".into();
-            value["state"] = run.state.word().into();
+            value["state"] = run_state(run.state, &run.command).1.into();
             value["paused"] = json!(paused.get(&run.run));
             value["pending_changes"] = json!(changes.get(&run.run).copied().unwrap_or_default());
             (value["took_ms"], value["waits_for"]) =
@@ -129,7 +135,7 @@ fn resume_hint(interrupted: u64) -> String {
 
 /// Returns what waits for the user, and the command that answers it.
 fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
-    let is_question = |kind: &&String| *kind != "user";
+    let is_question = |kind: &&String| *kind != USER;
     let questions = waits.values().flatten().filter(is_question).count();
     let talks = waits.values().flatten().count() - questions;
     let verb = |count: usize| if count == 1 { "waits" } else { "wait" };
@@ -159,7 +165,7 @@ fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
 }
 
 fn row(run: &RunRow, also: Option<String>, lasted: u64, now: Millis) -> Vec<(Style, String)> {
-    let (style, word) = match (run_state(run.state), also) {
+    let (style, word) = match (run_state(run.state, &run.command), also) {
         ((_, word), Some(also)) => (ODD, format!("{word}, {also}")),
         (plain, None) => plain,
     };
@@ -196,12 +202,13 @@ fn status_word(text: &str) -> Result<String, CliError> {
         || word == WAITING
         || word == "running"
         || word == "interrupted"
+        || word == CLOSED
         || is_ending(&word);
     if known {
         return Ok(word);
     }
     Err(CliError::usage(format!("{text:?} is not the state of a run"))
-        .hint("one of running, waiting, interrupted, ended, done, rejected, timeout, max-turns, max-cost, max-tokens, kill, error, stalled, user-quit …"))
+        .hint("one of running, waiting, interrupted, closed, ended, done, rejected, timeout, max-turns, max-cost, max-tokens, kill, error, stalled, user-quit …"))
 }
 
 fn is_ending(word: &str) -> bool {
@@ -213,7 +220,7 @@ fn is_so(run: &RunRow, waits: bool, status: &str) -> bool {
     match run.state {
         _ if status == WAITING => waits,
         RunState::Ended(_) if status == ENDED => true,
-        other => run_state(other).1.replace(' ', "-") == status,
+        other => run_state(other, &run.command).1.replace(' ', "-") == status,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::state::stores::{OpenStores, StoredRoom, unusable};
 use crate::ui::show::agents::Agents;
 use crate::ui::show::amounts::now;
 use crate::ui::show::page::{BEGIN, page};
-use crate::ui::show::timeline::{RunFacts, lines};
+use crate::ui::show::timeline::{RunFacts, lines, run_state};
 use crate::ui::show::{printable, show_path, table};
 use crate::ui::stdout;
 
@@ -64,7 +64,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
     if output.json {
         let mut value = json!(timeline);
         value["type"] = "timeline".into();
-        value["state"] = row.state.word().into();
+        value["state"] = run_state(row.state, &row.command).1.into();
         (value["config"], value["command"], value["store"]) =
             (json!(row.config), json!(row.command), json!(row.store));
         value["pending_changes"] = about.pending_changes.into();

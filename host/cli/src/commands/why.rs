@@ -36,12 +36,13 @@ pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliErr
     let places = RunPlaces { journal: args.journal.as_deref(), store: args.store.as_deref() };
     let run = find::run(places, address.as_ref())?;
     let config = CurrentConfig::of(args.file.clone().or(run.config.clone()));
+    let is_newest = address.is_none();
     match address.and_then(|address| Some((address.seq?, address.child))) {
         Some((seq, child)) => {
             let journal = find::room(&run, &child)?;
             event(&journal, seq, &config, output)
         }
-        None => list(&find::rooms(&run)?, output),
+        None => list(&find::rooms(&run)?, is_newest, &config, output),
     }
 }
 
@@ -94,57 +95,86 @@ fn shorter(file: &Path) -> PathBuf {
     file.strip_prefix(&here).map_or_else(|_| file.to_owned(), Path::to_owned)
 }
 
-/// Lists everything that was refused, asked and approved, with its address.
-fn list(rooms: &[RoomJournal], output: OutputArgs) -> Result<u8, CliError> {
-    let mut count = 0;
-    let began =
-        rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
-    for room in rooms {
+/// A row of the list.
+struct ListedEvent {
+    room: usize,
+    index: usize,
+    sign: &'static str,
+    what: String,
+}
+
+/// Returns everything that was refused, asked and approved.
+fn events(rooms: &[RoomJournal]) -> Vec<ListedEvent> {
+    let mut events = Vec::new();
+    for (room, journal) in rooms.iter().enumerate() {
         let mut asked = words::Asked::new();
-        for told in &room.retold {
+        for (index, told) in journal.retold.iter().enumerate() {
             for notice in &told.notices {
                 if let Notice::ApprovalAsked { call, request } = notice {
                     asked.insert(*call, request.clone());
                 }
-                let Some((sign, what)) = words::in_list(notice, &asked) else { continue };
-                count += 1;
-                let address = format!("{}:{}", room.id, told.record.seq);
-                if output.json {
-                    stdout::json(
-                        json!({ "type": "event", "event": address, "at": told.record.at, "kind": sign, "message": what }),
-                    )?;
-                    continue;
-                }
-                let since = began.map_or(0, |began| told.record.at.0.saturating_sub(began.0));
-                let style =
-                    if matches!(sign, "approval-refused" | "limit-refused" | "DENIED" | "failed") {
-                        BAD
-                    } else {
-                        GOOD
-                    };
-                #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
-                let seconds = since as f64 / 1000.0;
-                let row = format!(
-                    "{:<14} {seconds:>7.2}  {} {}",
-                    address,
-                    paint(style, format_args!("{sign:<18}")),
-                    one_line(&what, LONGEST)
-                );
-                stdout::hanging(BEFORE_WHAT, row)?;
+                let listed = words::in_list(notice, &asked)
+                    .filter(|_| !words::repeats_refusal(told, notice));
+                events.extend(listed.map(|(sign, what)| ListedEvent { room, index, sign, what }));
             }
         }
+    }
+    events
+}
+
+/// Lists everything that was refused, asked and approved, with its address. Explains a single event
+/// at once.
+fn list(
+    rooms: &[RoomJournal],
+    is_newest: bool,
+    config: &CurrentConfig,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
+    let events = events(rooms);
+    if let ([only], false) = (&events[..], output.json) {
+        let journal = &rooms[only.room];
+        return event(journal, journal.retold[only.index].record.seq, config, output);
+    }
+    let began =
+        rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
+    for ListedEvent { room, index, sign, what } in &events {
+        let (journal, record) = (&rooms[*room], &rooms[*room].retold[*index].record);
+        let address = format!("{}:{}", journal.id, record.seq);
+        if output.json {
+            stdout::json(
+                json!({ "type": "event", "event": address, "at": record.at, "kind": sign, "message": what }),
+            )?;
+            continue;
+        }
+        let since = began.map_or(0, |began| record.at.0.saturating_sub(began.0));
+        let is_bad =
+            matches!(*sign, "approval-refused" | "limit-refused" | "DENIED" | "failed" | "refused");
+        let style = if is_bad { BAD } else { GOOD };
+        #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
+        let seconds = since as f64 / 1000.0;
+        let row = format!(
+            "{address:<14} {seconds:>7.2}  {} {}",
+            paint(style, format_args!("{sign:<18}")),
+            one_line(what, LONGEST)
+        );
+        stdout::hanging(BEFORE_WHAT, row)?;
     }
     if !output.json && !output.quiet {
         // All calls of a client are listed as one run.
         let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
         let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
         let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
-        let found = if count == 0 {
+        let found = if events.is_empty() {
             "no denials and no approvals".to_owned()
         } else {
-            format!("{}; conclave why EVENT explains one", plural(count, "event", "events"))
+            let count = plural(events.len() as u64, "event", "events");
+            format!("{count}; conclave why EVENT explains one")
         };
         stdout::styled(paint(FAINT, format_args!("run {run}: {found}")))?;
+        if is_newest && events.is_empty() {
+            let start = "a start that was refused stores no run; conclave check explains it";
+            stdout::styled(paint(FAINT, start))?;
+        }
     }
     Ok(exit::OK)
 }

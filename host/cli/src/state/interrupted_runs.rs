@@ -18,8 +18,6 @@ const SHOWN: usize = 3;
 pub(crate) const CLIENT: &str = "mcp";
 /// The command under which conversations are stored.
 pub(crate) const CONVERSATION: &str = "chat";
-/// The command under which conversations of browsers are stored. `conclave serve` resumes them itself.
-pub(crate) const SERVED: &str = "serve";
 
 /// Returns the interrupted runs of this config that can be resumed, newest first. Empty if only
 /// results are wanted.

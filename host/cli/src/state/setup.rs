@@ -26,6 +26,7 @@ use crate::program::shell::shell;
 use crate::state::journals::RunStorage;
 use crate::state::lock_file::LockFile;
 use crate::state::registry::DockerLogins;
+use crate::state::source::is_build;
 use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, show_path, time};
 
 /// Milliseconds of compilation above which a plugin is reported. Plugins from the cache stay below
@@ -87,13 +88,15 @@ pub(crate) fn report_warnings(warnings: &Problems, file: &Path, shown: Warnings)
             let _ = write!(err, "{warning}");
         }
     } else if !warnings.is_empty() {
-        let count = plural(warnings.0.len() as u64, "warning", "warnings");
+        let all = warnings.0.len() as u64;
+        let count = format!("{} about the config", plural(all, "warning", "warnings"));
+        let them = if all == 1 { "it" } else { "them" };
         let check = if file == Path::new(args::CONFIG) {
             String::new()
         } else {
             format!(" {}", shell(&file.display().to_string()))
         };
-        let _ = writeln!(err, "{}: conclave check{check}", paint(ODD, count));
+        let _ = writeln!(err, "{}; `conclave check{check}` shows {them}", paint(ODD, count));
     }
 }
 
@@ -150,7 +153,10 @@ fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
     }
     let is_strange = |name: &PluginName, plugin: &PluginSetup| {
         let is_part_of_program = plugin.facts.is_native() && !plugin.facts.mcp;
-        !is_part_of_program && prepared.sources().get(name).is_some_and(|source| source != "stock")
+        // An author builds a plugin anew before each run.
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let is_other = |source: &String| source != "stock" && !is_build(&folder.join(source));
+        !is_part_of_program && prepared.sources().get(name).is_some_and(is_other)
     };
     let plugins = prepared.setup().plugins.iter();
     let names: Vec<&str> = plugins

@@ -9,6 +9,7 @@ use conclave_core::config::{Config, PluginSource, PublicKey};
 use conclave_core::types::limits::COMPONENT_BYTES;
 use conclave_core::types::oci::OciReference;
 use conclave_core::types::wording::quoted;
+use conclave_runtime::MissingStock;
 use conclave_runtime::plugin::{
     Downloads, Envelope, Inspection, Subject, fetch, inspect, read_component, signature_file,
     signatures_beside, signers,
@@ -147,19 +148,8 @@ fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
     if let Some(bytes) = stock.get(name) {
         return Ok(bytes.to_vec());
     }
-    if name == "python" && !stock.is_empty() {
-        return Err(CliError::usage("this program was built without `stock:python`")
-            .hint("build it where Python 3.11 and pip are, with `cargo xtask install`, or name the component that `conclave plugin build plugins/tools/python` makes"));
-    }
-    let known: Vec<String> = stock.keys().map(|name| format!("stock:{name}")).collect();
-    let unknown =
-        CliError::usage(format!("the stock plugin `{}` does not exist", one_line(name, 64)));
-    Err(if known.is_empty() {
-        unknown.hint("this program contains no stock plugins; build it with `cargo xtask build`")
-    } else {
-        let known = known.iter().map(String::as_str);
-        unknown.known(&format!("stock:{name}"), "the stock plugins are", known)
-    })
+    let missing = MissingStock::new(name, stock.keys().map(String::as_str));
+    Err(CliError::usage(missing.to_string()).hint(missing.help()))
 }
 
 async fn download(
@@ -228,7 +218,7 @@ pub(crate) async fn signers_of(found: &LocatedComponent) -> Result<BTreeSet<Publ
                 registry.artifact(artifact, || {}).await.map_err(|error| failed(&error))?;
             let signatures = registry.signatures(&artifact).await;
             let signatures = signatures.map_err(|error| failed(&error))?;
-            Ok(signers(&signatures, Subject::Artifact(&artifact)))
+            Ok(signers(&signatures.envelopes, Subject::Artifact(&artifact)))
         }
         ComponentPlace::Stock(_) | ComponentPlace::Url(_) => Ok(BTreeSet::new()),
     }

@@ -13,6 +13,7 @@ use conclave_runtime::store::{
 use crate::program::error::CliError;
 use crate::state::control::pause_reason;
 use crate::state::state_folder::state_folder;
+use crate::ui::show::timeline::SERVED;
 use crate::ui::show::{ODD, paint, printable};
 
 /// Kinds of waits that only a user can end.
@@ -272,9 +273,10 @@ impl StoredRoom {
     }
 }
 
-/// Returns whether the run was interrupted and has not been resumed.
+/// Returns whether the run was interrupted and has not been resumed. A conversation of browsers is
+/// resumed by its server.
 pub(crate) fn is_interrupted(run: &RunRow) -> bool {
-    run.state == RunState::Interrupted
+    run.state == RunState::Interrupted && run.command != SERVED
 }
 
 /// Returns the command line's error for a store that cannot be used.

@@ -163,11 +163,16 @@ impl fmt::Display for TrustRefusal {
         match self {
             Self::Revoked { digest } => write!(out, "the digest {digest} is revoked"),
             Self::Unsigned { threshold, accepted, signed_by, revoked, others } => {
-                let keys = if *threshold == 1 { "key" } else { "keys" };
-                write!(out, "it needs signatures of {threshold} {keys} of {}", list(accepted))?;
+                match (*threshold, accepted.len()) {
+                    (1, 1) => write!(out, "it needs a signature by {}", list(accepted))?,
+                    (1, _) => write!(out, "it needs a signature by one of {}", list(accepted))?,
+                    _ => {
+                        write!(out, "it needs signatures by {threshold} of {}", list(accepted))?;
+                    }
+                }
                 match signed_by.is_empty() {
-                    true => write!(out, ", and has none of them")?,
-                    false => write!(out, ", and has those of {}", list(signed_by))?,
+                    true => write!(out, ", and has none")?,
+                    false => write!(out, ", and has that of {}", list(signed_by))?,
                 }
                 if let Some(key) = revoked.first() {
                     write!(out, "; the signature of {key} does not count, because it is revoked")?;

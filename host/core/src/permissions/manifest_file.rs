@@ -16,6 +16,10 @@ pub enum ManifestFileError {
     Malformed(#[from] toml::de::Error),
     #[error("[asks.{name}] names no capability; these are there: {known}")]
     UnknownCapability { name: String, known: String },
+    #[error(
+        "[{table}] has no `why`: add a sentence that tells the operator what it is for, such as `why = \"Reads the tide table.\"`"
+    )]
+    MissingReason { table: String },
     #[error("{0}")]
     Content(#[from] ManifestError),
 }
@@ -47,7 +51,8 @@ impl Manifest {
     ///
     /// # Errors
     /// `Malformed` with line and column if it is not TOML of this shape, `UnknownCapability` if it
-    /// requests an unknown capability, `Content` if a name or version would be refused at load.
+    /// requests an unknown capability, `MissingReason` if a request has no `why`, `Content` if a name
+    /// or version would be refused at load.
     pub fn from_toml(text: &str) -> Result<Self, ManifestFileError> {
         let ManifestFile { plugin, asks, config } = toml::from_str(text)?;
         if let Some(name) = asks.keys().find(|name| Capability::named(name).is_none()) {
@@ -57,6 +62,9 @@ impl Manifest {
                 known: known.join(", "),
             });
         }
+        if let Some(table) = asks.iter().find_map(|(name, ask)| missing_reason(name, ask)) {
+            return Err(ManifestFileError::MissingReason { table });
+        }
         let ManifestPlugin { name, version, contract, description, license } = plugin;
         let manifest =
             Self { format: FORMAT, name, version, contract, description, license, asks, config };
@@ -65,6 +73,25 @@ impl Manifest {
             .expect("a manifest holds nothing but JSON values and texts");
         Ok(Self::parse(&json)?)
     }
+}
+
+/// Returns the table of a request without a reason, if there is one: the capability's, or that of a
+/// secret which is requested by its name.
+fn missing_reason(name: &str, ask: &CapabilityRequest) -> Option<String> {
+    if !ask.why.trim().is_empty() {
+        return None;
+    }
+    let is_by_name = Capability::named(name) == Some(Capability::Secrets)
+        && !ask.detail.is_empty()
+        && ask.detail.values().all(Value::is_object);
+    if !is_by_name {
+        return Some(format!("asks.{name}"));
+    }
+    let has_reason = |secret: &Value| {
+        secret.get("why").and_then(Value::as_str).is_some_and(|why| !why.trim().is_empty())
+    };
+    let (secret, _) = ask.detail.iter().find(|(_, secret)| !has_reason(secret))?;
+    Some(format!("asks.{name}.{secret}"))
 }
 
 #[cfg(test)]
@@ -96,6 +123,10 @@ mod tests {
         );
         assert!(wrong(&format!("{HEAD}[asks.flying]\n")).contains("flying"));
         assert!(wrong(&HEAD.replace("0.1\"", "9.9\"")).contains("9.9"));
+        for table in ["asks.files", "asks.secrets", "asks.secrets.token"] {
+            let error = wrong(&format!("{HEAD}[{table}]\noptional = true\n"));
+            assert!(error.starts_with(&format!("[{table}] has no `why`")), "{error}");
+        }
         assert!(wrong(&HEAD.replace("shout", "sh out")).contains("name"));
     }
 }

@@ -67,12 +67,22 @@ impl Pins {
         // A pin under another name is for `upgrade` to change.
         let refusal =
             if is_pinned { LockRefusal::Differs(Vec::new()) } else { LockRefusal::NotPinned };
-        let what = format!(
-            "the plugin `{plugin}` is refused: the lock does not pin the digest of {}",
-            source.label()
-        );
         let key = format!("plugins.{plugin}.source");
-        helped(config.problem(ProblemCode::NotLocked, &key, what), &refusal, plugin)
+        let mut problem = config.problem(ProblemCode::NotLocked, &key, String::new());
+        // A copy of a config looks for a lock of its own name.
+        let lock = lock_of(Path::new(&*problem.file));
+        let lock = lock.display();
+        problem.what = match &self.lock {
+            Some(_) => format!(
+                "the plugin `{plugin}` is refused: {lock} does not pin the digest of {}",
+                source.label()
+            ),
+            None => format!(
+                "the plugin `{plugin}` is refused: {} has no pinned digest, because {lock} does not exist",
+                source.label()
+            ),
+        };
+        helped(problem, &refusal, plugin)
     }
 
     /// Decides about all plugins and returns whether one is refused.

@@ -6,6 +6,7 @@ use conclave_core::config::{Config, ConfigProblem, PluginSource, ProblemCode};
 use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::oci::OciReference;
 use conclave_core::types::tool::ToolSpec;
+use conclave_core::types::wording::did_you_mean;
 
 use super::Host;
 #[cfg(feature = "registry")]
@@ -52,6 +53,46 @@ impl ComponentBytes {
     }
 }
 
+/// Characters of an unknown name that an error repeats.
+const NAME: usize = 64;
+
+/// A stock plugin that this program does not contain.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("this program has no stock plugin `{name}`")]
+pub struct MissingStock {
+    name: String,
+    help: String,
+}
+
+impl MissingStock {
+    /// Returns the error for `name` in a program with the stock plugins `known`.
+    pub fn new<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let known: Vec<&str> = known.into_iter().collect();
+        let help = if known.is_empty() {
+            "it was built without any; build it with `cargo xtask build`".to_owned()
+        } else {
+            let near = did_you_mean(name, known.iter().copied());
+            let near = near.map(|near| format!("; {near}")).unwrap_or_default();
+            format!(
+                "it has {}{near}; a build leaves out those whose language's tools it does not find",
+                known.join(", ")
+            )
+        };
+        Self { name: short(name), help }
+    }
+
+    /// Returns the plugins that the program has, or how it gets them.
+    #[must_use]
+    pub fn help(&self) -> &str {
+        &self.help
+    }
+}
+
+/// Returns the beginning of a name in one line, as an unknown one may be anything.
+fn short(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(NAME).collect()
+}
+
 impl Host {
     /// Returns the bytes of a plugin's component, from a registry at most `limit`. `downloading` is
     /// called before the network is used.
@@ -64,15 +105,9 @@ impl Host {
         let bytes = match source {
             PluginSource::Stock(name) => match self.stock.get(name) {
                 Some(bytes) => Ok(bytes.to_vec()),
-                None if self.stock.is_empty() => {
-                    Err(Missing::new("this program was built without stock plugins", "build it with `cargo xtask build`"))
-                }
-                None if name == "python" => {
-                    Err(Missing::new("this program was built without `stock:python`", "build it where Python 3.11 and pip are, with `cargo xtask install`, or name the component that `conclave plugin build plugins/tools/python` makes"))
-                }
                 None => {
-                    let known: Vec<&str> = self.stock.keys().map(String::as_str).collect();
-                    Err(Missing::new(format!("there is no stock plugin `{name}`"), format!("these are there: {}", known.join(", "))))
+                    let missing = MissingStock::new(name, self.stock.keys().map(String::as_str));
+                    Err(Missing::new(missing.to_string(), missing.help))
                 }
             },
             PluginSource::Native(name) => Err(self.no_native(name)),

@@ -64,7 +64,12 @@ impl Host {
             reason: error.to_string(),
             help: error.help(),
         })?;
-        check(&signatures)
+        check(&signatures.envelopes).map_err(|untrusted| match untrusted {
+            Untrusted::Refused(refusal) if signatures.unread > 0 => {
+                Untrusted::Unread { refusal, unread: signatures.unread }
+            }
+            other => other,
+        })
     }
 }
 
@@ -118,6 +123,10 @@ pub(super) enum Untrusted {
     /// The signatures do not suffice, or the component is revoked.
     #[error("{0}")]
     Refused(TrustRefusal),
+    /// The same, and the registry lists more signatures than are read.
+    #[cfg(feature = "registry")]
+    #[error("{refusal}; {unread} more signatures in the registry were not read")]
+    Unread { refusal: TrustRefusal, unread: usize },
     /// The signatures could not be read.
     #[error("its signatures cannot be read: {reason}")]
     Unreadable { reason: String, help: String },
@@ -128,6 +137,10 @@ impl Untrusted {
     pub(super) fn help(&self) -> String {
         match self {
             Self::Refused(refusal) => refusal.help(),
+            #[cfg(feature = "registry")]
+            Self::Unread { .. } => {
+                "remove signatures of others from the repository, or put the component and its signature file on disk".to_owned()
+            }
             Self::Unreadable { help, .. } => help.clone(),
         }
     }
@@ -135,6 +148,8 @@ impl Untrusted {
     fn problem(&self, config: &Config, plugin: &PluginName) -> ConfigProblem {
         let code = match self {
             Self::Refused(refusal) => refusal.code(),
+            #[cfg(feature = "registry")]
+            Self::Unread { refusal, .. } => refusal.code(),
             Self::Unreadable { .. } => ProblemCode::Unsigned,
         };
         let key = format!("plugins.{plugin}.source");

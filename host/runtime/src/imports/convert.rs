@@ -22,6 +22,7 @@ pub(crate) use tool::{outcome_in, spec_in, tool_error_in};
 
 use conclave_core::types::denial::Denial;
 use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::json_depth::is_deeper_than;
 use serde_json::Value;
 
 use crate::imports::bindings::conclave::plugin::actions::AgentError;
@@ -34,6 +35,9 @@ use crate::imports::call::log::{excerpt, harmless};
 /// Maximum characters of a plugin's error text.
 const TEXT: usize = 4_000;
 
+/// Levels of nested lists and objects that the parser accepts.
+const LEVELS: usize = 127;
+
 /// Parses JSON from a guest; `place` describes its location.
 pub(crate) fn json_in(text: &str, place: impl Fn() -> String) -> Result<Value, Fault> {
     serde_json::from_str(text).map_err(|cause| {
@@ -42,7 +46,12 @@ pub(crate) fn json_in(text: &str, place: impl Fn() -> String) -> Result<Value, F
         } else {
             format!("begins with {:?}", excerpt(text, 40))
         };
-        Fault::new(FaultKind::BadAnswer, format!("{} is not JSON: {cause}; it {what}", place()))
+        let why = if is_deeper_than(text, LEVELS) {
+            format!("is nested deeper than {LEVELS} levels")
+        } else {
+            format!("is not JSON: {cause}; it {what}")
+        };
+        Fault::new(FaultKind::BadAnswer, format!("{} {why}", place()))
     })
 }
 
@@ -161,6 +170,14 @@ mod tests {
         assert_eq!(fault.kind, FaultKind::BadAnswer);
         assert!(fault.message.starts_with("the value is not JSON: "), "{}", fault.message);
         assert!(fault.message.ends_with(r#"it begins with "{oops""#), "{}", fault.message);
+    }
+
+    #[test]
+    fn json_that_is_nested_too_deep_is_named_so() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(json_in(&nested(LEVELS), || "the value".to_owned()).is_ok());
+        let fault = json_in(&nested(LEVELS + 1), || "the value".to_owned()).unwrap_err();
+        assert_eq!(fault.message, "the value is nested deeper than 127 levels");
     }
 
     #[test]

@@ -26,6 +26,16 @@ const MANIFEST_BYTES: u64 = 4 << 20;
 /// A part that is too large, for messages.
 const COMPONENT: &str = "the component";
 
+/// The signatures that a registry lists for an artifact.
+#[derive(Clone, Debug, Default)]
+pub struct Signatures {
+    /// Those that were read, unverified.
+    pub envelopes: Vec<Envelope>,
+    /// The number of listed signatures past the limit, which were not read. Whoever may push to a
+    /// repository can add some.
+    pub unread: usize,
+}
+
 /// Why a registry did not give or take an artifact.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
@@ -303,7 +313,7 @@ impl Registry {
     ///
     /// # Errors
     /// If the registry does not return its referrers. What is no signature is skipped.
-    pub async fn signatures(&self, artifact: &Artifact) -> Result<Vec<Envelope>, RegistryError> {
+    pub async fn signatures(&self, artifact: &Artifact) -> Result<Signatures, RegistryError> {
         let mut exchange = self.exchange(artifact.reference())?;
         let digest = artifact.reference().digest().unwrap_or_default();
         let index = match exchange.referrers(digest, MANIFEST_BYTES).await? {
@@ -316,10 +326,12 @@ impl Registry {
             .filter(|entry| entry.artifact_type.as_deref() == Some(layout::SIGNATURE))
             // A digest goes into the path of a request.
             .filter(|entry| entry.sha256().is_some());
+        let signatures: Vec<_> = signatures.collect();
+        let unread = signatures.len().saturating_sub(ENVELOPES);
         let mut envelopes = Vec::new();
         // One time limit for all: each of many slow answers would be within its own.
         let read = async {
-            for entry in signatures.take(ENVELOPES) {
+            for entry in signatures.into_iter().take(ENVELOPES) {
                 match envelope(&mut exchange, entry).await {
                     Ok(envelope) => envelopes.extend(envelope),
                     // An entry that leads nowhere must not hide the others.
@@ -338,7 +350,7 @@ impl Registry {
             read?;
         }
         self.downloads.keep_signatures(digest, &envelopes);
-        Ok(envelopes)
+        Ok(Signatures { envelopes, unread })
     }
 
     /// Returns the signatures that were kept when they were last requested. None of them is

@@ -10,6 +10,10 @@ _ONE_THREAD = (
 _PROCESS = "a call starts no programs: an agent returns `act.run(…)`, which the host carries out"
 _ABSENT = "the Python of a component does not have it"
 
+_COMPILED = "it has compiled code, which a component cannot load"
+_NUMBERS = f"{_COMPILED}: use `math`, `statistics` and lists, or write the plugin in Rust"
+_PICTURES = f"{_COMPILED}: use a package in pure Python, or write the plugin in Rust"
+
 UNSUPPORTED: dict[str, str] = {
     # Sockets, and modules on top of them.
     "socket": _FETCH,
@@ -61,6 +65,22 @@ UNSUPPORTED: dict[str, str] = {
     "tkinter": _ABSENT,
     "tty": _ABSENT,
     "turtle": _ABSENT,
+    # Packages with compiled code. pip has no wheel of them for a component, which reads as if it
+    # did not find them.
+    "numpy": _NUMBERS,
+    "pandas": f"{_COMPILED}: use `csv` and `statistics`, or write the plugin in Rust",
+    "scipy": _NUMBERS,
+    "sklearn": _NUMBERS,
+    "torch": _NUMBERS,
+    "tensorflow": _NUMBERS,
+    "matplotlib": _PICTURES,
+    "PIL": _PICTURES,
+    "cv2": _PICTURES,
+    "lxml": f"{_COMPILED}: use `xml.etree.ElementTree`",
+    "orjson": f"{_COMPILED}: use `json`",
+    "ujson": f"{_COMPILED}: use `json`",
+    "pydantic": f"{_COMPILED}: use `dataclasses`, which tools take as arguments",
+    "cryptography": f"{_COMPILED}: use `hashlib` and `hmac`, or write the plugin in Rust",
 }
 
 

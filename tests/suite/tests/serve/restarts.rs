@@ -121,6 +121,31 @@ fn ctrl_c_closes_the_server_and_not_its_conversations() {
     assert!(log.contains("1 conversation resumed"), "{log}");
 }
 
+#[cfg(unix)]
+#[test]
+fn after_ctrl_c_a_conversation_is_closed_and_not_interrupted() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    served.send(&room, "a", "When?");
+    served.events(&room, None).entry_so(|entry| entry["kind"] == "answer");
+    let process = rustix::process::Pid::from_raw(i32::try_from(served.process()).expect("it fits"));
+    rustix::process::kill_process(process.expect("a process"), rustix::process::Signal::INT)
+        .expect("it is there");
+    let _ended = served.ended();
+    let of = |arguments: &[&str]| crate::cli::conclave(&rig, arguments);
+    let listed = of(&["runs", "--status", "closed", "--json"]);
+    let row: Value = serde_json::from_slice(&listed.stdout).expect("one run");
+    assert_eq!(
+        (&row["run"], &row["state"], &row["message"]),
+        (&json!(room), &json!("closed"), &json!("When?"))
+    );
+    let table = crate::cli::text(&of(&["runs"]).stdout);
+    assert!(table.contains("closed") && !table.contains("resume"), "{table}");
+    let resumed = crate::cli::text(&of(&["resume"]).stderr);
+    assert_eq!(resumed, "no run was interrupted\n");
+}
+
 #[test]
 fn a_turn_can_be_stopped_from_the_page_and_the_conversation_goes_on() {
     let (server, is_released) = silent();

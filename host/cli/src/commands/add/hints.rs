@@ -97,6 +97,18 @@ fn missing_grant(
             how: format!("{table}\n  {}", command("secrets = [\"NAME\"]")),
         };
     }
+    if capability == Capability::Files {
+        let ask = found.manifest.ask(capability);
+        let mode = ask.and_then(|ask| ask.detail.get("mode")).and_then(|mode| mode.as_str());
+        let mode = if mode == Some("read-write") { "read-write" } else { "read" };
+        return Hint {
+            what: format!(
+                "{name} requires `files`, which is not granted; `dir` is your folder, `at` the path under which the plugin reads it, which its author documents:"
+            ),
+            // A made-up folder would be pasted as it is.
+            how: command(&format!("files = [{{ dir = \"…\", at = \"…\", mode = \"{mode}\" }}]")),
+        };
+    }
     Hint {
         what: format!("{name} requires `{capability}`, which is not granted:"),
         how: command(&example(capability, found, config)),

@@ -113,6 +113,12 @@ impl TerminalChat {
         }
     }
 
+    /// Returns whether a model's text is shown while it arrives. The agent may answer otherwise,
+    /// which a reader of a pipe could not tell from the answer.
+    fn shows_drafts(&self) -> bool {
+        self.is_terminal && !self.is_guarded
+    }
+
     fn stream(&self) -> PieceStream {
         PieceStream::new(self.is_terminal.then(columns))
     }
@@ -251,7 +257,7 @@ impl TerminalChat {
                 (state.faulted, state.responded) = (false, false);
             }
             Notice::ModelCalled { call, ordinal, .. }
-                if state.step == Some(*call) && !self.is_guarded =>
+                if state.step == Some(*call) && self.shows_drafts() =>
             {
                 state.streams.insert(*ordinal, self.stream());
             }

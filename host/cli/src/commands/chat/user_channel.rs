@@ -288,6 +288,13 @@ impl ChannelState {
         self.screen.notice(text);
     }
 
+    /// Returns whether a pipe's last message got no answer, and no other result is to come.
+    fn has_failed(&self) -> bool {
+        !self.user.is_there()
+            && self.conversation.failure().is_some()
+            && self.conversation.background().is_empty()
+    }
+
     async fn asked(&self, task: TaskName, prompt: String) -> Option<HumanAnswer> {
         if task != self.entry && !self.conversation.holds(&task) {
             if !self.user.is_there() {
@@ -312,6 +319,13 @@ impl ChannelState {
                 stdout::queue_json(json!({ "type": "question", "task": task, "prompt": prompt }));
         }
         let answer = self.next_message(&task).await;
+        if answer.is_none() && self.has_failed() {
+            // A goodbye would list the run among those that its user ended.
+            if let Some(handle) = self.handle.get() {
+                handle.stop("the conversation ended, and its last message got no answer");
+            }
+            return None;
+        }
         Some(answer.unwrap_or_else(|| GOODBYE.to_owned().into()))
     }
 }

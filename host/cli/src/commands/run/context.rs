@@ -22,6 +22,7 @@ use crate::approve::{PendingLine, RequestContext, TerminalApprover};
 use crate::args::{Approvals, OutputArgs, TraceChoice};
 use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
+use crate::program::shell::shell;
 use crate::state::control_inbox::ControlListener;
 use crate::state::journals::RunStorage;
 use crate::ui::interrupt::Interrupts;
@@ -204,8 +205,7 @@ impl RunContext {
         &self,
         outcome: &Outcome,
         began: Instant,
-        journal: Option<&Path>,
-        (run, kept): (&RoomId, &RunStorage),
+        (room, kept): (&RoomId, &RunStorage),
     ) -> Result<u8, CliError> {
         let output = self.style.output;
         let nobody_to_ask = self.approver.has_refused_without_user();
@@ -233,9 +233,10 @@ impl RunContext {
             output,
             took: began.elapsed(),
             tally: &self.tally,
-            journal,
-            run,
-            pending_changes: kept.pending_changes(run),
+            journal: journal(kept),
+            run: room,
+            pending_changes: kept.pending_changes(room),
+            why: kept.is_kept().then(|| why(room, kept)),
             file: &self.file,
             interactive: &self.interactive,
             has_written: self.screen.has_written(),
@@ -244,6 +245,18 @@ impl RunContext {
         self.approver.report_missing();
         Ok(code)
     }
+}
+
+/// Returns the command that lists the refusals of a run, without `conclave`.
+fn why(room: &RoomId, kept: &RunStorage) -> String {
+    let folder = journal(kept).map(|folder| shell(&folder.display().to_string()));
+    let option = folder.map(|folder| format!(" --journal {folder}")).unwrap_or_default();
+    format!("why {room}{option}")
+}
+
+/// Returns the folder of `--journal`.
+fn journal(kept: &RunStorage) -> Option<&Path> {
+    kept.folder().filter(|_| kept.store().is_none())
 }
 
 /// Returns the error for a journal that failed during the run. Its contents are safe, and the run

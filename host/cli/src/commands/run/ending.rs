@@ -45,6 +45,8 @@ pub(super) struct EndContext<'a> {
     pub(super) run: &'a RoomId,
     /// The number of files that wait in overlays.
     pub(super) pending_changes: usize,
+    /// The command that lists the refusals, without `conclave`; `None` if the run is not stored.
+    pub(super) why: Option<String>,
     /// The config of the run.
     pub(super) file: &'a Path,
     /// The tasks that ask their user after each answer.
@@ -103,6 +105,10 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
         let _ = writeln!(err, "\n{}", paint(FAINT, summary(outcome, counts, context)));
         if let Some(line) = changes_line(context.run, context.pending_changes) {
             let _ = writeln!(err, "{}", paint(ODD, line));
+        }
+        let is_refused = counts.denials + counts.refusals > 0;
+        if let Some(why) = context.why.as_ref().filter(|_| is_refused) {
+            let _ = writeln!(err, "{}", paint(FAINT, format_args!("refused: conclave {why}")));
         }
     }
     Ok(())
@@ -179,7 +185,7 @@ fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> Strin
         parts.push(format!("{} approved", counts.approvals));
     }
     if counts.refusals > 0 {
-        parts.push(format!("{} refused", counts.refusals));
+        parts.push(format!("{} refused", plural(counts.refusals, "call", "calls")));
     }
     parts.push(status::spent(counts));
     parts.extend(status::in_all(&outcome.spent, counts));
@@ -204,6 +210,7 @@ mod tests {
             journal: None,
             run: &RoomId::from("r"),
             pending_changes: 0,
+            why: None,
             file: Path::new("c.toml"),
             interactive: &interactive,
             has_written: false,

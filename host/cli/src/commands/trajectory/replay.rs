@@ -63,7 +63,7 @@ pub(super) async fn replay(
     let attending = context.attend(&kept, &host);
     let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop(attending);
-    context.end(&*outcome?, started, args.keep.journal.as_deref(), (&room, &kept))
+    context.end(&*outcome?, started, (&room, &kept))
 }
 
 /// Returns the task of a log, and its actions as turns.

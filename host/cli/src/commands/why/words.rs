@@ -123,12 +123,32 @@ pub(super) fn head(told: &ReplayedRecord) -> String {
 /// Returns the consequences of a record, a line for each notice. Refusals are left out, since they
 /// are explained below it.
 pub(super) fn lines(told: &ReplayedRecord) -> Vec<String> {
-    let refusals: Vec<String> = denials(told).map(|(_, record)| record.denial.to_text()).collect();
-    let repeats = |notice: &&Notice| match notice {
-        Notice::ToolAnswered { content, .. } => refusals.contains(content),
-        _ => false,
+    told.notices
+        .iter()
+        .filter(|notice| !repeats_denial(told, notice))
+        .filter_map(of_notice)
+        .collect()
+}
+
+/// Returns whether the notice is the answer of a call whose denial is a notice of its own.
+fn repeats_denial(told: &ReplayedRecord, notice: &Notice) -> bool {
+    let Notice::ToolAnswered { content, .. } = notice else { return false };
+    denials(told).any(|(_, record)| record.denial.to_text() == *content)
+}
+
+/// Returns whether the notice is the answer of a call whose refusal the list has already.
+pub(super) fn repeats_refusal(told: &ReplayedRecord, notice: &Notice) -> bool {
+    let is_refusal = |other: &Notice| {
+        matches!(
+            other,
+            Notice::ApprovalGiven {
+                approval: Approval::Refused { .. } | Approval::Invalid { .. },
+                ..
+            }
+        )
     };
-    told.notices.iter().filter(|notice| !repeats(notice)).filter_map(of_notice).collect()
+    let is_answer = matches!(notice, Notice::ToolAnswered { .. });
+    repeats_denial(told, notice) || (is_answer && told.notices.iter().any(is_refusal))
 }
 
 fn denials(told: &ReplayedRecord) -> impl Iterator<Item = (&PluginName, &DenialRecord)> {
@@ -205,8 +225,13 @@ fn of_notice(notice: &Notice) -> Option<String> {
         Notice::ToolCalled { task, caller, name, arguments, .. } => {
             format!("{caller} called {name} {arguments} for the task {task}")
         }
-        Notice::ToolAnswered { name, is_error, content, .. } => {
-            format!("{name} {}: {content}", if *is_error { "failed" } else { "answered" })
+        Notice::ToolAnswered { call, name, is_error, content, .. } => {
+            let verb = match (is_error, call) {
+                (false, _) => "answered",
+                (true, Some(_)) => "failed",
+                (true, None) => "was refused",
+            };
+            format!("{name} {verb}: {content}")
         }
         Notice::ApprovalAsked { request, .. } => {
             format!(
@@ -301,6 +326,9 @@ pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, S
             answer: SideEffectAnswer::Failed { message, .. },
             ..
         } => ("failed", format!("{plugin}  {message}")),
+        Notice::ToolAnswered { call: None, is_error: true, task, name, content, .. } => {
+            ("refused", format!("{task}  {name}: {content}"))
+        }
         _ => return None,
     })
 }

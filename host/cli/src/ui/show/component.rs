@@ -137,11 +137,17 @@ pub(crate) fn unasked(found: &[UnaskedImport], columns: usize) -> Vec<String> {
     let mut rows = Vec::new();
     for ((is_wasi, capability), imports) in by_capability {
         let (style, what) = match (is_wasi, capability) {
-            (true, SOCKETS) => (FAINT, "no plugin can have them; each use is refused".to_owned()),
+            (true, SOCKETS) => {
+                (FAINT, { "its language's library imports them; each use is refused".to_owned() })
+            }
             (true, "files") => {
                 (FAINT, "its language's library imports it; it sees no folder".to_owned())
             }
-            (true, _) => (FAINT, format!("each use is refused, unless it asks for `{capability}`")),
+            (true, _) => (FAINT, {
+                format!(
+                    "its language's library imports it; each use is refused, unless the plugin asks for `{capability}`"
+                )
+            }),
             (false, _) => {
                 let table = if capability == "secrets" { "secrets.NAME" } else { capability };
                 let what = format!(

@@ -21,6 +21,8 @@ const LEAST: usize = 20;
 const SOURCE: usize = 12;
 /// The value of `data_can_leave` without any way out.
 const NOWHERE: &str = "nowhere";
+/// Characters of a digest that are shown.
+const DIGEST: usize = 12;
 /// Columns of a path. A longer one would push the permissions out of view.
 const MOST_OF_A_PATH: usize = 24;
 
@@ -136,17 +138,28 @@ fn source(row: &RightsRow) -> String {
 
 /// Returns the end of a long path, since the file's name is its most useful part.
 fn short(path: &str) -> String {
+    let digest =
+        path.split_once("@sha256:").and_then(|(name, hex)| Some((name, hex.get(..DIGEST)?)));
+    let path =
+        digest.map_or_else(|| path.to_owned(), |(name, hex)| format!("{name}@sha256:{hex}…"));
     match path.rsplit_once('/') {
         Some((folder, file)) if path.chars().count() > MOST_OF_A_PATH && !folder.is_empty() => {
             format!("…/{file}")
         }
-        _ => path.to_owned(),
+        _ => path,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_leaves_room_for_the_rights() {
+        let reference = format!("oci://registry.test/plugins/tides@sha256:{}", "ab".repeat(32));
+        assert_eq!(short(&reference), "…/tides@sha256:abababababab…");
+        assert_eq!(short("a@sha256:é"), "a@sha256:é");
+    }
 
     fn row(plugin: &str, source: &str, may: &[&str]) -> RightsRow {
         let may = may.iter().map(ToString::to_string).collect();

@@ -72,7 +72,7 @@ fn head(out: &mut String, timeline: &Timeline) {
 }
 
 fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
-    let (_, word) = run_state(about.state);
+    let (_, word) = run_state(about.state, &about.command);
     let tone = tag_of(about.state);
     let _ = write!(
         out,

@@ -201,7 +201,8 @@ impl Steps {
         let (layout, (depth, steps, stalled)) = (self.layout(), self.state().count(room, task));
         let number = format!("{steps:>NUMBER$}");
         if let Some(stalled) = stalled {
-            let mut what = format!("no valid answer ({} of {})", stalled.count, stalled.limit);
+            let mut what =
+                format!("no answer counted ({} of {} tries)", stalled.count, stalled.limit);
             if message.is_some_and(Message::says_do_not_know) {
                 what.push_str(", which counts as DO-NOT-KNOW");
             }

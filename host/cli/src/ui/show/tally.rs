@@ -14,8 +14,9 @@ use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) sandboxes: u64,
-    /// Tool calls that an approver allowed, and those that were refused.
+    /// Tool calls that an approver allowed.
     pub(crate) approvals: u64,
+    /// Calls that were answered with a refusal, except those that a denial explains.
     pub(crate) refusals: u64,
     pub(crate) denials: u64,
     pub(crate) faults: u64,
@@ -58,6 +59,8 @@ struct TallyState {
     why: Option<String>,
     /// The latest question without a user to answer it, and the task that asked.
     unanswered: Option<(TaskName, String)>,
+    /// The text of the latest denial. The room repeats it as the refused call's answer.
+    denial: Option<String>,
 }
 
 impl RunTally {
@@ -106,12 +109,18 @@ impl TallyState {
             Notice::QuestionUnanswered { task, question } => {
                 self.unanswered = Some((task.clone(), question.clone()))
             }
-            Notice::Denied { .. } => counts.denials += 1,
+            Notice::Denied { record, .. } => {
+                counts.denials += 1;
+                self.denial = Some(record.denial.to_text());
+            }
+            Notice::ToolAnswered { call: None, is_error: true, content, .. } => {
+                let is_denial = self.denial.take().is_some_and(|denial| denial == *content);
+                counts.refusals += u64::from(!is_denial);
+            }
             Notice::ApprovalGiven {
                 approval: Approval::Approved | Approval::Edited { .. },
                 ..
             } => counts.approvals += 1,
-            Notice::ApprovalGiven { .. } => counts.refusals += 1,
             _ => {}
         }
     }

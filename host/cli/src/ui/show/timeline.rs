@@ -26,6 +26,12 @@ const ROWS: usize = 6;
 /// Rows that are shown without folding.
 const FEW: usize = 120;
 
+/// The command under which conversations of browsers are stored. `conclave serve` resumes them
+/// itself.
+pub(crate) const SERVED: &str = "serve";
+/// The state of such a conversation while no server has it open.
+pub(crate) const CLOSED: &str = "closed";
+
 /// Facts about a run besides its records.
 pub(crate) struct RunFacts {
     pub(crate) state: RunState,
@@ -37,8 +43,10 @@ pub(crate) struct RunFacts {
 }
 
 /// Returns the word for a run's state, and its style.
-pub(crate) fn run_state(of: RunState) -> (Style, String) {
+pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
     match of {
+        // Its server left it in order, or continues it at its next start.
+        RunState::Interrupted if command == SERVED => (NAME, CLOSED.to_owned()),
         RunState::Running => (NAME, "running".to_owned()),
         RunState::Interrupted => (ODD, "interrupted".to_owned()),
         RunState::Ended(status) => {
@@ -101,7 +109,7 @@ impl Widths {
 }
 
 fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
-    let (style, word) = run_state(about.state);
+    let (style, word) = run_state(about.state, &about.command);
     let when = format!("· {} · took {}", ago(timeline.started, now()), took(timeline.took_ms));
     let from = about.config.clone().map(|config| format!("conclave {} {config}", about.command));
     let first = [

@@ -48,7 +48,13 @@ pub(super) fn mismatch(kind: &str, value: &Value) -> String {
         "object" => "an object",
         _ => "something else",
     };
-    format!("must be {wanted}, not {}", shown(value))
+    let is_float = |number: &Number| number.as_f64().is_some_and(|float| float.fract() == 0.0);
+    match value {
+        Value::Number(number) if kind == "integer" && is_float(number) => {
+            format!("must be written in digits: {value} is too large to be exact as a float")
+        }
+        _ => format!("must be {wanted}, not {}", shown(value)),
+    }
 }
 
 /// Returns a short description of a value.

@@ -125,7 +125,7 @@ impl PluginContext {
             }
             FaultKind::Output => {
                 format!(
-                    "it handed over more than {} at once ({})",
+                    "it handed over more than {} at once, as the host holds the values in memory ({})",
                     size(limits.output),
                     key("output")
                 )

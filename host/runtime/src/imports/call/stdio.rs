@@ -15,6 +15,8 @@ use crate::observe::subscribe::Level;
 
 /// Bytes of standard error that are kept.
 const KEPT: usize = 64 << 10;
+/// The words in the first line of a panic of Rust.
+const PANIC: &str = " panicked at ";
 /// Maximum bytes of one write.
 const PERMIT: usize = 64 << 10;
 /// Bytes above which a line is split.
@@ -40,6 +42,8 @@ struct StreamText {
     more: usize,
     /// A line without its end so far.
     line: Vec<u8>,
+    /// The beginning of the newest panic, which a long message moves out of `end`.
+    panic: Option<Vec<u8>>,
 }
 
 impl GuestStream {
@@ -68,9 +72,14 @@ impl GuestStream {
         let mut text = self.0.text.lock().unwrap_or_else(PoisonError::into_inner);
         let line = std::mem::take(&mut text.line);
         if !line.is_empty() {
+            text.note_panic(&line);
             self.log(&line);
         }
-        String::from_utf8_lossy(&text.end).into_owned()
+        let end = String::from_utf8_lossy(&text.end);
+        match &text.panic {
+            Some(panic) if !end.contains(PANIC) => String::from_utf8_lossy(panic).into_owned(),
+            _ => end.into_owned(),
+        }
     }
 
     fn take(&self, bytes: &[u8]) {
@@ -90,6 +99,7 @@ impl GuestStream {
             text.line.extend_from_slice(piece.strip_suffix(b"\n").unwrap_or(piece));
             if whole || text.line.len() >= LINE {
                 let line = std::mem::take(&mut text.line);
+                text.note_panic(&line);
                 self.log(&line);
             }
         }
@@ -99,6 +109,18 @@ impl GuestStream {
         // Panic messages begin with an empty line.
         if !line.is_empty() {
             self.0.book.line(self.0.level, &String::from_utf8_lossy(line));
+        }
+    }
+}
+
+impl StreamText {
+    fn note_panic(&mut self, line: &[u8]) {
+        if String::from_utf8_lossy(line).contains(PANIC) {
+            self.panic = Some(Vec::new());
+        }
+        if let Some(panic) = self.panic.as_mut().filter(|panic| panic.len() < LINE) {
+            panic.extend_from_slice(line);
+            panic.push(b'\n');
         }
     }
 }
@@ -145,7 +167,7 @@ impl OutputStream for GuestStream {
 /// Returns a panic message with file and line from the end of standard error, or its last line.
 /// `None` if it is empty.
 pub(crate) fn panic_message(stderr: &str) -> Option<String> {
-    if let Some((_, panic)) = stderr.rsplit_once(" panicked at ") {
+    if let Some((_, panic)) = stderr.rsplit_once(PANIC) {
         // Rust: `src/lib.rs:3:5:`, a line break, the message, and a note.
         let panic = panic.split("\nnote: ").next().unwrap_or(panic).trim_end();
         return Some(match panic.split_once(":\n") {
@@ -183,6 +205,20 @@ mod tests {
         let lines = Arc::new(Lines::default());
         let book = LogBook::new(CallId(1), lines.clone(), 1 << 20);
         (lines, GuestStream::new(Arc::new(book), Level::Info))
+    }
+
+    #[test]
+    fn a_panic_is_recognised_whatever_the_length_of_its_message() {
+        let (_, output) = output();
+        output.take(b"\nthread 'main' panicked at src/lib.rs:3:5:\n");
+        output.take(&b"a lot ".repeat(KEPT / 3));
+        output.take(b"\nnote: run with `RUST_BACKTRACE=1` environment variable\n");
+        let message = panic_message(&output.finish()).expect("there is one");
+        assert!(
+            message.starts_with("it panicked at src/lib.rs:3:5: a lot a lot"),
+            "{:.200}",
+            message
+        );
     }
 
     #[test]

@@ -201,7 +201,12 @@ fn unserved(ty: &Type) -> Unserved {
 /// # Errors
 /// If the value does not have the type, in words for a model.
 pub(super) fn from_json(value: &Value, ty: &Type) -> Result<Val, String> {
-    let integer = || whole(value).ok_or_else(|| wrong(value, "an integer"));
+    let integer = || {
+        // A larger float is whole, and not the only integer that it stands for.
+        let is_float = value.as_f64().is_some_and(|float| float.fract() == 0.0);
+        let what = if is_float { "an integer in digits" } else { "an integer" };
+        whole(value).ok_or_else(|| wrong(value, what))
+    };
     let ranged = |what: &str| wrong(value, what);
     let text = || value.as_str().ok_or_else(|| wrong(value, "a string"));
     let items = || value.as_array().ok_or_else(|| wrong(value, "an array"));
@@ -223,7 +228,8 @@ pub(super) fn from_json(value: &Value, ty: &Type) -> Result<Val, String> {
         }
         #[expect(clippy::cast_possible_truncation, reason = "the type has that precision")]
         Type::Float32 => {
-            Val::Float32(value.as_f64().ok_or_else(|| wrong(value, "a number"))? as f32)
+            let number = value.as_f64().map(|number| number as f32).filter(|it| it.is_finite());
+            Val::Float32(number.ok_or_else(|| wrong(value, "a number of 32 bits"))?)
         }
         Type::Float64 => Val::Float64(value.as_f64().ok_or_else(|| wrong(value, "a number"))?),
         Type::Char => {

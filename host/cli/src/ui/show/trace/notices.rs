@@ -1,6 +1,7 @@
 //! The entry of each notice in the trace of a run.
 
 use anstyle::Style;
+use conclave_core::config::TERMINAL;
 use conclave_core::policy::budget::Budget;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::plugin_query::Ruling;
@@ -66,7 +67,10 @@ impl TracePrinter {
                 if self.is_chat() && self.state().explained.remove(room) {
                     return;
                 }
-                let text = format!("no valid answer ({stalled} of {most}){}", not_asked(skipped));
+                let text = format!(
+                    "no answer counted ({stalled} of {most} tries){}",
+                    not_asked(skipped)
+                );
                 self.put(&of(task), &EntryText::new(FAINT, text));
             }
             // The end of a run shows the question in full.
@@ -167,7 +171,7 @@ impl TracePrinter {
                 );
             }
             Notice::AnswerOverruled { task, plugin, responder, ruling } => {
-                let what = format!("{plugin} rules on {}: {}", one_line(responder, 30), ruled(*ruling));
+                let what = format!("{plugin}: {}", ruled(responder, *ruling));
                 self.put(&of(task), &EntryText::new(ODD, what));
             }
             Notice::ResultReplaced { task, plugin } => {
@@ -285,15 +289,17 @@ impl TracePrinter {
             }
             Notice::ChannelRefused { channel, reason, .. } => self
                 .put(channel.as_str(), &EntryText::new(ODD, "was not told").whole(FAINT, reason)),
+            // Each room of a server has it, and nobody reads it there.
+            Notice::ChannelBound { channel, .. } if channel.as_str() == TERMINAL => {}
             Notice::ChannelBound { channel, binding } => {
                 let muted = if binding.muted { ", muted" } else { "" };
                 self.put(
                     channel.as_str(),
-                    &EntryText::plain(format!("is bound ({}{muted})", binding.kind.as_str())),
+                    &EntryText::plain(format!("joined the room ({}{muted})", binding.kind.as_str())),
                 );
             }
             Notice::ChannelUnbound { channel } => {
-                self.put(channel.as_str(), &EntryText::plain("is no longer bound"))
+                self.put(channel.as_str(), &EntryText::plain("left the room"))
             }
             // The room of an observer closes after each run.
             Notice::RoomClosed { .. } if observer_of_room(room).is_some() => {}
@@ -556,12 +562,17 @@ impl TracePrinter {
     }
 }
 
-/// Returns what a judge decided otherwise than the host: `not valid`, or `valid, ends the task`.
-fn ruled(ruling: Ruling) -> String {
-    let valid = ruling.valid.map(|valid| if valid { "valid" } else { "not valid" });
+/// Returns what a judge decided otherwise than the host: `the model's answer does not count`, or
+/// `the answer of user counts and ends the task`.
+fn ruled(responder: &str, ruling: Ruling) -> String {
+    let answer = match Role::named(responder) {
+        Some(Role::Llm) => "the model's answer".to_owned(),
+        _ => format!("the answer of {}", one_line(responder, 30)),
+    };
+    let valid = ruling.valid.map(|valid| if valid { "counts" } else { "does not count" });
     let done = ruling.done.map(|done| if done { "ends the task" } else { "does not end the task" });
     let words: Vec<&str> = valid.into_iter().chain(done).collect();
-    words.join(", ")
+    format!("{answer} {}", words.join(" and "))
 }
 
 /// Returns the address of a record's consequences: `3f2a91c0:17`.

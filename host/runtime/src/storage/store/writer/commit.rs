@@ -186,6 +186,7 @@ fn latest<'a>(writes: &[&'a Write]) -> Vec<&'a Write> {
             || is_first(write)
             || write.front.is_some()
             || write.begins
+            || write.inbound.is_some()
             || write.outcome.is_some()
     };
     writes
@@ -238,6 +239,11 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     transaction
         .prepare_cached("UPDATE rooms SET changed = ?, turns = ?, tokens = ?, cost_micro_usd = ?, spent = ?, records = ? WHERE room = ?")?
         .execute(params![at, turns, tokens, cost, spent, last.seq.cast_signed() + 1, room])?;
+    if let Some(text) = &write.inbound {
+        transaction
+            .prepare_cached("UPDATE rooms SET text = ? WHERE room = ? AND text = ''")?
+            .execute(params![text, room])?;
+    }
     // An ended room is open again. A resumption needs the origin of this run, not of the first, and
     // lists order rooms by their newest run.
     if write.begins {

@@ -10,6 +10,7 @@ use conclave_core::journal::record::JournalError;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::{Event, RULES, Record};
 use conclave_core::types::ids::RoomId;
+use conclave_core::types::request::RoomRequest;
 use rusqlite::OptionalExtension;
 use tokio::sync::oneshot;
 
@@ -231,6 +232,7 @@ impl StoreJournal {
             waits: entry.waits.to_vec(),
             noted: Arc::clone(&self.noted),
             front: entry.records.iter().find_map(|record| front(record)),
+            inbound: entry.records.iter().find_map(|record| inbound(record)),
             begins: entry
                 .records
                 .iter()
@@ -353,12 +355,24 @@ fn front(record: &Record) -> Option<Front> {
             agents.push(task.agent.as_str());
         }
     }
-    let text = opening.content.as_deref().unwrap_or("").chars().take(TEXT).collect();
+    let text = first_characters(opening.content.as_deref().unwrap_or(""));
     Some(Front {
         entry: opening.entry.to_string(),
         agents: serde_json::to_string(&agents).unwrap_or_default(),
         text,
     })
+}
+
+/// Returns the beginning of the message, if this record is one from a channel.
+fn inbound(record: &Record) -> Option<String> {
+    let Event::Requested { what: RoomRequest::Inbound { inbound }, .. } = &record.event else {
+        return None;
+    };
+    Some(first_characters(&inbound.text))
+}
+
+fn first_characters(text: &str) -> String {
+    text.chars().take(TEXT).collect()
 }
 
 pub(super) fn place(folder: &Path) -> String {

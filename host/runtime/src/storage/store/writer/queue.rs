@@ -135,6 +135,9 @@ pub(super) struct Write {
     pub(super) noted: Arc<NewRoom>,
     /// Set if these records open the room.
     pub(super) front: Option<Front>,
+    /// The beginning of the first message from a channel in these records. It stands for the first
+    /// message of a room that was opened without one.
+    pub(super) inbound: Option<String>,
     /// Whether these records begin another run in the room.
     pub(super) begins: bool,
     pub(super) outcome: Option<Arc<Outcome>>,
