@@ -28,16 +28,24 @@ _TYPES = {
 class Pending:
     """A call that `gather` makes together with others."""
 
-    def __init__(self, name: str, arguments: dict[str, Any]) -> None:
-        self.name = name
+    def __init__(self, tool: CallableTool, arguments: dict[str, Any]) -> None:
+        self.name = tool.name
         self.arguments = arguments
+        self._is_typed = tool.output_schema is not None
+
+    def result(self, answer: ToolAnswer) -> Any:
+        """Return the structured result if the tool declares one, or else the text."""
+        first, second = answer.content, answer.value
+        if self._is_typed:
+            first, second = second, first
+        return second if first is None else first
 
     def __repr__(self) -> str:
         return f"<call of {self.name} for gather()>"
 
 
 class Function:
-    """A tool as a function. It returns the structured result if the tool declares one, or its text."""
+    """A tool as a function."""
 
     def __init__(self, tool: CallableTool) -> None:
         self.__name__ = _identifier(tool.name.rpartition(".")[2])
@@ -46,17 +54,15 @@ class Function:
         self._tool = tool
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the tool and wait for its answer."""
+        """Return the structured result if the tool declares one, or else the text."""
         call = self.later(*args, **kwargs)
-        return _result(toolbox.call(call.name, call.arguments))
+        return call.result(toolbox.call(call.name, call.arguments))
 
     def later(self, *args: Any, **kwargs: Any) -> Pending:
         """Return the call, for `gather`."""
         bound = self.__signature__.bind(*args, **kwargs)
         names = _names(self._tool)
-        return Pending(
-            self._tool.name, {names[key]: value for key, value in bound.arguments.items()}
-        )
+        return Pending(self._tool, {names[key]: value for key, value in bound.arguments.items()})
 
     def __repr__(self) -> str:
         return f"{self._tool.name}{self.__signature__}"
@@ -99,9 +105,10 @@ def gather(*calls: Pending, return_exceptions: bool = False) -> list[Any]:
             raise TypeError(f"gather() takes calls such as search.find.later(…), not {call!r}")
     results: list[Any] = []
     for start in range(0, len(calls), 64):
-        requests = [(call.name, call.arguments) for call in calls[start : start + 64]]
-        for answer in toolbox.call_all(requests):
-            results.append(answer if isinstance(answer, Error) else _result(answer))
+        batch = calls[start : start + 64]
+        answers = toolbox.call_all([(call.name, call.arguments) for call in batch])
+        for call, answer in zip(batch, answers, strict=True):
+            results.append(answer if isinstance(answer, Error) else call.result(answer))
     failed = next((result for result in results if isinstance(result, Error)), None)
     if failed is not None and not return_exceptions:
         raise failed
@@ -147,10 +154,6 @@ def _plugin_named(name: str) -> Any:
     if found is None:
         raise LookupError(f"no tool of {name} is granted any more")
     return found
-
-
-def _result(answer: ToolAnswer) -> Any:
-    return answer.content if answer.value is None else answer.value
 
 
 def _identifier(name: str) -> str:

@@ -10,10 +10,10 @@ use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::folder;
 use crate::permissions::grant::{
     ChannelsGrant, DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, HistoryGrant, KvGrant,
-    ModelGrant, RouteGrant, SecretGrant,
+    ModelGrant, RouteGrant, SecretGrant, ToolsGrant,
 };
 use crate::permissions::manifest::Manifest;
-use crate::setup::{GatePoint, ModelSetup, Setup, TaskSetup};
+use crate::setup::{GatePoint, ModelSetup, PluginKind, Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::confirm::ConfirmPolicy;
 use crate::types::ids::PluginName;
@@ -121,6 +121,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         route.as_ref().and_then(may_route),
         delegate.as_ref().map(may_delegate),
         tools.as_ref().and_then(|_| may_call(setup, name, calls)),
+        tools.as_ref().and_then(|tools| may_nest(setup, name, tools)),
         model.as_ref().map(may_ask),
         may_read(&files),
         may_write(&files, FileMode::ReadWrite),
@@ -233,6 +234,27 @@ fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<Str
     let names = join(shortened(setup, tools).iter().map(String::as_str));
     (!names.is_empty())
         .then(|| format!("call {names}{}", bounds(&[calls.map(|calls| count(calls, "call"))])))
+}
+
+/// `call search.find for its callers`: the tools that the plugin's own tools may call.
+fn may_nest(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> Option<String> {
+    let facts = &setup.plugins.get(name)?.facts;
+    if !facts.kinds.contains(&PluginKind::Tools) {
+        return None;
+    }
+    let admitted: Vec<String> = setup
+        .plugins
+        .iter()
+        .filter(|(plugin, _)| *plugin != name)
+        .flat_map(|(plugin, setup)| {
+            setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))
+        })
+        .filter(|tool| grant.names.iter().any(|pattern| pattern.covers(tool)))
+        .collect();
+    let tools = admitted.iter().map(String::as_str).collect();
+    let names = join(shortened(setup, tools).iter().map(String::as_str));
+    let bound = bounds(&[grant.calls.map(|calls| count(calls, "call"))]);
+    (!names.is_empty()).then(|| format!("call {names} for the agents that call it{bound}"))
 }
 
 /// Shortens all of a plugin's tools to one word if there are more than a few.

@@ -316,9 +316,7 @@ fn a_model_reply_is_not_bought_twice() {
         .find(|again| matches!(again.effect, Effect::StepAgent { .. }))
         .expect("the step is made again");
     let before = |ordinal: u32| step.trace.models[&ordinal].before(&ModelRequest::default());
-    let Before::Answered(Ok(answer)) = before(0) else {
-        panic!("{:?}", step.trace)
-    };
+    let Before::Answered(Ok(answer)) = before(0) else { panic!("{:?}", step.trace) };
     assert_eq!(answer.content.as_deref(), Some("hm"));
     assert_eq!(before(1), Before::Open);
 }

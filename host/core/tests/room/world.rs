@@ -314,6 +314,8 @@ impl<'a> World<'a> {
             }
             Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => {}
             Effect::Reply { .. } | Effect::TellTask { .. } | Effect::DetachTask { .. } => {}
+            // No tool of a test calls others.
+            Effect::AnswerTools { .. } => {}
             Effect::AnswerModel { call, answer, .. } => {
                 let running = self.running.get_mut(&call).filter(|running| running.relay);
                 if let (Some(running), Ok(completion)) = (running, answer) {
