@@ -107,6 +107,7 @@ fn cells_share_their_variables_and_reach_what_is_granted() {
     the_state_of_another_task_is_out_of_reach(&rig);
     a_killed_run_goes_on_with_its_variables(&rig);
     the_example_answers(&rig);
+    one_script_calls_the_tools_of_another_plugin(&rig);
 }
 
 fn variables_live_on(rig: &Rig) {
@@ -265,4 +266,38 @@ fn the_example_answers(rig: &Rig) {
     let told = said(conclave(rig, ".", &["run", "conclave.toml", "How many words?"]));
     assert!(told.contains("More than a thousand."), "{told}");
     assert_eq!(answers(rig), ["True", "True"]);
+}
+
+/// Three requests to the model in place of one for each guide.
+fn one_script_calls_the_tools_of_another_plugin(rig: &Rig) {
+    let folder = root().join("docs/examples");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("the example");
+    let guides = rig.folder().join("guides");
+    std::fs::create_dir(&guides).expect("a new folder");
+    for guide in 0..70 {
+        let text = if guide % 30 == 7 { "`limits.wall` is a limit." } else { "Nothing." };
+        std::fs::write(guides.join(format!("g{guide}.md")), text).expect("it can be written");
+    }
+    let config = read("code.toml")
+        .replace("stock:python", "python/build/python.wasm")
+        .replace("\"../use\"", &format!("{:?}", guides.display().to_string()));
+    for (name, text) in
+        [("conclave.toml", config), ("code-replies.json", read("code-replies.json"))]
+    {
+        std::fs::write(rig.folder().join(name), text).expect("it can be written");
+    }
+    said(conclave(rig, ".", &["run", "conclave.toml", "Which guides?"]));
+    let answers = answers(rig);
+    assert!(answers[0].starts_with("search.list() -> str"), "{answers:?}");
+    assert_eq!(answers[1], "/guides/g37.md\n/guides/g67.md\n/guides/g7.md", "{answers:?}");
+    let shown = said(conclave(rig, ".", &["show", "--json"]));
+    let rows: Value =
+        shown.lines().find_map(|line| serde_json::from_str(line).ok()).expect("one object");
+    let count = |kind: &str, name: &str| {
+        let rows = rows["rows"].as_array().expect("rows");
+        rows.iter()
+            .filter(|row| row["type"] == kind && (name.is_empty() || row["name"] == name))
+            .count()
+    };
+    assert_eq!((count("tool", "search.read"), count("model", "")), (70, 3), "{shown}");
 }
