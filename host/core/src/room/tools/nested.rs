@@ -12,7 +12,7 @@ use super::round::{MAX_CHAIN, name_in_task};
 use crate::protocol::effect::Effect;
 use crate::room::frame::FrameWait;
 use crate::room::messages::unknown_plugin;
-use crate::room::{Frames, PluginCalls, RoomContext, ToolRounds};
+use crate::room::{Dialogue, Frames, PluginCalls, RoomContext, ToolRounds};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::capability::Capability;
 use crate::types::denial::Denial;
@@ -70,7 +70,7 @@ impl ToolRounds<'_> {
         }
         let Some(frame) = self.frames.get(&id) else { return };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
-        let above = self.frames.plugins_above(self.cx, id, parent);
+        let above = self.plugins_above(id, parent);
         let Some(first) = self.frames.round(id).map(|round| round.slots.len()) else { return };
         for (offset, NestedCall { name, arguments }) in calls.into_iter().enumerate() {
             let next = ToolCall {
@@ -109,6 +109,60 @@ impl ToolRounds<'_> {
         }
         self.run_slots(id, first);
     }
+
+    /// Returns the plugins that wait for this slot's tool, and its own.
+    fn plugins_above(&self, id: FrameId, slot: usize) -> Vec<PluginName> {
+        let mut plugins = Vec::new();
+        let mut next = Some(slot);
+        while let Some(slot) = next {
+            let call = self.cx.calls.iter().find_map(|(call, purpose)| match purpose {
+                Purpose::Tool { frame, slot: of, plugin } if (*frame, *of) == (id, slot) => {
+                    plugins.push(plugin.clone());
+                    Some(*call)
+                }
+                _ => None,
+            });
+            next =
+                call.and_then(|_| self.frames.slot(id, slot)?.nested.as_ref()).and_then(|nested| {
+                    match self.cx.calls.get(&nested.call)? {
+                        Purpose::Tool { slot, .. } => Some(*slot),
+                        _ => None,
+                    }
+                });
+        }
+        plugins
+    }
+}
+
+impl Dialogue<'_> {
+    /// Answers the requests whose calls have all ended.
+    pub(super) fn answer_nested(&mut self, id: FrameId) {
+        let Some(round) = self.frames.nesting_round(id) else { return };
+        let mut requests: BTreeMap<(CallId, u32), bool> = BTreeMap::new();
+        for slot in &round.slots {
+            let Some(nested) = slot.nested.as_ref().filter(|nested| !nested.is_told) else {
+                continue;
+            };
+            *requests.entry((nested.call, nested.ordinal)).or_insert(true) &= !slot.is_open();
+        }
+        for ((call, ordinal), _) in requests.into_iter().filter(|(_, is_complete)| *is_complete) {
+            let answers = round.slots.iter_mut().filter_map(|slot| slot.tell(call, ordinal));
+            let answers = answers.collect();
+            self.cx.effects.push_back(Effect::AnswerTools { call, ordinal, answers });
+        }
+        round.drop_told();
+    }
+
+    /// Returns a frame's message with the refusal of a nested call whose tool asks for further
+    /// calls.
+    pub(super) fn steers(&mut self, id: FrameId, then: &[ToolCall]) -> CallOutcome {
+        let names: Vec<&str> = then.iter().map(|call| call.name.as_str()).collect();
+        let text = format!(
+            "it asks its agent to call {} next, so only an agent can call it",
+            names.join(", ")
+        );
+        self.frames.error_outcome(self.cx, id, text)
+    }
 }
 
 impl RoomContext {
@@ -137,48 +191,6 @@ impl RoomContext {
 }
 
 impl Frames {
-    /// Returns the plugins that wait for this slot's tool, and its own.
-    fn plugins_above(&self, cx: &RoomContext, id: FrameId, slot: usize) -> Vec<PluginName> {
-        let mut plugins = Vec::new();
-        let mut next = Some(slot);
-        while let Some(slot) = next {
-            let call = cx.calls.iter().find_map(|(call, purpose)| match purpose {
-                Purpose::Tool { frame, slot: of, plugin } if (*frame, *of) == (id, slot) => {
-                    plugins.push(plugin.clone());
-                    Some(*call)
-                }
-                _ => None,
-            });
-            next =
-                call.and_then(|_| self.slot(id, slot)?.nested.as_ref()).and_then(|nested| match cx
-                    .calls
-                    .get(&nested.call)?
-                {
-                    Purpose::Tool { slot, .. } => Some(*slot),
-                    _ => None,
-                });
-        }
-        plugins
-    }
-
-    /// Answers the requests whose calls have all ended.
-    pub(super) fn answer_nested(&mut self, cx: &mut RoomContext, id: FrameId) {
-        let Some(round) = self.nesting_round(id) else { return };
-        let mut requests: BTreeMap<(CallId, u32), bool> = BTreeMap::new();
-        for slot in &round.slots {
-            let Some(nested) = slot.nested.as_ref().filter(|nested| !nested.is_told) else {
-                continue;
-            };
-            *requests.entry((nested.call, nested.ordinal)).or_insert(true) &= !slot.is_open();
-        }
-        for ((call, ordinal), _) in requests.into_iter().filter(|(_, is_complete)| *is_complete) {
-            let answers = round.slots.iter_mut().filter_map(|slot| slot.tell(call, ordinal));
-            let answers = answers.collect();
-            cx.effects.push_back(Effect::AnswerTools { call, ordinal, answers });
-        }
-        round.drop_told();
-    }
-
     /// Returns a round that has nested calls.
     fn nesting_round(&mut self, id: FrameId) -> Option<&mut ToolRound> {
         match &mut self.get_mut(&id)?.attempt.as_mut()?.wait {
@@ -187,22 +199,6 @@ impl Frames {
             }
             _ => None,
         }
-    }
-
-    /// Returns a frame's message with the refusal of a nested call whose tool asks for further
-    /// calls.
-    pub(super) fn steers(
-        &self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        then: &[ToolCall],
-    ) -> CallOutcome {
-        let names: Vec<&str> = then.iter().map(|call| call.name.as_str()).collect();
-        let text = format!(
-            "it asks its agent to call {} next, so only an agent can call it",
-            names.join(", ")
-        );
-        self.error_outcome(cx, id, text)
     }
 }
 

@@ -56,7 +56,7 @@ impl Room {
         } else {
             let (said, then) = self.dialogue().outcome_of(id, &slot, &answer);
             if slot.nested.is_some() && !then.is_empty() {
-                (self.frames.steers(&mut self.cx, id, &then), None, Vec::new())
+                (self.dialogue().steers(id, &then), None, Vec::new())
             } else {
                 (said, None, then)
             }
@@ -264,7 +264,7 @@ impl Dialogue<'_> {
 
     /// Ends a round whose slots are all answered, with its answer as that of the agent role.
     pub(in crate::room) fn end_if_complete(&mut self, id: FrameId) {
-        self.frames.answer_nested(self.cx, id);
+        self.answer_nested(id);
         let Some(round) = self.frames.round_mut(self.cx, id) else { return };
         if !round.is_complete() {
             return round.rest();
