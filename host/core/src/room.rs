@@ -64,7 +64,6 @@ use crate::protocol::effect::Effect;
 use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
 use crate::setup::Setup;
-use crate::tool_calls::toolbox::ToolTarget;
 use crate::types::fault::CallReport;
 use crate::types::ids::{CallId, ControlId, Millis, RoomId, TimerId};
 use crate::types::outcome::{Outcome, Status};
@@ -424,13 +423,11 @@ impl Room {
         rights.grants.tools.as_ref()?;
         let toolbox = self.histories.toolbox(&self.cx, &self.frames.get(frame)?.task);
         let callable = toolbox.iter().filter(|tool| tool.handled).filter_map(|tool| {
-            let ToolTarget::Plugin { plugin: of, tool: own } = &tool.target else { return None };
-            let admitted = format!("{of}.{own}");
-            if of == plugin || rights.may_call(&admitted).is_err() {
+            let (of, spec) = self.cx.setup.tool(&tool.target.admitted_name()?)?;
+            if of == plugin || rights.may_call(&format!("{of}.{}", spec.name)).is_err() {
                 return None;
             }
-            let output_schema =
-                self.cx.setup.tool(&admitted).and_then(|(_, spec)| spec.output_schema.clone());
+            let output_schema = spec.output_schema.clone();
             Some(CallableTool { summary: tool.summary.clone(), output_schema })
         });
         Some(Arc::new(callable.collect()))

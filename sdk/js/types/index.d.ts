@@ -1079,7 +1079,7 @@ export namespace toolbox {
     /** The JSON Schema of `value`; absent if the tool returns no structured result. */
     readonly outputSchema?: any;
   }
-  /** What a tool returned, uncut. */
+  /** The result of a tool, uncut. */
   interface ToolAnswer {
     readonly content?: string;
     readonly value?: any;
@@ -1091,7 +1091,7 @@ export namespace toolbox {
    * tool fails, is refused to the agent, or is not approved.
    */
   function call(name: string, args?: { [name: string]: unknown }): ToolAnswer;
-  /** Calls tools at the same time, at most 64, and returns what came of each, in their order. */
+  /** Calls tools at the same time, at most 64, and returns answer or error of each, in order. */
   function callAll(
     requests: { name: string; arguments?: { [name: string]: unknown } }[],
   ): (ToolAnswer | HostError)[];

@@ -34,7 +34,7 @@ class CallableTool:
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """What a tool returned, uncut."""
+    """The result of a tool, uncut."""
 
     content: str | None = None
     """The text; `None` if the tool returned none."""
@@ -63,7 +63,7 @@ def call(name: str, arguments: Mapping[str, Any] | None = None) -> ToolAnswer:
 
 
 def call_all(requests: Iterable[tuple[str, Mapping[str, Any]]]) -> list[ToolAnswer | Error]:
-    """Call tools at the same time, at most 64, and return what came of each, in their order.
+    """Call tools at the same time, at most 64, and return answer or error of each, in order.
 
     A request is the name of a tool and its arguments.
     """

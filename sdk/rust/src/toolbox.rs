@@ -43,7 +43,7 @@ impl Request {
     }
 }
 
-/// What a tool returned, uncut.
+/// The result of a tool, uncut.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// The text; `None` if the tool returned none.

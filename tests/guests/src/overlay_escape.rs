@@ -47,8 +47,8 @@ fn run() -> Json<Vec<(String, String)>> {
     Json(OUTSIDE.into_iter().map(attempt).collect())
 }
 
-/// Writes records of its own, which must be plain files; returns what each holds afterwards, and
-/// what is left of the files that they name.
+/// Writes forged records, which must be plain files. Returns their contents, and the contents of the
+/// files that the records name.
 #[tool]
 fn forge() -> Json<Vec<(String, String)>> {
     let reverted = "{\"change\":\"reverted\",\"path\":\"a.txt\"}\n";

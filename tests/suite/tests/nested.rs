@@ -140,6 +140,10 @@ fn both_the_tool_and_its_agent_need_the_grant() {
     let refused =
         |plugin: &str| [(plugin.to_owned(), "tools".to_owned(), "echo.run".to_owned())].to_vec();
     assert_eq!(refusals(&ran), refused("nested"));
+    let lines: Vec<Option<String>> =
+        ran.denials().into_iter().map(|record| record.suggestion).collect();
+    let line = "[plugins.nested] grants.tools = [\"echo.run\"]";
+    assert_eq!(lines, [Some(line.to_owned())]);
     let world = World { agent: r#"grants.tools = ["nested.*"]"#, ..OPEN };
     let (told, ran) = world.at_once(&calls);
     assert!(told[0].starts_with("ERROR "), "{}", told[0]);
@@ -163,7 +167,7 @@ fn what_steers_the_task_or_waits_for_the_call_is_not_called() {
         ("nested.list", json!({})),
         ("echo.run", says("a")),
     ]);
-    assert!(told[0].starts_with("ERROR "), "{}", told[0]);
+    assert_eq!(told[0], "ERROR done steers the task, so only its agent can call it");
     assert_eq!(told[1], "ERROR nested.list belongs to a plugin that is waiting for this call");
     assert_eq!(told[2], "a");
     assert!(ran.content().contains("is waiting"), "the task went on: {}", ran.content());

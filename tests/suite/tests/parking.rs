@@ -90,6 +90,7 @@ impl ModelClient for Slow {
 
 /// Far above the real need: on a busy machine a call is charged for time in which it did not run.
 const PATIENT: &str = "cpu = \"1 h\", wall = \"1 h\"";
+const HOUR: Duration = Duration::from_secs(3_600);
 /// The simulated computing time of a call of a [`ManualClock`] before it waits.
 const COMPUTED: Duration = Duration::from_millis(25);
 
@@ -114,6 +115,16 @@ impl ManualClock {
     /// Returns the requested length of each sleep, including those that have ended.
     fn sleeps(&self) -> Vec<Duration> {
         self.sleeps.lock().expect("nobody panics").iter().map(|(time, _)| *time).collect()
+    }
+
+    /// Wakes those that sleep for less than an hour.
+    fn wake_short(&self) {
+        let mut sleeps = self.sleeps.lock().expect("nobody panics");
+        let short = sleeps.iter_mut().filter(|(time, _)| *time < HOUR);
+        for sleeper in short.filter_map(|(_, sleeper)| sleeper.take()) {
+            // A call that was answered meanwhile no longer sleeps.
+            let _ = sleeper.send(());
+        }
     }
 
     fn wake(&self, number: usize) {
@@ -407,5 +418,42 @@ fn a_guest_that_asks_again_and_again_computes_no_more_than_it_may() {
         let (report, fault) = world.report("room");
         assert_eq!(fault, Some(FaultKind::Cpu), "{report:?}");
         assert!(report.cpu_ticks <= 31, "{report:?}");
+    });
+}
+
+/// The tool that it waits for has limits of its own, and may itself wait for an approver for hours.
+#[test]
+fn a_call_that_waits_for_another_tool_holds_no_sandbox_and_its_time_does_not_run() {
+    block_on(async {
+        let clock = ManualClock::new();
+        let engine = EngineSettings { park_clock: clock.clone(), ..parks() };
+        let mut world = World::new(true, engine, "asks = 1", PATIENT);
+        world.config = format!(
+            "entry = \"main\"\n[models.default]\nkind = \"native\"\n\
+             [plugins.caller]\nsource = \"{}\"\ngrants.tools = [\"nested.*\", \"asks.*\"]\n\
+             config = {{ tool = \"nested.at_once\", arguments = {{ calls = [{{ tool = \"asks.wait\" }}] }} }}\n\
+             [plugins.nested]\nsource = \"{}\"\ngrants.tools = [\"asks.*\"]\nlimits = {{ cpu = \"1 h\", wall = \"5 h\" }}\n\
+             [plugins.asks]\nsource = \"{}\"\ngrants.model = [\"default\"]\nlimits = {{ cpu = \"1 h\", wall = \"2 h\" }}\n\
+             [tasks.main]\nagent = \"caller\"\n[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n",
+            guest("agent_caller").display(),
+            guest("nested").display(),
+            guest("model_denied").display(),
+        );
+        let prepared = world.prepare().await;
+        let run = tokio::spawn(world.start(&prepared, "room").outcome());
+        until("both are parked", || {
+            clock.wake_short();
+            let engine = world.host.engine();
+            engine.waiting() == 2 && engine.live() == 0 && world.model.asked() == 1
+        })
+        .await;
+        let walls: Vec<Duration> =
+            clock.sleeps().into_iter().filter(|time| *time >= HOUR).collect();
+        assert!(walls.len() == 1 && walls[0] <= HOUR * 2, "only the inner call's: {walls:?}");
+        world.model.answer("Are you there?");
+        let outcome =
+            run.await.expect("it does not panic").expect("a journal in memory does not fail");
+        assert!(outcome.content.as_deref().unwrap_or_default().contains("=Are you there?"));
+        assert_eq!(world.model.asked(), 1, "no call was made again");
     });
 }

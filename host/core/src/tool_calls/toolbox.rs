@@ -22,6 +22,18 @@ pub enum ToolTarget {
     Host(HostTool),
 }
 
+impl ToolTarget {
+    /// Returns the name under which a plugin's tool was admitted, which grants and rules are about:
+    /// `plugin.tool`. `None` for a tool of the host.
+    #[must_use]
+    pub fn admitted_name(&self) -> Option<String> {
+        match self {
+            Self::Plugin { plugin, tool } => Some(format!("{plugin}.{tool}")),
+            Self::Host(_) => None,
+        }
+    }
+}
+
 /// A tool in a task's toolbox: its name for the agent, and its options (L-100, L-101).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskTool {

@@ -31,8 +31,8 @@ const COMPONENT: &str = "the component";
 pub struct Signatures {
     /// Those that were read, unverified.
     pub envelopes: Vec<Envelope>,
-    /// The number of listed signatures past the limit, which were not read. Whoever may push to a
-    /// repository can add some.
+    /// The number of listed signatures past the limit, which were not read. Everybody with push
+    /// access to the repository can add some.
     pub unread: usize,
 }
 

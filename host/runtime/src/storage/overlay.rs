@@ -339,7 +339,7 @@ impl OpenOverlay {
         let record = ChangeRecord::Reverted { path: path.to_owned() };
         log.append(&record, &self.changes, true)?;
         self.changes.take(record);
-        // Without its record the content is no change; what is left is removed with the folder.
+        // Content without a record is not a change, and is removed with the overlay's folder.
         match std::fs::remove_file(self.overlay.join(FILES).join(content_name(path))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),

@@ -99,8 +99,7 @@ pub(crate) fn lock(run_folder: &Path) -> io::Result<Option<File>> {
 /// acknowledged, and is ignored.
 ///
 /// # Errors
-/// `InvalidData` if a file is not what was written, with its path and line; or the operating
-/// system's error.
+/// `InvalidData` with path and line if a file is corrupt, or the operating system's error.
 pub(crate) fn read(overlay: &Path) -> io::Result<(OverlayOrigin, Changes)> {
     let (origin, changes, ..) = read_whole(overlay)?;
     Ok((origin, changes))

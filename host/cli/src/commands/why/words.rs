@@ -99,6 +99,7 @@ fn call_of(event: &Event) -> Option<CallId> {
         | Event::ToolAnswered { call, .. }
         | Event::StrategyDecided { call, .. }
         | Event::ModelAsked { call, .. }
+        | Event::ToolsAsked { call, .. }
         | Event::SideEffectAsked { call, .. }
         | Event::Refused { call, .. } => Some(*call),
         _ => None,
@@ -175,6 +176,10 @@ pub(super) fn of_event(event: &Event) -> String {
         Event::StrategyDecided { call, .. } => format!("a delivery strategy decided ({call})"),
         Event::UserAnswered { call, .. } => format!("the user answered ({call})"),
         Event::ModelAsked { call, .. } => format!("a plugin asked a model ({call})"),
+        Event::ToolsAsked { call, calls, .. } => {
+            let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+            format!("a tool asked to call {} ({call})", names.join(", "))
+        }
         Event::ModelAnswered { call, .. } => format!("a model answered ({call})"),
         Event::SideEffectAsked { call, side_effect, .. } => {
             format!("a plugin was about to {} {} ({call})", verb(side_effect), side_effect.target())

@@ -70,7 +70,7 @@ impl ToolRounds<'_> {
         }
         let Some(frame) = self.frames.get(&id) else { return };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
-        let above = self.plugins_above(id, parent);
+        let above = self.plugins_above(id, parent, plugin);
         let Some(first) = self.frames.round(id).map(|round| round.slots.len()) else { return };
         for (offset, NestedCall { name, arguments }) in calls.into_iter().enumerate() {
             let next = ToolCall {
@@ -93,7 +93,13 @@ impl ToolRounds<'_> {
             } else if target_of(&toolbox, &next.name).is_some_and(|of| above.contains(of)) {
                 Some(format!("{} belongs to a plugin that is waiting for this call", next.name))
             } else if self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &next, None) {
-                Some(format!("{} is carried out by another task", next.name))
+                Some(match untrusted {
+                    true => format!(
+                        "{} is not offered to the agent, and the call derives from text of outside origin",
+                        next.name
+                    ),
+                    false => format!("{} is carried out by another task", next.name),
+                })
             } else {
                 None
             };
@@ -110,25 +116,16 @@ impl ToolRounds<'_> {
         self.run_slots(id, first);
     }
 
-    /// Returns the plugins that wait for this slot's tool, and its own.
-    fn plugins_above(&self, id: FrameId, slot: usize) -> Vec<PluginName> {
-        let mut plugins = Vec::new();
-        let mut next = Some(slot);
-        while let Some(slot) = next {
-            let call = self.cx.calls.iter().find_map(|(call, purpose)| match purpose {
-                Purpose::Tool { frame, slot: of, plugin } if (*frame, *of) == (id, slot) => {
-                    plugins.push(plugin.clone());
-                    Some(*call)
-                }
+    /// Returns a tool's plugin, and those that wait for it.
+    fn plugins_above(&self, id: FrameId, slot: usize, plugin: &PluginName) -> Vec<PluginName> {
+        let mut plugins = vec![plugin.clone()];
+        let mut next = self.frames.slot(id, slot);
+        while let Some((nested, slot)) = next.and_then(|slot| Some((slot.nested.as_ref()?, slot))) {
+            plugins.extend(slot.asked_by.clone());
+            next = match self.cx.calls.get(&nested.call) {
+                Some(Purpose::Tool { slot, .. }) => self.frames.slot(id, *slot),
                 _ => None,
-            });
-            next =
-                call.and_then(|_| self.frames.slot(id, slot)?.nested.as_ref()).and_then(|nested| {
-                    match self.cx.calls.get(&nested.call)? {
-                        Purpose::Tool { slot, .. } => Some(*slot),
-                        _ => None,
-                    }
-                });
+            };
         }
         plugins
     }
@@ -153,9 +150,9 @@ impl Dialogue<'_> {
         round.drop_told();
     }
 
-    /// Returns a frame's message with the refusal of a nested call whose tool asks for further
-    /// calls.
-    pub(super) fn steers(&mut self, id: FrameId, then: &[ToolCall]) -> CallOutcome {
+    /// Returns the error of a nested call whose tool asks for follow-up calls, which only an agent
+    /// can make.
+    pub(super) fn refused_follow_ups(&mut self, id: FrameId, then: &[ToolCall]) -> CallOutcome {
         let names: Vec<&str> = then.iter().map(|call| call.name.as_str()).collect();
         let text = format!(
             "it asks its agent to call {} next, so only an agent can call it",
@@ -174,10 +171,8 @@ impl RoomContext {
         name: &str,
     ) -> Result<(), Denial> {
         let setup = Arc::clone(&self.setup);
-        let admitted = match toolbox.get(name).map(|tool| &tool.target) {
-            Some(ToolTarget::Plugin { plugin, tool }) => format!("{plugin}.{tool}"),
-            Some(ToolTarget::Host(_)) | None => name.to_owned(),
-        };
+        let admitted = toolbox.get(name).and_then(|tool| tool.target.admitted_name());
+        let admitted = admitted.unwrap_or_else(|| name.to_owned());
         let refused = match setup.rights(plugin) {
             Some(rights) => rights.may_call(&admitted),
             None => Err(unknown_plugin(plugin, Capability::Tools, &admitted)),
@@ -208,12 +203,10 @@ impl PluginCalls<'_> {
         let Some(round) = self.frames.nesting_round(id) else { return };
         let mut open = Vec::new();
         for (index, slot) in round.slots.iter_mut().enumerate() {
-            let Some(nested) = slot.nested.as_mut().filter(|nested| nested.call == call) else {
+            if slot.nested.as_ref().is_none_or(|nested| nested.call != call) {
                 continue;
-            };
-            nested.is_told = true;
-            if !matches!(slot.state, SlotState::Answered(_)) {
-                slot.state = SlotState::Answered(Box::new(CallOutcome::default().into()));
+            }
+            if !matches!(slot.end_nested(), SlotState::Answered(_)) {
                 open.push(index);
             }
         }
@@ -251,18 +244,21 @@ impl ToolRound {
 }
 
 impl Slot {
+    /// Ends a nested call for its tool, drops its answer, and returns its state before.
+    fn end_nested(&mut self) -> SlotState {
+        self.nested.iter_mut().for_each(|nested| nested.is_told = true);
+        let over = SlotState::Answered(Box::new(CallOutcome::default().into()));
+        std::mem::replace(&mut self.state, over)
+    }
+
     /// Takes its answer, if it belongs to this request.
     fn tell(&mut self, call: CallId, ordinal: u32) -> Option<NestedAnswer> {
         let nested = self.nested.as_mut()?;
         if nested.is_told || (nested.call, nested.ordinal) != (call, ordinal) {
             return None;
         }
-        nested.is_told = true;
         let denial = nested.denial.take();
-        let over = SlotState::Answered(Box::new(CallOutcome::default().into()));
-        let SlotState::Answered(answer) = std::mem::replace(&mut self.state, over) else {
-            return None;
-        };
+        let SlotState::Answered(answer) = self.end_nested() else { return None };
         let SlotAnswer { said: CallOutcome { message, is_error, .. }, .. } = *answer;
         let content = message.as_ref().and_then(|message| message.content.clone());
         Some(match denial {

@@ -56,7 +56,7 @@ impl Room {
         } else {
             let (said, then) = self.dialogue().outcome_of(id, &slot, &answer);
             if slot.nested.is_some() && !then.is_empty() {
-                (self.dialogue().steers(id, &then), None, Vec::new())
+                (self.dialogue().refused_follow_ups(id, &then), None, Vec::new())
             } else {
                 (said, None, then)
             }

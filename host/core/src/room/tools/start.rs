@@ -37,12 +37,12 @@ impl ToolRounds<'_> {
             (frame.task.clone(), task.agent.clone(), self.histories.toolbox(self.cx, &frame.task));
         let target =
             toolbox.get(&call.name).filter(|tool| tool.handled).map(|tool| tool.target.clone());
-        let Some(ToolTarget::Plugin { plugin, tool }) = target else {
+        let admitted = target.as_ref().and_then(ToolTarget::admitted_name);
+        let (Some(ToolTarget::Plugin { plugin, tool }), Some(admitted)) = (target, admitted) else {
             let text =
                 self.histories.unknown_tool(self.cx, &agent, &task_name, &toolbox, &call.name);
             return Some(failed(call, text));
         };
-        let admitted = format!("{plugin}.{tool}");
         // Grants are checked before rules, so that no approver is asked in vain.
         if let Some(record) = self.budgets.calls_are_used_up(self.cx, &agent, &admitted) {
             return Some(failed(call, self.cx.denied(&agent, *record)));

@@ -28,7 +28,8 @@ impl toolbox::Host for CallState {
                 Ok(arguments) => {
                     parsed.push(NestedCall { name: name.clone(), arguments: Arc::new(arguments) });
                 }
-                // None is made: a program that writes invalid JSON once does not do what it means.
+                // No call of the list runs: invalid JSON is a defect of the plugin, and half of its
+                // effects would be harder to find than none.
                 Err(fault) => {
                     let failed = |_| Err(toolbox::CallError::Failed(fault.message.clone()));
                     return Ok(calls.iter().map(failed).collect());

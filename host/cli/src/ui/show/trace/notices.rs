@@ -289,7 +289,7 @@ impl TracePrinter {
             }
             Notice::ChannelRefused { channel, reason, .. } => self
                 .put(channel.as_str(), &EntryText::new(ODD, "was not told").whole(FAINT, reason)),
-            // Each room of a server has it, and nobody reads it there.
+            // Each room binds it, so its row carries no information.
             Notice::ChannelBound { channel, .. } if channel.as_str() == TERMINAL => {}
             Notice::ChannelBound { channel, binding } => {
                 let muted = if binding.muted { ", muted" } else { "" };
