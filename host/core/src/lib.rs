@@ -54,6 +54,7 @@ pub mod types {
 /// capability.
 pub mod permissions {
     pub mod authorize;
+    pub mod exec;
     pub mod fetch;
     pub mod grant;
     pub mod manifest;

@@ -308,7 +308,7 @@ pub fn capability_of(grant: &GrantText) -> Option<Capability> {
 /// examples is that of the keys.
 #[must_use]
 pub fn example_of(capability: Capability) -> Option<&'static str> {
-    let key = of_table(GRANTS).find(|key| key.name == capability.as_str() && key.available)?;
+    let key = of_table(GRANTS).find(|key| key.name == capability.as_str())?;
     Some(key.example.strip_prefix("grants.").unwrap_or(key.example))
 }
 
@@ -318,10 +318,7 @@ mod tests {
 
     #[test]
     fn every_capability_that_can_be_granted_has_an_example_of_its_own_form() {
-        for capability in Capability::ALL
-            .into_iter()
-            .filter(|capability| capability.is_offered() && !capability.is_own())
-        {
+        for capability in Capability::ALL.into_iter().filter(|capability| !capability.is_own()) {
             let example = example_of(capability).unwrap_or_else(|| panic!("{capability} has none"));
             let fragment =
                 Fragment::parse(example).unwrap_or_else(|error| panic!("{capability}: {error}"));

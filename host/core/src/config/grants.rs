@@ -8,17 +8,18 @@ use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 
 use super::keys::{
-    CHANNEL_GRANT, DELEGATE, FETCH, FETCH_RULE, FILES, GRANTS, HISTORY, KV, MODEL, TOOLS,
+    CHANNEL_GRANT, DELEGATE, EXEC, FETCH, FETCH_RULE, FILES, GRANTS, HISTORY, KV, MODEL, TOOLS,
 };
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
-use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
+use super::{ORCHESTRATION_TOOLS, SecretConfig, mcp, names, plugin};
+use crate::permissions::exec::CommandPattern;
 use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use crate::permissions::grant::{
-    ChannelsGrant, DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant,
-    FileMode, Grants, HistoryGrant, KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolPattern,
-    ToolsGrant,
+    ChannelsGrant, DelegateGrant, ExecGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule,
+    FileGrant, FileMode, Grants, HistoryGrant, KvGrant, ModelGrant, RouteGrant, SecretGrant,
+    ToolPattern, ToolsGrant,
 };
 use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::types::wording::{array, code, string, suggest};
@@ -46,6 +47,7 @@ pub(crate) fn read(
         kv: table.get("kv").and_then(|item| kv(reader, &item)),
         secrets: table.get("secrets").map(|item| secrets(reader, &item, known)).unwrap_or_default(),
         history: table.get("history").and_then(|item| history(reader, &item)),
+        exec: table.get("exec").and_then(|item| exec(reader, folder, &item)),
     }
 }
 
@@ -354,6 +356,43 @@ fn kv(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<KvGrant> {
     let mut grant = KvGrant::DEFAULT;
     table.set(reader, "bytes", &mut grant.bytes);
     table.set(reader, "keys", &mut grant.keys);
+    Some(grant)
+}
+
+/// `["/usr/bin/git status"]`, or a table with `commands` and limits.
+fn exec(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Option<ExecGrant> {
+    let (names, table) = list_or_table(reader, item, EXEC, "commands")?;
+    let mut commands = Vec::new();
+    for (item, text) in names {
+        match CommandPattern::parse(text) {
+            Ok(pattern) => commands.push(pattern),
+            Err(problem) => {
+                let help = format!("write it as {}", string("/usr/bin/git log *"));
+                item.wrong(reader, &format!("cannot be {}: {problem}", code(text)), help);
+            }
+        }
+    }
+    let mut grant = ExecGrant::new(commands);
+    let Some(table) = table else { return Some(grant) };
+    if let Some(item) = table.get("read") {
+        let paths = item.list(reader).unwrap_or_default();
+        grant.read = paths
+            .iter()
+            .filter_map(|item| Some(plugin::path(reader, item, folder)?.path))
+            .collect();
+    }
+    if let Some(item) = table.get("env") {
+        grant.env = mcp::texts(reader, &item);
+    }
+    table.set(reader, "network", &mut grant.network);
+    table.set(reader, "confinement", &mut grant.confinement);
+    table.set(reader, "runs", &mut grant.runs);
+    table.set(reader, "timeout", &mut grant.time_ms);
+    table.set(reader, "cpu", &mut grant.cpu_ms);
+    table.set(reader, "memory", &mut grant.memory);
+    table.set(reader, "processes", &mut grant.processes);
+    table.set(reader, "output", &mut grant.output);
+    table.set(reader, "file_size", &mut grant.file_size);
     Some(grant)
 }
 

@@ -8,7 +8,7 @@ use ValueShape::{
 };
 
 use super::ModelServerConfig;
-use crate::permissions::grant::{DelegateGrant, FetchGrant, HistoryGrant, KvGrant};
+use crate::permissions::grant::{DelegateGrant, ExecGrant, FetchGrant, HistoryGrant, KvGrant};
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
 use crate::types::limits::{self, PluginLimits, RunLimits};
@@ -18,7 +18,7 @@ use crate::types::text::{show_duration, show_size};
 use crate::types::units::DURATION_MAX;
 use crate::types::wording::array;
 
-/// A key that this or a later version has.
+/// A key of a config.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConfigKey {
     /// The table of the key; `NAME` is any name, `[]` an entry of a list. Empty: the top level.
@@ -32,8 +32,6 @@ pub struct ConfigKey {
     pub example: &'static str,
     /// The documentation, in sentences.
     pub doc: &'static str,
-    /// Whether this version reads it. The other keys are refused by name, never ignored.
-    pub available: bool,
 }
 
 /// The form of a value, independent of other keys.
@@ -178,11 +176,7 @@ const fn key(
     doc: &'static str,
 ) -> ConfigKey {
     let default = KeyDefault::Nothing;
-    ConfigKey { table, name, shape, default, example, doc, available: true }
-}
-
-const fn later(table: &'static str, name: &'static str, doc: &'static str) -> ConfigKey {
-    ConfigKey { available: false, ..key(table, name, Free, "", doc) }
+    ConfigKey { table, name, shape, default, example, doc }
 }
 
 /// Returns the default of a limit that has one.
@@ -219,6 +213,7 @@ pub(crate) const LIMITS: &str = "plugins.NAME.limits";
 pub(crate) const FETCH: &str = "plugins.NAME.grants.fetch";
 pub(crate) const FETCH_RULE: &str = "plugins.NAME.grants.fetch.urls[]";
 pub(crate) const HISTORY: &str = "plugins.NAME.grants.history";
+pub(crate) const EXEC: &str = "plugins.NAME.grants.exec";
 pub(crate) const KV: &str = "plugins.NAME.grants.kv";
 /// Secrets.
 pub(crate) const SECRETS: &str = "secrets.NAME";
@@ -356,7 +351,19 @@ pub const KEYS: &[ConfigKey] = &[
     key(GRANTS, "kv", Either(&[Flag, Table(KV)]), "grants.kv = true", "A key-value store of its own, durable across runs."),
     key(GRANTS, "secrets", TEXTS, r#"grants.secrets = ["met_token"]"#, "The secrets that the host inserts into its requests. The plugin never sees their values."),
     key(GRANTS, "history", Either(&[Flag, Table(HISTORY)]), "grants.history = true", "The conversation of the tasks that call its tools: the message with the call, the task's inputs, the newest messages."),
-    later(GRANTS, "exec", "Programs that it may run."),
+    key(GRANTS, "exec", Either(&[TEXTS, Table(EXEC)]), r#"grants.exec = ["/usr/bin/git status"]"#, "The commands of this machine that its tools may run, outside the sandbox: the path of a program and a word for each argument. `*` stands for any characters, but for no option, and a last word `**` for any further arguments."),
+    key(EXEC, "commands", TEXTS, r#"commands = ["/usr/bin/git status", "/usr/bin/git log *"]"#, "The commands.").required(),
+    key(EXEC, "read", TEXTS, r#"read = ["/opt/toolchain"]"#, "Files and folders of this machine that programs may read and run, besides those of the system (`/usr`, `/lib`) and the folders of `grants.files`; from the config's folder."),
+    key(EXEC, "env", Texts, r#"env = { LANG = "C.UTF-8" }"#, "The environment variables besides `HOME` and `TMPDIR`, which are a folder that is removed with the program. Not for secrets."),
+    key(EXEC, "network", Flag, "network = false", "Whether programs may use the network. No rule of `fetch` applies to them.").flag(false),
+    key(EXEC, "confinement", Choice(&["required", "best-effort"]), r#"confinement = "required""#, "Whether a program may start if the kernel cannot confine it fully.").word("required"),
+    key(EXEC, "runs", COUNT, "runs = 100", "The maximum number of programs in the whole run.").whole(ExecGrant::RUNS),
+    key(EXEC, "timeout", Duration { least: 1, most: 3_600_000 }, r#"timeout = "20 s""#, "The time limit of one program. The call of the tool needs more: `limits.wall`.").time(ExecGrant::TIME_MS),
+    key(EXEC, "cpu", Duration { least: 1_000, most: 3_600_000 }, r#"cpu = "20 s""#, "The limit of computing time of a program and all that it starts.").time(ExecGrant::CPU_MS),
+    key(EXEC, "memory", Size { least: 1 << 20, most: COUNT_MAX }, r#"memory = "512 MiB""#, "The limit of memory of a program and all that it starts.").size(ExecGrant::MEMORY),
+    key(EXEC, "processes", Whole { least: 1, most: 4_096 }, "processes = 32", "The maximum number of processes of a program at once.").whole(ExecGrant::PROCESSES as u64),
+    key(EXEC, "output", Size { least: 1, most: 16 << 20 }, r#"output = "256 KiB""#, "The limit of standard output and standard error together; the rest is dropped.").size(ExecGrant::OUTPUT),
+    key(EXEC, "file_size", Size { least: 0, most: COUNT_MAX }, r#"file_size = "64 MiB""#, "The size limit of a file that it writes.").size(ExecGrant::FILE_SIZE),
     key(FETCH, "urls", List(&Either(&[TEXT, Table(FETCH_RULE)])), r#"urls = ["https://api.example.org/v1/*"]"#, "Scheme, host (`*.NAME` for all subdomains), port and path. A `*` at the end matches any rest.").required(),
     key(FETCH, "methods", List(METHODS), r#"methods = ["GET"]"#, "The methods for all of `urls`.").words(&["GET", "HEAD"]),
     key(FETCH, "headers", TEXTS, r#"headers = ["x-api-version"]"#, "The request headers that are allowed besides the usual ones (`accept`, `content-type`, `authorization` and similar)."),

@@ -155,7 +155,10 @@ fn not_for(reader: &mut ConfigReader, table: &Table<'_>, names: &[&str], whom: &
     }
 }
 
-fn texts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<String, String> {
+pub(crate) fn texts(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+) -> BTreeMap<String, String> {
     let mut texts = BTreeMap::new();
     for (name, value) in variables(reader, item) {
         let Some(text) = value.string(reader) else { continue };

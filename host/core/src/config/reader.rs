@@ -110,19 +110,9 @@ impl<'a> Table<'a> {
     fn check_keys(&self, reader: &mut ConfigReader) {
         for (key, _) in self.entries {
             let name = key.get_ref();
-            match keys::of_table(self.kind).find(|known| known.name == name) {
-                Some(ConfigKey { available: true, .. }) => {}
-                Some(ConfigKey { available: false, .. }) => {
-                    reader.unavailable(
-                        &key.span(),
-                        &self.place.name(name),
-                        "leave it out".to_owned(),
-                    );
-                }
-                None => {
-                    let what = format!("unknown key {} {}", code(name), self.place.within());
-                    reader.error(ProblemCode::UnknownKey, &key.span(), what, self.meant(name));
-                }
+            if !keys::of_table(self.kind).any(|known| known.name == name) {
+                let what = format!("unknown key {} {}", code(name), self.place.within());
+                reader.error(ProblemCode::UnknownKey, &key.span(), what, self.meant(name));
             }
         }
     }
@@ -132,15 +122,14 @@ impl<'a> Table<'a> {
         if let Some(help) = langroid::help(name).filter(|_| self.kind == keys::TASK) {
             return Some(help.to_owned());
         }
-        let known: Vec<&str> =
-            keys::of_table(self.kind).filter(|key| key.available).map(|key| key.name).collect();
+        let known: Vec<&str> = keys::of_table(self.kind).map(|key| key.name).collect();
         if let Some(near) = nearest(name, known.iter().copied()) {
             return Some(format!("did you mean {}?", code(near)));
         }
         if self.kind == keys::GRANTS && Capability::named(name).is_some_and(Capability::is_own) {
             return Some(format!("leave it out: every plugin has {}", code(name)));
         }
-        match KEYS.iter().find(|key| key.name == name && key.available) {
+        match KEYS.iter().find(|key| key.name == name) {
             Some(ConfigKey { table: "", .. }) => Some(format!(
                 "{} stands at the top of the file, before the first table",
                 code(name)
@@ -152,7 +141,7 @@ impl<'a> Table<'a> {
 
     /// Returns the value of a key of this version; `None` if it is absent.
     pub(crate) fn get(&self, name: &str) -> Option<SpannedValue<'a>> {
-        let key = keys::of_table(self.kind).find(|key| key.name == name && key.available);
+        let key = keys::of_table(self.kind).find(|key| key.name == name);
         debug_assert!(key.is_some(), "`{name}` of [{}] is not among the keys", self.kind);
         let key = key?;
         let (written, value) = self.entries.get_key_value(name)?;

@@ -231,6 +231,9 @@ fn why_no_suggestion(question: &AccessQuestion, record: &DenialRecord) -> String
             (Capability::Fetch, _) => {
                 "no grant is suggested: it was refused by where it leads or by a limit, and a wider grant is for you to weigh".to_owned()
             }
+            (Capability::Exec, _) if record.layer == Layer::Config => {
+                "it is no command that a grant could name".to_owned()
+            }
             (Capability::Delegate | Capability::Channels, _) if record.layer == Layer::Config => {
                 "the config has nothing of that name".to_owned()
             }

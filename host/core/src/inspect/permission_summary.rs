@@ -6,18 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::config::ORCHESTRATION_TOOLS;
+use crate::permissions::exec::CommandPattern;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::folder;
 use crate::permissions::grant::{
-    ChannelsGrant, DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, HistoryGrant, KvGrant,
-    ModelGrant, RouteGrant, SecretGrant, ToolsGrant,
+    ChannelsGrant, Confinement, DelegateGrant, ExecGrant, FetchGrant, FileGrant, FileMode, Grants,
+    HistoryGrant, KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolsGrant,
 };
 use crate::permissions::manifest::Manifest;
 use crate::setup::{GatePoint, ModelSetup, PluginKind, Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::confirm::ConfirmPolicy;
 use crate::types::ids::PluginName;
-use crate::types::text::show_size;
+use crate::types::text::{show_duration, show_size};
 use crate::types::wording::{count, money, thousands};
 
 /// The destination text if no data can leave.
@@ -81,9 +82,13 @@ pub fn data_can_leave(setup: &Setup) -> String {
             kv: _,
             secrets: _,
             history: _,
+            exec,
         } = asked_for(&plugin.facts.manifest, &plugin.grants);
         for rule in fetch.iter().flat_map(|grant| &grant.rules) {
             places.insert(format!("{} ({name})", rule.url));
+        }
+        if exec.is_some_and(|grant| grant.network) {
+            places.insert(format!("wherever the programs of {name} send it"));
         }
         for name in model.iter().flat_map(|grant| &grant.names) {
             if let Some(ModelSetup {
@@ -110,14 +115,27 @@ pub fn data_can_leave(setup: &Setup) -> String {
 
 fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
-    let Grants { model, tools, delegate, route, files, channels, fetch, kv, secrets, history } =
-        asked_for(&plugin.facts.manifest, &plugin.grants);
+    let granted = asked_for(&plugin.facts.manifest, &plugin.grants);
+    let Grants {
+        model,
+        tools,
+        delegate,
+        route,
+        files,
+        channels,
+        fetch,
+        kv,
+        secrets,
+        history,
+        exec,
+    } = granted;
     let calls = tools.as_ref().and_then(|tools| tools.calls);
     let outside = plugin
         .facts
         .mcp
         .then(|| "do whatever its server can: it runs outside the sandbox".to_owned());
     let words = [
+        exec.as_ref().map(|grant| may_run(grant, &files)),
         route.as_ref().and_then(may_route),
         delegate.as_ref().map(may_delegate),
         tools.as_ref().and_then(|_| may_call(setup, name, calls)),
@@ -221,6 +239,7 @@ fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
         kv: grants.kv.filter(|_| asks(Capability::Kv)),
         secrets: if asks(Capability::Secrets) { grants.secrets.clone() } else { Vec::new() },
         history: grants.history.filter(|_| asks(Capability::History)),
+        exec: grants.exec.clone().filter(|_| asks(Capability::Exec)),
     }
 }
 
@@ -285,6 +304,33 @@ fn may_ask(grant: &ModelGrant) -> String {
     ]);
     let noun = if grant.names.len() == 1 { "model" } else { "models" };
     format!("use {noun} {}{bounds}", join(grant.names.iter().map(|name| name.as_str())))
+}
+
+/// `run /usr/bin/git status outside the sandbox (without network, …)`.
+fn may_run(grant: &ExecGrant, files: &[FileGrant]) -> String {
+    let commands = join(grant.commands.iter().map(CommandPattern::as_str));
+    let network = if grant.network { "WITH NETWORK" } else { "without network" };
+    let confined = match grant.confinement {
+        Confinement::Required => "confined",
+        Confinement::BestEffort => "CONFINED ONLY AS FAR AS THE KERNEL CAN",
+    };
+    let folders = files.iter().filter(|folder| folder.mode != FileMode::Overlay).map(|grant| {
+        let access = if grant.mode.writes() { "write" } else { "read" };
+        format!("may {access} {}", folder(grant))
+    });
+    let read = grant.read.iter().map(|path| format!("may read {path}"));
+    let bounds = [
+        Some(count(grant.runs, "run")),
+        Some(show_duration(grant.time_ms)),
+        Some(show_size(grant.memory)),
+    ];
+    let facts: Vec<String> = [confined.to_owned(), network.to_owned()]
+        .into_iter()
+        .chain(folders)
+        .chain(read)
+        .chain(bounds.into_iter().flatten())
+        .collect();
+    format!("run OUTSIDE THE SANDBOX {commands} ({})", facts.join(", "))
 }
 
 fn may_read_history(grant: HistoryGrant) -> String {

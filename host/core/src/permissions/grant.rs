@@ -1,11 +1,12 @@
 //! The grants of a plugin: requested in the manifest, granted in the config, narrowed by the task.
 //! Nothing else grants. The decision about one request is in `authorize`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::permissions::exec::CommandPattern;
 use crate::permissions::fetch::{HostPattern, UrlPattern};
 use crate::permissions::manifest::Manifest;
 use crate::permissions::task_scope::ScopedTask;
@@ -286,6 +287,83 @@ impl Default for HistoryGrant {
     }
 }
 
+/// What a program must be confined by before it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confinement {
+    /// All of it; without it no program starts.
+    #[default]
+    Required,
+    /// What the kernel offers, also if that is nothing.
+    BestEffort,
+}
+
+/// The grant of programs of the machine, which run outside the sandbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecGrant {
+    pub commands: Vec<CommandPattern>,
+    /// The folders and files of the machine that programs may read besides the system's own, as the
+    /// host resolves them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<String>,
+    /// The whole environment besides `HOME` and `TMPDIR`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Whether programs may use the network.
+    pub network: bool,
+    pub confinement: Confinement,
+    /// The limit of programs started in the whole run.
+    pub runs: u64,
+    /// The limit of one program in milliseconds.
+    pub time_ms: u64,
+    /// The limit of computing time in milliseconds, of the program and those that it starts.
+    pub cpu_ms: u64,
+    /// The limit of memory in bytes, of the program and those that it starts.
+    pub memory: u64,
+    /// The limit of processes at once.
+    pub processes: u32,
+    /// The limit of standard output and standard error together, in bytes. The rest is dropped.
+    pub output: u64,
+    /// The size limit of a file that it writes, in bytes.
+    pub file_size: u64,
+}
+
+impl ExecGrant {
+    /// The default number of programs in a run.
+    pub const RUNS: u64 = 100;
+    /// The default time limit, in milliseconds.
+    pub const TIME_MS: u64 = 20_000;
+    /// The default limit of computing time, in milliseconds.
+    pub const CPU_MS: u64 = 20_000;
+    /// The default limit of memory, in bytes.
+    pub const MEMORY: u64 = 512 << 20;
+    /// The default number of processes.
+    pub const PROCESSES: u32 = 32;
+    /// The default limit of output, in bytes.
+    pub const OUTPUT: u64 = 256 << 10;
+    /// The default size limit of a written file, in bytes.
+    pub const FILE_SIZE: u64 = 64 << 20;
+
+    /// Returns a grant of these commands with the default limits.
+    #[must_use]
+    pub fn new(commands: Vec<CommandPattern>) -> Self {
+        Self {
+            commands,
+            read: Vec::new(),
+            env: BTreeMap::new(),
+            network: false,
+            confinement: Confinement::Required,
+            runs: Self::RUNS,
+            time_ms: Self::TIME_MS,
+            cpu_ms: Self::CPU_MS,
+            memory: Self::MEMORY,
+            processes: Self::PROCESSES,
+            output: Self::OUTPUT,
+            file_size: Self::FILE_SIZE,
+        }
+    }
+}
+
 /// All grants of one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grants {
@@ -309,6 +387,8 @@ pub struct Grants {
     pub secrets: Vec<SecretGrant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<HistoryGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecGrant>,
 }
 
 impl Grants {
@@ -326,6 +406,7 @@ impl Grants {
             Capability::Kv => self.kv.is_some(),
             Capability::Secrets => !self.secrets.is_empty(),
             Capability::History => self.history.is_some(),
+            Capability::Exec => self.exec.is_some(),
             own => own.is_own(),
         }
     }
@@ -404,15 +485,6 @@ impl Rights<'_> {
         target: &str,
         smallest: impl FnOnce() -> Option<String>,
     ) -> Result<(), Box<DenialRecord>> {
-        if !capability.is_offered() {
-            return Err(self.refuse(
-                capability,
-                target,
-                Layer::Host,
-                "this version of the host does not offer it",
-                None,
-            ));
-        }
         if !capability.is_own() && self.manifest.ask(capability).is_none() {
             let reason = format!("the manifest of {} does not ask for `{capability}`", self.plugin);
             return Err(self.refuse(capability, target, Layer::Manifest, &reason, None));

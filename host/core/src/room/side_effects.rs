@@ -35,31 +35,34 @@ impl Budgets {
         plugin: &PluginName,
         side_effect: &SideEffect,
     ) -> Result<(), Denial> {
-        if side_effect.capability() != Capability::Fetch {
-            return Ok(());
-        }
-        let used = self.used_by(plugin).requests;
         let setup = std::sync::Arc::clone(&cx.setup);
         let Some(rights) = setup.rights(plugin) else { return Err(over(side_effect)) };
-        let limit = rights.grants.fetch.as_ref().map_or(0, |grant| grant.requests);
-        if used >= limit {
-            let reason = format!(
-                "{plugin} has sent the {limit} requests that plugins.{plugin}.grants.fetch.requests gives it"
-            );
-            let record = rights.refuse(
-                Capability::Fetch,
-                side_effect.target(),
-                Layer::Runtime,
-                &reason,
-                None,
-            );
-            let denial = record.denial.clone();
-            cx.denied(plugin, *record);
-            return Err(denial);
+        let grants = rights.grants;
+        let used = self.used_by(plugin);
+        let (count, limit, what, key) = match side_effect.capability() {
+            Capability::Fetch => {
+                let limit = grants.fetch.as_ref().map_or(0, |grant| grant.requests);
+                (&mut used.requests, limit, "sent the {} requests", "fetch.requests")
+            }
+            Capability::Exec => {
+                let limit = grants.exec.as_ref().map_or(0, |grant| grant.runs);
+                (&mut used.programs, limit, "run the {} programs", "exec.runs")
+            }
+            _ => return Ok(()),
+        };
+        if *count < limit {
+            // Counted before it happens, so that concurrent ones cannot exceed the limit.
+            *count += 1;
+            return Ok(());
         }
-        // Counted before it is sent, so that concurrent requests cannot exceed the limit.
-        self.used_by(plugin).requests += 1;
-        Ok(())
+        let done = what.replace("{}", &limit.to_string());
+        let reason = format!("{plugin} has {done} that plugins.{plugin}.grants.{key} gives it");
+        let capability = side_effect.capability();
+        let record =
+            rights.refuse(capability, &side_effect.target(), Layer::Runtime, &reason, None);
+        let denial = record.denial.clone();
+        cx.denied(plugin, *record);
+        Err(denial)
     }
 }
 

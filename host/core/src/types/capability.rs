@@ -82,13 +82,6 @@ impl Capability {
     pub fn is_own(self) -> bool {
         matches!(self, Self::Log | Self::Progress | Self::Config | Self::Scratch | Self::Blobs)
     }
-
-    /// Returns whether this host can grant the capability. A plugin that requires any other is
-    /// refused at load.
-    #[must_use]
-    pub fn is_offered(self) -> bool {
-        self != Self::Exec
-    }
 }
 
 impl fmt::Display for Capability {

@@ -3,11 +3,15 @@
 //! number. A repeated call therefore does nothing twice. Values appear as digests, secrets as
 //! placeholders.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::types::capability::Capability;
 use crate::types::denial::Denial;
 use crate::types::message::Blob;
+use crate::types::text::show_command;
 
 /// A side effect that is about to happen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +45,18 @@ pub enum SideEffect {
     DeleteKey {
         key: String,
     },
+    /// A program of the machine that starts outside the sandbox.
+    RunProgram {
+        /// The path of the program.
+        program: String,
+        arguments: Vec<String>,
+        /// The working directory as the plugin sees it; `None` for an empty folder of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        directory: Option<String>,
+        /// The digest of its standard input; `None` if that is empty.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<Digest>,
+    },
 }
 
 impl SideEffect {
@@ -51,16 +67,18 @@ impl SideEffect {
             Self::Fetch { .. } => Capability::Fetch,
             Self::WriteFile { .. } | Self::RemoveFile { .. } => Capability::Files,
             Self::SetKey { .. } | Self::DeleteKey { .. } => Capability::Kv,
+            Self::RunProgram { .. } => Capability::Exec,
         }
     }
 
-    /// Returns the target for people: an address, a path, a key.
+    /// Returns the target for people: an address, a path, a key, a command.
     #[must_use]
-    pub fn target(&self) -> &str {
+    pub fn target(&self) -> Cow<'_, str> {
         match self {
-            Self::Fetch { url, .. } => url,
-            Self::WriteFile { path, .. } | Self::RemoveFile { path } => path,
-            Self::SetKey { key, .. } | Self::DeleteKey { key } => key,
+            Self::Fetch { url, .. } => url.into(),
+            Self::WriteFile { path, .. } | Self::RemoveFile { path } => path.into(),
+            Self::SetKey { key, .. } | Self::DeleteKey { key } => key.into(),
+            Self::RunProgram { program, arguments, .. } => show_command(program, arguments).into(),
         }
     }
 }
@@ -89,6 +107,14 @@ pub enum SideEffectAnswer {
         /// The address of the last connection, such as `93.184.216.34:443`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         address: Option<String>,
+    },
+    /// A program ended, or was stopped; its output is stored as blobs.
+    Ran {
+        ending: ProgramEnding,
+        stdout: Blob,
+        stderr: Blob,
+        /// The bytes of output beyond the limit, which were dropped.
+        dropped: u64,
     },
     /// It was refused on the way, such as at a redirect's target.
     Denied { denial: Denial },
@@ -121,4 +147,26 @@ pub enum FailureCause {
     Interrupted,
     /// Any other cause; the message names it.
     Other,
+}
+
+/// The end of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ended", rename_all = "kebab-case")]
+pub enum ProgramEnding {
+    /// It exited with this code.
+    Exited { code: u8 },
+    /// A signal ended it, such as 11 for an invalid access to memory.
+    Killed { signal: u8 },
+    /// The host stopped it and all that it started, at a limit such as `timeout = 20 s`.
+    Stopped { limit: String },
+}
+
+impl fmt::Display for ProgramEnding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited { code } => write!(out, "exit code {code}"),
+            Self::Killed { signal } => write!(out, "killed by signal {signal}"),
+            Self::Stopped { limit } => write!(out, "stopped at its limit {limit}"),
+        }
+    }
 }

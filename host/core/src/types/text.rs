@@ -61,6 +61,46 @@ pub fn show_duration(ms: u64) -> String {
     show(ms, &[("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)])
 }
 
+/// Returns a command as a shell would read it, with quotes around the words that need them.
+#[must_use]
+pub fn show_command(program: &str, arguments: &[String]) -> String {
+    let is_plain = |word: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+        !word.is_empty() && word.chars().all(plain)
+    };
+    let quoted = |word: &str| match is_plain(word) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let words = arguments.iter().map(String::as_str);
+    [program].into_iter().chain(words).map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the program and the arguments of a command with quotes as [`show_command`] writes them;
+/// `None` if a quote is open.
+#[must_use]
+pub fn read_command(text: &str) -> Option<(String, Vec<String>)> {
+    let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            ' ' if !quoted => words.extend(word.take()),
+            '\\' if !quoted => word.get_or_insert_default().push(chars.next()?),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    if quoted || words.is_empty() {
+        return None;
+    }
+    let program = words.remove(0);
+    Some((program, words))
+}
+
 /// Returns a number in groups of three digits: `50 000`.
 #[must_use]
 pub fn show_number(number: u64) -> String {

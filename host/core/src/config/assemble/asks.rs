@@ -28,12 +28,6 @@ pub(super) fn check(
             None => {
                 (format!("`{plugin}` needs {}, which this host does not know", code(name)), None)
             }
-            Some(capability) if !capability.is_offered() => (
-                format!(
-                    "`{plugin}` needs `{capability}`, which this version of the host does not offer"
-                ),
-                None,
-            ),
             Some(capability) if grants.has(capability) => continue,
             Some(capability) => {
                 let line = smallest(config, plugin, capability, plugins);
@@ -47,8 +41,8 @@ pub(super) fn check(
             format!("leave [plugins.{plugin}] out, or take a version that works without")
         });
         let cause = match Capability::named(name) {
-            Some(capability) if capability.is_offered() => ProblemCode::MissingGrant,
-            _ => ProblemCode::UnsupportedCapability,
+            Some(_) => ProblemCode::MissingGrant,
+            None => ProblemCode::UnsupportedCapability,
         };
         problems.push(config.problem(cause, &place, what).because(reason(ask)).help(help));
     }
@@ -121,6 +115,7 @@ pub(super) fn smallest(
             r#"grants.files = [{ dir = "…", at = "/folder", mode = "read" }]"#.to_owned()
         }
         Capability::Channels => format!("grants.channels = {}", first(Some(TERMINAL))),
+        Capability::Exec => r#"grants.exec = ["/usr/bin/…"]"#.to_owned(),
         Capability::Kv | Capability::History => format!("grants.{capability} = true"),
         other => format!("grants.{other} = …"),
     }

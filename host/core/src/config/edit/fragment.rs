@@ -54,8 +54,6 @@ pub enum FragmentError {
     NotToml { text: String, problem: String },
     #[error("{} is no grant; {help}", code(.key))]
     UnknownGrant { key: String, help: String },
-    #[error("{} is not available in this version", code(.0))]
-    Unavailable(String),
     /// A table of limits says nothing of what they are for.
     #[error("{} needs {}, the list that the limits are for; write {}", code(.key), code(.list), code(.example))]
     NoList { key: &'static str, list: &'static str, example: String },
@@ -67,7 +65,7 @@ impl Fragment {
     /// Reads what is to be granted.
     ///
     /// # Errors
-    /// `NotToml` and `NoGrant` for what is none, `UnknownGrant` and `Unavailable` for a capability
+    /// `NotToml` and `NoGrant` for what is none, `UnknownGrant` for a capability
     /// that cannot be granted, `Form` for a value that is neither list nor table.
     pub fn parse(text: &str) -> Result<Self, FragmentError> {
         Self::read(text, false)
@@ -152,13 +150,9 @@ fn only(table: &dyn TableLike) -> Option<(&str, &Item)> {
 
 /// The grant of that name.
 fn known(name: &str) -> Result<&'static ConfigKey, FragmentError> {
-    let keys = || of_table(GRANTS).filter(|key| key.available);
-    if let Some(key) = of_table(GRANTS).find(|key| key.name == name) {
-        return if key.available {
-            Ok(key)
-        } else {
-            Err(FragmentError::Unavailable(format!("grants.{name}")))
-        };
+    let keys = || of_table(GRANTS);
+    if let Some(key) = keys().find(|key| key.name == name) {
+        return Ok(key);
     }
     let help = match nearest(name, keys().map(|key| key.name)) {
         Some(near) => format!("did you mean {}?", code(near)),
@@ -184,6 +178,7 @@ pub(super) fn list_key(grant: &str) -> Option<&'static str> {
         "tools" | "model" | "channels" => Some("names"),
         "delegate" => Some("tasks"),
         "fetch" => Some("urls"),
+        "exec" => Some("commands"),
         _ => None,
     }
 }

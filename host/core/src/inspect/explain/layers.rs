@@ -8,6 +8,7 @@ use url::Host;
 use super::tasks::{self, tasks_of};
 use super::{AccessQuestion, LayerAnswer, LayerVerdict};
 use crate::permissions::authorize::Refused;
+use crate::permissions::exec::CommandPattern;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::{Grants, Rights, SecretGrant};
 use crate::permissions::policy_rules::Decide;
@@ -18,7 +19,7 @@ use crate::tool_calls::toolbox::ToolTarget;
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{PluginName, SecretName};
-use crate::types::text::show_size;
+use crate::types::text::{read_command, show_duration, show_size};
 
 /// The order in which layers are asked.
 const ORDER: [Layer; 6] =
@@ -54,6 +55,11 @@ fn decide_with(
         Capability::History => rights.may_read_history().map(drop),
         Capability::Secrets => may_use_secret(rights, target, question.host.as_deref()),
         Capability::Fetch => may_fetch(rights, target, question),
+        Capability::Exec => {
+            let (program, arguments) =
+                read_command(target).unwrap_or_else(|| (target.to_owned(), Vec::new()));
+            rights.may_run(&program, &arguments).map(drop)
+        }
         other => rights.require(other, target, || None),
     }
 }
@@ -310,6 +316,16 @@ fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>
             }),
             None,
         ),
+        Capability::Exec => {
+            let commands = grants.exec.iter().flat_map(|grant| &grant.commands);
+            let index = read_command(target).and_then(|(program, arguments)| {
+                let covers = |pattern: &CommandPattern| {
+                    pattern.names(&program) && pattern.covers(&arguments)
+                };
+                commands.clone().position(covers)
+            });
+            (commands.map(CommandPattern::as_str).collect::<Vec<_>>().join(", "), index)
+        }
         Capability::History => (
             grants
                 .history
@@ -434,6 +450,13 @@ fn bounds(grants: &Grants, question: &AccessQuestion) -> Option<String> {
                 )
             };
             Some(bound.iter().map(one).collect::<Vec<_>>().join("; "))
+        }
+        Capability::Exec => {
+            let grant = grants.exec.as_ref()?;
+            list(vec![at_most("programs", Some(grant.runs))]).map(|runs| {
+                let time = show_duration(grant.time_ms);
+                format!("{runs}; outside the sandbox, for {time} each")
+            })
         }
         _ => None,
     }

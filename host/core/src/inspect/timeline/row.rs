@@ -203,10 +203,25 @@ impl TimelineRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "came", rename_all = "kebab-case")]
 pub enum Effected {
-    Done { length: u64 },
-    Answered { status: u16, length: u64, address: Option<String> },
-    Denied { target: String },
-    Failed { message: String },
+    Done {
+        length: u64,
+    },
+    Answered {
+        status: u16,
+        length: u64,
+        address: Option<String>,
+    },
+    /// A program ended, as `ending` says; `length` is that of its output.
+    Ran {
+        ending: String,
+        length: u64,
+    },
+    Denied {
+        target: String,
+    },
+    Failed {
+        message: String,
+    },
 }
 
 /// An approver's answer.

@@ -36,6 +36,7 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
         kv: _,
         secrets,
         history: _,
+        exec,
     } = &plugin.grants;
     let asks = |capability: Capability| manifest.ask(capability).is_some();
     let reaches = (model.is_some() && asks(Capability::Model))
@@ -43,7 +44,8 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
         || (files.iter().any(|grant| grant.mode == FileMode::ReadWrite) && asks(Capability::Files))
         || (channels.is_some() && asks(Capability::Channels))
         || (fetch.is_some() && asks(Capability::Fetch))
-        || (!secrets.is_empty() && asks(Capability::Secrets));
+        || (!secrets.is_empty() && asks(Capability::Secrets))
+        || (exec.is_some() && asks(Capability::Exec));
     if reaches { Decide::Ask } else { Decide::Allow }
 }
 
@@ -98,6 +100,10 @@ fn reach(manifest: &Manifest, grants: &Grants) -> Vec<String> {
             "delegate to {}",
             list(delegate.tasks.iter().map(|name| name.as_str()).collect())
         ));
+    }
+    if let Some(grant) = grants.exec.as_ref().filter(|_| asks(Capability::Exec)) {
+        let commands = grant.commands.iter().map(|pattern| pattern.as_str()).collect();
+        may.push(format!("run {}, outside the sandbox", list(commands)));
     }
     if let Some(grant) = grants.channels.as_ref().filter(|_| asks(Capability::Channels)) {
         may.push(format!(

@@ -124,7 +124,7 @@ impl Now<'_> {
                 let what = RowSubject::SideEffect {
                     plugin,
                     verb,
-                    target: short(side_effect.target()),
+                    target: short(&side_effect.target()),
                     bytes,
                     came: None,
                 };

@@ -56,6 +56,7 @@ pub(crate) fn verb_of(side_effect: &SideEffect) -> (String, Option<u64>) {
         SideEffect::RemoveFile { .. } => ("remove", None),
         SideEffect::SetKey { value, .. } => ("set key", Some(value.length)),
         SideEffect::DeleteKey { .. } => ("delete key", None),
+        SideEffect::RunProgram { input, .. } => ("run", input.as_ref().map(|input| input.length)),
     };
     (verb.to_owned(), bytes)
 }
@@ -66,6 +67,10 @@ pub(super) fn effected(answer: SideEffectAnswer) -> Effected {
         SideEffectAnswer::Fetched { status, body, address, .. } => {
             Effected::Answered { status, length: body.length, address }
         }
+        SideEffectAnswer::Ran { ending, stdout, stderr, dropped } => Effected::Ran {
+            ending: short(&ending.to_string()),
+            length: stdout.length.saturating_add(stderr.length).saturating_add(dropped),
+        },
         SideEffectAnswer::Denied { denial } => Effected::Denied { target: short(&denial.target) },
         SideEffectAnswer::Failed { message, .. } => Effected::Failed { message: short(&message) },
     }

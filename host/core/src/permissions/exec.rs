@@ -1,0 +1,184 @@
+//! The `exec` capability: programs of the machine, which run outside the sandbox. The operator lists
+//! whole commands; a program starts only with arguments that one of them covers.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::permissions::authorize::Refused;
+use crate::permissions::grant::{ExecGrant, Rights, list};
+use crate::types::capability::Capability;
+use crate::types::denial::Layer;
+use crate::types::text::show_command;
+
+/// Maximum arguments of a command.
+pub const ARGUMENTS: usize = 1_000;
+/// Maximum bytes of a command's arguments together.
+pub const ARGUMENT_BYTES: usize = 96 << 10;
+
+/// A pattern of commands, such as `/usr/bin/git log *`: the path of a program, and a word for each
+/// argument. A `*` in a word covers any characters; a word that begins with it covers no option, that
+/// is, no argument that begins with `-`. `**` as the last word covers any further arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CommandPattern(String);
+
+/// A text that is no pattern of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandPatternError {
+    #[error("it must begin with the absolute path of a program, without `*` and `..`")]
+    Program,
+    #[error("`**` must be its last word")]
+    Rest,
+    #[error("it must not hold control characters")]
+    Control,
+}
+
+impl CommandPattern {
+    /// Parses a pattern; words are separated by spaces.
+    ///
+    /// # Errors
+    /// `Program` if the first word is not an absolute path, `Rest` if `**` stands before the end,
+    /// `Control` for a control character.
+    pub fn parse(text: &str) -> Result<Self, CommandPatternError> {
+        if text.chars().any(char::is_control) {
+            return Err(CommandPatternError::Control);
+        }
+        let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+        let program = words.first().ok_or(CommandPatternError::Program)?;
+        let has_name = program.rsplit('/').next().is_some_and(|name| !name.is_empty());
+        let is_plain = program.split('/').all(|part| !matches!(part, ".." | "."));
+        if !program.starts_with('/') || !has_name || !is_plain || program.contains('*') {
+            return Err(CommandPatternError::Program);
+        }
+        if words.iter().rev().skip(1).any(|word| *word == "**") {
+            return Err(CommandPatternError::Rest);
+        }
+        Ok(Self(words.join(" ")))
+    }
+
+    /// Returns the pattern as text, with single spaces.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the path of the program.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        self.0.split(' ').next().unwrap_or_default()
+    }
+
+    /// Returns whether `program` is the path of the program, or its last component.
+    #[must_use]
+    pub fn names(&self, program: &str) -> bool {
+        let path = self.program();
+        path == program || path.rsplit('/').next() == Some(program)
+    }
+
+    /// Returns whether the pattern covers these arguments.
+    #[must_use]
+    pub fn covers(&self, arguments: &[String]) -> bool {
+        let mut words = self.0.split(' ').skip(1);
+        let mut arguments = arguments.iter();
+        loop {
+            match (words.next(), arguments.as_slice().is_empty()) {
+                (Some("**"), _) | (None, true) => return true,
+                (Some(word), false) => {
+                    let argument = arguments.next().map_or("", String::as_str);
+                    if (word.starts_with('*') && argument.starts_with('-'))
+                        || !word_covers(word, argument)
+                    {
+                        return false;
+                    }
+                }
+                (Some(_), true) | (None, false) => return false,
+            }
+        }
+    }
+}
+
+impl fmt::Display for CommandPattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// Returns whether a word covers an argument; takes time in proportion to the product of their
+/// lengths at most.
+fn word_covers(word: &str, argument: &str) -> bool {
+    let Some((first, rest)) = word.split_once('*') else { return word == argument };
+    let Some(mut left) = argument.strip_prefix(first) else { return false };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return left.ends_with(part);
+        }
+        // The first occurrence leaves the most for the parts after it.
+        let Some(at) = left.find(part) else { return false };
+        left = &left[at + part.len()..];
+    }
+    true
+}
+
+/// Returns the smallest pattern that covers a command. A space in an argument can only be covered by
+/// a `*`, and an argument that begins with `*`, or is empty, by nothing smaller than `*`.
+fn smallest_pattern(program: &str, arguments: &[String]) -> Option<CommandPattern> {
+    let path = if program.contains('/') {
+        program.to_owned()
+    } else {
+        // The usual place; the operator sees the path before granting it.
+        format!("/usr/bin/{program}")
+    };
+    let words = arguments.iter().map(|argument| {
+        let word = argument.replace(' ', "*");
+        let is_any = word.is_empty() || word == "**" || word.chars().any(char::is_control);
+        if is_any { "*".to_owned() } else { word }
+    });
+    let text = [path].into_iter().chain(words).collect::<Vec<_>>().join(" ");
+    let pattern = CommandPattern::parse(&text).ok()?;
+    (pattern.names(program) && pattern.covers(arguments)).then_some(pattern)
+}
+
+impl<'a> Rights<'a> {
+    /// Returns the pattern that allows a command, and the grant with its limits. `program` is a path
+    /// of the grant or its last component.
+    ///
+    /// # Errors
+    /// The record, if programs are not requested or not granted, or no pattern covers the command.
+    pub fn may_run(
+        &self,
+        program: &str,
+        arguments: &[String],
+    ) -> Result<(&'a CommandPattern, &'a ExecGrant), Refused> {
+        let shown = show_command(program, arguments);
+        let granted = || self.grants.exec.iter().flat_map(|grant| &grant.commands);
+        let smallest = || {
+            let pattern = smallest_pattern(program, arguments)?;
+            let mut all: Vec<&str> = granted().map(CommandPattern::as_str).collect();
+            all.push(pattern.as_str());
+            Some(format!("[plugins.{}] grants.exec = {}", self.plugin, list(all)))
+        };
+        self.require(Capability::Exec, &shown, smallest)?;
+        let length: usize = arguments.iter().map(String::len).sum();
+        if arguments.len() > ARGUMENTS || length > ARGUMENT_BYTES {
+            let reason =
+                format!("a command has {ARGUMENTS} arguments and {ARGUMENT_BYTES} bytes at most");
+            return Err(self.refuse(Capability::Exec, &shown, Layer::Runtime, &reason, None));
+        }
+        let grant = self.grants.exec.as_ref();
+        let found = grant.and_then(|grant| {
+            let mut commands = grant.commands.iter().filter(|pattern| pattern.names(program));
+            commands.find(|pattern| pattern.covers(arguments)).map(|pattern| (pattern, grant))
+        });
+        found.ok_or_else(|| {
+            let known = granted().any(|pattern| pattern.names(program));
+            let what = if known { "these arguments" } else { "this program" };
+            let reason = format!("no command of plugins.{}.grants.exec covers {what}", self.plugin);
+            self.refuse(Capability::Exec, &shown, Layer::Config, &reason, smallest())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

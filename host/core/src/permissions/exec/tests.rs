@@ -1,0 +1,136 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::permissions::grant::Grants;
+use crate::permissions::manifest::{CapabilityRequest, Manifest};
+
+fn pattern(text: &str) -> CommandPattern {
+    CommandPattern::parse(text).unwrap()
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn covers(text: &str, arguments: &str) -> bool {
+    pattern(text).covers(&words(arguments))
+}
+
+#[test]
+fn a_pattern_covers_whole_commands_word_by_word() {
+    assert!(covers("/usr/bin/git status", "status"));
+    assert!(!covers("/usr/bin/git status", ""));
+    assert!(!covers("/usr/bin/git status", "status --short"));
+    assert!(covers("/usr/bin/git log *", "log main"));
+    assert!(!covers("/usr/bin/git log *", "log"));
+    assert!(!covers("/usr/bin/git log *", "log main other"));
+    assert!(covers("/usr/bin/cargo test **", "test"));
+    assert!(covers("/usr/bin/cargo test **", "test -p core -- --nocapture"));
+    assert!(!covers("/usr/bin/cargo test **", "install x"));
+    assert!(covers("/usr/bin/make -j* all", "-j8 all"));
+    assert!(!covers("/usr/bin/make -j* all", "--jobs all"));
+    assert!(covers("/bin/true", ""));
+    assert!(pattern("/bin/x a*b*c").covers(&["a b b c".to_owned()]));
+    assert!(!pattern("/bin/x a*b*c").covers(&["acb".to_owned()]));
+    assert!(!pattern("/bin/x ab*ba").covers(&["aba".to_owned()]), "the parts do not overlap");
+}
+
+#[test]
+fn a_star_covers_no_option_so_that_a_model_cannot_add_one() {
+    assert!(!covers("/usr/bin/git log *", "log --output=/tmp/x"));
+    assert!(!covers("/usr/bin/git log *", "log -p"));
+    assert!(covers("/usr/bin/git log -*", "log -p"));
+    assert!(!covers("/usr/bin/x ** ".trim_end(), "") == false, "`**` covers none, too");
+}
+
+#[test]
+fn what_is_no_pattern_is_refused_with_the_reason() {
+    let refused = |text| CommandPattern::parse(text).unwrap_err();
+    for text in ["", "git", "git status", "./git", "/usr/bin/", "/usr/../bin/git", "/usr/bin/*"] {
+        assert_eq!(refused(text), CommandPatternError::Program, "{text}");
+    }
+    assert_eq!(refused("/bin/x ** y"), CommandPatternError::Rest);
+    assert_eq!(refused("/bin/x a\nb"), CommandPatternError::Control);
+    assert_eq!(pattern("/bin/x  a   b").as_str(), "/bin/x a b");
+}
+
+fn rights_with<T>(commands: &[&str], work: impl FnOnce(&Rights<'_>) -> T) -> T {
+    let asks = [("exec".to_owned(), CapabilityRequest::default())];
+    let manifest = Manifest { asks: asks.into(), ..Manifest::default() };
+    let commands = commands.iter().map(|text| pattern(text)).collect();
+    let grants = Grants { exec: Some(ExecGrant::new(commands)), ..Grants::default() };
+    work(&Rights { plugin: "build", manifest: &manifest, grants: &grants, narrowed: None })
+}
+
+#[test]
+fn a_program_is_named_by_its_path_or_its_last_component() {
+    rights_with(&["/usr/bin/git status", "/opt/git log *"], |rights| {
+        let path = |program: &str, arguments: &str| {
+            rights.may_run(program, &words(arguments)).map(|(pattern, _)| pattern.program())
+        };
+        assert_eq!(path("git", "status"), Ok("/usr/bin/git"));
+        assert_eq!(path("git", "log main"), Ok("/opt/git"));
+        assert_eq!(path("/opt/git", "log main"), Ok("/opt/git"));
+        assert!(path("/opt/git", "status").is_err());
+        assert!(path("bin/git", "status").is_err());
+    });
+}
+
+#[test]
+fn a_refusal_names_the_smallest_command() {
+    rights_with(&["/usr/bin/git status"], |rights| {
+        let refused = |program: &str, arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+            let record = rights.may_run(program, &arguments).unwrap_err();
+            (record.denial.target, record.reason, record.suggestion)
+        };
+        let (target, reason, suggestion) = refused("git", &["commit", "-m", "two words"]);
+        assert_eq!(target, "git commit -m 'two words'");
+        assert_eq!(reason, "no command of plugins.build.grants.exec covers these arguments");
+        assert_eq!(
+            suggestion.unwrap(),
+            "[plugins.build] grants.exec = [\"/usr/bin/git status\", \"/usr/bin/git commit -m two*words\"]"
+        );
+        let (_, reason, _) = refused("rm", &["-rf", "/"]);
+        assert_eq!(reason, "no command of plugins.build.grants.exec covers this program");
+        assert_eq!(refused("../git", &[]).2, None, "there is nothing that could be granted");
+        assert_eq!(refused("git", &["a\u{1b}"]).2.unwrap().matches('*').count(), 1);
+    });
+}
+
+#[test]
+fn a_command_of_any_length_is_refused_and_not_searched() {
+    rights_with(&["/usr/bin/git **"], |rights| {
+        let many = vec![String::new(); ARGUMENTS + 1];
+        assert_eq!(rights.may_run("git", &many).unwrap_err().layer, Layer::Runtime);
+        let long = ["x".repeat(ARGUMENT_BYTES + 1)];
+        assert_eq!(rights.may_run("git", &long).unwrap_err().layer, Layer::Runtime);
+    });
+}
+
+proptest! {
+    #[test]
+    fn the_proposed_command_is_allowed_once_it_is_granted(
+        program in "[a-z]{1,6}|/[a-z]{1,4}/[a-z]{1,4}",
+        arguments in prop::collection::vec("[-*a-z =\u{e9}]{0,8}", 0..5),
+    ) {
+        if let Some(pattern) = smallest_pattern(&program, &arguments) {
+            let granted = [pattern.as_str()];
+            rights_with(&granted, |rights| {
+                prop_assert!(rights.may_run(&program, &arguments).is_ok());
+                Ok(())
+            })?;
+        }
+    }
+
+    #[test]
+    fn a_pattern_without_a_star_covers_itself_alone(
+        arguments in prop::collection::vec("[-a-z=]{1,8}", 0..5),
+        others in prop::collection::vec("[-a-z=]{1,8}", 0..5),
+    ) {
+        let text = format!("/bin/x {}", arguments.join(" "));
+        let pattern = CommandPattern::parse(&text).unwrap();
+        prop_assert!(pattern.covers(&arguments));
+        prop_assert_eq!(pattern.covers(&others), arguments == others);
+    }
+}
