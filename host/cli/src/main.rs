@@ -3,11 +3,12 @@
 
 // The folders stand here from the lowest to the highest; a folder imports only from those above it in
 // this list, which `cargo xtask test` checks.
-/// Errors, exit codes, ids, and the process that compiles.
+/// Errors, exit codes, ids, and the processes that compile and that start programs.
 mod program {
     pub(crate) mod approval_id;
     pub(crate) mod compile;
     pub(crate) mod error;
+    pub(crate) mod exec;
     pub(crate) mod exit;
     pub(crate) mod shell;
 }
@@ -65,6 +66,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     if let Some(code) = program::compile::asked(std::env::args_os()) {
+        return code;
+    }
+    if let Some(code) = program::exec::asked(std::env::args_os()) {
         return code;
     }
     let cli = Cli::read();

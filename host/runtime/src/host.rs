@@ -49,7 +49,8 @@ use crate::driver::room_handle::RoomHandle;
 use crate::host::prepared::{PluginInfo, Prepared};
 use crate::host::reload::{PluginFile, Rebuilt};
 use crate::host::servers::ToolServers;
-use crate::imports::call::PluginStores;
+use crate::imports::call::HostServices;
+use crate::imports::exec::ProgramLauncher;
 use crate::imports::kv::{KvStore, MemoryKv};
 use crate::imports::secrets::{NoSecrets, SecretSource};
 use crate::models::ModelClient;
@@ -96,6 +97,8 @@ pub struct HostOptions {
     /// The client for tool servers (`source = { mcp = { … } }`); `None` refuses configs that name
     /// one.
     pub servers: Option<Arc<dyn ToolServers>>,
+    /// The launcher of programs, for `grants.exec`; `None` refuses every program.
+    pub launcher: Option<ProgramLauncher>,
     /// Paths closed to plugins besides those named in the config, such as the config's own file and
     /// the folders of journals and stores.
     pub guarded: Vec<GuardedPath>,
@@ -117,6 +120,7 @@ impl Default for HostOptions {
             #[cfg(feature = "registry")]
             logins: Arc::new(NoLogins),
             servers: None,
+            launcher: None,
             guarded: Vec::new(),
         }
     }
@@ -173,6 +177,7 @@ pub struct Host {
     blobs: Arc<dyn Blobs>,
     kv: Arc<dyn KvStore>,
     servers: Option<Arc<dyn ToolServers>>,
+    launcher: Option<Arc<ProgramLauncher>>,
     /// The folder of the cache.
     kept: Option<PathBuf>,
     guarded: Vec<GuardedPath>,
@@ -275,6 +280,7 @@ impl Host {
             #[cfg(feature = "registry")]
             logins,
             servers,
+            launcher,
             guarded,
         } = options;
         #[cfg(feature = "download")]
@@ -297,6 +303,7 @@ impl Host {
             kv,
             kept,
             servers,
+            launcher: launcher.map(Arc::new),
             guarded,
             cache_failure,
             everything: Arc::default(),
@@ -453,7 +460,7 @@ impl Host {
         let setup_of = |name: &PluginName| {
             Arc::clone(setup.plugins.get(name).expect("assemble keeps every plugin of the config"))
         };
-        let stores = self.stores(config);
+        let services = self.services(config);
         let mut sandboxes = Vec::with_capacity(loaded.len());
         let mut plugins = Vec::with_capacity(config.plugins.len());
         for (name, plugin) in loaded {
@@ -462,7 +469,7 @@ impl Host {
             // Opens the granted folders, which may have changed since the check above.
             match Sandbox::new(Arc::new(plugin), name.clone(), setup_of(&name)) {
                 Ok(sandbox) => {
-                    sandboxes.push(sandbox.with_stores(stores.clone()).with_secrets(&vault))
+                    sandboxes.push(sandbox.with_services(services.clone()).with_secrets(&vault))
                 }
                 Err(error) => problems.push(config.problem(
                     ProblemCode::UnreadableFile,
@@ -511,10 +518,11 @@ impl Host {
         })
     }
 
-    /// Returns what a config's plugins can store.
-    fn stores(&self, config: &Config) -> PluginStores {
+    /// Returns what the plugins of a config can use.
+    fn services(&self, config: &Config) -> HostServices {
         let home = folders::home(config).to_string_lossy().into();
-        PluginStores { kv: Arc::clone(&self.kv), blobs: Arc::clone(&self.blobs), home }
+        let launcher = self.launcher.clone();
+        HostServices { kv: Arc::clone(&self.kv), blobs: Arc::clone(&self.blobs), launcher, home }
     }
 
     /// Returns the plugins that could be loaded, and whether one was refused.

@@ -57,6 +57,7 @@ mod imports {
     pub(crate) mod bindings;
     pub(crate) mod call;
     pub(crate) mod convert;
+    pub mod exec;
     #[cfg(feature = "fetch")]
     pub(crate) mod fetch;
     pub(crate) mod interfaces;
@@ -88,7 +89,7 @@ mod host;
 
 pub use driver::{approve, channel, runner};
 pub use host::{batch, reload, servers, simulated_channel as voice};
-pub use imports::{kv, secrets};
+pub use imports::{exec, kv, secrets};
 pub use observe::subscribe;
 #[cfg(feature = "tracing")]
 pub use observe::telemetry;

@@ -120,14 +120,12 @@ pub enum LoadError {
     #[error("it exports no interface of the contract, and no function that could be a tool{0}")]
     NothingExported(String),
     /// The manifest requires a capability that this host lacks.
-    #[error("it cannot do without `{capability}`{why}, and {reason}")]
-    Unoffered {
+    #[error("it cannot do without `{capability}`{why}, and this host knows no such capability")]
+    UnknownCapability {
         /// The capability, as the manifest names it.
         capability: String,
         /// The manifest's reason in parentheses, after a space; empty if it gives none.
         why: String,
-        /// Why the host does not offer it, for display.
-        reason: &'static str,
     },
     /// The compiler failed or could not be started; the text is its reason.
     #[error("it cannot be compiled: {0}")]

@@ -100,6 +100,7 @@ pub mod condenser;
 pub mod config;
 pub mod delivery;
 mod error;
+pub mod exec;
 #[doc(hidden)]
 pub mod export;
 pub mod fetch;

@@ -3,6 +3,7 @@
 //! denied, and none aborts the test. A component contains none of this.
 
 pub(crate) mod blobs;
+pub(crate) mod exec;
 pub(crate) mod fetch;
 pub(crate) mod files;
 pub(crate) mod history;
@@ -41,7 +42,14 @@ pub(crate) struct Fake {
     pub(crate) tools: BTreeMap<String, String>,
     /// The calls of other tools, with their arguments.
     pub(crate) calls: Vec<(String, Value)>,
+    /// The exit codes and outputs of programs, by command; empty if none is granted.
+    pub(crate) programs: BTreeMap<String, (u8, String)>,
+    /// The programs that ran: command, directory, input.
+    pub(crate) ran: Vec<RanProgram>,
 }
+
+/// A program that ran: its command, its directory and its input.
+pub(crate) type RanProgram = (String, Option<String>, Vec<u8>);
 
 /// An answer of a server.
 #[derive(Clone, Debug, Default)]

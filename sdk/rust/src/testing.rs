@@ -174,6 +174,13 @@ impl FakeHost {
         self
     }
 
+    /// Grants a command, such as `git log main`, which always ends with this exit code and output.
+    #[must_use]
+    pub fn program(mut self, command: &str, exit_code: u8, stdout: &str) -> Self {
+        self.fake.programs.insert(command.to_owned(), (exit_code, stdout.to_owned()));
+        self
+    }
+
     /// Grants the conversation of the task that calls the tool: its pending message carries the call.
     #[must_use]
     pub fn history(mut self, task: TaskSnapshot) -> Self {
@@ -198,6 +205,11 @@ impl FakeHost {
     /// Returns the calls of other tools, with their arguments, oldest first.
     pub fn calls(&self) -> &[(String, Value)] {
         &self.fake.calls
+    }
+
+    /// Returns the programs that ran, oldest first: command, directory, input.
+    pub fn ran(&self) -> &[(String, Option<String>, Vec<u8>)] {
+        &self.fake.ran
     }
 
     /// Returns the content of a file; `None` if there is none.

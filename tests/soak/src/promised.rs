@@ -88,14 +88,14 @@ fn of_kind<'a>(
     match side_effect {
         SideEffect::WriteFile { .. } | SideEffect::RemoveFile { .. } => Some(files),
         SideEffect::SetKey { .. } | SideEffect::DeleteKey { .. } => Some(keys),
-        SideEffect::Fetch { .. } => None,
+        SideEffect::Fetch { .. } | SideEffect::RunProgram { .. } => None,
     }
 }
 
 impl Promises {
     /// Marks the content as unknown until the side effect has ended. Returns the promise before it.
     fn asked(&mut self, room: &str, side_effect: &SideEffect) -> Content {
-        let target = side_effect.target().to_owned();
+        let target = side_effect.target().into_owned();
         let (rooms, may_be) = self.writers.entry(target.clone()).or_default();
         rooms.insert(room.to_owned());
         if let SideEffect::WriteFile { bytes, .. } | SideEffect::SetKey { value: bytes, .. } =
@@ -124,9 +124,9 @@ impl Promises {
                 pieces.push((*offset, bytes.clone()));
                 Content::Bytes { pieces, length }
             }
-            SideEffect::Fetch { .. } => Content::Unknown,
+            SideEffect::Fetch { .. } | SideEffect::RunProgram { .. } => Content::Unknown,
         };
-        self.content.insert(side_effect.target().to_owned(), content);
+        self.content.insert(side_effect.target().into_owned(), content);
     }
 }
 

@@ -165,9 +165,7 @@ pub(crate) fn object(text: &str) -> Result<Value, String> {
 fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(), CliError> {
     let Some(plugin) = config.plugins.get(name) else { return Ok(()) };
     let required = manifest.asks.iter().filter(|(_, ask)| !ask.optional);
-    let offered = required.filter_map(|(key, ask)| {
-        Some((Capability::named(key).filter(|capability| capability.is_offered())?, ask))
-    });
+    let offered = required.filter_map(|(key, ask)| Some((Capability::named(key)?, ask)));
     let missing: Vec<_> =
         offered.filter(|(capability, _)| !plugin.grants.has(*capability)).collect();
     if missing.is_empty() {

@@ -97,7 +97,7 @@ fn verb(question: &AccessQuestion) -> &'static str {
         Capability::Secrets => "use the secret",
         Capability::Channels => "speak on",
         Capability::History => "read the conversation of the tasks that call it",
-        Capability::Exec => "start programs",
+        Capability::Exec => "run outside the sandbox",
         Capability::Config => "read its settings",
         Capability::Scratch => "use its scratch",
         Capability::Blobs => "use attachments",

@@ -335,6 +335,7 @@ pub(crate) fn host_options() -> HostOptions {
         stock: conclave_stock::stock(),
         precompiled: precompiled(),
         compiler: crate::program::compile::compiler(),
+        launcher: Some(crate::program::exec::launcher()),
         secrets: Arc::new(secrets()),
         servers: Some(Arc::new(servers())),
         logins: Arc::new(DockerLogins),

@@ -320,7 +320,7 @@ pub struct ExecGrant {
     pub cpu_ms: u64,
     /// The limit of memory in bytes, of the program and those that it starts.
     pub memory: u64,
-    /// The limit of processes at once.
+    /// The limit of processes and threads at once.
     pub processes: u32,
     /// The limit of standard output and standard error together, in bytes. The rest is dropped.
     pub output: u64,
@@ -337,8 +337,8 @@ impl ExecGrant {
     pub const CPU_MS: u64 = 20_000;
     /// The default limit of memory, in bytes.
     pub const MEMORY: u64 = 512 << 20;
-    /// The default number of processes.
-    pub const PROCESSES: u32 = 32;
+    /// The default number of processes and threads.
+    pub const PROCESSES: u32 = 128;
     /// The default limit of output, in bytes.
     pub const OUTPUT: u64 = 256 << 10;
     /// The default size limit of a written file, in bytes.

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, ProblemCode, Problems};
+use conclave_core::permissions::grant::Grants;
+use conclave_core::types::ids::PluginName;
 
 use super::guarded::{Guarded, GuardedPath, guarded};
 
@@ -59,6 +61,59 @@ pub(super) fn check(
                 };
                 problems.push(config.problem(ProblemCode::ProtectedFolder, &key, what).help(help));
             }
+        }
+        check_programs(config, name, &plugin.grants, &guarded, problems);
+    }
+}
+
+/// Appends the problems of `grants.exec`. A program that a plugin can write is not the one that the
+/// operator granted.
+fn check_programs(
+    config: &Config,
+    name: &PluginName,
+    grants: &Grants,
+    guarded: &[Guarded],
+    problems: &mut Problems,
+) {
+    let Some(exec) = &grants.exec else { return };
+    let key = |list: &str, index: usize| format!("plugins.{name}.grants.exec.{list}[{index}]");
+    for (index, path) in exec.read.iter().enumerate() {
+        let found = Path::new(path).canonicalize();
+        let (code, what) = match &found {
+            Err(_) => (ProblemCode::MissingFolder, format!("there is no file or folder {path}")),
+            Ok(dir) => {
+                let holds = |guarded: &&Guarded| guarded.secret && guarded.is_in_reach_of(dir);
+                let Some(Guarded { what, .. }) = guarded.iter().find(holds) else { continue };
+                let what = format!("{path} cannot be granted: programs could read {what} with it");
+                (ProblemCode::ProtectedFolder, what)
+            }
+        };
+        problems.push(config.problem(code, &key("read", index), what));
+    }
+    let written = config.plugins.values().flat_map(|plugin| &plugin.grants.files);
+    let written: Vec<PathBuf> = written
+        .filter(|grant| grant.mode.writes())
+        .filter_map(|grant| Path::new(&grant.dir).canonicalize().ok())
+        .collect();
+    for (index, pattern) in exec.commands.iter().enumerate() {
+        let Ok(program) = Path::new(pattern.program()).canonicalize() else {
+            let what = format!("there is no program {}", pattern.program());
+            problems.push(config.problem(
+                ProblemCode::MissingFolder,
+                &key("commands", index),
+                what,
+            ));
+            continue;
+        };
+        if let Some(dir) = written.iter().find(|dir| program.starts_with(dir)) {
+            let what = format!(
+                "{} cannot be granted: it is in {}, which a plugin of this config may write",
+                pattern.program(),
+                dir.display()
+            );
+            let problem =
+                config.problem(ProblemCode::ProtectedFolder, &key("commands", index), what);
+            problems.push(problem.help("grant a program that no plugin can replace"));
         }
     }
 }

@@ -180,7 +180,7 @@ impl Reloader {
             .map_err(|error| error.to_string())?;
         let sandbox = match self.sandboxes.get(name) {
             Some(before) => {
-                sandbox.with_stores(before.stores().clone()).with_secrets(before.vault())
+                sandbox.with_services(before.services().clone()).with_secrets(before.vault())
             }
             None => sandbox,
         };

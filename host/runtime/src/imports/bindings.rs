@@ -18,6 +18,7 @@ wasmtime::component::bindgen!({
         "conclave:plugin/model.[method]completion-stream.next-text": async | trappable,
         "conclave:plugin/model.[method]completion-stream.wait": async | trappable,
         "conclave:plugin/toolbox.call-all": async | trappable,
+        "conclave:plugin/exec.run": async | trappable,
         default: trappable,
     },
     exports: { default: async },

@@ -16,7 +16,7 @@ pub(crate) mod wasi;
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
 
-pub(crate) use plugin_context::{PluginContext, PluginStores, WorksOn};
+pub(crate) use plugin_context::{HostServices, PluginContext, WorksOn};
 pub(crate) use replay::{CallReplay, EffectDecision, Packed, Recalled};
 pub(crate) use state::{CallInput, CallState, SharedCounter};
 

@@ -6,6 +6,7 @@ pub(crate) mod blobs;
 pub(crate) mod call;
 mod config;
 pub(crate) mod delivery;
+mod exec;
 pub(crate) mod fetch;
 pub(crate) mod files;
 pub(crate) mod folder;

@@ -13,7 +13,7 @@ use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
 use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, Plugins};
-use crate::imports::call::{CallInput, CallState, PluginContext, PluginStores, no_view};
+use crate::imports::call::{CallInput, CallState, HostServices, PluginContext, no_view};
 use crate::imports::interfaces::folder::FolderError;
 use crate::imports::secrets::scrub;
 use crate::imports::secrets::vault::Vault;
@@ -61,16 +61,16 @@ impl Sandbox {
 
     /// Sets the stores; the default ones live as long as the plugin.
     #[must_use]
-    pub(crate) fn with_stores(mut self, stores: PluginStores) -> Self {
+    pub(crate) fn with_services(mut self, services: HostServices) -> Self {
         if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
-            grantee.stores = stores;
+            grantee.services = services;
         }
         self
     }
 
     /// Returns the plugin's stores.
-    pub(crate) fn stores(&self) -> &PluginStores {
-        &self.grantee.stores
+    pub(crate) fn services(&self) -> &HostServices {
+        &self.grantee.services
     }
 
     /// Runs a call in a fresh sandbox, within the plugin's limits. The arguments of a tool are

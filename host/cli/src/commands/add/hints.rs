@@ -56,18 +56,16 @@ pub(crate) fn missing_grants(
 ) -> Vec<Hint> {
     let Some(plugin) = config.plugins.get(name) else { return Vec::new() };
     let required = found.manifest.asks.iter().filter(|(_, ask)| !ask.optional).map(|(key, _)| key);
-    let missing = required.filter_map(|key| {
-        match Capability::named(key).filter(|capability| capability.is_offered()) {
-            Some(capability) if plugin.grants.has(capability) => None,
-            Some(capability) => Some(missing_grant(name, capability, found, config, file)),
-            None => Some(Hint {
-                what: format!(
-                    "{name} requires `{}`, which this version of the host does not offer:",
-                    one_line(key, 20)
-                ),
-                how: format!("remove [plugins.{name}]"),
-            }),
-        }
+    let missing = required.filter_map(|key| match Capability::named(key) {
+        Some(capability) if plugin.grants.has(capability) => None,
+        Some(capability) => Some(missing_grant(name, capability, found, config, file)),
+        None => Some(Hint {
+            what: format!(
+                "{name} requires `{}`, which this host does not know:",
+                one_line(key, 20)
+            ),
+            how: format!("remove [plugins.{name}]"),
+        }),
     });
     missing.collect()
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::config::edit::Fragment;
 use conclave_core::config::{Config, default_place};
+use conclave_core::permissions::exec::CommandPattern;
 use conclave_core::permissions::fetch::{
     UrlPattern, is_header_name, is_own_header, is_usual_header,
 };
@@ -26,8 +27,7 @@ const METHOD: usize = 8;
 pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path) -> Vec<Fragment> {
     let mut chosen = Vec::new();
     for (name, ask) in &found.manifest.asks {
-        let Some(capability) = Capability::named(name)
-            .filter(|capability| capability.is_offered() && !capability.is_own())
+        let Some(capability) = Capability::named(name).filter(|capability| !capability.is_own())
         else {
             continue;
         };
@@ -51,8 +51,8 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
                 let text = "May its tools read the conversation of the tasks that call them?";
                 confirm(&question(capability, text)).then(|| "true".to_owned())
             }
-            Capability::Exec
-            | Capability::Log
+            Capability::Exec => commands(),
+            Capability::Log
             | Capability::Progress
             | Capability::Config
             | Capability::Scratch
@@ -71,6 +71,16 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
 
 fn question(capability: Capability, text: &str) -> String {
     format!("{} {text}", paint(NAME, format_args!("{:<9}", capability.as_str())))
+}
+
+/// Asks for commands, which no manifest can propose.
+fn commands() -> Option<String> {
+    let such = ["/usr/bin/git status".to_owned()];
+    let text = "Which commands of this machine may it run, OUTSIDE THE SANDBOX?";
+    typed(Capability::Exec, text, &such, |command| {
+        let problem = CommandPattern::parse(command).err()?;
+        Some(format!("{command:?} cannot be granted: {problem}"))
+    })
 }
 
 /// Returns `["a", "b"]`, or `None` without names.

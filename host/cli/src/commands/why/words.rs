@@ -204,6 +204,7 @@ fn verb(side_effect: &SideEffect) -> &'static str {
         SideEffect::RemoveFile { .. } => "remove",
         SideEffect::SetKey { .. } => "set the key",
         SideEffect::DeleteKey { .. } => "delete the key",
+        SideEffect::RunProgram { .. } => "run",
     }
 }
 

@@ -72,9 +72,6 @@ fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String>
     let (style, need) = if ask.optional { (FAINT, "optional") } else { (ODD, "required") };
     let note = match Capability::named(capability) {
         None => Some((BAD, "this host does not know it")),
-        Some(capability) if !capability.is_offered() => {
-            Some((BAD, "not available in this version"))
-        }
         Some(capability) if capability.is_own() => Some((GOOD, "every plugin has it")),
         Some(_) => None,
     };

@@ -11,6 +11,7 @@ use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::text::{show_duration as duration, show_size as size};
 
+use crate::imports::exec::ProgramLauncher;
 use crate::imports::interfaces::folder::{FolderError, GrantedFolder};
 use crate::imports::kv::{KvOwner, KvStore, MemoryKv};
 use crate::imports::secrets::vault::Vault;
@@ -27,36 +28,40 @@ pub(crate) struct PluginContext {
     /// The settings as JSON text.
     pub(crate) config: String,
     pub(crate) folders: Vec<GrantedFolder>,
-    pub(crate) stores: PluginStores,
+    pub(crate) services: HostServices,
     /// The secrets of the config; the grants limit their use.
     pub(crate) vault: Arc<Vault>,
     #[cfg(feature = "fetch")]
     pub(crate) outgoing: crate::imports::fetch::FetchClient,
 }
 
-/// The stores for the plugins' data.
+/// What the host offers to all plugins of a config: stores for their data, and the launcher of
+/// programs.
 #[derive(Clone)]
-pub(crate) struct PluginStores {
+pub(crate) struct HostServices {
     pub(crate) kv: Arc<dyn KvStore>,
     pub(crate) blobs: Arc<dyn Blobs>,
+    /// `None` starts no programs.
+    pub(crate) launcher: Option<Arc<ProgramLauncher>>,
     /// The folder of the config, with links resolved; it separates the stores of configs.
     pub(crate) home: Arc<str>,
 }
 
 /// In memory, as long as the plugin is loaded.
-impl Default for PluginStores {
+impl Default for HostServices {
     fn default() -> Self {
         Self {
             kv: Arc::new(MemoryKv::default()),
             blobs: Arc::new(MemoryBlobs::default()),
+            launcher: None,
             home: Arc::from(""),
         }
     }
 }
 
-impl std::fmt::Debug for PluginStores {
+impl std::fmt::Debug for HostServices {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Stores").field("home", &self.home).finish_non_exhaustive()
+        out.debug_struct("HostServices").field("home", &self.home).finish_non_exhaustive()
     }
 }
 
@@ -77,7 +82,7 @@ impl PluginContext {
             setup,
             config,
             folders: Vec::new(),
-            stores: PluginStores::default(),
+            services: HostServices::default(),
             vault: Vault::empty(),
             #[cfg(feature = "fetch")]
             outgoing,
@@ -87,7 +92,7 @@ impl PluginContext {
     /// Returns the owner of this plugin's keys.
     pub(crate) fn kv_owner(&self) -> KvOwner {
         let (plugin, manifest) = (self.name.to_string(), self.setup.facts.manifest.name.clone());
-        KvOwner { home: self.stores.home.to_string(), plugin, manifest }
+        KvOwner { home: self.services.home.to_string(), plugin, manifest }
     }
 
     pub(crate) fn limits(&self) -> &PluginLimits {

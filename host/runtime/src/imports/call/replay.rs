@@ -82,7 +82,7 @@ impl CallReplay {
             forgetful: false,
         };
         Arc::new(Self {
-            blobs: Arc::clone(&grantee.stores.blobs),
+            blobs: Arc::clone(&grantee.services.blobs),
             call: start.call,
             models: Arc::clone(&start.models),
             tools: Arc::clone(&start.tools),
@@ -186,6 +186,7 @@ fn can_act(grants: &Grants) -> bool {
         || grants.tools.is_some()
         || grants.fetch.is_some()
         || grants.kv.is_some()
+        || grants.exec.is_some()
         || writes()
 }
 

@@ -282,7 +282,7 @@ impl FetchExchange {
             media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
         let keep = |media_type: &str| match answer.body.len() {
             // The body must be stored for a replay to return it.
-            ..=KEPT => self.grantee.stores.blobs.keep(&answer.body, media_type, None),
+            ..=KEPT => self.grantee.services.blobs.keep(&answer.body, media_type, None),
             _ => {
                 self.past.forget();
                 describe(&answer.body, media_type, None)

@@ -60,7 +60,7 @@ impl FetchExchange {
                 Err(ExchangeFailure::Refused(self.past().record(ordinal, denial)))
             }
             SideEffectAnswer::Failed { cause, message } => Err(self.failure(url, cause, message)),
-            SideEffectAnswer::Done { .. } => {
+            SideEffectAnswer::Done { .. } | SideEffectAnswer::Ran { .. } => {
                 self.past().lose("a request was answered as if it were none");
                 Err(ExchangeFailure::lost())
             }

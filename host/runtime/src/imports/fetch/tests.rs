@@ -136,7 +136,7 @@ impl EffectPort for Journal {
         self.lines.lock().unwrap().push(format!("{ordinal} asked {}", side_effect.target()));
         let denial = Denial {
             capability: "fetch".to_owned(),
-            target: side_effect.target().to_owned(),
+            target: side_effect.target().into_owned(),
             detail: "no more".to_owned(),
         };
         let refused = self.refuses_from.is_some_and(|from| ordinal >= from);

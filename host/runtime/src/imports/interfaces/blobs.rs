@@ -52,7 +52,7 @@ impl CallState {
                 "the call has read the {limit} bytes that it may"
             )));
         }
-        let bytes = self.grantee.stores.blobs.read(sha256).ok_or(BlobError::Unknown)?;
+        let bytes = self.grantee.services.blobs.read(sha256).ok_or(BlobError::Unknown)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let length = usize::try_from(length)
             .unwrap_or(usize::MAX)
@@ -84,7 +84,7 @@ impl CallState {
             return Err(BlobError::Other(problem.to_owned()));
         }
         let blob =
-            self.grantee.stores.blobs.keep(bytes, media_type, name).map_err(
+            self.grantee.services.blobs.keep(bytes, media_type, name).map_err(
                 |error| match error {
                     store::BlobError::TooLarge { limit, .. } => BlobError::TooLarge(limit),
                     store::BlobError::MediaType(_) => {
@@ -200,7 +200,7 @@ mod tests {
     use crate::imports::call::testing::{setup, state, view};
 
     fn blob(state: &CallState, text: &str) -> Blob {
-        state.grantee.stores.blobs.keep(text.as_bytes(), "text/plain", None).unwrap()
+        state.grantee.services.blobs.keep(text.as_bytes(), "text/plain", None).unwrap()
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl CallState {
             let reason = format!("one call may do {MOST} things to the world, and has done them");
             let record = self.rights().refuse(
                 side_effect.capability(),
-                side_effect.target(),
+                &side_effect.target(),
                 Layer::Host,
                 &reason,
                 None,
@@ -40,7 +40,7 @@ impl CallState {
             return Err(self.refuse(*record));
         }
         self.effects += 1;
-        let (capability, target) = (side_effect.capability(), side_effect.target().to_owned());
+        let (capability, target) = (side_effect.capability(), side_effect.target().into_owned());
         let began = Instant::now();
         let leave = self.past.ask_effect(ordinal, side_effect).await;
         self.note_wait_since(began);

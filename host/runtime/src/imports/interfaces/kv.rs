@@ -53,7 +53,7 @@ impl CallState {
         &mut self,
         work: impl FnOnce(&dyn KvStore, &KvOwner) -> Work<T> + Send + 'static,
     ) -> Work<T> {
-        let (store, owner) = (Arc::clone(&self.grantee.stores.kv), self.grantee.kv_owner());
+        let (store, owner) = (Arc::clone(&self.grantee.services.kv), self.grantee.kv_owner());
         let done = self.off_loop(move || work(store.as_ref(), &owner)).await;
         done.unwrap_or_else(|| Err(KvError::Other("the store broke off".to_owned())))
     }
@@ -107,7 +107,9 @@ impl CallState {
             SideEffectAnswer::Failed { cause: FailureCause::Unavailable, .. } => Err(unusable()),
             SideEffectAnswer::Failed { message, .. } => Err(kv::KvError::Other(message)),
             SideEffectAnswer::Denied { denial } => Err(kv::KvError::Denied(denial_out(&denial))),
-            SideEffectAnswer::Done { .. } | SideEffectAnswer::Fetched { .. } => Ok(()),
+            SideEffectAnswer::Done { .. }
+            | SideEffectAnswer::Fetched { .. }
+            | SideEffectAnswer::Ran { .. } => Ok(()),
         }
     }
 

@@ -320,6 +320,7 @@ fn came_of(came: &Effected) -> String {
                 address.as_ref().map(|address| format!(" from {address}")).unwrap_or_default();
             format!("{status}, {}{address}", bytes(*length))
         }
+        Effected::Ran { ending, length } => format!("{ending}; {} of output", bytes(*length)),
         Effected::Denied { target } => format!("refused on the way: {target}"),
         Effected::Failed { message } => format!("failed: {message}"),
     }

@@ -232,6 +232,9 @@ fn effected(came: &Effected) -> (String, Tone) {
                 address.as_ref().map(|address| format!(" from {address}")).unwrap_or_default();
             (format!("→ {status}, {}{address}", bytes(*length)), Tone::Odd)
         }
+        Effected::Ran { ending, length } => {
+            (format!("→ {ending}, {} of output", bytes(*length)), Tone::Odd)
+        }
         Effected::Denied { target } => (format!("→ refused on the way: {target}"), Tone::Bad),
         Effected::Failed { message } => (format!("→ failed: {message}"), Tone::Bad),
     }

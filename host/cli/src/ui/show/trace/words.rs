@@ -5,7 +5,7 @@ use std::time::Duration;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::types::text::show_size;
+use conclave_core::types::text::{show_command, show_size};
 
 use super::calls::CallProgress;
 use crate::ui::show::entry::EntryText;
@@ -25,6 +25,9 @@ pub(crate) fn told_side_effect(side_effect: &SideEffect) -> (String, String) {
         SideEffect::SetKey { key, value } => {
             (format!("sets a key of its own to {}", show_size(value.length)), key.to_string())
         }
+        SideEffect::RunProgram { program, arguments, .. } => {
+            ("runs outside the sandbox".to_owned(), show_command(program, arguments))
+        }
         SideEffect::DeleteKey { key } => ("deletes a key of its own".to_owned(), key.to_string()),
     }
 }
@@ -34,6 +37,10 @@ pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
     match answer {
         SideEffectAnswer::Fetched { status, body, .. } => {
             Some(format!("got {status}, {}", show_size(body.length)))
+        }
+        SideEffectAnswer::Ran { ending, stdout, stderr, .. } => {
+            let length = stdout.length.saturating_add(stderr.length);
+            Some(format!("{ending}, {} of output", show_size(length)))
         }
         SideEffectAnswer::Failed { .. }
         | SideEffectAnswer::Done { .. }

@@ -91,7 +91,7 @@ impl CallReplay {
                     .trace
                     .side_effects
                     .get(&ordinal)
-                    .map_or("", |asked| asked.side_effect.target());
+                    .map_or_else(Default::default, |asked| asked.side_effect.target());
                 self.lose(&format!(
                     "it asked for something else than before: {} and not {before}",
                     side_effect.target()

@@ -142,7 +142,7 @@ impl CallState {
                 FileFailure::Denied(self.past.record(ordinal, denial))
             }
             SideEffectAnswer::Failed { cause, message } => FileFailure::again(cause, message),
-            SideEffectAnswer::Fetched { .. } => FileFailure::lost(),
+            SideEffectAnswer::Fetched { .. } | SideEffectAnswer::Ran { .. } => FileFailure::lost(),
         };
         Err(self.file_error(told))
     }

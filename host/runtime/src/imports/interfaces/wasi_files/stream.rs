@@ -241,7 +241,7 @@ impl StreamedFile {
                 FileFailure::Denied(self.past.record(ordinal, denial))
             }
             SideEffectAnswer::Failed { cause, message } => FileFailure::again(cause, message),
-            SideEffectAnswer::Fetched { .. } => FileFailure::lost(),
+            SideEffectAnswer::Fetched { .. } | SideEffectAnswer::Ran { .. } => FileFailure::lost(),
         };
         Err(self.code(told))
     }

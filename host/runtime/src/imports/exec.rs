@@ -1,0 +1,117 @@
+//! Programs of the machine, for `grants.exec`. The host starts a second process of its own program,
+//! the launcher, which isolates and confines itself before it starts the granted program. The host's
+//! side is in `launch`, the launcher's in `confine`.
+
+#[cfg(all(feature = "exec", target_os = "linux"))]
+mod confine;
+#[cfg(all(feature = "exec", target_os = "linux"))]
+mod launch;
+#[cfg(all(feature = "exec", target_os = "linux"))]
+mod usage;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use conclave_core::types::side_effect::ProgramEnding;
+#[cfg(all(feature = "exec", target_os = "linux"))]
+use serde::{Deserialize, Serialize};
+
+#[cfg(all(feature = "exec", target_os = "linux"))]
+pub use confine::run_confined;
+
+/// Refuses, because this host is built without `exec`.
+#[cfg(not(all(feature = "exec", target_os = "linux")))]
+#[must_use]
+pub fn run_confined(_: impl IntoIterator<Item = OsString>) -> u8 {
+    2
+}
+
+/// The program that confines itself and then starts a granted program, for `grants.exec`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramLauncher {
+    /// A program that calls [`run_confined`](crate::exec::run_confined) before it starts any thread;
+    /// it is started without environment variables.
+    pub program: PathBuf,
+    /// The arguments before those for `run_confined`.
+    pub args: Vec<OsString>,
+    /// The folder for the private folder of each program, which is removed with it.
+    pub folder: PathBuf,
+}
+
+/// A program to start, with all that confines it.
+#[derive(Clone, Debug)]
+#[cfg_attr(all(feature = "exec", target_os = "linux"), derive(Serialize, Deserialize))]
+pub(crate) struct ProgramSpec {
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+    /// The working directory; `None` for the private folder.
+    pub(crate) directory: Option<PathBuf>,
+    /// Files and folders that it may read and execute, besides the system's.
+    pub(crate) read: Vec<PathBuf>,
+    /// Folders that it may also write.
+    pub(crate) write: Vec<PathBuf>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) network: bool,
+    /// Whether it must not start without full confinement.
+    pub(crate) required: bool,
+    pub(crate) cpu_ms: u64,
+    pub(crate) memory: u64,
+    pub(crate) processes: u32,
+    pub(crate) file_size: u64,
+}
+
+/// The limits that the host watches itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WatchedLimits {
+    pub(crate) time_ms: u64,
+    /// Of standard output and standard error together.
+    pub(crate) output: u64,
+}
+
+/// The result of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProgramOutput {
+    pub(crate) ending: ProgramEnding,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    /// The bytes beyond the limit of output.
+    pub(crate) dropped: u64,
+}
+
+/// The reason why a program did not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LaunchFailure {
+    /// The kernel cannot confine it as the grant requires.
+    Unconfined(String),
+    /// It cannot be executed, such as a file that is missing.
+    NotStarted(String),
+    /// The launcher failed.
+    Launcher(String),
+}
+
+impl ProgramLauncher {
+    /// Runs a program and waits for its end. Dropping the future kills it with all that it started.
+    #[cfg(all(feature = "exec", target_os = "linux"))]
+    pub(crate) async fn run(
+        &self,
+        spec: ProgramSpec,
+        input: Vec<u8>,
+        limits: WatchedLimits,
+    ) -> Result<ProgramOutput, LaunchFailure> {
+        launch::run(self.clone(), spec, input, limits).await
+    }
+
+    /// Refuses, because this host is built without `exec`.
+    #[cfg(not(all(feature = "exec", target_os = "linux")))]
+    #[expect(clippy::unused_async, reason = "the same signature on every system")]
+    pub(crate) async fn run(
+        &self,
+        _: ProgramSpec,
+        _: Vec<u8>,
+        _: WatchedLimits,
+    ) -> Result<ProgramOutput, LaunchFailure> {
+        let reason = "this host can confine programs on Linux only, with its feature `exec`";
+        Err(LaunchFailure::Unconfined(reason.to_owned()))
+    }
+}

@@ -1,0 +1,217 @@
+//! The host's side: starts the launcher, passes the input, collects the output and watches the
+//! limits. Does not use `tokio::process`, which installs a signal handler; a library must not.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use conclave_core::types::side_effect::ProgramEnding;
+use conclave_core::types::text::{show_duration, show_size};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+use super::confine::{HOME, ProgramReport, REPORT, SPEC};
+use super::usage::usage_below;
+use super::{LaunchFailure, ProgramLauncher, ProgramOutput, ProgramSpec, WatchedLimits};
+
+/// Interval between two looks at a running program.
+const TICK: Duration = Duration::from_millis(5);
+/// Interval between two measurements of its resources, which read a file of each process.
+const MEASURE: Duration = Duration::from_millis(100);
+
+/// Runs a program on a thread of its own.
+pub(super) async fn run(
+    launcher: ProgramLauncher,
+    spec: ProgramSpec,
+    input: Vec<u8>,
+    limits: WatchedLimits,
+) -> Result<ProgramOutput, LaunchFailure> {
+    let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
+    let flag = Arc::clone(&given_up.0);
+    let ran =
+        tokio::task::spawn_blocking(move || run_here(&launcher, &spec, input, limits, &flag)).await;
+    ran.unwrap_or_else(|_| Err(LaunchFailure::Launcher("broke off".to_owned())))
+}
+
+/// Notifies the watching thread, when dropped, that the caller is gone.
+struct GivenUp(Arc<AtomicBool>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn run_here(
+    launcher: &ProgramLauncher,
+    spec: &ProgramSpec,
+    input: Vec<u8>,
+    limits: WatchedLimits,
+    given_up: &AtomicBool,
+) -> Result<ProgramOutput, LaunchFailure> {
+    let failed = |error: std::io::Error| LaunchFailure::Launcher(error.to_string());
+    let folder = PrivateFolder::new(&launcher.folder, spec).map_err(failed)?;
+    let mut command = Command::new(&launcher.program);
+    command.args(&launcher.args).arg(&folder.0).env_clear().current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut process = RunningProgram(command.spawn().map_err(failed)?);
+    let (Some(mut stdin), Some(stdout), Some(stderr)) =
+        (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take())
+    else {
+        return Err(LaunchFailure::Launcher("it has no pipes".to_owned()));
+    };
+    let left = AtomicU64::new(limits.output);
+    let dropped = AtomicU64::new(0);
+    // One thread per pipe: a program that blocks on one full pipe must not stop the others.
+    let (stdout, stderr, stopped) = std::thread::scope(|scope| {
+        // A program need not read its input.
+        scope.spawn(move || stdin.write_all(&input));
+        let stdout = scope.spawn(|| collect(stdout, &left, &dropped));
+        let stderr = scope.spawn(|| collect(stderr, &left, &dropped));
+        let stopped = watch(&mut process, spec, limits, given_up);
+        // The end of the last process closes the pipes, which ends the threads.
+        process.kill();
+        (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default(), stopped)
+    });
+    let ending = match stopped {
+        Some(limit) => ProgramEnding::Stopped { limit },
+        None => match folder.report() {
+            Some(ProgramReport::Exited { code }) => ProgramEnding::Exited { code },
+            Some(ProgramReport::Killed { signal }) => killed(signal, spec),
+            Some(ProgramReport::Unconfined { reason }) => {
+                return Err(LaunchFailure::Unconfined(reason));
+            }
+            Some(ProgramReport::NotStarted { reason }) => {
+                return Err(LaunchFailure::NotStarted(reason));
+            }
+            // The kernel kills it when the machine has no memory left.
+            None => {
+                let said = String::from_utf8_lossy(&stderr).trim().to_owned();
+                return Err(LaunchFailure::Launcher(format!("it ended without a report: {said}")));
+            }
+        },
+    };
+    Ok(ProgramOutput { ending, stdout, stderr, dropped: dropped.into_inner() })
+}
+
+/// Returns the end of a program that a signal ended; two signals stand for limits.
+fn killed(signal: u8, spec: &ProgramSpec) -> ProgramEnding {
+    let is = |limit: Signal| i32::from(signal) == limit.as_raw();
+    if is(Signal::XCPU) {
+        ProgramEnding::Stopped { limit: format!("cpu = {}", show_duration(spec.cpu_ms)) }
+    } else if is(Signal::XFSZ) {
+        ProgramEnding::Stopped { limit: format!("file_size = {}", show_size(spec.file_size)) }
+    } else {
+        ProgramEnding::Killed { signal }
+    }
+}
+
+/// Waits for the end of a program, and returns the limit at which it must be stopped.
+fn watch(
+    process: &mut RunningProgram,
+    spec: &ProgramSpec,
+    limits: WatchedLimits,
+    given_up: &AtomicBool,
+) -> Option<String> {
+    let began = Instant::now();
+    let (time, mut measured) = (Duration::from_millis(limits.time_ms), began);
+    loop {
+        if process.has_ended() || given_up.load(Ordering::Relaxed) {
+            return None;
+        }
+        if began.elapsed() >= time {
+            return Some(format!("timeout = {}", show_duration(limits.time_ms)));
+        }
+        if measured.elapsed() >= MEASURE {
+            let used = usage_below(Pid::from_child(&process.0).as_raw_nonzero().get());
+            if used.processes > u64::from(spec.processes) {
+                return Some(format!("processes = {}", spec.processes));
+            }
+            if used.memory > spec.memory {
+                return Some(format!("memory = {}", show_size(spec.memory)));
+            }
+            if used.cpu_ms > spec.cpu_ms {
+                return Some(format!("cpu = {}", show_duration(spec.cpu_ms)));
+            }
+            measured = Instant::now();
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+/// Reads a pipe to its end, and keeps what the shared limit leaves.
+fn collect(mut pipe: impl Read, left: &AtomicU64, dropped: &AtomicU64) -> Vec<u8> {
+    let (mut kept, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    // Whatever was read before an error is kept.
+    while let Ok(read @ 1..) = pipe.read(&mut buffer) {
+        let wanted = read as u64;
+        let mut taken = 0;
+        let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            taken = wanted.min(left);
+            Some(left - taken)
+        });
+        kept.extend_from_slice(&buffer[..usize::try_from(taken).unwrap_or_default()]);
+        dropped.fetch_add(wanted - taken, Ordering::Relaxed);
+    }
+    kept
+}
+
+/// The launcher, killed with its process group when it is dropped. The kernel then kills all that is
+/// in its namespace of processes.
+struct RunningProgram(Child);
+
+impl RunningProgram {
+    /// Returns whether the launcher has ended. It is not reaped, so that its number stays its own
+    /// until the group is killed. One that cannot be waited for counts as ended.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(rustix::process::waitid(WaitId::Pid(Pid::from_child(&self.0)), options), Ok(None))
+    }
+
+    fn kill(&mut self) {
+        // An ended child is no error.
+        let _ = rustix::process::kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for RunningProgram {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The private folder of a program, removed when it is dropped.
+struct PrivateFolder(PathBuf);
+
+impl PrivateFolder {
+    fn new(parent: &Path, spec: &ProgramSpec) -> std::io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        let mut name = [0; 8];
+        getrandom::fill(&mut name).map_err(std::io::Error::other)?;
+        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        // Links in the path would hide the folder from its own rules.
+        let folder = Self(parent.canonicalize()?.join(format!("conclave-exec-{name}")));
+        let mut builder = std::fs::DirBuilder::new();
+        builder.mode(0o700);
+        builder.create(&folder.0)?;
+        builder.create(folder.0.join(HOME))?;
+        std::fs::write(folder.0.join(SPEC), serde_json::to_vec(spec)?)?;
+        Ok(folder)
+    }
+
+    fn report(&self) -> Option<ProgramReport> {
+        serde_json::from_slice(&std::fs::read(self.0.join(REPORT)).ok()?).ok()
+    }
+}
+
+impl Drop for PrivateFolder {
+    fn drop(&mut self) {
+        // A program can leave folders without permissions, which only its owner can remove; what
+        // remains is in the system's folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

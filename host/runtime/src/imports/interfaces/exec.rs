@@ -1,0 +1,222 @@
+//! The `exec` import: programs of the machine, outside the sandbox. Each run is a journalled side
+//! effect; `crate::imports::exec` starts and confines the program.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use conclave_core::permissions::exec::CommandPattern;
+use conclave_core::permissions::grant::{Confinement, ExecGrant, FileMode};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::message::Blob;
+use conclave_core::types::side_effect::{
+    FailureCause, ProgramEnding, SideEffect, SideEffectAnswer,
+};
+use conclave_core::types::text::show_command;
+
+use super::journalled::{EffectStart, digest};
+use crate::imports::bindings::conclave::plugin::exec::{self, ExecError};
+use crate::imports::call::CallState;
+use crate::imports::convert::denial_out;
+use crate::imports::exec::{LaunchFailure, ProgramOutput, ProgramSpec, WatchedLimits};
+
+/// The media type of output in the journal.
+const OUTPUT: &str = "application/octet-stream";
+
+type Ran = Result<exec::Output, ExecError>;
+
+impl CallState {
+    async fn run_program(&mut self, command: exec::Command) -> Ran {
+        let (pattern, grant) = match self.rights().may_run(&command.program, &command.arguments) {
+            Ok((pattern, grant)) => (pattern.clone(), grant.clone()),
+            Err(record) => return Err(ExecError::Denied(self.refuse(*record))),
+        };
+        if command.arguments.iter().any(|argument| argument.contains('\0')) {
+            return Err(ExecError::InvalidCommand("an argument holds a NUL character".to_owned()));
+        }
+        let directory = command.directory.as_deref().map(|path| self.directory(path));
+        let directory = directory.transpose()?;
+        let side_effect = SideEffect::RunProgram {
+            program: pattern.program().to_owned(),
+            arguments: command.arguments.clone(),
+            directory: command.directory,
+            input: (!command.input.is_empty()).then(|| digest(&command.input)),
+        };
+        let ordinal = match self.begin(side_effect).await.map_err(ExecError::Denied)? {
+            EffectStart::Now(ordinal) => ordinal,
+            EffectStart::Before(_, answer) => return self.ran_before(answer),
+        };
+        let shown = show_command(&command.program, &command.arguments);
+        let limits = WatchedLimits {
+            time_ms: command.timeout_ms.map_or(u64::MAX, u64::from).min(grant.time_ms),
+            output: grant.output,
+        };
+        let spec = self.spec(&pattern, &grant, command.arguments, directory);
+        let launcher = self.grantee.services.launcher.clone();
+        let began = Instant::now();
+        let ran = match launcher {
+            Some(launcher) => launcher.run(spec, command.input, limits).await,
+            None => Err(LaunchFailure::Unconfined("this host starts no programs".to_owned())),
+        };
+        self.note_wait_since(began);
+        let (answer, ran) = self.answer_of(&shown, ran);
+        self.end(ordinal, answer).await;
+        ran
+    }
+
+    /// Returns the folder of the machine for a path in a granted folder.
+    fn directory(&mut self, path: &str) -> Result<PathBuf, ExecError> {
+        let (index, rest) = match self.rights().may_touch(path, false) {
+            Ok(found) => found,
+            Err(record) => return Err(ExecError::Denied(self.refuse(*record))),
+        };
+        let folder = &self.grantee.setup.grants.files[index];
+        if folder.mode == FileMode::Overlay {
+            let what =
+                format!("{} is an overlay, which programs of the machine cannot see", folder.at);
+            return Err(ExecError::InvalidCommand(what));
+        }
+        let directory = PathBuf::from(&folder.dir).join(rest);
+        match directory.canonicalize() {
+            Ok(directory) if directory.is_dir() => Ok(directory),
+            _ => Err(ExecError::InvalidCommand(format!("{path} is not a directory"))),
+        }
+    }
+
+    fn spec(
+        &self,
+        pattern: &CommandPattern,
+        grant: &ExecGrant,
+        arguments: Vec<String>,
+        directory: Option<PathBuf>,
+    ) -> ProgramSpec {
+        let resolved = |path: &str| PathBuf::from(path).canonicalize().ok();
+        let folders = |writes: bool| {
+            let files = &self.grantee.setup.grants.files;
+            let wanted = if writes { FileMode::ReadWrite } else { FileMode::Read };
+            files.iter().filter(move |folder| folder.mode == wanted).map(|folder| &*folder.dir)
+        };
+        ProgramSpec {
+            program: pattern.program().to_owned(),
+            arguments,
+            directory,
+            read: grant
+                .read
+                .iter()
+                .map(String::as_str)
+                .chain(folders(false))
+                .filter_map(resolved)
+                .collect(),
+            write: folders(true).filter_map(resolved).collect(),
+            env: grant.env.clone(),
+            network: grant.network,
+            required: grant.confinement == Confinement::Required,
+            cpu_ms: grant.cpu_ms,
+            memory: grant.memory,
+            processes: grant.processes,
+            file_size: grant.file_size,
+        }
+    }
+
+    /// Returns the outcome for the journal, and for the plugin.
+    fn answer_of(
+        &mut self,
+        shown: &str,
+        ran: Result<ProgramOutput, LaunchFailure>,
+    ) -> (SideEffectAnswer, Ran) {
+        match ran {
+            Ok(output) => match self.kept(&output) {
+                Ok((stdout, stderr)) => {
+                    let ending = output.ending.clone();
+                    let dropped = output.dropped;
+                    (
+                        SideEffectAnswer::Ran { ending, stdout, stderr, dropped },
+                        Ok(output_out(output)),
+                    )
+                }
+                Err(message) => failed(message),
+            },
+            Err(LaunchFailure::Unconfined(reason)) => {
+                let reason = format!(
+                    "the program cannot be confined, so it was not started: {reason}. `confinement = \"best-effort\"` in plugins.{}.grants.exec starts it all the same",
+                    self.grantee.name
+                );
+                let record =
+                    self.rights().refuse(Capability::Exec, shown, Layer::Runtime, &reason, None);
+                let denial = record.denial.clone();
+                let refused = Err(ExecError::Denied(self.refuse(*record)));
+                (SideEffectAnswer::Denied { denial }, refused)
+            }
+            Err(LaunchFailure::NotStarted(reason)) => {
+                failed(format!("the program could not be started: {reason}"))
+            }
+            Err(LaunchFailure::Launcher(reason)) => {
+                failed(format!("the launcher of programs failed: {reason}"))
+            }
+        }
+    }
+
+    /// Stores the output, so that a replay returns it.
+    fn kept(&self, output: &ProgramOutput) -> Result<(Blob, Blob), String> {
+        let keep = |bytes: &[u8]| {
+            let kept = self.grantee.services.blobs.keep(bytes, OUTPUT, None);
+            kept.map_err(|error| format!("the output cannot be stored: {error}"))
+        };
+        Ok((keep(&output.stdout)?, keep(&output.stderr)?))
+    }
+
+    /// Returns the recorded outcome of a program.
+    fn ran_before(&mut self, answer: SideEffectAnswer) -> Ran {
+        let lost = || ExecError::Other("the call ends".to_owned());
+        match answer {
+            SideEffectAnswer::Ran { ending, stdout, stderr, dropped } => {
+                let stored = |blob: &Blob| self.past.blob(&blob.sha256, Some(blob.length));
+                let Some((stdout, stderr)) = stored(&stdout).zip(stored(&stderr)) else {
+                    self.past.lose("the output of a program is not kept any more");
+                    return Err(lost());
+                };
+                Ok(output_out(ProgramOutput { ending, stdout, stderr, dropped }))
+            }
+            SideEffectAnswer::Denied { denial } => Err(ExecError::Denied(denial_out(&denial))),
+            SideEffectAnswer::Failed { message, .. } => Err(ExecError::Other(message)),
+            SideEffectAnswer::Done { .. } | SideEffectAnswer::Fetched { .. } => {
+                self.past.lose("a program was answered as if it were none");
+                Err(lost())
+            }
+        }
+    }
+}
+
+fn failed(message: String) -> (SideEffectAnswer, Ran) {
+    let answer = SideEffectAnswer::Failed { cause: FailureCause::Other, message: message.clone() };
+    (answer, Err(ExecError::Other(message)))
+}
+
+fn output_out(output: ProgramOutput) -> exec::Output {
+    exec::Output {
+        ending: match output.ending {
+            ProgramEnding::Exited { code } => exec::Ending::ExitCode(code),
+            ProgramEnding::Killed { signal } => exec::Ending::Signal(signal),
+            ProgramEnding::Stopped { limit } => exec::Ending::LimitExceeded(limit),
+        },
+        stdout: output.stdout,
+        stderr: output.stderr,
+        dropped: output.dropped,
+    }
+}
+
+impl exec::Host for CallState {
+    fn commands(&mut self) -> wasmtime::Result<Vec<String>> {
+        self.tool_input()?;
+        let rights = self.rights();
+        let is_asked = rights.manifest.ask(Capability::Exec).is_some();
+        let grant = rights.grants.exec.as_ref().filter(|_| is_asked);
+        let commands = grant.into_iter().flat_map(|grant| &grant.commands);
+        Ok(commands.map(ToString::to_string).collect())
+    }
+
+    async fn run(&mut self, command: exec::Command) -> wasmtime::Result<Ran> {
+        self.tool_input()?;
+        Ok(self.run_program(command).await)
+    }
+}
