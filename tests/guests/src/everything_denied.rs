@@ -1,7 +1,7 @@
 //! Calls every import that needs a grant, without any grant, to expose a path around the check.
 
 use conclave_sdk::bindings::imports::conclave::plugin::{fetch, files, kv, model, secrets};
-use conclave_sdk::bindings::tool::conclave::plugin::{history, toolbox};
+use conclave_sdk::bindings::tool::conclave::plugin::{exec, history, toolbox};
 use conclave_sdk::{Json, tool};
 
 /// Each import by its interface and name, with what came of it.
@@ -27,6 +27,14 @@ fn run() -> Json<Vec<(&'static str, String)>> {
         options: Vec::new(),
     };
     let called = || toolbox::Request { name: "echo.echo".to_owned(), arguments: "{}".to_owned() };
+    let command = || exec::Command {
+        program: "/bin/true".to_owned(),
+        arguments: Vec::new(),
+        directory: None,
+        input: Vec::new(),
+        timeout_ms: None,
+        extra: Vec::new(),
+    };
     Json(vec![
         ("model.complete", format!("{:?}", model::complete(&asked()).map(|_| "DONE"))),
         (
@@ -57,8 +65,9 @@ fn run() -> Json<Vec<(&'static str, String)>> {
             "toolbox.call-all",
             format!("{:?}", toolbox::call_all(&[called()])[0].clone().map(|_| "DONE")),
         ),
+        ("exec.run", format!("{:?}", exec::run(&command()).map(|_| "DONE"))),
         ("fetch.send", format!("{:?}", fetch::send(&request()).map(|_| "DONE"))),
     ])
 }
 
-conclave_sdk::export!(tools: [run], asks: [model?, files?, kv?, secrets?, fetch?, history?, tools?]);
+conclave_sdk::export!(tools: [run], asks: [model?, files?, kv?, secrets?, fetch?, history?, tools?, exec?]);

@@ -13,7 +13,7 @@ use crate::cli::text;
 const CONTRACT: [&str; 2] =
     [include_str!("../../../wit/capabilities.wit"), include_str!("../../../wit/tools.wit")];
 /// Imports that need no grant, with the reason.
-const FREE: [(&str, &str); 16] = [
+const FREE: [(&str, &str); 17] = [
     ("log.log", "the plugin's own"),
     ("progress.report", "the plugin's own"),
     ("config.get", "the plugin's own"),
@@ -23,6 +23,7 @@ const FREE: [(&str, &str); 16] = [
     ("blobs.put", "the plugin's own"),
     ("files.roots", "an empty list without a grant"),
     ("toolbox.list-tools", "an empty list without a grant"),
+    ("exec.commands", "an empty list without a grant"),
     ("model.next-text", "of what model.start gave"),
     ("model.wait", "of what model.start gave"),
     ("fetch.status", "of what fetch.send gave"),
@@ -84,7 +85,7 @@ fn every_import_that_needs_a_grant_is_refused_without_one() {
     // The operator reads about each capability that was tried.
     let denied: Vec<String> =
         ran.denials().into_iter().map(|record| record.denial.capability).collect();
-    for capability in ["model", "files", "kv", "secrets", "fetch", "history", "tools"] {
+    for capability in ["model", "files", "kv", "secrets", "fetch", "history", "tools", "exec"] {
         assert!(denied.iter().any(|known| known == capability), "{capability}: {denied:?}");
     }
 }

@@ -22,6 +22,7 @@ mod conversation;
 mod delivery;
 mod demo;
 mod docs;
+mod exec;
 mod fetch;
 mod files_write;
 mod gates;

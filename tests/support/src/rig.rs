@@ -10,6 +10,7 @@ use conclave_core::types::outcome::Outcome;
 use conclave_runtime::blobs::MemoryBlobs;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::exec::ProgramLauncher;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::kv::MemoryKv;
 use conclave_runtime::secrets::Sources;
@@ -248,7 +249,13 @@ fn host_with(options: HostOptions) -> Host {
     }
     let cache = Some(crate::built().join("test-cache"));
     let secrets = Arc::new(Sources::new(|name| std::env::var(name).ok()));
-    Host::new(HostOptions { cache, stock, secrets, ..options }).expect("the engine starts")
+    let launcher = Some(ProgramLauncher {
+        program: crate::program(),
+        args: vec!["run-program".into()],
+        folder: std::env::temp_dir(),
+    });
+    Host::new(HostOptions { cache, stock, secrets, launcher, ..options })
+        .expect("the engine starts")
 }
 
 /// Runs a future to its end.

@@ -133,6 +133,7 @@ fn outside(spec: &ProgramSpec, folder: &Path) -> Result<(), ProgramReport> {
     // The priority of a stranger's program matters only if there is other work.
     let _ = rustix::process::nice(NICENESS);
     let isolated = isolate(spec.network)
+        // With the whole private folder, for the report; Landlock leaves the program its home only.
         .and_then(|()| close_the_disk(&writable(spec, folder)))
         .and_then(|()| drop_capabilities());
     refuse_unless(spec, isolated)?;
@@ -231,9 +232,9 @@ fn isolate(network: bool) -> Result<(), String> {
     map("gid_map", format!("{group} {group} 1"))
 }
 
-/// Returns the folders that the program may write.
-fn writable(spec: &ProgramSpec, folder: &Path) -> Vec<PathBuf> {
-    spec.write.iter().cloned().chain([folder.join(HOME)]).collect()
+/// Returns the folders that the program may write, besides one more.
+fn writable(spec: &ProgramSpec, own: &Path) -> Vec<PathBuf> {
+    spec.write.iter().cloned().chain([own.to_owned()]).collect()
 }
 
 /// Makes all mounted file systems read-only for this process, except these folders. Landlock does
@@ -311,10 +312,12 @@ fn drop_capabilities() -> Result<(), String> {
 fn set_limits(spec: &ProgramSpec) -> Result<(), String> {
     let seconds = spec.cpu_ms.div_ceil(1_000);
     let processes = u64::from(spec.processes) + 2;
+    // This process has its own data, and could start nothing if they were above the limit.
+    let memory = spec.memory.saturating_add(own_data());
     let limits = [
         (Resource::Core, 0, 0),
         (Resource::Cpu, seconds, seconds + 1),
-        (Resource::Data, spec.memory, spec.memory),
+        (Resource::Data, memory, memory),
         (Resource::Fsize, spec.file_size, spec.file_size),
         (Resource::Nofile, FILES, FILES),
         // Counted in the namespace of users, with the launcher's two. The host counts too, because
@@ -326,6 +329,13 @@ fn set_limits(spec: &ProgramSpec) -> Result<(), String> {
             .map_err(|error| format!("limits cannot be set: {error}"))?;
     }
     Ok(())
+}
+
+/// Returns the writable memory of this process in bytes.
+fn own_data() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|line| line.split(' ').nth(5)?.parse::<u64>().ok());
+    pages.unwrap_or_default().saturating_mul(rustix::param::page_size() as u64)
 }
 
 /// Closes all files and folders except those that the program may read or write.
@@ -350,7 +360,7 @@ fn restrict(spec: &ProgramSpec, folder: &Path) -> Result<(), String> {
         .and_then(|rules| rules.add_rules(path_beneath_rules(read, AccessFs::from_read(BEST))))
         .and_then(|rules| rules.add_rules(path_beneath_rules(DEVICES, device)))
         .and_then(|rules| {
-            let folders = writable(spec, folder);
+            let folders = writable(spec, &folder.join(HOME));
             rules.add_rules(path_beneath_rules(folders, AccessFs::from_all(BEST)))
         })
         .and_then(|rules| rules.restrict_self())

@@ -1,0 +1,323 @@
+//! Programs of the machine, by `grants.exec`: which start, what confines them, what stops them, and
+//! what the journal holds of them.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use conclave_core::protocol::event::Event;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::side_effect::{ProgramEnding, SideEffect, SideEffectAnswer};
+use conclave_test_support::{Ran, Rig, calling};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The guest's report about one program.
+#[derive(Debug, Deserialize)]
+struct Came {
+    ending: String,
+    stdout: String,
+    stderr: String,
+    dropped: u64,
+}
+
+fn run(rig: &Rig, grants: &str, arguments: &Value) -> Ran {
+    rig.run(&calling("exec_any", "run", arguments, grants), "go")
+}
+
+fn came(ran: &Ran) -> Came {
+    serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()))
+}
+
+/// Runs a shell script with these further keys of the grant.
+fn script(rig: &Rig, keys: &str, script: &str) -> Came {
+    let grants = format!("grants.exec = {{ commands = [\"/bin/sh -c *\"]{keys} }}");
+    came(&run(rig, &grants, &json!({ "program": "sh", "arguments": ["-c", script] })))
+}
+
+/// Returns whether this machine can confine programs. If it cannot, the refusal says so.
+fn confines() -> bool {
+    let ran = run(&Rig::new(), "grants.exec = [\"/bin/true\"]", &json!({ "program": "true" }));
+    if came(&ran).ending == "exit 0" {
+        return true;
+    }
+    let record = ran.denials().into_iter().next().expect("a refusal");
+    assert!(record.reason.contains("the program cannot be confined"), "{record:?}");
+    eprintln!("skipped: {}", record.reason);
+    false
+}
+
+#[test]
+fn only_a_granted_command_starts() {
+    let grants = "grants.exec = [\"/bin/echo hello *\"]";
+    let ran = run(&Rig::new(), grants, &json!({ "program": "echo", "arguments": ["bye"] }));
+    assert_eq!(came(&ran).ending, "denied echo bye");
+    let record = ran.denials().into_iter().next().expect("a refusal");
+    assert_eq!(record.layer, Layer::Config);
+    assert_eq!(
+        record.suggestion.as_deref(),
+        Some("[plugins.subject] grants.exec = [\"/bin/echo hello *\", \"/usr/bin/echo bye\"]")
+    );
+    let started =
+        ran.events("test").iter().any(|event| matches!(event, Event::SideEffectAsked { .. }));
+    assert!(!started, "nothing was started");
+    let ran = run(&Rig::new(), "", &json!({ "program": "/bin/true" }));
+    assert_eq!(came(&ran).ending, "denied /bin/true");
+    if confines() {
+        let ran =
+            run(&Rig::new(), grants, &json!({ "program": "echo", "arguments": ["hello", "you"] }));
+        assert_eq!(
+            (came(&ran).ending.as_str(), came(&ran).stdout.as_str()),
+            ("exit 0", "hello you\n")
+        );
+    }
+}
+
+#[test]
+fn a_program_has_its_input_its_folder_and_no_environment() {
+    if !confines() {
+        return;
+    }
+    let rig = Rig::new().with_file("project/a.txt", "from the project");
+    let grants = "grants.exec = { commands = [\"/bin/sh -c *\"], env = { COLOUR = \"blue\" } }\n\
+                  grants.files = [{ dir = \"project\", at = \"/workspace\", mode = \"read-write\" }]";
+    let text = "cat a.txt; echo; cat; pwd; echo new > b.txt; echo x > $TMPDIR/y; env | cut -d= -f1 | sort | tr '\\n' ' '";
+    let arguments = json!({ "program": "sh", "arguments": ["-c", text], "directory": "/workspace", "input": "typed\n" });
+    let found = came(&run(&rig, grants, &arguments));
+    let folder = rig.folder().join("project").canonicalize().unwrap();
+    let expected =
+        format!("from the project\ntyped\n{}\nCOLOUR HOME OLDPWD PWD TMPDIR _ ", folder.display());
+    let names = |text: &str| text.replace("OLDPWD ", "").replace("_ ", "");
+    assert_eq!(names(&found.stdout), names(&expected), "{found:?}");
+    assert_eq!(std::fs::read_to_string(folder.join("b.txt")).unwrap(), "new\n");
+}
+
+#[test]
+fn a_program_reaches_nothing_outside_its_folders() {
+    if !confines() {
+        return;
+    }
+    let rig = Rig::new()
+        .with_file("secret/key", "TOP-SECRET")
+        .with_file("docs/a.txt", "may be read")
+        .with_file("out/b.txt", "");
+    let folder = rig.folder().canonicalize().unwrap();
+    let secret = folder.join("secret/key");
+    std::os::unix::fs::symlink(&secret, folder.join("out/link")).unwrap();
+    let before = std::fs::metadata(&secret).unwrap().permissions().mode();
+    let pid = std::process::id();
+    let grants = "grants.exec = [\"/bin/sh -c *\"]\n\
+                  grants.files = [{ dir = \"docs\", at = \"/docs\", mode = \"read\" }, { dir = \"out\", at = \"/out\", mode = \"read-write\" }]";
+    let attempts = [
+        format!("cat {}", secret.display()),
+        "cat link".to_owned(),
+        format!("echo x > {}", secret.display()),
+        format!("echo x > {}/new", folder.display()),
+        format!("chmod 000 {}", secret.display()),
+        format!("touch -d 2001-01-01 {}", secret.display()),
+        format!("rm {}", secret.display()),
+        format!("mv {} there", secret.display()),
+        format!("ln {} there", secret.display()),
+        format!("echo x > {}/docs/a.txt", folder.display()),
+        format!("chmod 777 {}/docs/a.txt", folder.display()),
+        format!("ls {}", folder.display()),
+        "ls /root".to_owned(),
+        "cat /etc/shadow".to_owned(),
+        "echo x > /etc/conclave-test".to_owned(),
+        format!("cat /proc/{pid}/environ"),
+        format!("cat /proc/{pid}/cmdline"),
+        "cat /proc/self/environ".to_owned(),
+        format!("kill -0 {pid}"),
+        format!("kill -9 {pid}"),
+        "mount -t tmpfs none /out".to_owned(),
+        "unshare -r true".to_owned(),
+        "nsenter -t 1 -m true".to_owned(),
+        "chroot / true".to_owned(),
+        "hostname attacked".to_owned(),
+        "cat /dev/mem".to_owned(),
+        "echo x > /dev/tty".to_owned(),
+        "echo x > /proc/self/oom_score_adj".to_owned(),
+    ];
+    for attempt in &attempts {
+        let arguments =
+            json!({ "program": "sh", "arguments": ["-c", attempt], "directory": "/out" });
+        let found = came(&run(&rig, grants, &arguments));
+        assert!(found.ending != "exit 0", "{attempt} succeeded: {found:?}");
+        assert!(found.ending.starts_with("exit "), "{attempt}: {found:?}");
+        assert!(!found.stdout.contains("TOP-SECRET"), "{attempt}: {found:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&secret).unwrap(), "TOP-SECRET");
+    assert_eq!(std::fs::metadata(&secret).unwrap().permissions().mode(), before);
+    assert_eq!(std::fs::read_to_string(folder.join("docs/a.txt")).unwrap(), "may be read");
+    // What the grants do cover works, so that the refusals above mean something.
+    let works = format!(
+        "cat {0}/docs/a.txt > copy && chmod 700 copy && touch -d 2001-01-01 copy && mv copy moved && kill -0 $$",
+        folder.display()
+    );
+    let arguments = json!({ "program": "sh", "arguments": ["-c", works], "directory": "/out" });
+    let found = came(&run(&rig, grants, &arguments));
+    assert_eq!(found.ending, "exit 0", "{found:?}");
+    let mode = std::fs::metadata(folder.join("out/moved")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn a_program_has_no_network_unless_it_is_granted() {
+    if !confines() {
+        return;
+    }
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{}", address.port());
+    if !Path::new("/bin/bash").exists() {
+        eprintln!("skipped: bash connects in this test");
+        return;
+    }
+    for (network, expected) in [("false", false), ("true", true)] {
+        let grants =
+            format!("grants.exec = {{ commands = [\"/bin/bash -c *\"], network = {network} }}");
+        let arguments = json!({ "program": "bash", "arguments": ["-c", connect] });
+        let found = came(&run(&Rig::new(), &grants, &arguments));
+        assert_eq!(found.ending == "exit 0", expected, "{found:?}");
+    }
+}
+
+#[test]
+fn every_limit_stops_a_program_with_all_that_it_started() {
+    if !confines() {
+        return;
+    }
+    let rig = Rig::new();
+    let cases = [
+        (", timeout = \"300 ms\"", "sleep 600 & sleep 600", "limit timeout = 300 ms"),
+        (
+            ", timeout = \"300 ms\"",
+            "setsid sleep 600 & trap '' TERM INT; sleep 600",
+            "limit timeout = 300 ms",
+        ),
+        (", cpu = \"1 s\"", "while :; do :; done", "limit cpu = 1 s"),
+        (", processes = 20", "f() { f | f & }; f; sleep 600", "limit processes = 20"),
+        (", memory = \"64 MiB\"", "x=0123456789abcdef; while :; do x=$x$x; done", ""),
+        (
+            ", file_size = \"1 MiB\"",
+            "exec head -c 9000000 /dev/zero > $TMPDIR/big",
+            "limit file_size = 1 MiB",
+        ),
+    ];
+    for (keys, text, expected) in cases {
+        let found = script(&rig, keys, text);
+        if expected.is_empty() {
+            assert!(found.ending != "exit 0", "{text}: {found:?}");
+        } else {
+            assert_eq!(found.ending, expected, "{text}: {found:?}");
+        }
+    }
+    let sleeping = |pid: &str| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with(b"sleep\x00600\x00")
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let left: Vec<_> = processes
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|pid| sleeping(pid))
+        .collect();
+    assert!(left.is_empty(), "they still run: {left:?}");
+}
+
+#[test]
+fn output_beyond_the_limit_is_dropped_and_counted() {
+    if !confines() {
+        return;
+    }
+    let found = script(
+        &Rig::new(),
+        ", output = \"1 KiB\"",
+        "head -c 5000 /dev/zero | tr '\\0' x; echo end >&2",
+    );
+    assert_eq!(found.ending, "exit 0");
+    assert_eq!(found.stdout.len() + found.stderr.len(), 1_024);
+    assert_eq!(found.dropped, 5_000 + 4 - 1_024);
+    let found = script(&Rig::new(), ", timeout = \"500 ms\"", "yes");
+    assert_eq!(found.ending, "limit timeout = 500 ms");
+    assert_eq!(found.stdout.len(), 256 << 10);
+}
+
+#[test]
+fn a_run_starts_as_many_programs_as_its_grant_says() {
+    if !confines() {
+        return;
+    }
+    let call = json!({ "name": "subject.run", "arguments": { "program": "true" } });
+    let replies = json!({ "replies": [{ "calls": [call, call, call] }, "end"] });
+    let config = format!(
+        "entry = \"desk\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
+         [plugins.desk]\nsource = \"stock:chat\"\ngrants.tools = [\"subject.*\"]\ngrants.model = [\"default\"]\n\
+         [plugins.subject]\nsource = {:?}\ngrants.exec = {{ commands = [\"/bin/true\"], runs = 2 }}\n\
+         [[policy]]\ntool = \"*\"\ndecide = \"allow\"\n[tasks.desk]\nagent = \"desk\"\n",
+        conclave_test_support::guest("exec_any").display().to_string()
+    );
+    let ran = Rig::new().with_file("replies.json", replies.to_string()).run(&config, "go");
+    let asked = ran
+        .events("test")
+        .iter()
+        .filter(|event| matches!(event, Event::SideEffectEnded { .. }))
+        .count();
+    assert_eq!(asked, 2);
+    let record = ran.denials().into_iter().next().expect("the third is refused");
+    assert!(record.reason.contains("run the 2 programs"), "{record:?}");
+}
+
+#[test]
+fn the_journal_holds_the_command_before_it_starts_and_its_end() {
+    if !confines() {
+        return;
+    }
+    let grants = "grants.exec = [\"/bin/sh -c *\"]";
+    let arguments =
+        json!({ "program": "sh", "arguments": ["-c", "echo out; exit 7"], "input": "abc" });
+    let ran = run(&Rig::new(), grants, &arguments);
+    let events = ran.events("test");
+    let asked = events.iter().find_map(|event| match event {
+        Event::SideEffectAsked { side_effect, .. } => Some(side_effect.clone()),
+        _ => None,
+    });
+    let Some(SideEffect::RunProgram { program, arguments, directory, input }) = asked else {
+        panic!("{asked:?}")
+    };
+    assert_eq!((program.as_str(), arguments[1].as_str()), ("/bin/sh", "echo out; exit 7"));
+    assert_eq!((directory, input.map(|input| input.length)), (None, Some(3)));
+    let ended = events.iter().find_map(|event| match event {
+        Event::SideEffectEnded { answer, .. } => Some(answer.clone()),
+        _ => None,
+    });
+    let Some(SideEffectAnswer::Ran { ending, stdout, dropped, .. }) = ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!((ending, stdout.length, dropped), (ProgramEnding::Exited { code: 7 }, 4, 0));
+}
+
+#[test]
+fn a_program_that_a_plugin_can_replace_is_not_granted() {
+    let rig = Rig::new().with_file("bin/tool", "#!/bin/sh\n").with_file("keys/s", "x");
+    let config = |exec: &str, files: &str| {
+        let folder = rig.folder().canonicalize().unwrap();
+        let exec = exec.replace("RIG", &folder.display().to_string());
+        let grants = format!("grants.exec = {exec}\n{files}");
+        let secret = "[secrets.s]\nfrom = { file = \"keys/s\" }\nhosts = [\"a.example\"]\n";
+        calling("exec_any", "run", &json!({ "program": "tool" }), &grants) + secret
+    };
+    let writes = "grants.files = [{ dir = \"bin\", at = \"/bin\", mode = \"read-write\" }]";
+    let refused =
+        |exec: &str, files: &str| rig.prepare(&config(exec, files)).err().unwrap_or_default();
+    assert!(
+        refused("[\"RIG/bin/tool\"]", writes).contains("which a plugin of this config may write")
+    );
+    assert_eq!(refused("[\"RIG/bin/tool\"]", &writes.replace("read-write", "read")), "");
+    assert!(refused("[\"RIG/bin/none\"]", "").contains("there is no program"));
+    let read = "{ commands = [\"/bin/true\"], read = [\"keys\"] }";
+    assert!(refused(read, "").contains("programs could read"));
+    let overlay = "grants.files = [{ dir = \"bin\", at = \"/bin\", mode = \"overlay\" }]";
+    let arguments = json!({ "program": "true", "directory": "/bin" });
+    let grants = format!("grants.exec = [\"/bin/true\"]\n{overlay}");
+    let found = came(&run(&rig, &grants, &arguments));
+    assert_eq!(found.ending, "error /bin is an overlay, which programs of the machine cannot see");
+}
