@@ -50,4 +50,4 @@ fn granted() -> String {
     exec::commands().join("\n")
 }
 
-conclave_sdk::export!(tools: [run, granted], asks: [exec, files?]);
+conclave_sdk::export!(tools: [run, granted], asks: [exec?, files?]);

@@ -35,29 +35,27 @@ impl Budgets {
         plugin: &PluginName,
         side_effect: &SideEffect,
     ) -> Result<(), Denial> {
+        let capability = side_effect.capability();
+        if !matches!(capability, Capability::Fetch | Capability::Exec) {
+            return Ok(());
+        }
         let setup = std::sync::Arc::clone(&cx.setup);
         let Some(rights) = setup.rights(plugin) else { return Err(over(side_effect)) };
         let grants = rights.grants;
         let used = self.used_by(plugin);
-        let (count, limit, what, key) = match side_effect.capability() {
-            Capability::Fetch => {
-                let limit = grants.fetch.as_ref().map_or(0, |grant| grant.requests);
-                (&mut used.requests, limit, "sent the {} requests", "fetch.requests")
-            }
-            Capability::Exec => {
-                let limit = grants.exec.as_ref().map_or(0, |grant| grant.runs);
-                (&mut used.programs, limit, "run the {} programs", "exec.runs")
-            }
-            _ => return Ok(()),
+        let (count, limit, done, key) = if capability == Capability::Fetch {
+            let limit = grants.fetch.as_ref().map_or(0, |grant| grant.requests);
+            (&mut used.requests, limit, format!("sent the {limit} requests"), "fetch.requests")
+        } else {
+            let limit = grants.exec.as_ref().map_or(0, |grant| grant.runs);
+            (&mut used.programs, limit, format!("run the {limit} programs"), "exec.runs")
         };
         if *count < limit {
             // Counted before it happens, so that concurrent ones cannot exceed the limit.
             *count += 1;
             return Ok(());
         }
-        let done = what.replace("{}", &limit.to_string());
         let reason = format!("{plugin} has {done} that plugins.{plugin}.grants.{key} gives it");
-        let capability = side_effect.capability();
         let record =
             rights.refuse(capability, &side_effect.target(), Layer::Runtime, &reason, None);
         let denial = record.denial.clone();

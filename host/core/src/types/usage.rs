@@ -19,10 +19,15 @@ pub struct Used {
     #[serde(default)]
     pub requests: u64,
     /// Programs of `exec`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub programs: u64,
     /// Wakes of a delivery strategy; counted for each room alone.
     pub wakes: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Used {

@@ -58,10 +58,14 @@ fn unknown_keys_are_errors_with_the_nearest_one() {
 }
 
 #[test]
-fn keys_of_later_versions_are_refused_by_name() {
+fn what_no_grant_can_name_is_refused_with_the_reason() {
     let shown = all(
         in_plugin,
-        &["grants.exec = [\"ls\"]", "grants.blobs = true", "grants.route = [\"reject\"]"],
+        &[
+            "grants.exec = [\"ls\", \"/bin/x ** y\"]",
+            "grants.blobs = true",
+            "grants.route = [\"reject\"]",
+        ],
     );
     insta::assert_snapshot!(shown);
 }

@@ -182,7 +182,7 @@ fn a_value_of_another_form_is_refused() {
         "[plugins.a]\ngrants.tools = \"search.find\"",
         "[plugins.a]\ngrants.files = [{ dir = \"docs\", at = \"/docs\", mode = \"write\" }]",
         "[plugins.a]\ngrants.fetch = \"https://models.example/*\"",
-        "[plugins.a]\ngrants.exec = [\"ls\"]",
+        "[plugins.a]\ngrants.exec = \"/bin/ls\"",
         "[tasks.a]\nresponders = [\"nobody\"]",
         "[tasks.a]\ninteractive = \"yes\"",
         "[tasks.a]\non_no_tool_call = \"never\"",

@@ -54,7 +54,7 @@ fn what_grants_nothing_is_said_with_what_to_write() {
         "tools = { calls = 3 }",
         "toolz = [\"a.b\"]",
         "flying = [\"a.b\"]",
-        "exec = [\"ls\"]",
+        "exec = \"/bin/ls\"",
         "fetch = \"https://models.example/*\"",
         "kv = false",
         "source = \"stock:chat\"",

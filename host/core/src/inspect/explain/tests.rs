@@ -300,10 +300,34 @@ fn a_recorded_refusal_says_itself_whether_it_was_to_be_written() {
 }
 
 #[test]
-fn a_capability_that_this_host_never_gives_is_said_to_be_so() {
-    let explanation = answer(&ask("notes", Capability::Exec, "ls"));
-    assert_eq!(explanation.denied_by(), Some(Layer::Host));
-    assert_eq!(explanation.no_suggestion.as_deref(), Some("this host never gives it"));
+fn a_command_is_explained_by_the_pattern_that_covers_it() {
+    let text = r#"
+entry = "desk"
+[plugins.desk]
+source = "./desk.wasm"
+[plugins.build]
+source = "./build.wasm"
+grants.exec = ["/usr/bin/git status", "/usr/bin/git log *"]
+[tasks.desk]
+agent = "desk"
+"#;
+    let config = Config::parse("conclave.toml", "", text).unwrap();
+    let plugins = [
+        ("desk".into(), facts(&[PluginKind::Agent], &[], &[])),
+        ("build".into(), facts(&[PluginKind::Tools], &["exec"], &["run"])),
+    ];
+    let setup = assemble(&config, &plugins.into()).unwrap().setup;
+    let explained = |command| explain(&setup, &ask("build", Capability::Exec, command)).unwrap();
+    let yes = explained("git log 'a b'");
+    assert_eq!(yes.verdict, LayerVerdict::Yes);
+    let grant = yes.layers.iter().find(|answer| answer.layer == Layer::Config).unwrap();
+    assert!(grant.key.as_deref().unwrap().ends_with("grants.exec[1]"), "{grant:?}");
+    let no = explained("git push");
+    assert_eq!(no.denied_by(), Some(Layer::Config));
+    let wider = r#"[plugins.build] grants.exec = ["/usr/bin/git status", "/usr/bin/git log *", "/usr/bin/git push"]"#;
+    assert_eq!(no.suggestion.as_deref(), Some(wider));
+    let nothing = explained("../git push");
+    assert_eq!(nothing.no_suggestion.as_deref(), Some("it is no command that a grant could name"));
 }
 
 /// For every question, the verdict equals the decision. Exactly one layer refuses if the verdict is
