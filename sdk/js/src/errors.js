@@ -49,6 +49,7 @@ const REASONS = {
   "budget-exhausted": (limit) => `the limit ${limit} is used up`,
   "unknown-model": (name) => `the config has no model named ${name}`,
   "context-too-long": (tokens) => `the prompt does not fit into ${tokens} tokens`,
+  "invalid-command": (reason) => `the command cannot be run: ${reason}`,
   "invalid-request": (reason) => `the request is malformed: ${reason}`,
   "limit-exceeded": (limit) => `a limit of the grant was exceeded: ${limit}`,
   "timed-out": () => "there was no response in time",

@@ -22,6 +22,7 @@ export * as blobs from "./blobs.js";
 export * as call from "./call.js";
 export * as config from "./config.js";
 export * as delivery from "./delivery.js";
+export * as exec from "./exec.js";
 export * as files from "./files.js";
 export * as history from "./conversation.js";
 export * as kv from "./kv.js";

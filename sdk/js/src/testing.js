@@ -17,6 +17,7 @@ const GRANTS = [
   "secrets",
   "history",
   "tools",
+  "programs",
   "call",
 ];
 
@@ -39,6 +40,7 @@ class FakeHost {
     secrets,
     history,
     tools,
+    programs,
     call,
   }) {
     const map = (object, convert) =>
@@ -52,6 +54,7 @@ class FakeHost {
         secrets,
         history: optional(history, stateOf),
         tools: optional(tools, (answers) => map(answers, (answer) => answer)),
+        programs: optional(programs, (results) => map(results, (result) => result)),
       },
       config,
       call: optional(call, (facts) => ({ ...CALL, ...facts })),
@@ -61,6 +64,7 @@ class FakeHost {
       requests: [],
       prompts: [],
       calls: [],
+      ran: [],
     };
   }
 
@@ -83,6 +87,10 @@ class FakeHost {
 
   get calls() {
     return this.#host.calls;
+  }
+
+  get ran() {
+    return this.#host.ran;
   }
 
   get progress() {

@@ -20,6 +20,7 @@ import {
   secret,
   secrets,
   toolbox,
+  exec,
 } from "@conclave/sdk";
 import { fakeHost } from "@conclave/sdk/testing";
 
@@ -411,4 +412,21 @@ test("other tools answer, and their calls are known", () => {
     assert.ok(failed instanceof HostError && failed.message === "no");
   });
   assert.deepEqual(host.calls[0], { name: "search.find", arguments: { query: "tide" } });
+});
+
+test("granted programs run, and others are denied", () => {
+  assert.deepEqual(fakeHost().run(exec.commands), []);
+  const host = fakeHost({ programs: { "git log main": { exitCode: 1, stdout: "none\n" } } });
+  host.run(() => {
+    const options = { directory: "/workspace", input: "x" };
+    const { exitCode, stopped, stdout } = exec.run("git", ["log", "main"], options);
+    assert.deepEqual([exitCode, stopped, stdout], [1, undefined, "none\n"]);
+    assert.throws(
+      () => exec.run("rm", ["-rf", "/"]),
+      (error) => error instanceof Denied && error.denial.target === "rm -rf /",
+    );
+  });
+  assert.deepEqual(host.ran, [
+    { command: "git log main", directory: "/workspace", input: "x" },
+  ]);
 });

@@ -1097,6 +1097,40 @@ export namespace toolbox {
   ): (ToolAnswer | HostError)[];
 }
 
+/**
+ * Programs of the operator's machine, outside the sandbox. The operator grants whole commands; the
+ * kernel confines the program, and the host journals each run.
+ */
+export namespace exec {
+  interface RunOptions {
+    /** The working directory: a path in a granted folder. An empty folder if it is absent. */
+    directory?: string;
+    /** The standard input. */
+    input?: string | Uint8Array;
+    /** A time limit in milliseconds, below that of the grant. */
+    timeoutMs?: number;
+  }
+  interface Output {
+    /** Absent if the program was stopped. */
+    readonly exitCode?: number;
+    /** Why it was stopped, such as `its limit timeout = 20 s`; absent if it ended by itself. */
+    readonly stopped?: string;
+    readonly stdout: string;
+    readonly stderr: string;
+    readonly stdoutBytes: Uint8Array;
+    readonly stderrBytes: Uint8Array;
+    /** The bytes of output beyond the grant's limit, which were dropped. */
+    readonly dropped: number;
+  }
+  /** Returns the granted commands, such as `/usr/bin/git log *`; none without the grant. */
+  function commands(): string[];
+  /**
+   * Runs a program, by its granted path or the path's last component, and waits for its end. Throws
+   * `Denied` if the command or its directory is not granted, or the kernel cannot confine it.
+   */
+  function run(program: string, args?: string[], options?: RunOptions): Output;
+}
+
 /** Completions from the models that the operator granted. */
 export namespace model {
   /** A part of a prompt; a text is a note in the user's role. */

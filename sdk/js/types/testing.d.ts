@@ -70,6 +70,8 @@ export interface Grants {
    * and anything else its value.
    */
   tools?: { [name: string]: string | Error | Json };
+  /** Commands, such as `git log main`, each with its only result. */
+  programs?: { [command: string]: { exitCode?: number; stdout?: string; stderr?: string } };
   /** The facts about the tool call. */
   call?: {
     callId?: string;
@@ -103,6 +105,8 @@ export interface FakeHost {
   readonly prompts: any[];
   /** The calls of other tools. */
   readonly calls: { name: string; arguments: { [name: string]: Json } }[];
+  /** The programs that ran. */
+  readonly ran: { command: string; directory?: string; input: string }[];
 }
 
 /** Returns a host that grants what a test names, and denies everything else. */

@@ -17,7 +17,8 @@
 A module exports the tools and the classes in its namespace: subclasses of `Agent`, `Responder`,
 `Memory`, `SecurityAnalyzer`, `Condenser`, `DeliveryStrategy`, `Gate`, `Judge`, `SimulatedUser` and
 `Observer`. The capabilities are modules: `files`, `fetch`, `kv`, `secrets`, `model`, `config`,
-`log`, `progress`, `scratch`, `blobs`, `history`, `toolbox`.
+`log`, `progress`, `scratch`, `blobs`, `history`, `toolbox`,
+`programs`.
 """
 
 from conclave_sdk import (
@@ -32,6 +33,7 @@ from conclave_sdk import (
     kv,
     log,
     model,
+    programs,
     progress,
     scratch,
     secrets,
@@ -134,6 +136,7 @@ __all__ = [
     "kv",
     "log",
     "model",
+    "programs",
     "progress",
     "reject",
     "say",

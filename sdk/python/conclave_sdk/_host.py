@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from conclave_sdk.files import Entry, Root
     from conclave_sdk.model import Completion
     from conclave_sdk.model import Request as ModelRequest
+    from conclave_sdk.programs import ProgramOutput
     from conclave_sdk.toolbox import CallableTool, ToolAnswer
     from conclave_sdk.tools import Call
 
@@ -176,6 +177,21 @@ class Host:
     def call_tools(self, requests: list[tuple[str, dict[str, Any]]]) -> list[ToolAnswer | Error]:
         """Call tools at the same time."""
         return [Denied("tools", name, "not granted in this test") for name, _ in requests]
+
+    def commands(self) -> list[str]:
+        """Return the granted commands."""
+        return []
+
+    def run_program(
+        self,
+        program: str,
+        arguments: list[str],
+        directory: str | None,  # noqa: ARG002
+        text: bytes,  # noqa: ARG002
+        timeout_ms: int | None,  # noqa: ARG002
+    ) -> ProgramOutput:
+        """Run a program."""
+        _deny("exec", " ".join([program, *arguments]))
 
     def call_facts(self) -> Call:
         """Return the facts of the current tool call."""

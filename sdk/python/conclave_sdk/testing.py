@@ -32,6 +32,7 @@ from conclave_sdk.files import Entry, EntryKind, Root
 from conclave_sdk.judge import Answer, Ending, TaskResult
 from conclave_sdk.model import Completion, StopReason
 from conclave_sdk.model import Request as ModelRequest
+from conclave_sdk.programs import ProgramOutput
 from conclave_sdk.toolbox import CallableTool, ToolAnswer
 from conclave_sdk.tools import Call, Outcome, Tool
 from conclave_sdk.types import Message, Role, ToolCall
@@ -116,6 +117,9 @@ class FakeHost(_host.Host):
         self.calls: list[tuple[str, dict[str, Any]]] = []
         """The calls of other tools with their arguments, oldest first."""
         self._tools: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self.ran: list[tuple[str, str | None, bytes]] = []
+        """The programs that ran: command, directory, input."""
+        self._programs: dict[str, ProgramOutput] = {}
         self._before: list[_host.Host] = []
 
     def settings(self, settings: Mapping[str, Any]) -> FakeHost:
@@ -177,6 +181,11 @@ class FakeHost(_host.Host):
         Arguments are not checked against the schema.
         """
         self._tools[name] = answer, input_schema or {"type": "object"}
+        return self
+
+    def program(self, command: str, exit_code: int = 0, stdout: bytes | str = b"") -> FakeHost:
+        """Grant a command, such as `git log main`, which always ends with this."""
+        self._programs[command] = ProgramOutput(exit_code, stdout_bytes=_bytes(stdout))
         return self
 
     def history(self, task: TaskSnapshot) -> FakeHost:
@@ -357,6 +366,23 @@ class FakeHost(_host.Host):
         if isinstance(answer, Error):
             return answer
         return ToolAnswer(answer) if isinstance(answer, str) else ToolAnswer(None, answer)
+
+    def commands(self) -> list[str]:  # noqa: D102
+        return list(self._programs)
+
+    def run_program(  # noqa: D102
+        self,
+        program: str,
+        arguments: list[str],
+        directory: str | None,
+        text: bytes,
+        timeout_ms: int | None,
+    ) -> ProgramOutput:
+        command = " ".join([program, *arguments])
+        if command not in self._programs:
+            return super().run_program(program, arguments, directory, text, timeout_ms)
+        self.ran.append((command, directory, text))
+        return self._programs[command]
 
     def call_facts(self) -> Call:  # noqa: D102
         return self._call or Call(call_id="call-1", caller="test", task_name="main")

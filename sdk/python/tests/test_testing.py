@@ -22,6 +22,7 @@ from conclave_sdk import (
     kv,
     log,
     model,
+    programs,
     progress,
     scratch,
     secrets,
@@ -197,6 +198,18 @@ def test_the_history_of_the_calling_task_is_read() -> None:
         assert [message.content for message in history.messages()] == ["one", "two"]
         assert history.calling_message().content == "two"
         assert history.inputs() == {"a": 1}
+
+
+def test_granted_programs_run_and_others_are_denied() -> None:
+    with FakeHost():
+        assert programs.commands() == []
+    host = FakeHost().program("git log main", 1, "none\n")
+    with host:
+        output = programs.run("git", "log", "main", directory="/workspace", input="x")
+        assert (output.exit_code, output.stopped, output.stdout) == (1, None, "none\n")
+        with pytest.raises(Denied, match="rm -rf /"):
+            programs.run("rm", "-rf", "/")
+    assert host.ran == [("git log main", "/workspace", b"x")]
 
 
 def test_other_tools_answer_and_their_calls_are_known() -> None:

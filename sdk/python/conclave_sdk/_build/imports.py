@@ -25,12 +25,15 @@ _CAPABILITIES = {
     "history",
     "kv",
     "model",
+    "programs",
     "progress",
     "scratch",
     "secrets",
     "toolbox",
 }
 _CALL = {"Call", "Toolset"}
+# Modules of the SDK whose names are not those of their interfaces.
+_INTERFACES = {"programs": "exec"}
 # Modules that open files, as the builtin `open` does: with the import of `files`, the SDK can
 # report a path that is not granted as a denial.
 _OPENS = {"fileinput", "glob", "io", "os", "pathlib", "shutil"}
@@ -296,9 +299,9 @@ class _Visitor(ast.NodeVisitor):
 
     def _uses(self, name: str) -> None:
         if name == "*":
-            self.interfaces |= {*_CAPABILITIES, "call"}
+            self.interfaces |= {*map(_interface_of, _CAPABILITIES), "call"}
         elif name in _CAPABILITIES:
-            self.interfaces.add(name)
+            self.interfaces.add(_interface_of(name))
         elif name in _CALL:
             self.interfaces.add("call")
 
@@ -306,6 +309,10 @@ class _Visitor(ast.NodeVisitor):
         is_name = name not in (None, "*")
         late, optional = self._depth > 0, self._optional > 0
         self.imports.append(_Import(module, name if is_name else None, line, late, optional))
+
+
+def _interface_of(name: str) -> str:
+    return _INTERFACES.get(name, name)
 
 
 def _text_of(node: ast.expr) -> str | None:

@@ -18,6 +18,7 @@ from conclave_sdk.fetch import Request as FetchRequest
 from conclave_sdk.files import Entry, Root
 from conclave_sdk.model import Completion
 from conclave_sdk.model import Request as ModelRequest
+from conclave_sdk.programs import ProgramOutput
 from conclave_sdk.toolbox import CallableTool, ToolAnswer
 from conclave_sdk.tools import Call
 from conclave_sdk.types import Blob, Message
@@ -65,6 +66,7 @@ _model = _Import("model", of_request=(encoder, ModelRequest), to_completion=(dec
 _history = _Import("history", to_messages=(decoder, list[Message]), to_message=(decoder, Message))
 _call = _Import("call")
 _toolbox = _Import("toolbox")
+_exec = _Import("exec")
 
 
 class ComponentHost(_host.Host):
@@ -177,6 +179,36 @@ class ComponentHost(_host.Host):
         answers = _toolbox.call_all(sent)
         pairs = zip(requests, answers, strict=True)
         return [_answer(name, answer) for (name, _), answer in pairs]
+
+    def commands(self) -> list[str]:
+        return list(_exec.commands())
+
+    def run_program(
+        self,
+        program: str,
+        arguments: list[str],
+        directory: str | None,
+        text: bytes,
+        timeout_ms: int | None,
+    ) -> ProgramOutput:
+        command = _exec.Command(
+            well_formed(program),
+            [well_formed(argument) for argument in arguments],
+            None if directory is None else well_formed(directory),
+            text,
+            timeout_ms,
+            [],
+        )
+        output = calling("exec", program, _exec.run, command)
+        case, value = type(output.ending).__name__.partition("_")[2], output.ending.value
+        code, stopped = None, None
+        if case == "ExitCode":
+            code = value
+        else:
+            stopped = f"signal {value}" if case == "Signal" else f"its limit {value}"
+        return ProgramOutput(
+            code, stopped, bytes(output.stdout), bytes(output.stderr), output.dropped
+        )
 
     def call_facts(self) -> Call:
         return Call(
