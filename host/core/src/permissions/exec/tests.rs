@@ -40,7 +40,7 @@ fn a_star_covers_no_option_so_that_a_model_cannot_add_one() {
     assert!(!covers("/usr/bin/git log *", "log --output=/tmp/x"));
     assert!(!covers("/usr/bin/git log *", "log -p"));
     assert!(covers("/usr/bin/git log -*", "log -p"));
-    assert!(!covers("/usr/bin/x ** ".trim_end(), "") == false, "`**` covers none, too");
+    assert!(covers("/usr/bin/x **", ""), "`**` covers none, too");
 }
 
 #[test]

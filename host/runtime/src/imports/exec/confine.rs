@@ -44,6 +44,15 @@ pub(super) enum ProgramReport {
     NotStarted { reason: String },
 }
 
+/// What the host writes for the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Launch {
+    /// The launcher's own program and arguments, for its second process.
+    pub(super) program: PathBuf,
+    pub(super) args: Vec<OsString>,
+    pub(super) spec: ProgramSpec,
+}
+
 /// System files and folders that every program may read and execute.
 const SYSTEM: &[&str] = &[
     "/usr",
@@ -108,18 +117,18 @@ pub fn run_confined(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         _ => return 2,
     };
     let spec = std::fs::read(folder.join(SPEC)).ok();
-    let Some(spec) = spec.and_then(|json| serde_json::from_slice::<ProgramSpec>(&json).ok()) else {
+    let Some(launch) = spec.and_then(|json| serde_json::from_slice::<Launch>(&json).ok()) else {
         return 2;
     };
     if !is_inside {
-        return match outside(&spec, folder) {
+        return match outside(&launch, folder) {
             Ok(()) => 0,
             Err(report) => File::create(folder.join(REPORT)).map_or(1, |file| write(file, &report)),
         };
     }
     // Opened before this process gives up the right to; the program does not inherit it.
     let Ok(file) = File::create(folder.join(REPORT)) else { return 1 };
-    write(file, &inside(&spec, folder))
+    write(file, &inside(&launch.spec, folder))
 }
 
 fn write(mut file: File, report: &ProgramReport) -> u8 {
@@ -128,7 +137,8 @@ fn write(mut file: File, report: &ProgramReport) -> u8 {
 }
 
 /// Isolates this process, and starts the second one in it.
-fn outside(spec: &ProgramSpec, folder: &Path) -> Result<(), ProgramReport> {
+fn outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
+    let spec = &launch.spec;
     close_inherited();
     // The priority of a stranger's program matters only if there is other work.
     let _ = rustix::process::nice(NICENESS);
@@ -141,10 +151,9 @@ fn outside(spec: &ProgramSpec, folder: &Path) -> Result<(), ProgramReport> {
     let unstarted = |error: std::io::Error| ProgramReport::NotStarted {
         reason: format!("the launcher cannot start itself: {error}"),
     };
-    let program = std::env::current_exe().map_err(unstarted)?;
-    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    arguments.push(INSIDE.into());
-    let mut child = Command::new(program).args(arguments).spawn().map_err(unstarted)?;
+    let mut second = Command::new(&launch.program);
+    second.args(&launch.args).arg(folder).arg(INSIDE);
+    let mut child = second.spawn().map_err(unstarted)?;
     child.wait().map(drop).map_err(unstarted)
 }
 

@@ -12,7 +12,7 @@ use conclave_core::types::side_effect::ProgramEnding;
 use conclave_core::types::text::{show_duration, show_size};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use super::confine::{HOME, ProgramReport, REPORT, SPEC};
+use super::confine::{HOME, Launch, ProgramReport, REPORT, SPEC};
 use super::usage::usage_below;
 use super::{LaunchFailure, ProgramLauncher, ProgramOutput, ProgramSpec, WatchedLimits};
 
@@ -28,10 +28,12 @@ pub(super) async fn run(
     input: Vec<u8>,
     limits: WatchedLimits,
 ) -> Result<ProgramOutput, LaunchFailure> {
+    let ProgramLauncher { program, args, folder } = launcher;
+    let launch = Launch { program, args, spec };
     let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
     let flag = Arc::clone(&given_up.0);
     let ran =
-        tokio::task::spawn_blocking(move || run_here(&launcher, &spec, input, limits, &flag)).await;
+        tokio::task::spawn_blocking(move || run_here(&launch, &folder, input, limits, &flag)).await;
     ran.unwrap_or_else(|_| Err(LaunchFailure::Launcher("broke off".to_owned())))
 }
 
@@ -45,16 +47,17 @@ impl Drop for GivenUp {
 }
 
 fn run_here(
-    launcher: &ProgramLauncher,
-    spec: &ProgramSpec,
+    launch: &Launch,
+    parent: &Path,
     input: Vec<u8>,
     limits: WatchedLimits,
     given_up: &AtomicBool,
 ) -> Result<ProgramOutput, LaunchFailure> {
     let failed = |error: std::io::Error| LaunchFailure::Launcher(error.to_string());
-    let folder = PrivateFolder::new(&launcher.folder, spec).map_err(failed)?;
-    let mut command = Command::new(&launcher.program);
-    command.args(&launcher.args).arg(&folder.0).env_clear().current_dir("/");
+    let spec = &launch.spec;
+    let folder = PrivateFolder::new(parent, launch).map_err(failed)?;
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.args).arg(&folder.0).env_clear().current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut process = RunningProgram(command.spawn().map_err(failed)?);
@@ -188,7 +191,7 @@ impl Drop for RunningProgram {
 struct PrivateFolder(PathBuf);
 
 impl PrivateFolder {
-    fn new(parent: &Path, spec: &ProgramSpec) -> std::io::Result<Self> {
+    fn new(parent: &Path, launch: &Launch) -> std::io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         let mut name = [0; 8];
         getrandom::fill(&mut name).map_err(std::io::Error::other)?;
@@ -199,7 +202,7 @@ impl PrivateFolder {
         builder.mode(0o700);
         builder.create(&folder.0)?;
         builder.create(folder.0.join(HOME))?;
-        std::fs::write(folder.0.join(SPEC), serde_json::to_vec(spec)?)?;
+        std::fs::write(folder.0.join(SPEC), serde_json::to_vec(launch)?)?;
         Ok(folder)
     }
 
