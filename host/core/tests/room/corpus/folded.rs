@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
@@ -160,7 +162,21 @@ fn event(event: &Event) -> Value {
         Event::RunStarted { opening, setup } => {
             json!({ "event": "run-started", "opening": opening, "with_setup": setup.is_some() })
         }
-        event => json!(event),
+        event => {
+            let mut event = json!(event);
+            put_numbers(&mut event);
+            event
+        }
+    }
+}
+
+/// Replaces the scratch of a report by a list of numbers, which it was when the corpus was recorded.
+fn put_numbers(event: &mut Value) {
+    let scratch = event.get_mut("report").and_then(|report| report.get_mut("scratch"));
+    if let Some(scratch) = scratch
+        && let Some(text) = scratch.as_str()
+    {
+        *scratch = json!(STANDARD.decode(text).expect("it is Base64"));
     }
 }
 
