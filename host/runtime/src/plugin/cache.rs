@@ -171,7 +171,7 @@ impl Cache {
         self.folder.join(format!("{name}.cwasm"))
     }
 
-    fn read(&self, name: &str, mut file: &File) -> io::Result<CacheEntry> {
+    fn read(&self, name: &str, file: &File) -> io::Result<CacheEntry> {
         let mut head = Vec::with_capacity(HEADER);
         file.take(HEADER as u64).read_to_end(&mut head)?;
         let is_of_family = head.starts_with(FAMILY) || FAMILY.starts_with(&head);

@@ -76,7 +76,7 @@ impl Folded {
                 }
             }
             for notice in std::iter::from_fn(|| room.poll_notice()) {
-                line(&mut step.notices, &canon.text(&json!(notice)));
+                line(&mut step.notices, &canon.text(&with_numbers(json!(notice))));
             }
             for record in std::iter::from_fn(|| room.poll_task()) {
                 line(&mut step.notices, &canon.text(&json!({ "record": record })));
@@ -162,22 +162,20 @@ fn event(event: &Event) -> Value {
         Event::RunStarted { opening, setup } => {
             json!({ "event": "run-started", "opening": opening, "with_setup": setup.is_some() })
         }
-        event => {
-            let mut event = json!(event);
-            put_numbers(&mut event);
-            event
-        }
+        event => with_numbers(json!(event)),
     }
 }
 
-/// Replaces the scratch of a report by a list of numbers, which it was when the corpus was recorded.
-fn put_numbers(event: &mut Value) {
-    let scratch = event.get_mut("report").and_then(|report| report.get_mut("scratch"));
+/// Returns an event or a notice with the scratch of its report as a list of numbers, which it was
+/// when the corpus was recorded.
+fn with_numbers(mut value: Value) -> Value {
+    let scratch = value.get_mut("report").and_then(|report| report.get_mut("scratch"));
     if let Some(scratch) = scratch
         && let Some(text) = scratch.as_str()
     {
         *scratch = json!(STANDARD.decode(text).expect("it is Base64"));
     }
+    value
 }
 
 /// Returns the view of the plugin behind an effect; `None` if it sees nothing but the effect.
