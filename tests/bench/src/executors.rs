@@ -47,13 +47,14 @@ pub(crate) async fn rows(
     rows: &mut Rows,
 ) -> Result<(), BenchError> {
     if wanted(ECHO) || wanted(GREP) {
-        match Executor::load(stock, "terminal", "run", "command", effort).await? {
+        match Executor::load(stock, "terminal", "run", "command", Plan::medium(effort)).await? {
             Some(terminal) => terminal.commands(wanted, rows).await?,
             None => rows.skip("terminal", absent(stock, "terminal")),
         }
     }
+    // A process of Python takes tens of milliseconds.
     if wanted(FIRST) || wanted(LATER) || wanted(SESSION) {
-        match Executor::load(stock, "python", "run_ipython", "code", effort).await? {
+        match Executor::load(stock, "python", "run_ipython", "code", Plan::long(effort)).await? {
             Some(python) => python.cells(wanted, rows).await?,
             None => rows.skip("Python cells", absent(stock, "python")),
         }
@@ -75,7 +76,7 @@ struct Executor {
     argument: &'static str,
     /// The project's folder on the machine.
     project: PathBuf,
-    effort: Effort,
+    plan: Plan,
 }
 
 impl Executor {
@@ -85,7 +86,7 @@ impl Executor {
         name: &str,
         tool: &'static str,
         argument: &'static str,
-        effort: Effort,
+        plan: Plan,
     ) -> Result<Option<Self>, BenchError> {
         if !stock.join(name).with_extension("wasm").is_file() {
             return Ok(None);
@@ -97,7 +98,7 @@ impl Executor {
         let host = Host::new(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
         let calls = SandboxCalls::new(conclave::loaded(&host, stock, &config(name)).await?);
         let plugin = PluginName::from(name);
-        Ok(Some(Self { calls, plugin, tool, argument, project, effort }))
+        Ok(Some(Self { calls, plugin, tool, argument, project, plan }))
     }
 
     async fn commands(
@@ -163,7 +164,7 @@ impl Executor {
     ) -> Result<Row, BenchError> {
         let memory = Size::Memory(self.checked(subject).await?.memory);
         let run = async || self.call(subject).await.map(drop);
-        let plan = Plan::medium(self.effort);
+        let plan = self.plan;
         let program = Process::find(process, outside);
         let (baseline, times) = match &program {
             Some(process) => {
@@ -195,8 +196,7 @@ impl Executor {
             (self.checked(&second).await?.memory, self.checked(&last).await?.memory);
         let baseline = async || self.call(&second).await.map(drop);
         let subject = async || self.call(&last).await.map(drop);
-        let (baseline, subject) =
-            measure::by_turns(Plan::medium(self.effort), baseline, subject).await?;
+        let (baseline, subject) = measure::by_turns(self.plan, baseline, subject).await?;
         Ok(Row {
             what: SESSION,
             baseline: Some(Side::new("cell 2", baseline).with(Size::Memory(of_second))),

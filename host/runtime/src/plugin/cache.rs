@@ -180,8 +180,7 @@ impl Cache {
             return Ok(CacheEntry::Incomplete);
         }
         if head.len() < HEADER {
-            let is_torn = is_of_family;
-            return Ok(if is_torn { CacheEntry::Incomplete } else { CacheEntry::Foreign });
+            return Ok(if is_of_family { CacheEntry::Incomplete } else { CacheEntry::Foreign });
         }
         let (expected, found) = head[MAGIC.len()..].split_at(LENGTH);
         let expected = expected.try_into().map_or(0, u64::from_le_bytes);
