@@ -15,6 +15,7 @@ pub mod types {
     pub mod action;
     pub mod agent_state;
     pub mod approval;
+    pub(crate) mod base64_bytes;
     pub mod capability;
     pub mod channel;
     pub mod completion;

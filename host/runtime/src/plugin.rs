@@ -4,6 +4,7 @@
 mod anatomy;
 mod arguments;
 mod cache;
+mod cached_code;
 mod compiler;
 mod contract;
 #[cfg(feature = "download")]

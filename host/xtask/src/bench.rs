@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 use crate::components;
 use crate::demo;
 use crate::failure::XtaskFailure;
+use crate::languages;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
@@ -23,9 +24,10 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     if !program.is_file() {
         eprintln!("The first build with optimisation takes some minutes; later ones take seconds.");
     }
-    let mut phases = Phases::new(&place, 3, verbose);
+    let mut phases = Phases::new(&place, 6, verbose);
     components::build_stock(&place, &mut phases)?;
     components::build_guests(&place, &mut phases)?;
+    languages::build(&place, &mut phases)?;
     phases.run(
         "building the measurements",
         "bench",
@@ -33,6 +35,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     )?;
     let mut command = Command::new(program);
     command.arg("--guests").arg(place.guests()).arg("--stock").arg(place.stock());
+    command.arg("--languages").arg(place.languages());
     command.arg("--json").arg(place.bench_json()).args(passed).current_dir(&place.root);
     demo::become_program(command)
 }

@@ -18,6 +18,7 @@ mod fuzz;
 mod gates;
 mod imports;
 mod install;
+mod languages;
 mod layers;
 mod needs;
 mod phase;
@@ -61,7 +62,7 @@ usage: cargo xtask COMMAND [OPTIONS]
       --target TRIPLE  only for this target; again for more
       --program FILE   pack this program, which was built already
       --out FOLDER     there instead of target/conclave/dist
-  bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
+  bench [ARGS…]      measure the host against bare wasmtime, plugins in each language, and the executors (--quick: a rough answer in seconds)
       --curves         how cost grows with history, plugins, tools, rooms, tasks, records and subscribers; 20 minutes
       --write-curves   the same, and draw docs/internals/growth.svg anew
   counts             count the instructions of the core's hot paths with valgrind, and compare them with those recorded

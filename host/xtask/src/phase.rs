@@ -142,14 +142,20 @@ pub(crate) fn beforehand(
     place: &Checkout,
     what: &str,
     log: &str,
+    command: Command,
+) -> Result<(), XtaskFailure> {
+    StderrScreen::find().quietly(what, || to_log(place, log, command))
+}
+
+/// Runs a part of a phase, whose output goes to `target/xtask/LOG.log`.
+pub(crate) fn to_log(
+    place: &Checkout,
+    log: &str,
     mut command: Command,
 ) -> Result<(), XtaskFailure> {
     let log = place.own().join(format!("{log}.log"));
     let shown = place.shown(&log);
-    StderrScreen::find().quietly(what, || {
-        run_to_log(&mut command, &log)
-            .map_err(|failure| explained(&failure.text, &log, &shown, None))
-    })
+    run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, None))
 }
 
 /// The capabilities of stderr.

@@ -4,6 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -58,6 +59,11 @@ impl Checkout {
     /// Returns the folder of the components that the tests run, `NAME.wasm`.
     pub(crate) fn guests(&self) -> PathBuf {
         self.target.join("conclave/guests")
+    }
+
+    /// Returns the folder of the tools that the bench compares, `LANGUAGE.wasm`.
+    pub(crate) fn languages(&self) -> PathBuf {
+        self.target.join("conclave/languages")
     }
 
     /// Returns the compilation cache of hosts that run here; tests share it.
@@ -145,6 +151,21 @@ fn target_of(programs: &Path) -> PathBuf {
     let marked =
         programs.ancestors().skip(1).take(3).find(|folder| folder.join("CACHEDIR.TAG").is_file());
     marked.or(programs.parent()).unwrap_or(programs).to_path_buf()
+}
+
+/// Returns a digest of the paths and contents of files.
+pub(crate) fn digest(
+    place: &Checkout,
+    files: impl IntoIterator<Item = PathBuf>,
+) -> Result<String, XtaskFailure> {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        let content = fs::read(&file).map_err(|error| XtaskFailure::io("read", &file, &error))?;
+        hasher.write(place.shown(&file).as_bytes());
+        hasher.write_usize(content.len());
+        hasher.write(&content);
+    }
+    Ok(format!("{:016x}", hasher.finish()))
 }
 
 /// Returns the files below `folder` whose names end in `ending`, sorted; empty if there is no such

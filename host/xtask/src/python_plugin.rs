@@ -2,13 +2,12 @@
 //! be installed they are left out, with one line that gives the reason.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::XtaskFailure;
 use crate::phase;
-use crate::place::{Checkout, files_below};
+use crate::place::{Checkout, digest, files_below};
 use crate::servers;
 
 /// The plugins' folders, each named as its plugin.
@@ -29,7 +28,7 @@ pub(crate) fn build(place: &Checkout) -> Result<Vec<(PathBuf, String)>, XtaskFai
         let name = folder.rsplit('/').next().unwrap_or(folder);
         let out = place.own().join("python-plugins").join(name);
         let component = out.join(format!("{name}.wasm"));
-        let (digest, kept) = (digest(place, folder)?, out.join("inputs"));
+        let (digest, kept) = (inputs_digest(place, folder)?, out.join("inputs"));
         let is_current = fs::read_to_string(&kept).is_ok_and(|found| found == digest);
         if !(is_current && component.is_file()) {
             let interpreter = match servers::componentize(place) {
@@ -49,8 +48,8 @@ pub(crate) fn build(place: &Checkout) -> Result<Vec<(PathBuf, String)>, XtaskFai
     Ok(built)
 }
 
-/// Returns a digest of the paths and contents of all inputs.
-fn digest(place: &Checkout, folder: &str) -> Result<String, XtaskFailure> {
+/// Returns a digest of all inputs.
+fn inputs_digest(place: &Checkout, folder: &str) -> Result<String, XtaskFailure> {
     let own = place.root.join(folder);
     let mut files = vec![place.root.join(BUILDER), own.join("conclave-plugin.toml")];
     files.push(own.join("pyproject.toml"));
@@ -58,14 +57,7 @@ fn digest(place: &Checkout, folder: &str) -> Result<String, XtaskFailure> {
     for (folder, ending) in SHARED {
         files.extend(files_below(&place.root.join(folder), ending));
     }
-    let mut hasher = DefaultHasher::new();
-    for file in files {
-        let content = fs::read(&file).map_err(|error| XtaskFailure::io("read", &file, &error))?;
-        hasher.write(place.shown(&file).as_bytes());
-        hasher.write_usize(content.len());
-        hasher.write(&content);
-    }
-    Ok(format!("{:016x}", hasher.finish()))
+    digest(place, files)
 }
 
 /// Returns the modules beside an app, without its tests and what a build left there.

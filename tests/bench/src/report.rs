@@ -25,6 +25,62 @@ pub(crate) struct Side {
     pub(crate) does: &'static str,
     #[serde(flatten)]
     pub(crate) times: Times,
+    #[serde(flatten)]
+    size: Option<Size>,
+}
+
+/// A size that belongs to a side, in bytes.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Size {
+    /// The component's file.
+    Component(u64),
+    /// The peak memory of one call or process.
+    Memory(u64),
+}
+
+impl Side {
+    pub(crate) fn new(does: &'static str, times: Times) -> Self {
+        Self { does, times, size: None }
+    }
+
+    pub(crate) fn with(self, size: Size) -> Self {
+        Self { size: Some(size), ..self }
+    }
+
+    fn label(&self) -> String {
+        match self.size {
+            Some(Size::Component(bytes) | Size::Memory(bytes)) => {
+                format!("{}, {} MB", self.does, rounded(bytes as f64 / 1e6))
+            }
+            None => self.does.to_owned(),
+        }
+    }
+}
+
+/// The rows that were measured and those that were not, in order.
+#[derive(Default)]
+pub(crate) struct Rows {
+    measured: Vec<Row>,
+    skipped: Vec<Skipped>,
+}
+
+/// What was not measured, with the reason.
+#[derive(Debug, Serialize)]
+struct Skipped {
+    what: &'static str,
+    why: String,
+}
+
+impl Rows {
+    pub(crate) fn keep(&mut self, row: Row) {
+        eprintln!("measured: {}", row.what);
+        self.measured.push(row);
+    }
+
+    pub(crate) fn skip(&mut self, what: &'static str, why: String) {
+        self.skipped.push(Skipped { what, why });
+    }
 }
 
 /// The target for the medians.
@@ -37,6 +93,8 @@ pub(crate) enum Reach {
     P99AtMost(f64),
     /// The subject is at least so many times as fast.
     Faster(f64),
+    /// The subject takes at most so many microseconds, on two cores of a rented machine.
+    AtMostMicros(f64),
     /// About so many microseconds, on two cores of a rented machine. Informative only.
     AboutMicros(f64),
     /// At least so many per second, by the subject's median.
@@ -59,16 +117,19 @@ pub(crate) struct Report {
     pub(crate) processors: usize,
     pub(crate) system: String,
     pub(crate) rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<Skipped>,
 }
 
 impl Report {
-    pub(crate) fn new(quick: bool, rows: Vec<Row>) -> Self {
+    pub(crate) fn new(quick: bool, rows: Rows) -> Self {
         let processors = std::thread::available_parallelism().map_or(0, usize::from);
         Self {
             quick,
             processors,
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-            rows,
+            rows: rows.measured,
+            skipped: rows.skipped,
         }
     }
 
@@ -96,9 +157,8 @@ impl Row {
 
     fn cells(&self) -> [String; 9] {
         let none = || ["–".to_owned(), String::new(), String::new()];
-        let side = |side: &Side| {
-            [side.does.to_owned(), spelled(side.times.median_ns), spelled(side.times.p99_ns)]
-        };
+        let side =
+            |side: &Side| [side.label(), spelled(side.times.median_ns), spelled(side.times.p99_ns)];
         let [base, base_median, base_p99] = self.baseline.as_ref().map_or_else(none, side);
         let [subject, median, p99] = side(&self.subject);
         let (ratio, reach, verdict) = self.judged();
@@ -139,6 +199,10 @@ impl Row {
                     format!("≥ {} × faster", rounded(least)),
                     verdict(met),
                 )
+            }
+            (Reach::AtMostMicros(most), ratio) => {
+                let met = self.subject.times.median_ns as f64 <= most * 1e3;
+                (times(ratio), format!("≤ {}", of_micros(most)), verdict(met))
             }
             (Reach::AboutMicros(micros), ratio) => {
                 (times(ratio), format!("about {}", of_micros(micros)), "")
@@ -183,6 +247,9 @@ impl Display for Report {
             }
             writeln!(out, "{}", text.trim_end())?;
         }
+        for Skipped { what, why } in &self.skipped {
+            writeln!(out, "skipped: {what}: {why}")?;
+        }
         let quick = if self.quick { "; --quick: figures are rough" } else { "" };
         writeln!(
             out,
@@ -224,16 +291,45 @@ mod tests {
     use super::*;
 
     fn side(does: &'static str, median_ns: u64) -> Side {
-        Side {
-            does,
-            times: Times { samples: 1, min_ns: median_ns, median_ns, p99_ns: 2 * median_ns },
-        }
+        let p99_ns = 2 * median_ns;
+        Side::new(does, Times { samples: 1, min_ns: median_ns, median_ns, p99_ns })
     }
 
     fn table(rows: Vec<Row>) -> String {
-        let report =
-            Report { quick: false, processors: 2, system: "linux x86_64".to_owned(), rows };
-        report.to_string()
+        Report {
+            quick: false,
+            processors: 2,
+            system: "linux x86_64".to_owned(),
+            rows,
+            skipped: Vec::new(),
+        }
+        .to_string()
+    }
+
+    #[test]
+    fn a_skipped_row_is_named_with_its_reason() {
+        let mut rows = Rows::default();
+        rows.skip("a tool in Python", "pip is not there".to_owned());
+        let report = Report::new(true, rows);
+        assert!(report.to_string().contains("skipped: a tool in Python: pip is not there\n"));
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["skipped"][0]["why"], "pip is not there");
+    }
+
+    #[test]
+    fn a_size_stands_beside_the_name_of_its_side() {
+        let row = Row {
+            what: "call",
+            baseline: Some(side("Rust", 100).with(Size::Memory(1_100_000))),
+            subject: side("Python", 900).with(Size::Memory(14_000_000)),
+            reach: Reach::AtMostMicros(0.5),
+        };
+        let json = serde_json::to_value(&row.subject).unwrap();
+        assert_eq!(json["memory"], 14_000_000);
+        let text = table(vec![row]);
+        for part in ["Rust, 1.10 MB", "Python, 14 MB", "9 ×", "≤ 0.50 µs  missed"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

@@ -17,9 +17,11 @@ use crate::conclave::{self, Hosted};
 use crate::decision::Decisions;
 use crate::delivery::Cycles;
 use crate::durable::{Durable, Waiting};
+use crate::executors;
+use crate::languages;
 use crate::measure::{self, Effort, Plan, Times};
 use crate::neighbour::Noise;
-use crate::report::{Reach, Report, Row, Side};
+use crate::report::{Reach, Report, Row, Rows, Side};
 
 /// The content of the messages.
 pub(crate) const QUESTION: &str = "When was Skerryvore lit, and who built the tower?";
@@ -57,81 +59,87 @@ const REPLAY: &str = "replay of one event, of 20 000";
 const WAITING: &str = "tasks that wait for a model: the start of one";
 const NEIGHBOUR: &str = "tool call in a fresh sandbox, 1 KB, beside a noisy plugin";
 
+/// The folders of the components.
+pub(crate) struct Folders<'a> {
+    pub(crate) guests: &'a Path,
+    pub(crate) stock: &'a Path,
+    pub(crate) languages: &'a Path,
+}
+
 /// Measures the `wanted` rows, one after the other.
 pub(crate) async fn all(
-    guests: &Path,
+    folders: &Folders<'_>,
     effort: Effort,
     wanted: &dyn Fn(&str) -> bool,
 ) -> Result<Report, BenchError> {
+    let guests = folders.guests;
     let bench = Bench::prepare(guests, effort).await?;
-    let mut rows = Vec::new();
-    let mut keep = |row: Row| {
-        eprintln!("measured: {}", row.what);
-        rows.push(row);
-    };
+    let mut rows = Rows::default();
     if wanted(FRESH) {
-        keep(bench.fresh_call().await?);
+        rows.keep(bench.fresh_call().await?);
     }
     if wanted(STEP) {
-        keep(bench.step(guests).await?);
+        rows.keep(bench.step(guests).await?);
     }
     if wanted(LONG) {
-        keep(bench.long_history().await?);
+        rows.keep(bench.long_history().await?);
     }
     if wanted(TASK) {
-        keep(bench.task(guests).await?);
+        rows.keep(bench.task(guests).await?);
     }
     if wanted(RUN) {
-        keep(bench.long_run().await?);
+        rows.keep(bench.long_run().await?);
     }
     if wanted(ACTING) {
-        keep(bench.acting(guests).await?);
+        rows.keep(bench.acting(guests).await?);
     }
     if wanted(PLAN) {
-        keep(bench.long_plan().await?);
+        rows.keep(bench.long_plan().await?);
     }
     if wanted(CYCLE) {
-        keep(bench.cycle(guests).await?);
+        rows.keep(bench.cycle(guests).await?);
     }
     if wanted(AT_ONCE) {
-        keep(bench.cycles_at_once(guests).await?);
+        rows.keep(bench.cycles_at_once(guests).await?);
     }
     if wanted(BATCH) {
-        keep(bench.batch().await?);
+        rows.keep(bench.batch().await?);
     }
     if wanted(ALLOCATOR) {
-        keep(bench.allocator().await?);
+        rows.keep(bench.allocator().await?);
     }
     if wanted(WARM) {
-        keep(bench.warm_call().await?);
+        rows.keep(bench.warm_call().await?);
     }
     if wanted(LOAD) {
-        keep(bench.load(guests).await?);
+        rows.keep(bench.load(guests).await?);
     }
     if wanted(DECISION) {
-        keep(bench.decision().await?);
+        rows.keep(bench.decision().await?);
     }
     if wanted(MANY_RULES) {
-        keep(bench.many_rules().await?);
+        rows.keep(bench.many_rules().await?);
     }
     if wanted(DURABLE) {
-        keep(bench.durable(guests, DURABLE, 64).await?);
+        rows.keep(bench.durable(guests, DURABLE, 64).await?);
     }
     if wanted(DURABLE_ALONE) {
-        keep(bench.durable(guests, DURABLE_ALONE, 1).await?);
+        rows.keep(bench.durable(guests, DURABLE_ALONE, 1).await?);
     }
     if wanted(RESUME) {
-        keep(bench.resume(guests).await?);
+        rows.keep(bench.resume(guests).await?);
     }
     if wanted(REPLAY) {
-        keep(bench.replay(guests).await?);
+        rows.keep(bench.replay(guests).await?);
     }
     if wanted(WAITING) {
-        keep(bench.waiting(guests).await?);
+        rows.keep(bench.waiting(guests).await?);
     }
     if wanted(NEIGHBOUR) {
-        keep(bench.neighbour(guests).await?);
+        rows.keep(bench.neighbour(guests).await?);
     }
+    languages::rows(folders.languages, effort, wanted, &mut rows).await?;
+    executors::rows(folders.stock, effort, wanted, &mut rows).await?;
     Ok(Report::new(effort == Effort::Quick, rows))
 }
 
@@ -370,7 +378,7 @@ impl Bench {
     async fn load(&self, guests: &Path) -> Result<Row, BenchError> {
         let engine = Engine::new(&EngineSettings::default())
             .map_err(|error| BenchError::Conclave(error.to_string()))?;
-        let cache = Cache::open(&guests.with_file_name("bench-cache"))
+        let cache = Cache::open(&conclave::cache(guests))
             .map_err(|error| BenchError::Conclave(error.to_string()))?;
         let (compiling, caching) =
             (Loader::new(engine.clone(), None), Loader::new(engine, Some(cache)));
@@ -502,5 +510,5 @@ impl Bench {
 }
 
 fn side(does: &'static str, times: Times) -> Side {
-    Side { does, times }
+    Side::new(does, times)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Purpose, Room};
+use crate::types::base64_bytes;
 use crate::types::fault::CallReport;
 use crate::types::ids::{CallId, PluginName, TaskName};
 
@@ -21,7 +22,10 @@ pub(super) struct ScratchKey {
 /// The scratch data of plugins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Scratch(#[serde(with = "as_pairs")] BTreeMap<ScratchKey, Arc<Vec<u8>>>);
+pub(super) struct Scratch(#[serde(with = "as_pairs")] BTreeMap<ScratchKey, ScratchBytes>);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct ScratchBytes(#[serde(with = "base64_bytes")] Arc<Vec<u8>>);
 
 impl Room {
     /// Returns the scratch data of this call's plugin; empty at first.
@@ -34,7 +38,8 @@ impl Room {
 impl Scratch {
     /// Returns the scratch data of this call's plugin; empty at first.
     pub(super) fn scratch(&self, cx: &RoomContext, frames: &Frames, call: CallId) -> Arc<Vec<u8>> {
-        frames.scratch_key(cx, call).and_then(|key| self.0.get(&key).cloned()).unwrap_or_default()
+        let found = frames.scratch_key(cx, call).and_then(|key| self.0.get(&key));
+        found.map(|bytes| Arc::clone(&bytes.0)).unwrap_or_default()
     }
 
     /// Drops the data of plugins and tasks that the current setup does not have.
@@ -56,7 +61,7 @@ impl Scratch {
     ) {
         let Some(value) = report.scratch.as_ref().filter(|_| ok) else { return };
         if let Some(key) = frames.scratch_key(cx, call) {
-            self.0.insert(key, Arc::new(value.clone()));
+            self.0.insert(key, ScratchBytes(Arc::new(value.clone())));
         }
     }
 }
@@ -189,7 +194,7 @@ mod tests {
             call.make(purpose, true, Some(value));
         }
         let left = |scratch: &Scratch| -> Vec<String> {
-            scratch.0.values().map(|it| String::from_utf8(it.to_vec()).unwrap()).collect()
+            scratch.0.values().map(|it| String::from_utf8(it.0.to_vec()).unwrap()).collect()
         };
         scratch.forget_removed_owners(&parts.cx);
         assert_eq!(left(&scratch), ["desk", "strategy", "digest"], "all are in the setup");

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::base64_bytes;
 use crate::types::denial::DenialRecord;
 
 /// The limit or contract that a plugin broke.
@@ -102,10 +103,30 @@ pub struct CallReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<DenialRecord>,
     /// The new scratch; `None` if the call did not set it. Dropped if the call failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "base64_bytes::option")]
     pub scratch: Option<Vec<u8>>,
 }
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scratch_of_any_bytes_is_a_short_text_in_the_journal() {
+        for scratch in [None, Some(Vec::new()), Some((0..=255).collect::<Vec<u8>>())] {
+            let report = CallReport { scratch, ..CallReport::default() };
+            let json = serde_json::to_string(&report).unwrap();
+            assert!(json.len() < 420, "{json}");
+            assert_eq!(serde_json::from_str::<CallReport>(&json).unwrap(), report);
+        }
+        for wrong in ["\"a\"", "\"####\"", "[1]"] {
+            let json =
+                format!("{{\"wall_us\":1,\"cpu_ticks\":0,\"memory\":1,\"scratch\":{wrong}}}");
+            assert!(serde_json::from_str::<CallReport>(&json).is_err(), "{wrong}");
+        }
+    }
 }

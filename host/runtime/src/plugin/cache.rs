@@ -7,9 +7,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
-
+use super::cached_code::CachedCode;
 use crate::support::durable_file::sync_folder;
 
 /// The cache folder cannot be trusted with compiled code. The host then works without a cache.
@@ -46,18 +44,18 @@ pub struct Cache {
 }
 
 /// The result of a lookup.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Lookup {
-    Hit(Vec<u8>),
+    Hit(CachedCode),
     /// No entry, or an incomplete one, which was deleted.
     Miss,
     /// An entry that this host did not write. It was deleted.
     Tampered,
 }
 
-/// The classification of an entry's bytes.
+/// The classification of an entry.
 enum CacheEntry {
-    Code(Vec<u8>),
+    Code(CachedCode),
     /// Shorter than its header says, as a crash leaves it, or of another format version.
     Incomplete,
     Foreign,
@@ -67,7 +65,7 @@ const KEY: usize = 32;
 const KEY_FILE: &str = "key";
 /// Prefix of every entry, in every format version; two digits follow.
 const FAMILY: &[u8; 6] = b"ccwasm";
-const MAGIC: &[u8; 8] = b"ccwasm02";
+const MAGIC: &[u8; 8] = b"ccwasm03";
 /// Bytes of the length field, after the magic.
 const LENGTH: usize = 8;
 const MAC: usize = 32;
@@ -98,12 +96,13 @@ impl Cache {
     /// Returns the entry of this name.
     pub(crate) fn get(&self, name: &str) -> Lookup {
         let path = self.path(name);
-        let Ok(bytes) = fs::read(&path) else { return Lookup::Miss };
-        match self.verify(name, bytes) {
+        let Ok(file) = File::open(&path) else { return Lookup::Miss };
+        let Ok(entry) = self.read(name, &file) else { return Lookup::Miss };
+        match entry {
             CacheEntry::Code(code) => {
                 // Marks the entry as recently used. If that fails, it is only evicted a little
                 // earlier.
-                let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+                let _ = file.set_modified(SystemTime::now());
                 Lookup::Hit(code)
             }
             // If the removal fails, the next lookup refuses the entry again.
@@ -126,7 +125,7 @@ impl Cache {
         let mut entry = Vec::with_capacity(HEADER + code.len());
         entry.extend_from_slice(MAGIC);
         entry.extend_from_slice(&(code.len() as u64).to_le_bytes());
-        entry.extend_from_slice(&self.mac(name, code).finalize().into_bytes());
+        entry.extend_from_slice(self.mac(name).update(code).finalize().as_bytes());
         entry.extend_from_slice(code);
         let temporary = temporary(&self.folder)?;
         // Bytes first, then the name, then the folder: a power cut leaves a whole entry or none.
@@ -172,33 +171,38 @@ impl Cache {
         self.folder.join(format!("{name}.cwasm"))
     }
 
-    fn verify(&self, name: &str, mut entry: Vec<u8>) -> CacheEntry {
-        let is_of_family = entry.starts_with(FAMILY) || FAMILY.starts_with(&entry);
+    fn read(&self, name: &str, file: &File) -> io::Result<CacheEntry> {
+        let mut head = Vec::with_capacity(HEADER);
+        file.take(HEADER as u64).read_to_end(&mut head)?;
+        let is_of_family = head.starts_with(FAMILY) || FAMILY.starts_with(&head);
         // After a crash, a file whose length reached the disk before its bytes consists of zeros.
-        if is_blank(&entry) || (is_of_family && !entry.starts_with(MAGIC)) {
-            return CacheEntry::Incomplete;
+        if is_blank(&head) || (is_of_family && !head.starts_with(MAGIC)) {
+            return Ok(CacheEntry::Incomplete);
         }
-        let Some((head, code)) = entry.split_at_checked(HEADER) else {
-            return if is_of_family { CacheEntry::Incomplete } else { CacheEntry::Foreign };
-        };
-        let (length, mac) = head[MAGIC.len()..].split_at(LENGTH);
-        let length = length.try_into().map_or(0, u64::from_le_bytes);
-        match (is_of_family, self.mac(name, code).verify_slice(mac)) {
-            (true, Ok(())) if code.len() as u64 == length => {}
-            (true, _) if (code.len() as u64) < length => return CacheEntry::Incomplete,
-            _ => return CacheEntry::Foreign,
+        if head.len() < HEADER {
+            return Ok(if is_of_family { CacheEntry::Incomplete } else { CacheEntry::Foreign });
         }
-        entry.drain(..HEADER);
-        CacheEntry::Code(entry)
+        let (expected, found) = head[MAGIC.len()..].split_at(LENGTH);
+        let expected = expected.try_into().map_or(0, u64::from_le_bytes);
+        let mut mac = self.mac(name);
+        let (code, length) = CachedCode::copy(file, |bytes| {
+            mac.update(bytes);
+        })?;
+        // In constant time.
+        let is_own = mac.finalize() == *found;
+        Ok(match is_of_family && is_own {
+            true if length == expected => CacheEntry::Code(code),
+            _ if is_of_family && length < expected => CacheEntry::Incomplete,
+            _ => CacheEntry::Foreign,
+        })
     }
 
-    /// Returns the MAC of an entry. It covers the name, so that no entry can replace another.
-    fn mac(&self, name: &str, code: &[u8]) -> Hmac<Sha256> {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes a key of any length");
+    /// Returns the MAC of an entry without its code. It covers the name, so that no entry can
+    /// replace another.
+    fn mac(&self, name: &str) -> blake3::Hasher {
+        let mut mac = blake3::Hasher::new_keyed(&self.key);
         mac.update(&(name.len() as u64).to_le_bytes());
         mac.update(name.as_bytes());
-        mac.update(code);
         mac
     }
 }
@@ -379,6 +383,22 @@ mod tests {
         (temp, cache)
     }
 
+    #[derive(Debug, PartialEq)]
+    enum Found {
+        Hit(Vec<u8>),
+        Miss,
+        Tampered,
+    }
+
+    fn get(cache: &Cache, name: &str) -> Found {
+        match cache.get(name) {
+            Lookup::Hit(CachedCode::Bytes(bytes)) => Found::Hit(bytes),
+            Lookup::Hit(CachedCode::Sealed(file)) => Found::Hit(fs::read(file.path()).unwrap()),
+            Lookup::Miss => Found::Miss,
+            Lookup::Tampered => Found::Tampered,
+        }
+    }
+
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
@@ -388,8 +408,8 @@ mod tests {
         let (_temp, cache) = cache();
         cache.put("a", b"code").unwrap();
         let again = Cache::open(&cache.folder).unwrap();
-        assert_eq!(again.get("a"), Lookup::Hit(b"code".to_vec()));
-        assert_eq!(again.get("b"), Lookup::Miss);
+        assert_eq!(get(&again, "a"), Found::Hit(b"code".to_vec()));
+        assert_eq!(get(&again, "b"), Found::Miss);
     }
 
     #[test]
@@ -408,7 +428,7 @@ mod tests {
         }
         used(&left, ago(4_000));
         // The lookup makes this the most recently used entry.
-        assert!(matches!(cache.get("a"), Lookup::Hit(_)));
+        assert!(matches!(get(&cache, "a"), Found::Hit(_)));
         cache.trim(300, &cache.path("c"));
         let there = |names: [&str; 3]| names.map(|name| cache.path(name).exists());
         assert_eq!(there(["a", "b", "c"]), [true, false, true]);
@@ -445,12 +465,12 @@ mod tests {
             // A changed format or length looks like another version, or like a crash.
             let is_harmless = (FAMILY.len()..MAGIC.len()).contains(&at)
                 || (MAGIC.len()..MAGIC.len() + LENGTH).contains(&at);
-            let found = cache.get("a");
+            let found = get(&cache, "a");
             assert!(
-                found == Lookup::Tampered || (is_harmless && found == Lookup::Miss),
+                found == Found::Tampered || (is_harmless && found == Found::Miss),
                 "byte {at}: {found:?}"
             );
-            assert_eq!(cache.get("a"), Lookup::Miss, "it was deleted");
+            assert_eq!(get(&cache, "a"), Found::Miss, "it was deleted");
         }
     }
 
@@ -463,15 +483,15 @@ mod tests {
             let zeros = vec![0; length];
             for cut in [&whole[..length], &zeros] {
                 fs::write(cache.path("a"), cut).unwrap();
-                assert_eq!(cache.get("a"), Lookup::Miss, "{length} bytes");
+                assert_eq!(get(&cache, "a"), Found::Miss, "{length} bytes");
                 assert!(!cache.path("a").exists(), "it was deleted");
                 cache.put("a", b"again").unwrap();
-                assert_eq!(cache.get("a"), Lookup::Hit(b"again".to_vec()));
+                assert_eq!(get(&cache, "a"), Found::Hit(b"again".to_vec()));
             }
         }
         let longer = [&whole[..], b"more"].concat();
         fs::write(cache.path("a"), longer).unwrap();
-        assert_eq!(cache.get("a"), Lookup::Tampered, "no crash makes an entry longer");
+        assert_eq!(get(&cache, "a"), Found::Tampered, "no crash makes an entry longer");
     }
 
     #[test]
@@ -484,14 +504,14 @@ mod tests {
             fs::write(cache.folder.join(KEY_FILE), &torn).unwrap();
             let again = Cache::open(&cache.folder).unwrap();
             assert_eq!(
-                again.get("a"),
-                Lookup::Miss,
+                get(&again, "a"),
+                Found::Miss,
                 "no alarm about an entry of the lost key; key of {} bytes",
                 torn.len()
             );
             again.put("a", b"code").unwrap();
             let third = Cache::open(&cache.folder).unwrap();
-            assert_eq!((third.key, third.get("a")), (again.key, Lookup::Hit(b"code".to_vec())));
+            assert_eq!((third.key, get(&third, "a")), (again.key, Found::Hit(b"code".to_vec())));
             assert_eq!(
                 fs::read_dir(&cache.folder).unwrap().count(),
                 2,
@@ -513,11 +533,11 @@ mod tests {
         let (_temp, cache) = cache();
         cache.put("a", b"code").unwrap();
         fs::copy(cache.path("a"), cache.path("b")).unwrap();
-        assert_eq!(cache.get("b"), Lookup::Tampered);
+        assert_eq!(get(&cache, "b"), Found::Tampered);
         // Nor does an entry of another cache, which has another key.
         let (_other_temp, other) = self::cache();
         fs::copy(cache.path("a"), other.path("a")).unwrap();
-        assert_eq!(other.get("a"), Lookup::Tampered);
+        assert_eq!(get(&other, "a"), Found::Tampered);
     }
 
     #[test]

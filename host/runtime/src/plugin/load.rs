@@ -13,6 +13,7 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::arguments::ArgumentChecker;
 use super::cache::{Cache, Lookup};
+use super::cached_code::CachedCode;
 use super::compiler::{Compiler, in_child};
 use super::exports::Exports;
 use super::precompiled::Precompiled;
@@ -226,11 +227,21 @@ impl Loader {
         unsafe_code,
         reason = "loading compiled code cannot be checked by the engine; the cache's MAC says that this host made it"
     )]
-    fn revive(&self, code: &[u8]) -> Option<Component> {
-        // SAFETY: `Cache::get` gave these bytes, so they carry a MAC under a key that only this
-        // host's user can read: they are what `Component::serialize` gave `Cache::put`, unchanged.
-        // Both happened in memory, so no file can be exchanged in between.
-        unsafe { Component::deserialize(self.engine.wasm(), code) }.ok()
+    fn revive(&self, code: &CachedCode) -> Option<Component> {
+        let engine = self.engine.wasm();
+        // SAFETY: `Cache::get` gave this copy, so it carries a MAC under a key that only this
+        // host's user can read: it is what `Component::serialize` gave `Cache::put`, unchanged.
+        // The MAC was checked while the copy was made, and nothing can change it since: it is
+        // memory of this function's caller, or a file in memory that is sealed.
+        unsafe {
+            match code {
+                CachedCode::Bytes(bytes) => Component::deserialize(engine, bytes),
+                // A hardened system may refuse to run code of a mapped file.
+                CachedCode::Sealed(file) => Component::deserialize_file(engine, file.path())
+                    .or_else(|_| Component::deserialize(engine, std::fs::read(file.path())?)),
+            }
+        }
+        .ok()
     }
 
     /// Returns a hash that differs between engines with incompatible code.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
@@ -74,7 +76,7 @@ impl Folded {
                 }
             }
             for notice in std::iter::from_fn(|| room.poll_notice()) {
-                line(&mut step.notices, &canon.text(&json!(notice)));
+                line(&mut step.notices, &canon.text(&with_numbers(json!(notice))));
             }
             for record in std::iter::from_fn(|| room.poll_task()) {
                 line(&mut step.notices, &canon.text(&json!({ "record": record })));
@@ -160,8 +162,20 @@ fn event(event: &Event) -> Value {
         Event::RunStarted { opening, setup } => {
             json!({ "event": "run-started", "opening": opening, "with_setup": setup.is_some() })
         }
-        event => json!(event),
+        event => with_numbers(json!(event)),
     }
+}
+
+/// Returns an event or a notice with the scratch of its report as a list of numbers, which it was
+/// when the corpus was recorded.
+fn with_numbers(mut value: Value) -> Value {
+    let scratch = value.get_mut("report").and_then(|report| report.get_mut("scratch"));
+    if let Some(scratch) = scratch
+        && let Some(text) = scratch.as_str()
+    {
+        *scratch = json!(STANDARD.decode(text).expect("it is Base64"));
+    }
+    value
 }
 
 /// Returns the view of the plugin behind an effect; `None` if it sees nothing but the effect.

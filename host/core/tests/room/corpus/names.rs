@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 /// The table of `tests/data/corpus/names.txt`. A row is `NEW = RECORDED`, or `HOLDER.NEW =
@@ -45,6 +47,7 @@ impl Names {
     fn current_under(&self, value: &Value, key: &str) -> Value {
         match value {
             Value::String(word) => Value::from(look_up(&self.current, &[key], word)),
+            Value::Array(bytes) if key == "scratch" => Value::from(in_base64(bytes)),
             Value::Array(items) => items.iter().map(|item| self.current_under(item, key)).collect(),
             Value::Object(fields) => {
                 // Words are renamed first, because a holder is given by its new name.
@@ -64,6 +67,12 @@ impl Names {
     pub(crate) fn is_empty(&self) -> bool {
         self.recorded.is_empty()
     }
+}
+
+/// Returns a scratch, which was recorded as a list of numbers.
+fn in_base64(bytes: &[Value]) -> String {
+    let bytes = bytes.iter().filter_map(Value::as_u64);
+    STANDARD.encode(bytes.filter_map(|byte| u8::try_from(byte).ok()).collect::<Vec<u8>>())
 }
 
 /// Returns the words in an object, with their keys.
