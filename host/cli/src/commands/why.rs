@@ -46,6 +46,9 @@ pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliErr
     }
 }
 
+/// Events of the list that refused something.
+const BAD_SIGNS: [&str; 6] =
+    ["approval-refused", "limit-refused", "gate-blocked", "DENIED", "failed", "refused"];
 /// Columns in front of an event's subject in the list.
 const BEFORE_WHAT: usize = 43;
 /// Columns of a text in a record, at most; `--json` has all of it.
@@ -103,7 +106,7 @@ struct ListedEvent {
     what: String,
 }
 
-/// Returns everything that was refused, asked and approved.
+/// Returns everything that was refused, asked and approved, and the decisions of gates and judges.
 fn events(rooms: &[RoomJournal]) -> Vec<ListedEvent> {
     let mut events = Vec::new();
     for (room, journal) in rooms.iter().enumerate() {
@@ -122,8 +125,7 @@ fn events(rooms: &[RoomJournal]) -> Vec<ListedEvent> {
     events
 }
 
-/// Lists everything that was refused, asked and approved, with its address. Explains a single event
-/// at once.
+/// Lists these events with their addresses. Explains a single event at once.
 fn list(
     rooms: &[RoomJournal],
     is_newest: bool,
@@ -148,7 +150,7 @@ fn list(
         }
         let since = began.map_or(0, |began| record.at.0.saturating_sub(began.0));
         let is_bad =
-            matches!(*sign, "approval-refused" | "limit-refused" | "DENIED" | "failed" | "refused");
+            BAD_SIGNS.contains(sign);
         let style = if is_bad { BAD } else { GOOD };
         #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
         let seconds = since as f64 / 1000.0;
@@ -165,7 +167,7 @@ fn list(
         let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
         let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
         let found = if events.is_empty() {
-            "no denials and no approvals".to_owned()
+            "no denials, approvals or decisions of gates and judges".to_owned()
         } else {
             let count = plural(events.len() as u64, "event", "events");
             format!("{count}; conclave why EVENT explains one")
