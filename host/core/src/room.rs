@@ -69,7 +69,7 @@ use crate::types::ids::{CallId, ControlId, Millis, RoomId, TimerId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::room_secret::RoomSecret;
 use crate::types::tool::CallableTool;
-use crate::types::usage::Spent;
+use crate::types::usage::{Spent, UsedByPlugin};
 use crate::types::view::{AgentView, ConversationView};
 
 pub use invariants::{Invariant, InvariantViolation};
@@ -337,6 +337,12 @@ impl Room {
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.budgets.spent
+    }
+
+    /// Returns what each plugin used of its grants in the current run.
+    #[must_use]
+    pub fn used(&self) -> &UsedByPlugin {
+        &self.budgets.used
     }
 
     /// Returns the calls that await an answer, oldest first.

@@ -221,7 +221,10 @@ simulated_user = "guest"
         .with_file("answers.txt", "yes\n");
     let (code, result, told) = ran(&rig, &["--answers", "answers.txt", "A table."]);
     assert_eq!((code, result.as_str()), (Some(2), ""), "{told}");
-    assert!(told.contains("--answers answers.txt") && told.contains("simulated user guest"), "{told}");
+    assert!(
+        told.contains("--answers answers.txt") && told.contains("simulated user guest"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -149,8 +149,7 @@ fn list(
             continue;
         }
         let since = began.map_or(0, |began| record.at.0.saturating_sub(began.0));
-        let is_bad =
-            BAD_SIGNS.contains(sign);
+        let is_bad = BAD_SIGNS.contains(sign);
         let style = if is_bad { BAD } else { GOOD };
         #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
         let seconds = since as f64 / 1000.0;

@@ -2,6 +2,8 @@
 //! the plugin learns of it. The import checks a single request; this module checks limits of the
 //! whole run.
 
+use url::Url;
+
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::{Budgets, Frames, RoomContext};
@@ -38,28 +40,43 @@ impl Budgets {
         if side_effect.capability() != Capability::Fetch {
             return Ok(());
         }
-        let used = self.used_by(plugin).requests;
         let setup = std::sync::Arc::clone(&cx.setup);
         let Some(rights) = setup.rights(plugin) else { return Err(over(side_effect)) };
-        let limit = rights.grants.fetch.as_ref().map_or(0, |grant| grant.requests);
-        if used >= limit {
-            let reason = format!(
-                "{plugin} has sent the {limit} requests that plugins.{plugin}.grants.fetch.requests gives it"
-            );
-            let record = rights.refuse(
-                Capability::Fetch,
-                side_effect.target(),
-                Layer::Runtime,
-                &reason,
-                None,
-            );
-            let denial = record.denial.clone();
-            cx.denied(plugin, *record);
-            return Err(denial);
-        }
-        // Counted before it is sent, so that concurrent requests cannot exceed the limit.
-        self.used_by(plugin).requests += 1;
-        Ok(())
+        let grant = rights.grants.fetch.as_ref();
+        let name = self.new_host_name(plugin, side_effect.target());
+        let used = *self.used_by(plugin);
+        let (requests, names) =
+            grant.map_or((0, 0), |grant| (grant.requests, u64::from(grant.names)));
+        let reason = if used.requests >= requests {
+            format!(
+                "{plugin} has sent the {requests} requests that plugins.{plugin}.grants.fetch.requests gives it"
+            )
+        } else if name.is_some() && used.host_names >= names {
+            format!(
+                "{plugin} has resolved the {names} host names that plugins.{plugin}.grants.fetch.host_names gives it"
+            )
+        } else {
+            // Counted before it is sent, so that concurrent requests cannot exceed the limit.
+            let used = self.used_by(plugin);
+            used.requests += 1;
+            used.host_names += u64::from(name.is_some());
+            self.host_names.entry(plugin.clone()).or_default().extend(name);
+            return Ok(());
+        };
+        let target = side_effect.target();
+        let record = rights.refuse(Capability::Fetch, target, Layer::Runtime, &reason, None);
+        let denial = record.denial.clone();
+        cx.denied(plugin, *record);
+        Err(denial)
+    }
+
+    /// Returns the name in this URL that the plugin has not resolved yet in this room. Each new name
+    /// can leak data, because the query reaches the servers of the name's owner.
+    fn new_host_name(&self, plugin: &PluginName, url: &str) -> Option<String> {
+        let url = Url::parse(url).ok()?;
+        let name = url.domain()?;
+        let is_known = self.host_names.get(plugin).is_some_and(|known| known.contains(name));
+        (!is_known).then(|| name.to_owned())
     }
 }
 
@@ -102,9 +119,13 @@ requests = 2
 "#;
 
     fn fetch() -> SideEffect {
+        fetch_of("https://example.org/a")
+    }
+
+    fn fetch_of(url: &str) -> SideEffect {
         SideEffect::Fetch {
             method: "GET".to_owned(),
-            url: "https://example.org/a".to_owned(),
+            url: url.to_owned(),
             headers: Vec::new(),
             body: None,
             secrets: Vec::new(),
@@ -134,6 +155,36 @@ requests = 2
         // A refusal is reported, too.
         assert_eq!(allowed, [(true, 1), (true, 1), (true, 1), (false, 1), (true, 1)]);
         assert_eq!(parts.budgets.used_by(&"worker".into()).requests, 2);
+    }
+
+    #[test]
+    fn new_host_names_beyond_the_grant_are_refused_and_known_ones_and_addresses_are_not_counted() {
+        let mut parts = Parts::new(
+            r#"
+[plugins.worker.grants.fetch]
+urls = ["https://*.example.org/*"]
+host_names = 2
+"#,
+        );
+        let call = parts.cx.next_call(Purpose::Strategy { strategy: "worker".into() });
+        let urls = [
+            "https://a.example.org/",
+            "https://a.example.org/?b.example.org",
+            "https://192.0.2.1/",
+            "https://b.example.org/",
+            "https://c.example.org/",
+            "https://b.example.org/again",
+        ];
+        let allowed = urls.map(|url| ask(&mut parts, call, fetch_of(url)).0);
+        assert_eq!(allowed, [true, true, true, true, false, true]);
+        // A snapshot keeps the count and the names.
+        let kept = serde_json::to_value(&parts.budgets).unwrap();
+        parts.budgets = serde_json::from_value(kept).unwrap();
+        let allowed = ["https://c.example.org/", "https://a.example.org/"]
+            .map(|url| ask(&mut parts, call, fetch_of(url)).0);
+        assert_eq!(allowed, [false, true]);
+        let used = *parts.budgets.used_by(&"worker".into());
+        assert_eq!((used.requests, used.host_names), (6, 2));
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub struct Used {
     /// Requests of `fetch`.
     #[serde(default)]
     pub requests: u64,
+    /// Host names that these requests resolved, each once in a room.
+    #[serde(default)]
+    pub host_names: u64,
     /// Wakes of a delivery strategy; counted for each room alone.
     pub wakes: u32,
 }
@@ -34,6 +37,7 @@ impl Used {
             background: self.background.saturating_sub(earlier.background),
             messages_sent: self.messages_sent.saturating_sub(earlier.messages_sent),
             requests: self.requests.saturating_sub(earlier.requests),
+            host_names: self.host_names.saturating_sub(earlier.host_names),
             wakes: 0,
         }
     }
@@ -47,6 +51,7 @@ impl Used {
         self.background = self.background.saturating_add(more.background);
         self.messages_sent = self.messages_sent.saturating_add(more.messages_sent);
         self.requests = self.requests.saturating_add(more.requests);
+        self.host_names = self.host_names.saturating_add(more.host_names);
     }
 }
 
