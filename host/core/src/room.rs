@@ -42,6 +42,7 @@ mod planning;
 mod prompt_agent;
 mod prompts;
 mod queue_limit;
+mod replayed;
 mod requests;
 mod responders;
 mod result_types;
@@ -75,6 +76,7 @@ use crate::types::view::{AgentView, ConversationView};
 pub use invariants::{Invariant, InvariantViolation};
 pub use lifecycle::RoomStatus;
 pub use stuck_detection::StuckKind;
+pub(crate) use replayed::ReplayedTurn;
 pub(crate) use tools::{naming_task_list, wider_tools};
 
 use agent_states::AgentStates;
@@ -140,6 +142,7 @@ impl Room {
         // The host's clock may go back; a room's time does not.
         self.cx.now = self.cx.now.max(now);
         self.cx.calls.begin_event();
+        self.cx.replayed.begin_event();
         // A pause is counted before anything reads deadlines.
         self.pausing.count_pause(&mut self.cx);
         let event = match event {

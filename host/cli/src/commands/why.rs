@@ -325,14 +325,8 @@ fn explain_call(
 
 /// Returns `plugin.tool` for the name that the agent sees.
 fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
-    let target =
-        setup.tasks.get(task).and_then(|task| task.toolbox.get(name)).map(|tool| &tool.target);
-    match target {
-        Some(conclave_core::tool_calls::toolbox::ToolTarget::Plugin { plugin, tool }) => {
-            format!("{plugin}.{tool}")
-        }
-        _ => name.to_owned(),
-    }
+    let tool = setup.tasks.get(task).and_then(|task| task.toolbox.get(name));
+    tool.and_then(|tool| tool.target.admitted_name()).unwrap_or_else(|| name.to_owned())
 }
 
 /// Returns the record as JSON without the setup, which is in the journal.

@@ -201,18 +201,18 @@ impl FetchExchange {
     /// Returns the addresses of the URL's host. One forbidden address rejects them all, because an
     /// attacker may mix it with allowed ones.
     async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, ExchangeFailure> {
-        let addresses =
-            match url.host() {
-                Some(Host::Ipv4(address)) => vec![address.into()],
-                Some(Host::Ipv6(address)) => vec![address.into()],
-                Some(Host::Domain(name)) => {
-                    let resolver = &self.grantee.outgoing.resolver;
-                    resolver.resolve(name.to_owned()).await.map_err(|_| {
-                        ExchangeFailure::Unavailable("its name stands for no address")
-                    })?
-                }
-                None => Vec::new(),
-            };
+        let addresses = match url.host() {
+            Some(Host::Ipv4(address)) => vec![address.into()],
+            Some(Host::Ipv6(address)) => vec![address.into()],
+            Some(Host::Domain(name)) => {
+                let resolver = &self.grantee.outgoing.resolver;
+                resolver
+                    .resolve(name.to_owned())
+                    .await
+                    .map_err(|_| ExchangeFailure::Unavailable("its name stands for no address"))?
+            }
+            None => Vec::new(),
+        };
         if addresses.is_empty() {
             return Err(ExchangeFailure::Unavailable("its name stands for no address"));
         }
