@@ -306,4 +306,3 @@ pub(crate) fn unfit_arguments(tool: &str, wrong: &[Wrong]) -> CliError {
         wrong.iter().map(|wrong| format!("{} {}", place(&wrong.path), wrong.reason)).collect();
     CliError::usage(printable(&format!("--arguments do not fit {tool}: {}", wrong.join("; "))))
 }
-

@@ -126,9 +126,9 @@ fn check_arguments(args: &args::Can, prepared: &Prepared) -> Result<(), CliError
     let tool = args.target.as_deref().and_then(|name| prepared.setup().tool(name));
     let (Some((_, tool)), Some(text)) = (tool, &args.arguments) else { return Ok(()) };
     let arguments: Value = serde_json::from_str(text).unwrap_or_default();
-    check(&tool.input_schema, &arguments).map(drop).map_err(|wrong| {
-        unfit_arguments(args.target.as_deref().unwrap_or_default(), &wrong)
-    })
+    check(&tool.input_schema, &arguments)
+        .map(drop)
+        .map_err(|wrong| unfit_arguments(args.target.as_deref().unwrap_or_default(), &wrong))
 }
 
 /// Returns the verb for the question's target.

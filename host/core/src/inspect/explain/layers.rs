@@ -77,7 +77,8 @@ fn may_call(
         let (reason, wider) = wider_tools(&task.toolbox, agent, name, tool);
         return Err(rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider));
     }
-    if tasks.is_empty() && calls_as_tool(setup, question) && callers(setup, agent, tool).is_empty() {
+    if tasks.is_empty() && calls_as_tool(setup, question) && callers(setup, agent, tool).is_empty()
+    {
         let reason = format!("no agent may call both a tool of {agent} and {tool}");
         return Err(rights.refuse(Capability::Tools, tool, Layer::Task, &reason, None));
     }
