@@ -287,7 +287,8 @@ fn what_a_log_did_is_done_anew_and_then_the_live_agent_goes_on() {
     let actions: Vec<&str> = exported
         .events
         .iter()
-        .filter(|event| event.observation().is_none() && event.source.name() == "agent")
+        .filter(|event| event.observation().is_none())
+        .filter(|event| event.source.as_ref().is_some_and(|source| source.name() == "agent"))
         .map(|event| event.kind())
         .collect();
     assert_eq!(actions, ["read", "write", "run", "read", "finish"]);

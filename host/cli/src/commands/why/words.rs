@@ -275,7 +275,6 @@ fn of_notice(notice: &Notice) -> Option<String> {
             let (kind, plugin, decision) = plugin_decision(notice)?;
             format!("{plugin}: {}, {decision}", kind.as_str())
         }
-        _ => return None,
     })
 }
 
