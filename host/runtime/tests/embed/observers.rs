@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conclave_runtime::completion::ModelRequest;
+use conclave_runtime::completion::{DraftMessage, ModelRequest, PromptPart};
 use conclave_runtime::ids::RoomId;
 use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::message::Role;
 use conclave_runtime::native::{self, Failure, Observe, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::observed::{ObservedEvent, observer_room};
@@ -314,7 +315,15 @@ async fn limits_of_an_observers_grants_count_on_after_an_interruption_and_anew_i
         Plugin::observer("app", move |ask: Observe| {
             let answers = Arc::clone(&answers);
             async move {
-                let answer = ask.host.ask(ModelRequest::default()).await;
+                let draft = DraftMessage {
+                    role: Role::User,
+                    content: "Sum it up.".to_owned(),
+                    tool_calls: Vec::new(),
+                    tool_results: Vec::new(),
+                };
+                let prompt = vec![PromptPart::Draft { draft }];
+                let request = ModelRequest { prompt, ..ModelRequest::default() };
+                let answer = ask.host.ask(request).await;
                 answers.lock().unwrap().push(answer.is_ok());
                 Err(Failure::new("no disk"))
             }
