@@ -42,6 +42,7 @@ mod planning;
 mod prompt_agent;
 mod prompts;
 mod queue_limit;
+mod replayed;
 mod requests;
 mod responders;
 mod result_types;
@@ -69,11 +70,12 @@ use crate::types::ids::{CallId, ControlId, Millis, RoomId, TimerId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::room_secret::RoomSecret;
 use crate::types::tool::CallableTool;
-use crate::types::usage::Spent;
+use crate::types::usage::{Spent, UsedByPlugin};
 use crate::types::view::{AgentView, ConversationView};
 
 pub use invariants::{Invariant, InvariantViolation};
 pub use lifecycle::RoomStatus;
+pub(crate) use replayed::ReplayedTurn;
 pub use stuck_detection::StuckKind;
 pub(crate) use tools::{naming_task_list, wider_tools};
 
@@ -140,6 +142,7 @@ impl Room {
         // The host's clock may go back; a room's time does not.
         self.cx.now = self.cx.now.max(now);
         self.cx.calls.begin_event();
+        self.cx.replayed.begin_event();
         // A pause is counted before anything reads deadlines.
         self.pausing.count_pause(&mut self.cx);
         let event = match event {
@@ -337,6 +340,12 @@ impl Room {
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.budgets.spent
+    }
+
+    /// Returns what each plugin used of its grants in the current run.
+    #[must_use]
+    pub fn used(&self) -> &UsedByPlugin {
+        &self.budgets.used
     }
 
     /// Returns the calls that await an answer, oldest first.

@@ -39,6 +39,7 @@ use conclave_core::types::ids::{CallId, ControlId, Millis, ModelName, RoomId, Ta
 use conclave_core::types::observed::ObservedPosition;
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::room_secret::RoomSecret;
+use conclave_core::types::usage::UsedByPlugin;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::calls::Plugins;
@@ -439,6 +440,11 @@ impl Driver {
     /// Returns the last event of each room that an observer took in this one.
     pub(crate) fn observed(&self) -> &BTreeMap<RoomId, ObservedPosition> {
         self.room.observed()
+    }
+
+    /// Returns what the room's last run used of its plugins' grants.
+    pub(crate) fn used(&self) -> &UsedByPlugin {
+        self.room.used()
     }
 
     /// Returns whether a run was begun or interrupted and still has to end.

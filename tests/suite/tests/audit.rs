@@ -326,6 +326,11 @@ fn can_answers_as_a_run_would() {
         (&["caller", "delegate", "mian"], "the tasks are: main; did you mean `main`?"),
         (&["caller", "tools", "--task", "mian"], "its tasks are: main; did you mean `main`?"),
         (&["caller", "tools", "subject.rnu"], "did you mean `subject.run`?"),
+        (&["subject", "history", "5"], "the capability history has no target, such as 5"),
+        (&["subject", "log", "debug"], "the capability log has no target"),
+        (&["caller", "tools", "--write"], "--write has no meaning for the capability tools"),
+        (&["subject", "files", "--method", "GET"], "it is for `conclave can PLUGIN fetch`"),
+        (&["caller", "tools", "subject.run", "--arguments", "7"], "is not a JSON object"),
     ] {
         let (code, shown) = can(wrong);
         assert!(code == Some(2) && shown.contains(names), "{wrong:?}: {shown}");

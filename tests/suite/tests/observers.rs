@@ -17,7 +17,7 @@ use conclave_runtime::store::{RunFilter, StoreReader};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{ObserverBacklog, RunOptions};
 use conclave_test_support::{Rig, block_on, guest, host, stock};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::text;
 use crate::resume_cli::{conclave, kill, start};
@@ -244,7 +244,9 @@ fn a_webhook_survives_kill_9_without_losing_an_event() {
         let (_, all) = expected(&rig);
         assert!(all.len() > 4, "{all:?}");
         check_all_arrived(&receiver, &all);
-        // Nothing is left for another resumption.
+        // Nothing is left for another resumption, and nothing is said to be.
+        let shown = text(&conclave(&rig, &["show", &run]).stdout);
+        assert!(!shown.contains("did not take"), "{shown}");
         let before = receiver.keys().len();
         let output = conclave(&rig, &["resume", &run]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -266,7 +268,16 @@ fn the_audit_of_a_run_holds_the_refusals_of_its_observer() {
     assert_eq!(output.status.code(), Some(0), "the run is as ever: {stderr}");
     assert!(stderr.contains("observer hook did not take"), "{stderr}");
     assert!(stderr.contains("conclave resume"), "{stderr}");
-    let (run, _) = expected(&rig);
+    let (run, all) = expected(&rig);
+    // The list and the run itself name what is left.
+    let left = format!("observer hook did not take {} events; `conclave resume {run}`", all.len());
+    let shown = text(&conclave(&rig, &["show", &run]).stdout);
+    assert!(shown.contains(&left), "{shown}");
+    let listed = text(&conclave(&rig, &["runs"]).stdout);
+    assert!(listed.contains("1 run with events that observers did not take"), "{listed}");
+    let listed = text(&conclave(&rig, &["runs", "--json"]).stdout);
+    let listed: Value = serde_json::from_str(listed.lines().next().expect("a run")).expect("JSON");
+    assert_eq!(listed["undelivered_events"], json!(all.len()));
     let audit = text(&conclave(&rig, &["audit", &run]).stdout);
     assert!(audit.contains("fetch") && audit.contains("hook"), "{audit}");
 }

@@ -199,6 +199,35 @@ fn questions_are_answered_from_a_file_and_one_without_an_answer_ends_the_run() {
 }
 
 #[test]
+fn answers_for_a_simulated_user_are_refused_before_the_run() {
+    let config = r#"
+entry = "desk"
+[models.default]
+kind = "scripted"
+replies = "replies.json"
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+[plugins.guest]
+source = "stock:scripted-user"
+config = { lines = ["For two."] }
+[tasks.desk]
+agent = "chat"
+interactive = true
+simulated_user = "guest"
+"#;
+    let rig = rig(&json!(["never asked"]))
+        .with_file("conclave.toml", config)
+        .with_file("answers.txt", "yes\n");
+    let (code, result, told) = ran(&rig, &["--answers", "answers.txt", "A table."]);
+    assert_eq!((code, result.as_str()), (Some(2), ""), "{told}");
+    assert!(
+        told.contains("--answers answers.txt") && told.contains("simulated user guest"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_message_can_be_for_somebody_and_inputs_are_an_object() {
     let rig = rig(&json!(["never asked"])).with_file("inputs.json", r#"{"language": "Gaelic"}"#);
     let (_, _, told) = ran(&rig, &["--recipient", "nobody", "hi"]);

@@ -279,6 +279,21 @@ fn what_a_log_did_is_done_anew_and_then_the_live_agent_goes_on() {
         shown.contains("Put the height of the tower into height.txt."),
         "the task is the log's: {shown}"
     );
+    // A log of the run holds each replayed action once, with its observation, and the live ones.
+    let runs = text(&conclave(&rig, &["runs", "--json"]).stdout);
+    let newest: Value = serde_json::from_str(runs.lines().next().expect("a run")).expect("JSON");
+    let run = newest["run"].as_str().expect("a name");
+    let exported = load(&text(&conclave(&rig, &["trajectory", "export", run]).stdout));
+    let actions: Vec<&str> = exported
+        .events
+        .iter()
+        .filter(|event| event.observation().is_none())
+        .filter(|event| event.source.as_ref().is_some_and(|source| source.name() == "agent"))
+        .map(|event| event.kind())
+        .collect();
+    assert_eq!(actions, ["read", "write", "run", "read", "finish"]);
+    let answered = exported.events.iter().filter(|event| event.cause.is_some()).count();
+    assert!(answered >= 3, "{answered}");
 }
 
 #[test]

@@ -38,9 +38,9 @@ pub(crate) struct Can {
     /// For files: check writing instead of reading
     #[arg(long)]
     pub(crate) write: bool,
-    /// For fetch: the method
-    #[arg(long, value_name = "METHOD", default_value = "GET")]
-    pub(crate) method: String,
+    /// For fetch: the method [default: GET]
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
     /// For fetch: a header of the request; can be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) header: Vec<String>,

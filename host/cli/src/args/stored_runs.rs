@@ -139,8 +139,9 @@ pub(crate) struct Audit {
     #[arg(long, value_name = "PLUGIN")]
     pub(crate) plugin: Option<String>,
     /// Only entries of this kind; can be repeated: granted, signed, denied, approval-requested,
-    /// approved, approval-refused, side-effect, message, faulted, interrupted, resumed, stopped,
-    /// replaced, limit-requested, limit-raised, limit-refused, limit-ignored
+    /// approved, approval-refused, gate-blocked, gate-modified, answer-overruled, result-replaced,
+    /// side-effect, message, faulted, interrupted, resumed, stopped, replaced, limit-requested,
+    /// limit-raised, limit-refused, limit-ignored
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: Vec<String>,
     /// Only entries since then: how long ago, such as 2h or 30d, or a day such as 2026-01-31 (UTC)

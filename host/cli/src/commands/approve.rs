@@ -10,7 +10,7 @@ use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::policy::budget::check_top_up_arguments;
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::setup::Setup;
-use conclave_core::tool_calls::arguments::check;
+use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::ids::{CallId, RoomId};
 use conclave_runtime::store::{ControlCommand, ControlMessage, WaitRow, is_in_use};
@@ -172,12 +172,8 @@ impl PendingCall {
         let Some(Err(wrong)) = spec.map(|spec| check(&spec.input_schema, arguments)) else {
             return Ok(());
         };
-        let place =
-            |path: &str| if path.is_empty() { "the whole".to_owned() } else { format!("`{path}`") };
-        let wrong: Vec<String> =
-            wrong.iter().map(|wrong| format!("{} {}", place(&wrong.path), wrong.reason)).collect();
-        let what = format!("--arguments do not fit {}: {}", self.request.tool, wrong.join("; "));
-        Err(CliError::usage(printable(&what)).hint("not approved; the call is still pending"))
+        Err(unfit_arguments(&self.request.tool, &wrong)
+            .hint("not approved; the call is still pending"))
     }
 
     fn say(&self, approval: Approval, instead: bool, output: OutputArgs) -> Result<u8, CliError> {
@@ -301,4 +297,12 @@ fn is_let_run(view: impl Fn(usize) -> ApprovalView, note: &str) -> bool {
             _ => return false,
         }
     }
+}
+/// Returns the error for `--arguments` that the schema of a tool refuses.
+pub(crate) fn unfit_arguments(tool: &str, wrong: &[Wrong]) -> CliError {
+    let place =
+        |path: &str| if path.is_empty() { "the whole".to_owned() } else { format!("`{path}`") };
+    let wrong: Vec<String> =
+        wrong.iter().map(|wrong| format!("{} {}", place(&wrong.path), wrong.reason)).collect();
+    CliError::usage(printable(&format!("--arguments do not fit {tool}: {}", wrong.join("; "))))
 }

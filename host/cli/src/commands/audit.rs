@@ -182,9 +182,15 @@ fn rows(address: &str, entry: &AuditEntry, widest: usize, limit: Option<usize>) 
 
 fn style_of(kind: AuditKind) -> Style {
     match kind {
-        AuditKind::Denied | AuditKind::Faulted | AuditKind::Interrupted => BAD,
+        AuditKind::Denied
+        | AuditKind::GateBlocked
+        | AuditKind::Faulted
+        | AuditKind::Interrupted => BAD,
         AuditKind::ApprovalRequested
         | AuditKind::ApprovalRefused
+        | AuditKind::GateModified
+        | AuditKind::AnswerOverruled
+        | AuditKind::ResultReplaced
         | AuditKind::SideEffect
         | AuditKind::Stopped
         | AuditKind::Replaced

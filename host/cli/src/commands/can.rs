@@ -6,14 +6,17 @@ use std::collections::BTreeMap;
 use conclave_core::inspect::explain::{
     AccessQuestion, Explanation, LayerVerdict, NoAnswer, explain,
 };
+use conclave_core::tool_calls::arguments::check;
 use conclave_core::types::capability::Capability;
-use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::ids::{ModelName, PluginName, TaskName};
 use conclave_runtime::Prepared;
 use serde_json::Value;
 
 use crate::args::{self, OutputArgs};
+use crate::commands::approve::unfit_arguments;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::program::shell::shell;
 use crate::state::setup::{self, Warnings};
 use crate::ui::show::explanation::{ConfigLines, as_json, lines, print, sentence};
 use crate::ui::stdout;
@@ -25,6 +28,7 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
     if let Some(unknown) = unknown_target(&prepared, &question) {
         return Err(unknown);
     }
+    check_arguments(args, &prepared)?;
     let explanation = explain(prepared.setup(), &question).map_err(|problem| {
         let (error, setup) = (CliError::usage(problem.to_string()), prepared.setup());
         match &problem {
@@ -71,16 +75,60 @@ fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
             .map_err(|error| CliError::usage(format!("--arguments is not JSON: {error}")))?,
         None => Value::Object(serde_json::Map::new()),
     };
+    check_options(args, capability, &arguments)?;
     Ok(AccessQuestion {
         target: args.target.clone(),
         writes: args.write,
-        method: args.method.to_ascii_uppercase(),
+        method: args.method.as_deref().unwrap_or("GET").to_ascii_uppercase(),
         headers: args.header.iter().map(|name| name.to_ascii_lowercase()).collect(),
         host: args.host.clone(),
         arguments,
         task: args.task.as_deref().map(TaskName::from),
         ..AccessQuestion::new(args.plugin.as_str(), capability)
     })
+}
+
+/// Refuses a target or an option that the capability does not have. The answer would be about
+/// another question.
+fn check_options(
+    args: &args::Can,
+    capability: Capability,
+    arguments: &Value,
+) -> Result<(), CliError> {
+    let has_target = !matches!(capability, Capability::History | Capability::Exec);
+    if let Some(target) = &args.target
+        && (!has_target || capability.is_own())
+    {
+        let what = format!("the capability {capability} has no target, such as {}", shell(target));
+        return Err(CliError::usage(what)
+            .hint(format!("ask about all of it: conclave can {} {capability}", args.plugin)));
+    }
+    let options = [
+        ("--write", args.write, Capability::Files),
+        ("--method", args.method.is_some(), Capability::Fetch),
+        ("--header", !args.header.is_empty(), Capability::Fetch),
+        ("--host", args.host.is_some(), Capability::Secrets),
+        ("--arguments", args.arguments.is_some(), Capability::Tools),
+    ];
+    let foreign = options.iter().find(|(_, is_given, of)| *is_given && *of != capability);
+    if let Some((option, _, of)) = foreign {
+        let what = format!("{option} has no meaning for the capability {capability}");
+        return Err(CliError::usage(what).hint(format!("it is for `conclave can PLUGIN {of}`")));
+    }
+    if !arguments.is_object() {
+        return Err(CliError::usage("--arguments is not a JSON object"));
+    }
+    Ok(())
+}
+
+/// Refuses arguments with which a run would not make the call.
+fn check_arguments(args: &args::Can, prepared: &Prepared) -> Result<(), CliError> {
+    let tool = args.target.as_deref().and_then(|name| prepared.setup().tool(name));
+    let (Some((_, tool)), Some(text)) = (tool, &args.arguments) else { return Ok(()) };
+    let arguments: Value = serde_json::from_str(text).unwrap_or_default();
+    check(&tool.input_schema, &arguments)
+        .map(drop)
+        .map_err(|wrong| unfit_arguments(args.target.as_deref().unwrap_or_default(), &wrong))
 }
 
 /// Returns the verb for the question's target.
@@ -118,6 +166,11 @@ fn unknown_target(prepared: &Prepared, question: &AccessQuestion) -> Option<CliE
             } else {
                 unknown.known(target, "the tools are", tools.iter().map(String::as_str))
             })
+        }
+        Capability::Model if !setup.models.is_empty() && !setup.models.contains_key(target) => {
+            let known = setup.models.keys().map(ModelName::as_str);
+            let unknown = CliError::usage(format!("the model {target} does not exist"));
+            Some(unknown.known(target, "the models are", known))
         }
         Capability::Delegate if !setup.tasks.contains_key(target) => {
             let known = setup.tasks.keys().map(TaskName::as_str);

@@ -69,6 +69,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     let count = |run: &RunRow| (run.run.clone(), pending_changes(&run.store, &run.run));
     let changes: BTreeMap<RoomId, usize> =
         runs.iter().map(count).filter(|(_, count)| *count > 0).collect();
+    let undelivered = stores.undelivered(&runs);
     let lasted = |run: &RunRow| lasted(run, downs.get(&run.run).copied().unwrap_or_default(), now);
     if output.json {
         for run in &runs {
@@ -77,6 +78,8 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
             value["state"] = run_state(run.state, &run.command).1.into();
             value["paused"] = json!(paused.get(&run.run));
             value["pending_changes"] = json!(changes.get(&run.run).copied().unwrap_or_default());
+            value["undelivered_events"] =
+                json!(undelivered.get(&run.run).copied().unwrap_or_default());
             (value["took_ms"], value["waits_for"]) =
                 (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
             stdout::json(value)?;
@@ -94,7 +97,10 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
             } else if waits.contains_key(&run.run) {
                 Some("waiting".to_owned())
             } else {
-                changes.get(&run.run).map(|count| plural(*count as u64, "change", "changes"))
+                let changed =
+                    changes.get(&run.run).map(|count| plural(*count as u64, "change", "changes"));
+                let left = || undelivered.get(&run.run).map(|_| "undelivered".to_owned());
+                changed.or_else(left)
             };
             row(run, also, lasted(run), now)
         })
@@ -116,6 +122,12 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         let runs = plural(changes.len() as u64, "run", "runs");
         stdout::styled(note(format_args!(
             "{runs} with changes to apply or drop: `conclave diff RUN`"
+        )))?;
+    }
+    if !undelivered.is_empty() {
+        let runs = plural(undelivered.len() as u64, "run", "runs");
+        stdout::styled(note(format_args!(
+            "{runs} with events that observers did not take: `conclave resume RUN` delivers them"
         )))?;
     }
     if interrupted > 0 {

@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::state::observers::{undelivered, undelivered_line};
 use crate::state::stores::{OpenStores, StoredRoom, unusable};
 use crate::ui::show::agents::Agents;
 use crate::ui::show::amounts::now;
@@ -61,6 +62,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
             output,
         );
     }
+    let undelivered = undelivered(&found.reader, &row);
     if output.json {
         let mut value = json!(timeline);
         value["type"] = "timeline".into();
@@ -68,12 +70,17 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         (value["config"], value["command"], value["store"]) =
             (json!(row.config), json!(row.command), json!(row.store));
         value["pending_changes"] = about.pending_changes.into();
+        value["undelivered_events"] = json!(undelivered);
         agents.add_to(&mut value);
         stdout::json(value)?;
         return Ok(exit::OK);
     }
     lines(&timeline, &about, table::total(), args.all).iter().try_for_each(stdout::styled)?;
     agents.lines(matches!(row.state, RunState::Ended(_))).iter().try_for_each(stdout::styled)?;
+    for (observer, count) in &undelivered {
+        let line = undelivered_line(&row.run, observer, *count);
+        stdout::styled(table::note(line))?;
+    }
     Ok(exit::OK)
 }
 

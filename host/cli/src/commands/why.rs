@@ -46,6 +46,9 @@ pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliErr
     }
 }
 
+/// Events of the list that refused something.
+const BAD_SIGNS: [&str; 6] =
+    ["approval-refused", "limit-refused", "gate-blocked", "DENIED", "failed", "refused"];
 /// Columns in front of an event's subject in the list.
 const BEFORE_WHAT: usize = 43;
 /// Columns of a text in a record, at most; `--json` has all of it.
@@ -103,7 +106,7 @@ struct ListedEvent {
     what: String,
 }
 
-/// Returns everything that was refused, asked and approved.
+/// Returns everything that was refused, asked and approved, and the decisions of gates and judges.
 fn events(rooms: &[RoomJournal]) -> Vec<ListedEvent> {
     let mut events = Vec::new();
     for (room, journal) in rooms.iter().enumerate() {
@@ -122,8 +125,7 @@ fn events(rooms: &[RoomJournal]) -> Vec<ListedEvent> {
     events
 }
 
-/// Lists everything that was refused, asked and approved, with its address. Explains a single event
-/// at once.
+/// Lists these events with their addresses. Explains a single event at once.
 fn list(
     rooms: &[RoomJournal],
     is_newest: bool,
@@ -147,8 +149,7 @@ fn list(
             continue;
         }
         let since = began.map_or(0, |began| record.at.0.saturating_sub(began.0));
-        let is_bad =
-            matches!(*sign, "approval-refused" | "limit-refused" | "DENIED" | "failed" | "refused");
+        let is_bad = BAD_SIGNS.contains(sign);
         let style = if is_bad { BAD } else { GOOD };
         #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
         let seconds = since as f64 / 1000.0;
@@ -165,7 +166,7 @@ fn list(
         let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
         let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
         let found = if events.is_empty() {
-            "no denials and no approvals".to_owned()
+            "no denials, approvals or decisions of gates and judges".to_owned()
         } else {
             let count = plural(events.len() as u64, "event", "events");
             format!("{count}; conclave why EVENT explains one")
@@ -324,14 +325,8 @@ fn explain_call(
 
 /// Returns `plugin.tool` for the name that the agent sees.
 fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
-    let target =
-        setup.tasks.get(task).and_then(|task| task.toolbox.get(name)).map(|tool| &tool.target);
-    match target {
-        Some(conclave_core::tool_calls::toolbox::ToolTarget::Plugin { plugin, tool }) => {
-            format!("{plugin}.{tool}")
-        }
-        _ => name.to_owned(),
-    }
+    let tool = setup.tasks.get(task).and_then(|task| task.toolbox.get(name));
+    tool.and_then(|tool| tool.target.admitted_name()).unwrap_or_else(|| name.to_owned())
 }
 
 /// Returns the record as JSON without the setup, which is in the journal.

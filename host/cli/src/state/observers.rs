@@ -1,9 +1,14 @@
-//! The observers of a run at its end: their last events are waited for, and what they did not take
-//! is reported with the command that delivers it.
+//! The observers of a run after its end: their last events are waited for, and what they did not
+//! take is reported with the command that delivers it.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
+use conclave_core::journal::observed;
+use conclave_core::types::ids::{PluginName, RoomId};
+use conclave_core::types::observed::observer_of_room;
+use conclave_runtime::store::{RunRow, RunState, StoreReader};
 use conclave_runtime::{Host, ObserverBacklog};
 use serde_json::json;
 
@@ -42,6 +47,25 @@ pub(crate) async fn drain(
         }
     }
     Ok(())
+}
+
+/// Returns the number of events of an ended run that each observer did not take. An observer has a
+/// room once it was called, so only runs with such a room are read.
+pub(crate) fn undelivered(reader: &StoreReader, run: &RunRow) -> BTreeMap<PluginName, u64> {
+    let is_ended = matches!(run.state, RunState::Ended(_));
+    let rooms = reader.rooms(&run.run).ok().filter(|_| is_ended).unwrap_or_default();
+    if !rooms.iter().any(|row| observer_of_room(&row.room).is_some()) {
+        return BTreeMap::new();
+    }
+    // Records that cannot be read are reported by the commands that show them.
+    let records = rooms.iter().map(|row| reader.records(&row.room)).collect::<Result<Vec<_>, _>>();
+    records.map(|rooms| observed::undelivered(&rooms)).unwrap_or_default()
+}
+
+/// Returns the events that an observer did not take, and the command that delivers them.
+pub(crate) fn undelivered_line(run: &RoomId, observer: &PluginName, count: u64) -> String {
+    let count = plural(count, "event", "events");
+    format!("observer {observer} did not take {count}; `conclave resume {run}` delivers them")
 }
 
 fn words(backlog: &ObserverBacklog, is_stored: bool) -> String {

@@ -12,6 +12,7 @@ use conclave_runtime::store::{
 
 use crate::program::error::CliError;
 use crate::state::control::pause_reason;
+use crate::state::observers;
 use crate::state::state_folder::state_folder;
 use crate::ui::show::timeline::SERVED;
 use crate::ui::show::{ODD, paint, printable};
@@ -180,6 +181,20 @@ impl OpenStores {
             }
         }
         Ok(all)
+    }
+
+    /// Returns the number of events that the observers of each run did not take, for ended runs.
+    pub(crate) fn undelivered(&self, runs: &[RunRow]) -> BTreeMap<RoomId, u64> {
+        let mut all = BTreeMap::new();
+        for reader in self.readers_quietly() {
+            for run in runs.iter().filter(|run| run.store == reader.folder()) {
+                let count: u64 = observers::undelivered(&reader, run).values().sum();
+                if count > 0 {
+                    all.insert(run.run.clone(), count);
+                }
+            }
+        }
+        all
     }
 
     /// Returns the reason of each pause, for runs that are paused and have not ended.

@@ -41,13 +41,15 @@ fn observer<'a>(
         references.add_plugin(&item, name);
         Some((item, PluginName::from(name)))
     });
-    let events = table.get("events").map(|item| {
-        let kinds: Vec<String> = item.read(reader).unwrap_or_default();
-        if kinds.is_empty() {
+    // An unknown kind is an error of its own, and leaves the list that was read without it.
+    let events = table.get("events").and_then(|item| {
+        let is_empty = item.list(reader)?.is_empty();
+        let kinds: Vec<String> = item.read(reader)?;
+        if is_empty {
             let help = "leave it out for all kinds".to_owned();
             item.reject(reader, ProblemCode::InvalidValue, "names no kind", help);
         }
-        kinds.into_iter().collect::<BTreeSet<String>>()
+        Some(kinds.into_iter().collect::<BTreeSet<String>>())
     });
     let (mut queue, mut deadline_ms, mut attempts) =
         (ObserverRule::QUEUE, ObserverRule::DEADLINE_MS, ObserverRule::ATTEMPTS);

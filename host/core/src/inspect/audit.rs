@@ -1,5 +1,5 @@
-//! The audit of a run: grants, refusals, approvals, side effects, and interrupted, stopped or
-//! replaced work. Derived from the records by the same fold as every view; the store protects the
+//! The audit of a run: grants, refusals, approvals, decisions of gates and judges, side effects, and
+//! interrupted, stopped or replaced work. Derived from the records by the same fold as every view; the store protects the
 //! records themselves. Targets are a plugin's text and are not sanitised.
 
 use std::collections::BTreeMap;
@@ -46,6 +46,13 @@ pub enum AuditKind {
     ApprovalRequested,
     Approved,
     ApprovalRefused,
+    /// A gate blocked a text, or failed and therefore blocked it.
+    GateBlocked,
+    GateModified,
+    /// A judge overruled the host's rules for an answer.
+    AnswerOverruled,
+    /// A judge replaced the result of a task.
+    ResultReplaced,
     /// A request, a file, a key.
     SideEffect,
     /// An operator's message to a task.
@@ -68,13 +75,17 @@ pub enum AuditKind {
 
 impl AuditKind {
     /// Every kind, in the order of lists.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::Granted,
         Self::Signed,
         Self::Denied,
         Self::ApprovalRequested,
         Self::Approved,
         Self::ApprovalRefused,
+        Self::GateBlocked,
+        Self::GateModified,
+        Self::AnswerOverruled,
+        Self::ResultReplaced,
         Self::SideEffect,
         Self::Message,
         Self::Faulted,
@@ -98,6 +109,10 @@ impl AuditKind {
             Self::ApprovalRequested => "approval-requested",
             Self::Approved => "approved",
             Self::ApprovalRefused => "approval-refused",
+            Self::GateBlocked => "gate-blocked",
+            Self::GateModified => "gate-modified",
+            Self::AnswerOverruled => "answer-overruled",
+            Self::ResultReplaced => "result-replaced",
             Self::SideEffect => "side-effect",
             Self::Message => "message",
             Self::Faulted => "faulted",
@@ -376,9 +391,35 @@ impl AuditFindings {
             } => {
                 self.push(of, AuditKind::Interrupted, Some(plugin), message.clone());
             }
-            _ => {}
+            other => {
+                if let Some((kind, plugin, what)) = plugin_decision(other) {
+                    self.push(of, kind, Some(plugin), what);
+                }
+            }
         }
     }
+}
+
+/// Returns the decision of a gate or judge in this notice, with its plugin and a description.
+#[must_use]
+pub fn plugin_decision(notice: &Notice) -> Option<(AuditKind, &PluginName, String)> {
+    Some(match notice {
+        Notice::GateBlocked { point, plugin, reason } => {
+            (AuditKind::GateBlocked, plugin, format!("{}: {reason}", point.as_str()))
+        }
+        Notice::GateModified { point, plugin } => {
+            (AuditKind::GateModified, plugin, format!("{}: the text was changed", point.as_str()))
+        }
+        Notice::AnswerOverruled { task, plugin, responder, ruling } => {
+            let what = format!("an answer of {responder} in {task}: {}", ruling.to_text());
+            (AuditKind::AnswerOverruled, plugin, what)
+        }
+        Notice::ResultReplaced { task, plugin } => {
+            let what = format!("the result of {task} was replaced");
+            (AuditKind::ResultReplaced, plugin, what)
+        }
+        _ => return None,
+    })
 }
 
 fn decided(approval: &Approval) -> String {

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
-use crate::room::Room;
+use crate::room::{ReplayedTurn, Room};
 use crate::trajectory::{Era, Source};
-use crate::types::action::{Action, Observation, PastAction, Turn};
+use crate::types::action::{Observation, PastAction, Turn};
 use crate::types::ids::{CallId, FrameId, Millis};
 
 /// Returns the events of a room's log, in order.
@@ -30,9 +30,17 @@ pub fn log(records: impl IntoIterator<Item = Record>, era: Era) -> Vec<Value> {
             log.take(at, event);
         }
         room.handle(event, at);
-        while let Some(notice) = room.poll_notice() {
-            log.told(at, &notice);
+        let notices: Vec<Notice> = std::iter::from_fn(|| room.poll_notice()).collect();
+        // Read first: a user message that arrived before a replayed turn is in its `since` as well.
+        log.exported.extend(notices.iter().filter_map(|notice| match notice {
+            Notice::UserMessageRead { message, .. } => Some(message.seq),
+            _ => None,
+        }));
+        for ReplayedTurn { frame, since, turn } in room.replayed_turns() {
+            log.since(at, *frame, since);
+            log.turn(at, *frame, turn);
         }
+        notices.iter().for_each(|notice| log.told(at, notice));
         while let Some(effect) = room.poll_effect() {
             if let Effect::StepAgent { call, frame, .. } = effect {
                 let since = room.agent_view(call).map(|view| view.since).unwrap_or_default();
@@ -48,16 +56,10 @@ struct ExportLog {
     era: Era,
     events: Vec<Value>,
     steps: BTreeMap<CallId, FrameId>,
-    turns: BTreeMap<FrameId, LastTurn>,
+    /// The events of each agent's latest turn that have no observation so far.
+    turns: BTreeMap<FrameId, Vec<i64>>,
     /// Sequence numbers of user messages that arrived while an agent was busy.
     exported: BTreeSet<u64>,
-}
-
-/// The latest turn of a frame's agent.
-struct LastTurn {
-    action: Action,
-    /// The turn's events without an observation so far, and all of its events.
-    open: Vec<i64>,
 }
 
 impl ExportLog {
@@ -86,9 +88,6 @@ impl ExportLog {
     }
 
     fn told(&mut self, at: Millis, notice: &Notice) {
-        if let Notice::UserMessageRead { message, .. } = notice {
-            self.exported.insert(message.seq);
-        }
         if let Notice::AgentStateChanged { state, reason, .. } = notice {
             let mut extras = Map::from_iter([("agent_state".to_owned(), json!(state.as_str()))]);
             if self.era == Era::V2025 {
@@ -111,32 +110,19 @@ impl ExportLog {
         let events = turn.to_events(self.era);
         let open =
             events.into_iter().map(|event| self.put(at, &Source::Agent, None, event)).collect();
-        self.turns.insert(frame, LastTurn { action: turn.action.clone(), open });
+        self.turns.insert(frame, open);
     }
 
     /// Adds the observations that the agent gets before its next step.
     fn since(&mut self, at: Millis, frame: FrameId, since: &[PastAction]) {
         // A user message that arrived in between was exported on arrival.
-        for PastAction { action, observation, .. } in
-            since.iter().filter(|past| !self.exported.contains(&past.seq)).collect::<Vec<_>>()
-        {
-            if let Some(action) = action
-                && self.turns.get(&frame).is_none_or(|last| last.action != *action)
-            {
-                // A replayed turn has no step of an agent.
-                let turn = Turn {
-                    action: action.clone(),
-                    thought: String::new(),
-                    wait_for_response: false,
-                    extra: Vec::new(),
-                };
-                self.turn(at, frame, &turn);
-            }
-            let Some(observation) = observation else { continue };
+        let since = since.iter().filter(|past| !self.exported.contains(&past.seq));
+        let observations = since.filter_map(|past| past.observation.as_ref());
+        for observation in observations.collect::<Vec<_>>() {
             let cause = self
                 .turns
                 .get_mut(&frame)
-                .and_then(|last| (!last.open.is_empty()).then(|| last.open.remove(0)));
+                .and_then(|open| (!open.is_empty()).then(|| open.remove(0)));
             let source = if cause.is_some() { Source::Agent } else { Source::Environment };
             self.put(at, &source, cause, observation.to_json(self.era));
         }
@@ -183,7 +169,7 @@ fn moment(at: Millis) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::action::Reply;
+    use crate::types::action::{Action, Reply};
     use crate::types::message::{ToolCall, ToolResult};
 
     const AT: Millis = Millis(1_769_868_309_250);
@@ -285,19 +271,6 @@ mod tests {
             brief(&log),
             ["0 agent call_tool_mcp", "1 agent call_tool_mcp", "2 agent mcp 0", "3 agent mcp 1"]
         );
-    }
-
-    #[test]
-    fn an_action_that_was_played_again_is_in_the_log_too() {
-        let mut log = empty(Era::V2024);
-        let read = Action::Read { path: "/a".to_owned(), start: 0, end: -1 };
-        let file = Observation::File { path: "/a".to_owned(), content: "x".to_owned() };
-        log.since(
-            AT,
-            FrameId(1),
-            &[PastAction { action: Some(read), observation: Some(file), seq: 1 }],
-        );
-        assert_eq!(brief(&log), ["0 agent read", "1 agent read 0"]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The events of a room for observers, derived from its records once more: an observer that missed
 //! some after a crash or a stop gets those that it would have got.
 
-use crate::protocol::event::Record;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
 use crate::room::Room;
 use crate::types::ids::{PluginName, RoomId};
-use crate::types::observed::{ObservedEvent, ObservedPosition};
+use crate::types::observed::{ObservedEvent, ObservedPosition, observer_of_room, observer_room};
 
 /// The fold of a room's records to the events of one observer.
 #[derive(Debug)]
@@ -51,4 +53,56 @@ impl ObservedFold {
     pub fn into_children(self) -> Vec<RoomId> {
         self.children
     }
+}
+
+/// Returns the number of events that each observer of a run did not take; observers that took all
+/// of them are left out. `rooms` are the records of all rooms of the run, its root's first and those
+/// of its observers included.
+#[must_use]
+pub fn undelivered(rooms: &[Vec<Record>]) -> BTreeMap<PluginName, u64> {
+    let room_of = |records: &[Record]| {
+        records.iter().find_map(|record| match &record.event {
+            Event::RoomOpened { opening, .. } => Some(opening.room.clone()),
+            _ => None,
+        })
+    };
+    let rooms: Vec<(RoomId, &[Record])> =
+        rooms.iter().filter_map(|records| Some((room_of(records)?, &records[..]))).collect();
+    let Some((root, first)) = rooms.first() else { return BTreeMap::new() };
+    let setups = first.iter().filter_map(|record| match &record.event {
+        Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => {
+            Some(setup)
+        }
+        _ => None,
+    });
+    let observers: BTreeSet<&PluginName> =
+        setups.flat_map(|setup| &setup.observers).map(|rule| &rule.plugin).collect();
+    let left = observers.into_iter().map(|observer| {
+        let own = observer_room(root, observer);
+        let taken = rooms.iter().find(|(room, _)| *room == own).map(|(_, records)| taken(records));
+        let taken = taken.unwrap_or_default();
+        let is_left = |event: &ObservedEvent| {
+            taken.get(&event.room).is_none_or(|last| event.position > *last)
+        };
+        let observed = rooms.iter().filter(|(room, _)| observer_of_room(room).is_none());
+        let left = observed.map(|(_, records)| {
+            let mut fold = ObservedFold::new(observer.clone());
+            let events = records.iter().flat_map(|record| fold.take(record.clone()));
+            events.filter(is_left).count() as u64
+        });
+        (observer.clone(), left.sum())
+    });
+    left.filter(|(_, count)| *count > 0).collect()
+}
+
+/// Returns the last event of each room that an observer took, by the records of its own room.
+fn taken(records: &[Record]) -> BTreeMap<RoomId, ObservedPosition> {
+    let mut room = Room::new();
+    for record in records {
+        room.handle(record.event.clone(), record.at);
+        while room.poll_notice().is_some() {}
+        while room.poll_task().is_some() {}
+        while room.poll_effect().is_some() {}
+    }
+    room.observed().clone()
 }

@@ -21,7 +21,7 @@ use crate::setup::PluginKind;
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
 use crate::trajectory;
 use crate::trajectory::truncate;
-use crate::types::action::{Action, Observation, Turn};
+use crate::types::action::{Action, Observation};
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{CallId, FrameId, PluginName, TaskName, TimerId};
 use crate::types::message::{Message, ToolResult};
@@ -357,23 +357,6 @@ impl Frames {
         };
         let at = cx.now.plus(after_ms);
         cx.set_timer(TimerPurpose::Pending { call, after_ms }, at);
-    }
-
-    /// Returns the next turn of a replayed run, in place of the entry task's agent (O-119). `None`
-    /// if no turn is left.
-    pub(super) fn replayed(&self, cx: &mut RoomContext, id: FrameId) -> Option<Turn> {
-        let frame = self.get(&id)?;
-        if cx.opening.replay.is_empty() || frame.caller.is_some() || frame.task != cx.opening.entry
-        {
-            return None;
-        }
-        let mut turn = cx.opening.replay.remove(0);
-        // Only the last turn may wait for an answer; the answers to earlier turns are in the log.
-        turn.wait_for_response &= cx.opening.replay.is_empty();
-        // No component was called. The number of replayed turns is finite, so they do not count as
-        // idle.
-        cx.idle_steps = 0;
-        Some(turn)
     }
 }
 

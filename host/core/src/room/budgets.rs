@@ -14,7 +14,7 @@ use crate::types::usage::Used;
 use crate::types::usage::UsedByPlugin;
 use crate::types::view::Remaining;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Purpose;
 use super::frame::FrameWait;
@@ -59,6 +59,9 @@ pub(super) struct BudgetShortage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Budgets {
     pub(super) used: UsedByPlugin,
+    /// The host names that each plugin has resolved in this room.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) host_names: BTreeMap<PluginName, BTreeSet<String>>,
     /// Amounts used up, background tasks included.
     pub(super) spent: Spent,
     /// Amounts reserved for running background tasks and pending model calls.

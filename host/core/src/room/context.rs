@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::calls::PendingCalls;
+use super::replayed::ReplayedTurns;
 use super::{InvariantViolation, Purpose, TimerPurpose};
 use crate::permissions::policy_rules::Policy;
 use crate::protocol::effect::Effect;
@@ -57,6 +58,8 @@ pub(super) struct RoomContext {
     )]
     pub(super) secret: Option<RoomSecret>,
     pub(super) calls: PendingCalls,
+    #[serde(skip)]
+    pub(super) replayed: ReplayedTurns,
     pub(super) timers: BTreeMap<TimerId, TimerPurpose>,
     pub(super) counters: Counters,
     /// Consecutive steps without a turn, a tool call, a background task or a user's answer. The
@@ -99,6 +102,7 @@ impl Default for RoomContext {
             opening: RunOpening::default(),
             secret: None,
             calls: PendingCalls::default(),
+            replayed: ReplayedTurns::default(),
             timers: BTreeMap::new(),
             counters: Counters::default(),
             idle_steps: 0,

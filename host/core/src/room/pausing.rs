@@ -98,11 +98,15 @@ impl Room {
             return;
         } else if !matches!(self.cx.phase, RoomPhase::Running { .. }) {
             "the run has its result already".to_owned()
-        } else if self.frames.active_frame(&words.task).is_none() {
-            "that task is not at work now".to_owned()
         } else {
-            self.pausing.words.push(words);
-            return;
+            match self.frames.active_frame(&words.task).and_then(|id| self.frames.get(&id)) {
+                None => "that task is not at work now".to_owned(),
+                // Its agent makes no further step, whatever they decide.
+                Some(frame) if frame.closing().is_some() => {
+                    "the task has ended, and its judge or gates decide on its result".to_owned()
+                }
+                Some(_) => return self.pausing.words.push(words),
+            }
         };
         let UserMessage { task, text, .. } = words;
         self.cx.notify(Notice::UserMessageDropped { task, text, reason });

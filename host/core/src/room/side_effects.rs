@@ -2,6 +2,8 @@
 //! the plugin learns of it. The import checks a single request; this module checks limits of the
 //! whole run.
 
+use url::Url;
+
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::{Budgets, Frames, RoomContext};
@@ -42,25 +44,46 @@ impl Budgets {
         let setup = std::sync::Arc::clone(&cx.setup);
         let Some(rights) = setup.rights(plugin) else { return Err(over(side_effect)) };
         let grants = rights.grants;
+        let target = side_effect.target();
+        let is_fetch = capability == Capability::Fetch;
+        let name = is_fetch.then(|| self.new_host_name(plugin, &target)).flatten();
         let used = self.used_by(plugin);
-        let (count, limit, done, key) = if capability == Capability::Fetch {
-            let limit = grants.fetch.as_ref().map_or(0, |grant| grant.requests);
-            (&mut used.requests, limit, format!("sent the {limit} requests"), "fetch.requests")
+        let (requests, names) =
+            grants.fetch.as_ref().map_or((0, 0), |grant| (grant.requests, grant.names.into()));
+        let runs = grants.exec.as_ref().map_or(0, |grant| grant.runs);
+        let exceeded = if !is_fetch {
+            (used.programs >= runs).then(|| (format!("run the {runs} programs"), "exec.runs"))
+        } else if used.requests >= requests {
+            Some((format!("sent the {requests} requests"), "fetch.requests"))
         } else {
-            let limit = grants.exec.as_ref().map_or(0, |grant| grant.runs);
-            (&mut used.programs, limit, format!("run the {limit} programs"), "exec.runs")
+            let is_over = name.is_some() && used.host_names >= names;
+            is_over.then(|| (format!("resolved the {names} host names"), "fetch.host_names"))
         };
-        if *count < limit {
+        let Some((done, key)) = exceeded else {
             // Counted before it happens, so that concurrent ones cannot exceed the limit.
-            *count += 1;
+            if is_fetch {
+                used.requests += 1;
+                used.host_names += u64::from(name.is_some());
+                self.host_names.entry(plugin.clone()).or_default().extend(name);
+            } else {
+                used.programs += 1;
+            }
             return Ok(());
-        }
+        };
         let reason = format!("{plugin} has {done} that plugins.{plugin}.grants.{key} gives it");
-        let record =
-            rights.refuse(capability, &side_effect.target(), Layer::Runtime, &reason, None);
+        let record = rights.refuse(capability, &target, Layer::Runtime, &reason, None);
         let denial = record.denial.clone();
         cx.denied(plugin, *record);
         Err(denial)
+    }
+
+    /// Returns the name in this URL that the plugin has not resolved yet in this room. Each new name
+    /// can leak data, because the query reaches the servers of the name's owner.
+    fn new_host_name(&self, plugin: &PluginName, url: &str) -> Option<String> {
+        let url = Url::parse(url).ok()?;
+        let name = url.domain()?;
+        let is_known = self.host_names.get(plugin).is_some_and(|known| known.contains(name));
+        (!is_known).then(|| name.to_owned())
     }
 }
 
@@ -103,9 +126,13 @@ requests = 2
 "#;
 
     fn fetch() -> SideEffect {
+        fetch_of("https://example.org/a")
+    }
+
+    fn fetch_of(url: &str) -> SideEffect {
         SideEffect::Fetch {
             method: "GET".to_owned(),
-            url: "https://example.org/a".to_owned(),
+            url: url.to_owned(),
             headers: Vec::new(),
             body: None,
             secrets: Vec::new(),
@@ -135,6 +162,36 @@ requests = 2
         // A refusal is reported, too.
         assert_eq!(allowed, [(true, 1), (true, 1), (true, 1), (false, 1), (true, 1)]);
         assert_eq!(parts.budgets.used_by(&"worker".into()).requests, 2);
+    }
+
+    #[test]
+    fn new_host_names_beyond_the_grant_are_refused_and_known_ones_and_addresses_are_not_counted() {
+        let mut parts = Parts::new(
+            r#"
+[plugins.worker.grants.fetch]
+urls = ["https://*.example.org/*"]
+host_names = 2
+"#,
+        );
+        let call = parts.cx.next_call(Purpose::Strategy { strategy: "worker".into() });
+        let urls = [
+            "https://a.example.org/",
+            "https://a.example.org/?b.example.org",
+            "https://192.0.2.1/",
+            "https://b.example.org/",
+            "https://c.example.org/",
+            "https://b.example.org/again",
+        ];
+        let allowed = urls.map(|url| ask(&mut parts, call, fetch_of(url)).0);
+        assert_eq!(allowed, [true, true, true, true, false, true]);
+        // A snapshot keeps the count and the names.
+        let kept = serde_json::to_value(&parts.budgets).unwrap();
+        parts.budgets = serde_json::from_value(kept).unwrap();
+        let allowed = ["https://c.example.org/", "https://a.example.org/"]
+            .map(|url| ask(&mut parts, call, fetch_of(url)).0);
+        assert_eq!(allowed, [false, true]);
+        let used = *parts.budgets.used_by(&"worker".into());
+        assert_eq!((used.requests, used.host_names), (6, 2));
     }
 
     #[test]

@@ -132,6 +132,19 @@ pub struct Ruling {
     pub done: Option<bool>,
 }
 
+impl Ruling {
+    /// Returns the ruling for people: `valid, ends the task`.
+    #[must_use]
+    pub fn to_text(self) -> String {
+        let words = [
+            self.valid.map(|valid| if valid { "valid" } else { "not valid" }),
+            self.done.map(|done| if done { "ends the task" } else { "does not end the task" }),
+        ];
+        let words: Vec<&str> = words.into_iter().flatten().collect();
+        if words.is_empty() { "as the host ruled".to_owned() } else { words.join(", ") }
+    }
+}
+
 /// A task's result: a text, with its structured value if it has one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskResult {

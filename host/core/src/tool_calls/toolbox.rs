@@ -32,6 +32,12 @@ impl ToolTarget {
             Self::Host(_) => None,
         }
     }
+
+    /// Returns whether this is the tool that was admitted under `name`.
+    #[must_use]
+    pub fn is_admitted_as(&self, name: &str) -> bool {
+        self.admitted_name().is_some_and(|own| own == name)
+    }
 }
 
 /// A tool in a task's toolbox: its name for the agent, and its options (L-100, L-101).

@@ -21,6 +21,9 @@ pub struct Used {
     /// Programs of `exec`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub programs: u64,
+    /// Host names that these requests resolved, each once in a room.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub host_names: u64,
     /// Wakes of a delivery strategy; counted for each room alone.
     pub wakes: u32,
 }
@@ -43,6 +46,7 @@ impl Used {
             messages_sent: self.messages_sent.saturating_sub(earlier.messages_sent),
             requests: self.requests.saturating_sub(earlier.requests),
             programs: self.programs.saturating_sub(earlier.programs),
+            host_names: self.host_names.saturating_sub(earlier.host_names),
             wakes: 0,
         }
     }
@@ -57,6 +61,7 @@ impl Used {
         self.messages_sent = self.messages_sent.saturating_add(more.messages_sent);
         self.requests = self.requests.saturating_add(more.requests);
         self.programs = self.programs.saturating_add(more.programs);
+        self.host_names = self.host_names.saturating_add(more.host_names);
     }
 }
 

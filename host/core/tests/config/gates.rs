@@ -121,3 +121,13 @@ fn a_gate_that_fails_blocks_unless_the_operator_says_otherwise() {
     let problems = refused(&text(&gate("on_failure = \"open\"\n")));
     assert_eq!(problems.codes(), [InvalidValue], "{problems}");
 }
+
+#[test]
+fn an_unknown_kind_of_event_is_one_error() {
+    let of = |events: &str| {
+        refused(&text(&format!("[[observers]]\nplugin = \"guard\"\nevents = {events}\n"))).codes()
+    };
+    assert_eq!(of("[\"task-endde\"]"), [InvalidValue]);
+    assert_eq!(of("[]"), [InvalidValue]);
+    assert_eq!(of("[\"task-ended\", \"deneid\"]"), [InvalidValue]);
+}

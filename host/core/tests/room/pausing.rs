@@ -5,6 +5,7 @@ use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record};
 use conclave_core::protocol::notice::Notice;
+use conclave_core::setup::plugin_query::{GateVerdict, PluginReply};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::fault::CallReport;
@@ -409,4 +410,27 @@ fn an_approval_in_a_control_message_begins_the_call_once() {
     recorded
         .handle(control("c2", control("c3", Event::Cancelled { reason: "no".to_owned() })), START);
     assert!(recorded.room.outcome().is_none());
+}
+
+#[test]
+fn a_task_whose_result_is_held_reads_no_more_and_the_sender_learns_why() {
+    let mut recorded = opened(json!({
+        "tasks": { "desk": {} },
+        "plugins": { "guard": { "kinds": ["gate"] } },
+        "gates": [{ "on": "outbound", "plugin": "guard", "deadline_ms": 200 }],
+    }));
+    let step = only(&mut recorded, "step");
+    recorded.handle(stepped(step, finish()), START);
+    let gate = only(&mut recorded, "query-plugin");
+    recorded.handle(control("c1", said(None, "wait")), START);
+    let dropped = |notice: &Notice| matches!(notice, Notice::UserMessageDropped { reason, .. } if reason.contains("decide on its result"));
+    assert_eq!(notices(&recorded, dropped), 1, "at once, while the gate still checks the result");
+    let reply = PluginReply::Gate { verdict: GateVerdict::Allow };
+    let report = CallReport::default();
+    recorded.handle(Event::PluginQueried { call: gate, answer: Ok(reply), report }, START);
+    assert_eq!(recorded.room.outcome().map(|outcome| outcome.status), Some(Status::Done));
+    let of_message = |notice: &Notice| {
+        matches!(notice, Notice::UserMessageDropped { .. } | Notice::UserMessageRead { .. })
+    };
+    assert_eq!(notices(&recorded, of_message), 1);
 }

@@ -325,3 +325,64 @@ fn a_journal_that_does_not_begin_as_one_does_has_no_timeline() {
     assert!(Timeline::of([vec![record(0, 0, Event::Resumed { down_ms: 1 })]]).is_none());
     assert_eq!(Millis(5).since(Millis(9)), 0);
 }
+
+#[test]
+fn decisions_of_gates_and_judges_are_entries_of_the_audit() {
+    let ruling = |ruling: Value| json!({ "advice": { "advice": "rule", "ruling": ruling } });
+    let verdict = |verdict: Value| json!({ "advice": { "advice": "gate", "verdict": verdict } });
+    let judged = json!({
+        "name": "a judge overrules an answer and replaces the result",
+        "setup": { "tasks": { "desk": { "judge": "judge" } }, "plugins": { "judge": { "kinds": ["judge"] } } },
+        "scripts": {
+            "agents": { "desk": [{ "finish": "no" }, { "finish": "yes" }] },
+            "advice": { "judge": [
+                ruling(json!({ "valid": false })),
+                ruling(json!({})),
+                { "advice": { "advice": "conclude", "result": { "text": "YES" } } },
+            ] },
+        },
+        "expect": {},
+    });
+    let gated = json!({
+        "name": "a gate changes a message and blocks its result",
+        "setup": {
+            "tasks": { "desk": { "subtasks": ["help"] }, "help": { "turns": 1 } },
+            "plugins": { "guard": { "kinds": ["gate"] } },
+            "gates": [{ "on": "subtask", "plugin": "guard", "deadline_ms": 200 }],
+        },
+        "scripts": {
+            "agents": { "desk": ["go", { "finish": "end" }], "help": ["secret"] },
+            "advice": { "guard": [
+                verdict(json!({ "gate": "modify", "text": "go slowly" })),
+                verdict(json!({ "gate": "block", "reason": "no secrets" })),
+            ] },
+        },
+        "expect": {},
+    });
+    let decisions = |told: Value| -> Vec<(&str, Option<String>, String)> {
+        audit::entries(&retold(ran(&case(told))))
+            .into_iter()
+            .filter(|entry| !matches!(entry.kind, audit::AuditKind::Granted))
+            .map(|entry| {
+                (entry.kind.as_str(), entry.plugin.map(|of| of.to_string()), entry.message)
+            })
+            .collect()
+    };
+    let row = |kind: &'static str, plugin: &str, message: &str| {
+        (kind, Some(plugin.to_owned()), message.to_owned())
+    };
+    assert_eq!(
+        decisions(judged),
+        [
+            row("answer-overruled", "judge", "an answer of llm in desk: not valid"),
+            row("result-replaced", "judge", "the result of desk was replaced"),
+        ]
+    );
+    assert_eq!(
+        decisions(gated),
+        [
+            row("gate-modified", "guard", "subtask: the text was changed"),
+            row("gate-blocked", "guard", "subtask: gate guard blocked it: no secrets"),
+        ]
+    );
+}

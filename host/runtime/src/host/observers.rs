@@ -19,7 +19,7 @@ use crate::driver::observing::{BATCH_BYTES, BATCH_MAX, ObserverQueue, ObserverQu
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::runner::LocalRunner;
 use crate::host::prepared::RunOptions;
-use crate::host::session::{RoomGuard, RunInput, Session, SessionParts};
+use crate::host::session::{RoomGuard, Session, SessionParts};
 use crate::observe::subscribe::{Publisher, RunEvent};
 
 /// The result of a delivery of missed events.
@@ -60,6 +60,13 @@ impl Observers {
 
     pub(crate) fn queues(&self) -> &ObserverQueues {
         &self.queues
+    }
+
+    /// Marks a new run of the room: its observers' limits start anew. After an interruption they do
+    /// not, because the run is the same.
+    pub(crate) fn run_begins(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.iter_mut().for_each(|delivery| delivery.keeps_usage = false);
     }
 
     /// Begins the deliveries, on the executor that this is called on. Later calls do nothing.
@@ -124,6 +131,7 @@ fn deliveries(
             room,
             publisher: publisher.clone(),
             is_resumed,
+            keeps_usage: is_resumed,
             taken: BTreeMap::new(),
             delivered: 0,
             open: None,
@@ -140,6 +148,8 @@ struct Delivery {
     room: RoomId,
     publisher: Publisher,
     is_resumed: bool,
+    /// Whether the usage of the observer's grants continues in its reopened room.
+    keeps_usage: bool,
     /// The last event of each room that the observer took before.
     taken: BTreeMap<RoomId, ObservedPosition>,
     delivered: u64,
@@ -240,7 +250,7 @@ impl Delivery {
     }
 
     fn open(&mut self, session: Session) {
-        self.open = Some(session.open_room(RunInput::default()));
+        self.open = Some(session.open_observer_room(self.keeps_usage));
     }
 }
 

@@ -422,6 +422,20 @@ impl Session {
         self.run_beside(begun)
     }
 
+    /// Opens the room of an observer. With `keeps_usage` the limits of its grants include what its
+    /// earlier runs in the room used.
+    pub(crate) fn open_observer_room(mut self, keeps_usage: bool) -> (RoomHandle, RoomGuard) {
+        let input = RunInput { persistent: true, ..RunInput::default() };
+        let begun = self.check_begin(&input).map(|()| {
+            let mut opening = self.opening(input);
+            if keeps_usage {
+                opening.used.clone_from(self.driver.used());
+            }
+            self.driver.begin(opening);
+        });
+        self.run_beside(begun)
+    }
+
     /// Resumes a room that was interrupted while open, like [`open_room`](Self::open_room). Without
     /// an interrupted run the room is over, with the outcome of its last run.
     #[must_use = "the room is stopped when its `RoomGuard` is dropped"]
@@ -513,9 +527,15 @@ impl Session {
 
     /// Prepares a run; nothing happens before the driver runs.
     pub(crate) fn begin(&mut self, ask: RunInput) {
+        self.observers.run_begins();
+        let opening = self.opening(ask);
+        self.driver.begin(opening);
+    }
+
+    fn opening(&self, ask: RunInput) -> RunOpening {
         let setup = self.driver.setup();
         let limits = ask.limits.unwrap_or_else(|| setup.limits.clone());
-        let opening = RunOpening {
+        RunOpening {
             room: self.room.clone(),
             entry: ask
                 .entry
@@ -538,8 +558,7 @@ impl Session {
             limits,
             channel: ask.channel.unwrap_or_else(|| ChannelId::from(USER_CHANNEL)),
             ..RunOpening::default()
-        };
-        self.driver.begin(opening);
+        }
     }
 }
 

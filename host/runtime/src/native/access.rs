@@ -13,10 +13,11 @@ use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId};
+use conclave_core::types::tool::{NestedAnswer, NestedCall, NestedError};
 use serde_json::Value;
 
 use super::failure::ModelCallFailure;
-use crate::calls::{CallStart, ModelPort, Observer};
+use crate::calls::{CallStart, ModelPort, Observer, ToolPort};
 use crate::imports::call::log::LogBook;
 use crate::observe::subscribe::Level;
 
@@ -33,9 +34,11 @@ struct AccessState {
     setup: Arc<PluginSetup>,
     trace: Arc<CallLog>,
     models: Arc<dyn ModelPort>,
+    tools: Arc<dyn ToolPort>,
     observer: Arc<dyn Observer>,
     book: LogBook,
     requests: AtomicU32,
+    tool_requests: AtomicU32,
     denials: Mutex<Vec<DenialRecord>>,
     is_over: AtomicBool,
 }
@@ -53,13 +56,13 @@ impl CallAccess {
             trace,
             task: _,
             models,
-            tools: _,
+            tools,
             effects: _,
             observer,
         } = start;
         let book = LogBook::new(call, Arc::clone(&observer), setup.limits.log);
-        let (requests, denials, is_over) =
-            (AtomicU32::new(0), Mutex::default(), AtomicBool::new(false));
+        let (requests, tool_requests) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (denials, is_over) = (Mutex::default(), AtomicBool::new(false));
         Self(Arc::new(AccessState {
             room,
             call,
@@ -68,9 +71,11 @@ impl CallAccess {
             setup,
             trace,
             models,
+            tools,
             observer,
             book,
             requests,
+            tool_requests,
             denials,
             is_over,
         }))
@@ -154,6 +159,27 @@ impl CallAccess {
                 Err(ModelCallFailure(ModelError::Other { message }))
             }
         }
+    }
+
+    /// Calls a tool of the agent that called this one. The room decides about the call.
+    pub(super) async fn call_tool(&self, call: NestedCall) -> NestedAnswer {
+        let failed = |why: &str| Err(NestedError::Failed { message: why.to_owned() });
+        if self.is_over() {
+            return failed("the call is over");
+        }
+        let ordinal = self.0.tool_requests.fetch_add(1, Ordering::Relaxed);
+        let calls = vec![call];
+        let before = self.0.trace.tools.get(&ordinal).map(|asked| asked.before(&calls));
+        let answers = match before.unwrap_or(Before::New) {
+            Before::Answered(answers) => answers.clone(),
+            Before::New | Before::Open => self.0.tools.ask(self.0.call, ordinal, calls).await,
+            Before::Otherwise => {
+                return failed(&format!(
+                    "tool request {ordinal} of this call was another before the host stopped, so there is no answer to this one"
+                ));
+            }
+        };
+        answers.into_iter().next().unwrap_or_else(|| failed("the call has no answer"))
     }
 
     fn rights(&self) -> Rights<'_> {

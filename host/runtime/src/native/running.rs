@@ -119,7 +119,7 @@ impl Native {
     }
 
     async fn call_tool(&self, host: CallAccess, input: ToolInput) -> PluginAnswer {
-        let ToolInput { task, caller, tool: name, arguments, conversation, callable: _ } = input;
+        let ToolInput { task, caller, tool: name, arguments, conversation, callable } = input;
         let failed = |error| PluginAnswer::from(PluginOutput::Tool(Err(error)));
         let Some(index) = self.tool_index(&name) else {
             return failed(ToolError::Other { message: self.has_no_tool(&name) });
@@ -130,7 +130,8 @@ impl Native {
         }
         let arguments = Arc::unwrap_or_clone(arguments);
         let body = Arc::clone(&self.plugin.tools[index].body);
-        let call = Call { arguments, task, caller, conversation, host: host.clone() };
+        let callable = callable.unwrap_or_default();
+        let call = Call { arguments, task, caller, conversation, callable, host: host.clone() };
         let (outcome, report) = self.run(&host, async move { body(call).await }).await;
         let outcome = outcome.map_err(|fault| ToolError::Fault { fault });
         let outcome = outcome.and_then(|outcome| outcome.map_err(Failure::into_tool_error));

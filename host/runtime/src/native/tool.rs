@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use conclave_core::types::ids::{PluginName, TaskName};
-use conclave_core::types::tool::{ToolOutcome, ToolSpec};
+use conclave_core::types::tool::{CallableTool, NestedAnswer, NestedCall, ToolOutcome, ToolSpec};
 use conclave_core::types::view::ConversationView;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -27,6 +27,9 @@ pub struct Call {
     pub caller: PluginName,
     /// The conversation around the call; `None` without `grants.history`.
     pub conversation: Option<ConversationView>,
+    /// The tools that it may call with [`call_tool`](Self::call_tool); empty without
+    /// `grants.tools`.
+    pub callable: Arc<Vec<CallableTool>>,
     /// Log, settings and models.
     pub host: CallAccess,
 }
@@ -39,6 +42,19 @@ impl Call {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         T::deserialize(&self.arguments)
             .map_err(|error| Failure::invalid_arguments(error.to_string()))
+    }
+
+    /// Calls a tool of the calling agent, under the agent's name for it. Agent and plugin both need
+    /// the grant; policy, approvals and budgets are those of the agent's own calls. Several calls
+    /// run at the same time if their futures are polled together. The wait counts against the
+    /// plugin's `limits.wall`.
+    ///
+    /// # Errors
+    /// `Denied` if the plugin lacks the grant; `Failed` if the tool failed, was refused to the agent
+    /// or was not approved.
+    pub async fn call_tool(&self, name: &str, arguments: Value) -> NestedAnswer {
+        let call = NestedCall { name: name.to_owned(), arguments: Arc::new(arguments) };
+        self.host.call_tool(call).await
     }
 }
 

@@ -8,8 +8,10 @@ use conclave_runtime::Capability;
 use conclave_runtime::completion::{Completion, TokenUsage};
 use conclave_runtime::fault::FaultKind;
 use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
+use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Status;
 use conclave_runtime::subscribe::{Level, RunEvent};
+use conclave_runtime::tool::{NestedAnswer, NestedError};
 use conclave_runtime::{Host, HostOptions, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
@@ -381,4 +383,50 @@ async fn settings_are_declared_and_defaults_filled_in() {
     assert_eq!(outcome.value, Some(json!({ "units": "celsius" })));
     let problem = refused([desk()], &text("config = { unit = \"kelvin\" }")).await;
     assert!(problem.contains("config/invalid-setting"), "{problem}");
+}
+
+#[tokio::test]
+async fn a_tool_calls_other_tools_of_its_agent_within_both_grants() {
+    let app = || {
+        app(|call: Call| async move {
+            let names: Vec<&str> =
+                call.callable.iter().map(|tool| tool.summary.name.as_str()).collect();
+            let twice = |number: i64| call.call_tool("box.twice", json!({ "number": number }));
+            let (one, two) = tokio::join!(twice(1), twice(2));
+            let text = |answer: NestedAnswer| match answer {
+                Ok(result) => result.content.unwrap_or_default(),
+                Err(NestedError::Denied { .. }) => "denied".to_owned(),
+                Err(NestedError::Failed { message }) => format!("failed: {message}"),
+            };
+            let hidden = call.call_tool("box.hidden", json!({})).await;
+            Ok(format!("{names:?} {} {} {}", text(one), text(two), hidden.is_err()))
+        })
+        .may_use(Capability::Tools, "Calls tools in turn.")
+    };
+    let twice = |call: Call| async move {
+        Ok((call.arguments["number"].as_i64().unwrap_or_default() * 2).to_string())
+    };
+    let others = || {
+        Plugin::tools(
+            "box",
+            [
+                Tool::new("twice", "Doubles.", schema(), twice),
+                Tool::new("hidden", "Is not granted.", schema(), |_| async { Ok("seen") }),
+            ],
+        )
+    };
+    let agent = "[plugins.desk.grants]\ntools = [\"app.tool\", \"box.twice\"]\n\
+                 [plugins.box]\nsource = \"native:box\"";
+    for (grant, content, calls) in [
+        ("grants.tools = [\"box.*\"]", "[\"box.twice\"] 2 4 true", 3),
+        ("", "[] denied denied true", 1),
+    ] {
+        let told = Told::default();
+        let prepared = prepared([desk(), app(), others()], &config(grant, agent)).await;
+        let outcome = run(&prepared, "{}", told.options()).await;
+        assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some(content)));
+        let called =
+            told.notices().iter().filter(|n| matches!(n, Notice::ToolCalled { .. })).count();
+        assert_eq!(called, calls, "{:?}", told.notices());
+    }
 }

@@ -4,15 +4,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conclave_runtime::completion::{DraftMessage, ModelRequest, PromptPart};
 use conclave_runtime::ids::RoomId;
 use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::message::Role;
 use conclave_runtime::native::{self, Failure, Observe, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::observed::{ObservedEvent, observer_room};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::plugin_query::ObserverReply;
 use conclave_runtime::subscribe::{RunEvent, Subscribers};
-use conclave_runtime::{Host, Prepared, RunOptions};
+use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -302,4 +304,52 @@ async fn the_wall_time_of_a_run_waits_for_no_observer() {
     permits.add_permits(1_000);
     assert!(host.drain_observers(LONG).await.is_empty());
     assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
+}
+
+#[tokio::test]
+async fn limits_of_an_observers_grants_count_on_after_an_interruption_and_anew_in_another_run() {
+    let (told, journals, answers) =
+        (Told::default(), MemoryJournals::default(), Arc::<Mutex<Vec<bool>>>::default());
+    let observer = {
+        let answers = Arc::clone(&answers);
+        Plugin::observer("app", move |ask: Observe| {
+            let answers = Arc::clone(&answers);
+            async move {
+                let draft = DraftMessage {
+                    role: Role::User,
+                    content: "Sum it up.".to_owned(),
+                    tool_calls: Vec::new(),
+                    tool_results: Vec::new(),
+                };
+                let prompt = vec![PromptPart::Draft { draft }];
+                let request = ModelRequest { prompt, ..ModelRequest::default() };
+                let answer = ask.host.ask(request).await;
+                answers.lock().unwrap().push(answer.is_ok());
+                Err(Failure::new("no disk"))
+            }
+        })
+        .asks(conclave_runtime::Capability::Model, "Sums up the events.")
+    };
+    let model = native::model(|_| std::future::ready(Ok(native::answer("summed up"))));
+    let host = Host::new(HostOptions {
+        native: vec![desk(), observer],
+        models: [("default".to_owned(), model)].into(),
+        ..HostOptions::default()
+    })
+    .unwrap();
+    let grant = "grants.model = { names = [\"default\"], calls = 1 }";
+    let more = format!("{OBSERVED}attempts = 1\n[models.default]\nkind = \"native\"\n");
+    let prepared = host.load(&parse(&config(grant, &more))).await.unwrap();
+    let room = RoomId::from("run");
+    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    assert_eq!(run.outcome().await.unwrap().status, Status::Done);
+    host.drain_observers(LONG).await;
+    assert_eq!(*answers.lock().unwrap(), [true]);
+    let reports = prepared.deliver_missed(&room, options(&told, &journals)).await;
+    assert!(reports[0].stopped.is_some());
+    assert_eq!(*answers.lock().unwrap(), [true, false]);
+    let again = prepared.reopen(&room, options(&told, &journals)).await.unwrap();
+    again.start(Some("hi".to_owned())).unwrap().outcome().await.unwrap();
+    host.drain_observers(LONG).await;
+    assert_eq!(*answers.lock().unwrap(), [true, false, true]);
 }

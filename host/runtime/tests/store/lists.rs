@@ -6,11 +6,14 @@ use conclave_core::journal::pending_work::{PendingWork, WaitChange, WaitKey};
 use conclave_core::types::ids::TimerId;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{Event, HistoryChange};
+use conclave_runtime::event::{RULES, Record};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
 use conclave_runtime::journal::JournalBatch;
 use conclave_runtime::native::{Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::store::{Durability, RunFilter, RunMatch, RunState, Store, StoreReader};
+use conclave_runtime::store::{
+    Durability, Retention, RunFilter, RunMatch, RunState, Store, StoreReader,
+};
 use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
 
@@ -176,4 +179,21 @@ fn a_room_that_was_never_opened_can_be_given_up() {
     assert_eq!(runs[0].state, RunState::Ended(Status::Kill));
     assert_eq!(runs[0].reason.as_deref(), Some("it is over"));
     assert_eq!(reader.check().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_run_of_other_rules_can_be_given_up_and_then_removed() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let older =
+        |record: Arc<Record>| Arc::new(Record { rules: RULES - 1, ..Arc::unwrap_or_clone(record) });
+    append(&mut *open(&store, "a"), &[older(opened("a", "x")), older(said(1, "y"))]).unwrap();
+    let reader = StoreReader::open(temp.path()).unwrap();
+    store.give_up(&RoomId::from("a"), "of an older host").unwrap();
+    let run = reader.runs(&RunFilter::default()).unwrap().remove(0);
+    assert_eq!(run.state, RunState::Ended(Status::Kill));
+    assert_eq!(run.reason.as_deref(), Some("of an older host"));
+    let everything = Retention { runs: Some(0), ..Retention::default() };
+    assert_eq!(store.collect(&everything).unwrap().runs, [RoomId::from("a")]);
+    assert!(reader.runs(&RunFilter::default()).unwrap().is_empty());
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conclave_core::config::replace_run_limits;
-use conclave_core::setup::{Setup, TaskSetup};
+use conclave_core::setup::{NoTool, Setup, TaskSetup};
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_runtime::RunInput;
 use conclave_runtime::ids::{Ids, RandomIds};
@@ -41,8 +41,8 @@ pub(super) fn message(given: Option<String>) -> Result<Option<String>, CliError>
 /// Returns the input of a run. `is_stored` means that its room exists already.
 ///
 /// # Errors
-/// If there is no such task, a limit or the inputs are wrong, or the task needs a message and there
-/// is none.
+/// If there is no such task, a limit or the inputs are wrong, the task needs a message and there is
+/// none, or answers are given beside a simulated user.
 pub(super) fn input(
     args: &RunInputArgs,
     message: Option<String>,
@@ -52,6 +52,7 @@ pub(super) fn input(
     let entry = args.task.as_deref().map(|name| task(setup, name)).transpose()?;
     let begins_with = entry.as_ref().unwrap_or(&setup.entry);
     check_message(setup, begins_with, message.as_deref(), is_stored)?;
+    check_answers(setup, begins_with, args.answers.as_deref())?;
     let limits = (!args.limit.is_empty())
         .then(|| replace_run_limits(&setup.limits, &args.limit))
         .transpose()
@@ -92,6 +93,24 @@ fn check_message(
     Err(CliError::usage(format!("the task {task} needs a message")).hint(format!(
         "pass one: conclave run [CONFIG] \"TEXT\"; or write `user_message` in [tasks.{task}]"
     )))
+}
+
+/// Refuses answers for a run whose questions a simulated user answers: no person is asked, and the
+/// file would have no effect.
+fn check_answers(setup: &Setup, task: &TaskName, answers: Option<&Path>) -> Result<(), CliError> {
+    let simulated = setup.tasks.get(task).and_then(|task| task.simulated_user.as_ref());
+    let (Some(file), Some(user)) = (answers, simulated) else { return Ok(()) };
+    let asks_a_person = |task: &Arc<TaskSetup>| {
+        task.simulated_user.is_none() && (task.interactive || task.no_tool == NoTool::User)
+    };
+    if setup.tasks.values().any(asks_a_person) {
+        return Ok(());
+    }
+    let file = show_path(file);
+    Err(CliError::usage(format!(
+        "--answers {file} would have no effect: the simulated user {user} answers the questions of {task}"
+    ))
+    .hint(format!("leave out --answers, or remove `simulated_user` from [tasks.{task}]")))
 }
 
 /// Reads a JSON object, or a file with one after `@`.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use conclave_core::inspect::audit::AuditKind;
+use conclave_core::inspect::audit::{AuditKind, plugin_decision};
 use conclave_core::inspect::explain::AccessQuestion;
 use conclave_core::journal::record::ReplayedRecord;
 use conclave_core::protocol::event::Event;
@@ -272,7 +272,10 @@ fn of_notice(notice: &Notice) -> Option<String> {
             format!("the task {task} ended: {} {reason}", status.as_str())
         }
         Notice::ModelCalled { plugin, model, .. } => format!("{plugin} asked the model {model}"),
-        _ => return None,
+        notice => {
+            let (kind, plugin, decision) = plugin_decision(notice)?;
+            format!("{plugin}: {}, {decision}", kind.as_str())
+        }
     })
 }
 
@@ -288,8 +291,8 @@ fn approved(approval: &Approval) -> String {
 /// The latest approval request about each call; the answer does not repeat it.
 pub(super) type Asked = HashMap<CallId, ApprovalRequest>;
 
-/// Returns the sign and subject of a notice in the list of a run. `conclave audit` calls approvals
-/// and limits by the same words.
+/// Returns the sign and subject of a notice in the list of a run. `conclave audit` calls approvals,
+/// limits and the decisions of gates and judges by the same words.
 pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, String)> {
     Some(match notice {
         Notice::Denied { plugin, record, .. } => (
@@ -335,6 +338,9 @@ pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, S
         Notice::ToolAnswered { call: None, is_error: true, task, name, content, .. } => {
             ("refused", format!("{task}  {name}: {content}"))
         }
-        _ => return None,
+        notice => {
+            let (kind, plugin, decision) = plugin_decision(notice)?;
+            (kind.as_str(), format!("{plugin}  {decision}"))
+        }
     })
 }

@@ -83,6 +83,11 @@ fn may_call(
         let (reason, wider) = wider_tools(&task.toolbox, agent, name, tool);
         return Err(rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider));
     }
+    if tasks.is_empty() && calls_as_tool(setup, question) && callers(setup, agent, tool).is_empty()
+    {
+        let reason = format!("no agent may call both a tool of {agent} and {tool}");
+        return Err(rights.refuse(Capability::Tools, tool, Layer::Task, &reason, None));
+    }
     let ruling = decision::decide(setup, once(agent), tool, &question.arguments);
     if ruling.decide == Decide::Deny {
         let reason = format!("the rule at {} denies it", ruling.why);
@@ -91,14 +96,26 @@ fn may_call(
     Ok(())
 }
 
-fn carries_out(task: &TaskSetup, tool: &str) -> bool {
-    let is_it = |target: &ToolTarget| match target {
-        ToolTarget::Plugin { plugin, tool: own } => {
-            tool.split_once('.') == Some((plugin.as_str(), own.as_str()))
-        }
-        ToolTarget::Host(_) => false,
+/// Returns whether the plugin calls tools on behalf of agents: its own tools do so while they run.
+fn calls_as_tool(setup: &Setup, question: &AccessQuestion) -> bool {
+    setup.plugins.get(&question.plugin).is_some_and(|plugin| !plugin.facts.tools.is_empty())
+}
+
+/// Returns the tasks whose agents may call the tool as well as one of the plugin.
+fn callers<'a>(setup: &'a Setup, plugin: &PluginName, tool: &str) -> Vec<&'a str> {
+    let calls_plugin = |task: &TaskSetup| {
+        task.toolbox.iter().any(|listed| match &listed.target {
+            ToolTarget::Plugin { plugin: of, .. } => of == plugin,
+            ToolTarget::Host(_) => false,
+        })
     };
-    task.toolbox.iter().any(|listed| listed.handled && is_it(&listed.target))
+    let tasks = setup.tasks.iter();
+    let callers = tasks.filter(|(_, task)| calls_plugin(task) && carries_out(task, tool));
+    callers.map(|(name, _)| name.as_str()).collect()
+}
+
+fn carries_out(task: &TaskSetup, tool: &str) -> bool {
+    task.toolbox.iter().any(|listed| listed.handled && listed.target.is_admitted_as(tool))
 }
 
 /// The proposed line names the secret only; its source and its permitted hosts belong to
@@ -364,6 +381,15 @@ fn in_tasks(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<
         .collect();
     let key = with.first().map(|name| format!("tasks.{name}.tools"));
     match tasks.is_empty() {
+        true if calls_as_tool(setup, question) => {
+            let callers = callers(setup, &question.plugin, tool);
+            let text = format!(
+                "the agent that calls {} must be able to call it too: the agent of {}",
+                question.plugin,
+                callers.join(", ")
+            );
+            Some((text, callers.first().map(|name| format!("tasks.{name}.tools"))))
+        }
         true => Some((format!("{} is the agent of no task", question.plugin), None)),
         false => Some((format!("in the toolbox of {}", with.join(", ")), key)),
     }

@@ -514,3 +514,42 @@ fn why_no_grant_is_offered_fits_what_was_refused() {
     assert!(of("http://127.0.0.1:1/x", "POST").contains("inside your own network"));
     assert!(of("notaurl", "GET").contains("no address that a request could be sent to"));
 }
+
+#[test]
+fn a_tool_plugin_may_call_what_the_agent_of_its_call_may_call_too() {
+    let text = r#"
+entry = "desk"
+[plugins.desk]
+source = "desk.wasm"
+grants.tools = ["notes.list", "notes.save", "macro.run"]
+[plugins.notes]
+source = "notes.wasm"
+[plugins.macro]
+source = "macro.wasm"
+grants.tools = ["notes.*"]
+[tasks.desk]
+agent = "desk"
+tools = ["notes.list", "macro.run"]
+[tasks.other]
+agent = "desk"
+tools = ["notes.save"]
+"#;
+    let config = Config::parse("conclave.toml", "", text).unwrap();
+    let plugins = BTreeMap::from([
+        ("desk".into(), facts(&[PluginKind::Agent], &["tools"], &[])),
+        ("notes".into(), facts(&[PluginKind::Tools], &[], &["list", "save"])),
+        ("macro".into(), facts(&[PluginKind::Tools], &["tools"], &["run"])),
+    ]);
+    let setup = assemble(&config, &plugins).unwrap_or_else(|problems| panic!("{problems}")).setup;
+    let explained = |tool: &str| explain(&setup, &ask("macro", Capability::Tools, tool)).unwrap();
+    let list = explained("notes.list");
+    let of_task = list.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
+    assert_eq!((list.denied_by(), of_task.verdict), (None, LayerVerdict::Yes));
+    assert_eq!(
+        of_task.text,
+        "the agent that calls macro must be able to call it too: the agent of desk"
+    );
+    assert_eq!(of_task.key.as_deref(), Some("tasks.desk.tools"));
+    let save = explained("notes.save");
+    assert_eq!(save.denied_by(), Some(Layer::Task), "{save:?}");
+}

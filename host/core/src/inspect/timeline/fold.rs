@@ -20,7 +20,7 @@ use crate::types::message::Role;
 use crate::types::outcome::{Outcome, Status};
 
 pub(crate) use words::verb_of;
-use words::{advised, asked, ids_in, judge_ruling, kind_of, kinds, says};
+use words::{advised, asked, ids_in, kind_of, kinds, says};
 
 /// The key of a row that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -410,7 +410,7 @@ impl Now<'_> {
             Notice::AnswerOverruled { task, plugin, responder, ruling } => {
                 let event = format!(
                     "in {task} the judge {plugin} ruled on an answer of {responder}: {}",
-                    judge_ruling(ruling)
+                    ruling.to_text()
                 );
                 self.moment(self.here(), RowSubject::Other { event: short(&event) });
             }

@@ -200,13 +200,7 @@ pub(crate) fn wider_tools(
     task: &TaskName,
     tool: &str,
 ) -> (String, Option<String>) {
-    let is_it = |target: &ToolTarget| match target {
-        ToolTarget::Plugin { plugin, tool: own } => {
-            tool.split_once('.') == Some((plugin.as_str(), own.as_str()))
-        }
-        ToolTarget::Host(_) => false,
-    };
-    match toolbox.iter().find(|listed| is_it(&listed.target)) {
+    match toolbox.iter().find(|listed| listed.target.is_admitted_as(tool)) {
         Some(listed) if !listed.handled => {
             (format!("tasks.{task}.tools leaves its calls to others, with `handle = false`"), None)
         }

@@ -12,7 +12,6 @@ use conclave_core::permissions::grant::{FetchGrant, Rights};
 use conclave_core::permissions::secret::{RequestParts, SecretPlan};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};
-use conclave_core::types::ids::RoomId;
 use conclave_core::types::side_effect::{Digest, FailureCause, SideEffect, SideEffectAnswer};
 use conclave_core::types::text::{show_duration, show_size};
 use tokio::time::Instant;
@@ -33,7 +32,6 @@ pub(crate) struct FetchExchange {
     grantee: Arc<PluginContext>,
     task: WorksOn,
     past: Arc<CallReplay>,
-    room: RoomId,
     secrets: CallSecrets,
     holding: Holding,
     /// The ordinal of the next request among the call's side effects.
@@ -69,7 +67,6 @@ impl FetchExchange {
             grantee: Arc::clone(&state.grantee),
             task: state.start.task.clone(),
             past: Arc::clone(&state.past),
-            room: state.start.room.clone(),
             secrets: state.secrets(),
             holding: state.fetching.holding.clone(),
             ordinal: state.effects,
@@ -204,21 +201,18 @@ impl FetchExchange {
     /// Returns the addresses of the URL's host. One forbidden address rejects them all, because an
     /// attacker may mix it with allowed ones.
     async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, ExchangeFailure> {
-        let addresses =
-            match url.host() {
-                Some(Host::Ipv4(address)) => vec![address.into()],
-                Some(Host::Ipv6(address)) => vec![address.into()],
-                Some(Host::Domain(name)) => {
-                    let (outgoing, most) = (&self.grantee.outgoing, self.grant().names);
-                    if !outgoing.may_look_up(&self.room, name, most) {
-                        return Err(self.limit(url, "host_names", &most.to_string()));
-                    }
-                    outgoing.resolver.resolve(name.to_owned()).await.map_err(|_| {
-                        ExchangeFailure::Unavailable("its name stands for no address")
-                    })?
-                }
-                None => Vec::new(),
-            };
+        let addresses = match url.host() {
+            Some(Host::Ipv4(address)) => vec![address.into()],
+            Some(Host::Ipv6(address)) => vec![address.into()],
+            Some(Host::Domain(name)) => {
+                let resolver = &self.grantee.outgoing.resolver;
+                resolver
+                    .resolve(name.to_owned())
+                    .await
+                    .map_err(|_| ExchangeFailure::Unavailable("its name stands for no address"))?
+            }
+            None => Vec::new(),
+        };
         if addresses.is_empty() {
             return Err(ExchangeFailure::Unavailable("its name stands for no address"));
         }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use conclave_core::types::denial::DenialRecord;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{CallFolder, FolderEntry, FolderFailure, read_at};
+use super::folder::{CallFolder, FolderEntry, FolderFailure, PageRequest, read_at};
 use crate::imports::bindings::conclave::plugin::files;
 pub(crate) use crate::imports::bindings::conclave::plugin::files::FileError;
 use crate::imports::call::{CallState, Packed, Recalled};
@@ -229,7 +229,10 @@ impl CallState {
         let (folder, there) = (self.folder(place.folder), place.clone());
         // The number of entries is known only after the directory was read.
         let most = (left / ENTRY).saturating_add(paid);
-        let list = move || folder.page(&there.rest, begun, after.as_deref(), count, most);
+        let list = move || {
+            let (directory, after) = (there.rest.as_str(), after.as_deref());
+            folder.page(PageRequest { directory, after, count, most }, begun)
+        };
         let page = self
             .off_loop(list)
             .await

@@ -11,7 +11,7 @@ mod write;
 
 pub(crate) use applied_folder::AppliedFolder;
 pub(crate) use call_folder::CallFolder;
-pub(crate) use listing::Listing;
+pub(crate) use listing::{Listing, PageRequest};
 pub(crate) use overlay::RunOverlays;
 pub(crate) use write::{FileChange, FileModes};
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::row::Effected;
 use super::super::short;
-use crate::setup::plugin_query::{GateVerdict, ObserverReply, PluginQuery, PluginReply, Ruling};
+use crate::setup::plugin_query::{GateVerdict, ObserverReply, PluginQuery, PluginReply};
 use crate::types::action::{Action, Turn};
 use crate::types::fault::Fault;
 use crate::types::ids::BackgroundId;
@@ -105,15 +105,6 @@ fn host_ruling(valid: bool, done: bool) -> &'static str {
     }
 }
 
-pub(super) fn judge_ruling(ruling: Ruling) -> String {
-    let words = [
-        ruling.valid.map(|valid| if valid { "valid" } else { "not valid" }),
-        ruling.done.map(|done| if done { "ends the task" } else { "does not end the task" }),
-    ];
-    let words: Vec<&str> = words.into_iter().flatten().collect();
-    if words.is_empty() { "as the host ruled".to_owned() } else { words.join(", ") }
-}
-
 /// Returns the addresses of a batch of events.
 fn observed(events: &[ObservedEvent]) -> String {
     let (Some(first), Some(last)) = (events.first(), events.last()) else { return String::new() };
@@ -137,7 +128,7 @@ pub(super) fn advised(advice: &PluginReply) -> String {
         PluginReply::Gate { verdict: GateVerdict::Block { reason } } => {
             short(&format!("blocked: {reason}"))
         }
-        PluginReply::Rule { ruling } => judge_ruling(*ruling),
+        PluginReply::Rule { ruling } => ruling.to_text(),
         PluginReply::Conclude { result: None } => "the result stays".to_owned(),
         PluginReply::Conclude { result: Some(result) } => {
             short(&format!("the result is: {}", result.text))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cap_std::fs::File;
 
-use super::listing::Page;
+use super::listing::{Page, PageRequest};
 use super::overlay::{OverlayView, RunOverlays};
 use super::{
     FileChange, FolderAccess, FolderEntry, FolderFailure, GrantedFolder, Listing, OverlayGrant,
@@ -39,17 +39,14 @@ impl CallFolder {
 
     pub(crate) fn page(
         &self,
-        rest: &str,
+        request: PageRequest<'_>,
         listing: Option<Listing>,
-        after: Option<&str>,
-        count: usize,
-        most: u64,
     ) -> Result<Page, FolderFailure> {
         // Only one of the two takes it.
         let listing = std::cell::Cell::new(listing);
         self.layered(
-            |folder| folder.page(rest, listing.take(), after, count, most),
-            |view| view.page(rest, listing.take(), after, (count, most)),
+            |folder| folder.page(request, listing.take()),
+            |view| view.page(request, listing.take()),
         )
     }
 

@@ -93,28 +93,36 @@ impl Listing {
     }
 }
 
+/// A page of a directory, in byte order of the names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageRequest<'a> {
+    /// The directory below the granted folder; empty for the folder itself.
+    pub(crate) directory: &'a str,
+    /// The name behind which the page begins; `None` for the first page.
+    pub(crate) after: Option<&'a str>,
+    /// The maximum number of entries.
+    pub(crate) count: usize,
+    /// The maximum number of entries that are read.
+    pub(crate) most: u64,
+}
+
 impl GrantedFolder {
-    /// Returns the next page of a directory: at most `count` entries after `after`, in byte order
-    /// of their names. Continues `listing` if it fits. Reads at most `most` entries.
+    /// Returns a page of a directory. Continues `listing` if it fits.
     pub(crate) fn page(
         &self,
-        rest: &str,
+        request: PageRequest<'_>,
         listing: Option<Listing>,
-        after: Option<&str>,
-        count: usize,
-        most: u64,
     ) -> Result<Page, FolderFailure> {
-        self.page_of(rest, listing, after, (count, most, KEPT))
+        self.page_of(request, listing, KEPT)
     }
 
     pub(super) fn page_of(
         &self,
-        rest: &str,
+        request: PageRequest<'_>,
         listing: Option<Listing>,
-        after: Option<&str>,
-        limits: (usize, u64, usize),
+        kept: usize,
     ) -> Result<Page, FolderFailure> {
-        page(&self.directory(rest)?, listing, after, limits)
+        page(&self.directory(request.directory)?, request, listing, kept)
     }
 
     /// Opens a directory for listing.
@@ -145,13 +153,13 @@ impl NamedEntries for Dir {
     }
 }
 
-/// Returns the next page of a directory, with limits on its entries, on the entries that are read,
-/// and on the bytes of names that are kept.
+/// Returns a page of an open directory. `kept` limits the bytes of names that are kept for the next
+/// one.
 pub(super) fn page(
     directory: &impl NamedEntries,
+    PageRequest { after, count, most, .. }: PageRequest<'_>,
     listing: Option<Listing>,
-    after: Option<&str>,
-    (count, most, kept): (usize, u64, usize),
+    kept: usize,
 ) -> Result<Page, FolderFailure> {
     let listing = listing.filter(|listing| after.is_some_and(|after| listing.leads_on(after)));
     let (mut listing, mut seen) = match listing {

@@ -16,7 +16,7 @@ use conclave_core::types::side_effect::Digest as FileDigest;
 use sha2::{Digest, Sha256};
 
 use super::ledger::FolderSize;
-use super::listing::{self, KEPT, Listing, NamedEntries, Page};
+use super::listing::{self, KEPT, Listing, NamedEntries, Page, PageRequest};
 use super::write::{Existing, existing, new_file, perform, sync_directory, to_write, write_at};
 use super::{FileChange, FolderEntry, FolderFailure, GrantedFolder};
 use crate::support::durable_file::make_folders;
@@ -225,16 +225,14 @@ impl<'a> OverlayView<'a> {
         }
     }
 
-    /// Returns the next page of a directory, as [`GrantedFolder::page`].
+    /// Returns a page of a directory, as [`GrantedFolder::page`].
     pub(super) fn page(
         &self,
-        rest: &str,
+        request: PageRequest<'_>,
         listing: Option<Listing>,
-        after: Option<&str>,
-        (count, most): (usize, u64),
     ) -> Result<Page, FolderFailure> {
         let state = held(&self.overlay.state);
-        let (rest, layer) = self.resolve(&state.changes, rest)?;
+        let (rest, layer) = self.resolve(&state.changes, request.directory)?;
         let base = match layer {
             Layer::Upper | Layer::BelowFile => return Err(FolderFailure::NotADirectory),
             Layer::Removed => return Err(FolderFailure::NotFound),
@@ -246,7 +244,7 @@ impl<'a> OverlayView<'a> {
             },
         };
         let merged = MergedDirectory { view: self, state: &state, rest: &rest, base };
-        listing::page(&merged, listing, after, (count, most, KEPT))
+        listing::page(&merged, request, listing, KEPT)
     }
 
     /// Writes to a file and returns its new length.

@@ -89,13 +89,22 @@ fn what_is_no_file_is_not_opened() {
     assert!(matches!(read(&folder, "missing"), Err(FolderFailure::NotFound)));
 }
 
+pub(super) fn request<'a>(
+    directory: &'a str,
+    after: Option<&'a str>,
+    count: usize,
+    most: u64,
+) -> PageRequest<'a> {
+    PageRequest { directory, after, count, most }
+}
+
 #[test]
 fn entries_come_in_order_and_in_pages_without_what_leads_outside() {
     let (temp, folder) = folder();
     std::process::Command::new("mkfifo").arg(temp.path().join("inside/pipe")).status().unwrap();
     let names = |after, count| -> Vec<String> {
         folder
-            .page("", None, after, count, 100)
+            .page(request("", after, count, 100), None)
             .unwrap()
             .entries
             .into_iter()
@@ -107,17 +116,23 @@ fn entries_come_in_order_and_in_pages_without_what_leads_outside() {
     assert_eq!(names(Some("b.txt"), 1), ["sub"]);
     assert_eq!(names(Some("to-b"), 5), [""; 0]);
     assert_eq!(names(None, 0), [""; 0]);
-    assert!(matches!(folder.page("a.txt", None, None, 1, 100), Err(FolderFailure::NotADirectory)));
-    assert!(matches!(folder.page("updir", None, None, 1, 100), Err(FolderFailure::LeadsOutside)));
+    assert!(matches!(
+        folder.page(request("a.txt", None, 1, 100), None),
+        Err(FolderFailure::NotADirectory)
+    ));
+    assert!(matches!(
+        folder.page(request("updir", None, 1, 100), None),
+        Err(FolderFailure::LeadsOutside)
+    ));
 }
 
 #[test]
 fn every_entry_that_is_looked_at_counts() {
     let (_temp, folder) = folder();
-    let page = folder.page("", None, None, 1, 100).unwrap();
+    let page = folder.page(request("", None, 1, 100), None).unwrap();
     assert_eq!((page.entries.len(), page.seen), (1, 9), "those that are not given, too");
-    assert!(folder.page("", None, None, 1, 9).is_ok());
-    assert!(matches!(folder.page("", None, None, 1, 8), Err(FolderFailure::TooMany)));
+    assert!(folder.page(request("", None, 1, 9), None).is_ok());
+    assert!(matches!(folder.page(request("", None, 1, 8), None), Err(FolderFailure::TooMany)));
 }
 
 /// Lists a folder of so many files. Returns the names of all pages, and the number of entries read
@@ -140,7 +155,8 @@ fn paged(files: usize, count: usize, kept: usize) -> (Vec<String>, Vec<u64>) {
     let (mut names, mut seen, mut listing) = (Vec::new(), Vec::new(), None);
     loop {
         let after: Option<String> = names.last().cloned();
-        let page = folder.page_of("", listing, after.as_deref(), (count, u64::MAX, kept)).unwrap();
+        let page =
+            folder.page_of(request("", after.as_deref(), count, u64::MAX), listing, kept).unwrap();
         seen.push(page.seen);
         if page.entries.is_empty() {
             assert!(page.rest.is_none());
@@ -172,8 +188,8 @@ fn a_directory_whose_names_cannot_all_be_kept_is_read_in_parts() {
 #[test]
 fn a_page_that_does_not_go_on_from_the_last_one_begins_a_listing() {
     let (_temp, folder) = folder();
-    let begun = || folder.page("", None, None, 2, 100).unwrap().rest;
-    let goes_on = |after| folder.page("", begun(), after, 2, 100).unwrap().seen;
+    let begun = || folder.page(request("", None, 2, 100), None).unwrap().rest;
+    let goes_on = |after| folder.page(request("", after, 2, 100), begun()).unwrap().seen;
     assert_eq!(goes_on(Some("b.txt")), 0);
     assert_eq!(goes_on(Some("c")), 0, "forward");
     assert_eq!(goes_on(Some("a.txt")), 9, "back");

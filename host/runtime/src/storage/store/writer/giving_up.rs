@@ -8,13 +8,24 @@ use conclave_core::protocol::event::{Event, Principal, RULES, Record};
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::{Outcome, Status};
 use conclave_core::types::usage::Spent;
+use rusqlite::params;
 
 use super::StoreWriter;
 use super::journal::StoreJournals;
 use super::queue::{Cause, WriterTask};
-use crate::storage::journal::{JournalBatch, Keeping, Reopened};
+use crate::storage::journal::{JournalBatch, JournalFailure, Keeping, Reopened};
 use crate::storage::store::{Durability, RunOrigin, StoreError};
 use crate::support::clock::{Clock, SystemClock};
+
+/// A room of a run that will not be resumed.
+struct OpenRoom {
+    room: RoomId,
+    principal: Principal,
+    spent: Spent,
+    /// Whether records were written by rules that this host does not fold.
+    has_other_rules: bool,
+    has_ended: bool,
+}
 
 impl StoreWriter {
     pub(in crate::storage::store) fn give_up(
@@ -27,27 +38,74 @@ impl StoreWriter {
         let of_run = run.clone();
         let rooms = self.read_now(move |connection| {
             let mut query = connection.prepare_cached(
-                "SELECT room, principal, ended IS NOT NULL FROM rooms WHERE run = ? ORDER BY room",
+                "SELECT room, principal, spent,
+                 EXISTS (SELECT 1 FROM events WHERE events.room = rooms.room AND rules <> ?2), ended IS NOT NULL
+                 FROM rooms WHERE run = ?1 ORDER BY room",
             )?;
             query
-                .query_map([of_run], |row| {
-                    let principal = Principal(row.get::<_, String>(1)?.into());
-                    Ok((RoomId::from(row.get::<_, String>(0)?), principal, row.get::<_, bool>(2)?))
+                .query_map(params![of_run, RULES], |row| {
+                    Ok(OpenRoom {
+                        room: RoomId::from(row.get::<_, String>(0)?),
+                        principal: Principal(row.get::<_, String>(1)?.into()),
+                        spent: serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default(),
+                        has_other_rules: row.get(3)?,
+                        has_ended: row.get(4)?,
+                    })
                 })?
                 .collect()
         });
-        let rooms: Vec<(RoomId, Principal, bool)> =
-            rooms.map_err(|error| self.failed(&Cause::of_sqlite(&error)))?;
+        let rooms: Vec<OpenRoom> = rooms.map_err(|error| self.failed(&Cause::of_sqlite(&error)))?;
         if rooms.is_empty() {
             return Err(StoreError::Other {
                 folder: self.folder.clone(),
                 what: format!("it has no run {run}"),
             });
         }
-        for (room, principal, _) in rooms.iter().filter(|(.., ended)| !ended) {
-            self.end(room, principal, reason)?;
+        for open in rooms.iter().filter(|open| !open.has_ended) {
+            if open.has_other_rules {
+                self.end_unread(open, reason)?;
+            } else {
+                self.end(&open.room, &open.principal, reason)?;
+            }
         }
         Ok(())
+    }
+
+    /// Ends a room whose records this host cannot fold: only the stop is recorded, so that the run
+    /// counts as ended and can be removed.
+    fn end_unread(self: &Arc<Self>, open: &OpenRoom, reason: &str) -> Result<(), StoreError> {
+        let other = |what: String| StoreError::Other { folder: self.folder.clone(), what };
+        let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
+        let (mut journal, seq) =
+            journals.open_last(&open.room).map_err(|cause| other(cause.text))?;
+        let record = Record {
+            seq,
+            at: SystemClock.now(),
+            principal: open.principal.clone(),
+            rules: RULES,
+            event: Event::Cancelled { reason: reason.to_owned() },
+        };
+        let entry = JournalBatch {
+            records: &[Arc::new(record)],
+            waits: &[WaitChange::Finished],
+            outcome: Some(&Arc::new(Outcome::new(Status::Kill, reason))),
+            spent: open.spent,
+        };
+        self.kept(journal.append(&entry))
+    }
+
+    /// Waits until the end of a room is durable.
+    fn kept(&self, kept: Result<Keeping, JournalFailure>) -> Result<(), StoreError> {
+        let other = |error: JournalFailure| StoreError::Other {
+            folder: self.folder.clone(),
+            what: error.cause.to_string(),
+        };
+        match kept.map_err(other)? {
+            Keeping::Kept => Ok(()),
+            Keeping::Soon(kept) | Keeping::First(kept) => {
+                futures_executor::block_on(tokio::task::unconstrained(kept)).map_err(other)
+            }
+        }
     }
 
     fn end(
@@ -95,12 +153,6 @@ impl StoreWriter {
             outcome: folded.outcome().or(Some(&stopped)),
             spent,
         };
-        match journal.append(&entry).map_err(|error| other(error.cause.to_string()))? {
-            Keeping::Kept => Ok(()),
-            Keeping::Soon(kept) | Keeping::First(kept) => {
-                futures_executor::block_on(tokio::task::unconstrained(kept))
-                    .map_err(|error| other(error.cause.to_string()))
-            }
-        }
+        self.kept(journal.append(&entry))
     }
 }

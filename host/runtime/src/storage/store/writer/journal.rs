@@ -103,6 +103,25 @@ impl StoreJournals {
         futures_executor::block_on(tokio::task::unconstrained(self.claimed(room.clone())))
     }
 
+    /// Opens a journal for its last record, on a thread that may block. Its records are not read, so
+    /// that rules of before do not matter.
+    pub(super) fn open_last(self, room: &RoomId) -> Result<(Box<dyn Journal>, u64), Cause> {
+        self.claim_now(room)?;
+        let mut journal = self.journal(room);
+        let of_room = room.clone();
+        let next = self.writer.read_now(move |connection| {
+            connection.query_row(
+                "SELECT coalesce(max(seq) + 1, 0) FROM events WHERE room = ?",
+                [of_room.as_str()],
+                |row| row.get::<_, i64>(0),
+            )
+        });
+        journal.next = next.map_err(|error| Cause::of_sqlite(&error))?.cast_unsigned();
+        self.writer.shared.queue.push(WriterTask::Claim(Arc::clone(&journal.writing)))?;
+        let next = journal.next;
+        Ok((Box::new(journal), next))
+    }
+
     async fn claimed(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
         // From here on, dropping the journal releases the room.
         let mut journal = self.journal(&room);

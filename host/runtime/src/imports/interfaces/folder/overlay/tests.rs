@@ -8,6 +8,7 @@ use conclave_core::permissions::grant::{FileGrant, FileMode};
 use conclave_core::types::ids::{PluginName, RoomId};
 use tempfile::TempDir;
 
+use super::super::tests::request;
 use super::super::{FileModes, read_at};
 use super::*;
 use crate::storage::overlay::{OverlayError, RunChanges, pending_changes};
@@ -199,10 +200,10 @@ mod model {
                     let entries = entries.into_iter().filter(|entry| has_files(&entry.name));
                     entries.map(|entry| (entry.name, entry.is_directory, entry.length)).collect::<Vec<_>>()
                 };
-                let overlaid = rig.view(|view| view.page(directory, None, None, (100, 1_000)));
+                let overlaid = rig.view(|view| view.page(request(directory, None, 100, 1_000), None));
                 prop_assert_eq!(
                     listed(overlaid),
-                    listed(direct.page(directory, None, None, 100, 1_000)),
+                    listed(direct.page(request(directory, None, 100, 1_000), None)),
                     "{}", directory
                 );
             }
@@ -224,10 +225,10 @@ fn a_changed_file_has_its_content_under_every_name() {
     rig.write("d/n/x", b"x").unwrap();
     assert_eq!(rig.read("link/n/x").unwrap(), "x");
     let names = |page: Page| page.entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>();
-    let listed = rig.view(|view| view.page("", None, None, (100, 100))).unwrap();
+    let listed = rig.view(|view| view.page(request("", None, 100, 100), None)).unwrap();
     assert_eq!(names(listed), ["b", "d", "link", "out"]);
     assert_eq!(
-        names(rig.view(|view| view.page("link", None, None, (9, 99))).unwrap()),
+        names(rig.view(|view| view.page(request("link", None, 9, 99), None)).unwrap()),
         ["a", "e", "n"]
     );
 }
@@ -240,7 +241,7 @@ fn no_path_leads_out_of_the_folder() {
         for result in [
             rig.read(rest).map(drop),
             rig.view(|view| view.look(rest)).map(drop),
-            rig.view(|view| view.page(rest, None, None, (9, 9))).map(drop),
+            rig.view(|view| view.page(request(rest, None, 9, 9), None)).map(drop),
             rig.write(rest, b"x").map(drop),
             rig.remove(rest),
         ] {

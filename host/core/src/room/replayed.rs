@@ -1,0 +1,62 @@
+//! The recorded turns of a replayed run, which replace the first steps of the entry task's agent
+//! (O-119).
+
+use crate::room::{Frames, Room, RoomContext};
+use crate::types::action::{PastAction, Turn};
+use crate::types::ids::FrameId;
+
+/// A recorded turn that replaced a step of an agent.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplayedTurn {
+    pub(crate) frame: FrameId,
+    /// The events since the turn before, as the agent would have read them.
+    pub(crate) since: Vec<PastAction>,
+    pub(crate) turn: Turn,
+}
+
+/// The turns that were replayed since the current or last event began. They are for readers of the
+/// journal and not part of the folded state.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReplayedTurns(Vec<ReplayedTurn>);
+
+impl PartialEq for ReplayedTurns {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl ReplayedTurns {
+    /// Begins another event.
+    pub(super) fn begin_event(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Room {
+    /// Returns the turns that were replayed since the last event began. Nothing else reports them:
+    /// no agent was called.
+    pub(crate) fn replayed_turns(&self) -> &[ReplayedTurn] {
+        &self.cx.replayed.0
+    }
+}
+
+impl Frames {
+    /// Returns the next turn of a replayed run, in place of the entry task's agent. `None` if no
+    /// turn is left.
+    pub(super) fn replayed(&self, cx: &mut RoomContext, id: FrameId) -> Option<Turn> {
+        let frame = self.get(&id)?;
+        if cx.opening.replay.is_empty() || frame.caller.is_some() || frame.task != cx.opening.entry
+        {
+            return None;
+        }
+        let mut turn = cx.opening.replay.remove(0);
+        // Only the last turn may wait for an answer; the answers to earlier turns are in the log.
+        turn.wait_for_response &= cx.opening.replay.is_empty();
+        // No component was called. The number of replayed turns is finite, so they do not count as
+        // idle.
+        cx.idle_steps = 0;
+        let since = frame.past.iter().cloned().collect();
+        cx.replayed.0.push(ReplayedTurn { frame: id, since, turn: turn.clone() });
+        Some(turn)
+    }
+}
