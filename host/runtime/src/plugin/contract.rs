@@ -252,7 +252,7 @@ mod tests {
             "wasi:io/streams@0.3.0",
             "wasi:nn/graph@0.2.0",
             "acme:db/sql@1.0.0",
-            "conclave:plugin/exec@0.1.0-draft",
+            "conclave:plugin/telepathy@0.1.0-draft",
         ] {
             match check(&anatomy(&[import], &[TOOLS])) {
                 Err(LoadError::ForeignImport { import: named, .. }) => assert_eq!(named, import),
