@@ -448,9 +448,7 @@ fn changes_are_applied_and_dropped_as_they_were_read() {
     drop(base);
     let before = tree(&temp.path().join("base"));
     let folder = &pending.folders[0];
-    let changed = |result: Result<usize, OverlayError>| {
-        matches!(result, Err(OverlayError::ChangedAgain { files, .. }) if files == ["a"])
-    };
+    let changed = |result: Result<usize, OverlayError>| matches!(result, Err(OverlayError::ChangedAgain { files, .. }) if files == ["a"]);
     assert!(changed(folder.contents(&folder.files[0]).map(|_| 0)));
     assert!(changed(pending.apply()) && changed(pending.discard()));
     assert_eq!(tree(&temp.path().join("base")), before);
