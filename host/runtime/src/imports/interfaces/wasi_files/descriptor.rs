@@ -76,13 +76,13 @@ impl CallState {
             return Ok(format!("{}/{path}", seen.path));
         }
         let path = joined(&seen.path, path);
-        // `a/` names a directory only.
-        match path.strip_suffix('/') {
-            Some(path) if self.look_at(path).is_ok_and(|entry| !entry.is_directory) => {
-                Err(ErrorCode::NotDirectory.into())
-            }
-            Some(path) => Ok(path.to_owned()),
-            None => Ok(path),
+        // `a/` names a directory that is there.
+        let Some(directory) = path.strip_suffix('/') else { return Ok(path) };
+        let entry = self.look_at(directory).map_err(|error| told(&error))?;
+        if entry.is_directory {
+            Ok(directory.to_owned())
+        } else {
+            Err(ErrorCode::NotDirectory.into())
         }
     }
 
