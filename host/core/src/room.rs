@@ -248,8 +248,9 @@ impl Room {
     /// 2. An exhausted budget ends the run before a further turn or delivery begins.
     /// 3. Turns and deliveries alternate, until neither gives the other work.
     /// 4. A violation ends the room before it can finish as if nothing had happened.
-    /// 5. The run finishes if nothing is pending; only then is the pause of a finished run dropped.
-    /// 6. States are reported once, as they are now; links that nothing uses go last, when no part
+    /// 5. A tool call whose turn has come starts, once no call before it is left.
+    /// 6. The run finishes if nothing is pending; only then is the pause of a finished run dropped.
+    /// 7. States are reported once, as they are now; links that nothing uses go last, when no part
     ///    holds them any more.
     fn settle(&mut self) {
         self.step_loop().run();
@@ -269,6 +270,7 @@ impl Room {
         }
         self.run_control().end_if_violated();
         self.settle_observing();
+        self.start_waiting_calls();
         self.run_control().finish_if_idle();
         self.pausing.end_pause(&mut self.cx);
         self.report_states();

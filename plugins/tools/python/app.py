@@ -36,7 +36,8 @@ def run_ipython(
     """Run a cell of Python. Returns what it prints and the value of its last expression.
 
     Variables, functions, classes and imports live on in later cells. The standard library is there,
-    without network, threads and processes; packages cannot be installed.
+    without network, threads and processes; packages cannot be installed. A cell that holds only
+    `%reset` forgets all variables, such as one that stops every later cell.
 
     Other tools may be there as functions: `tools()` lists them with their arguments, and
     `tools("word")` those that fit. A cell can call many and return only what it prints.

@@ -5,6 +5,7 @@ Each call is one of the agent's own: checked, approved, counted and journalled b
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import keyword
 import re
@@ -23,6 +24,10 @@ _TYPES = {
     "array": "list",
     "null": "None",
 }
+
+
+# Names that a plugin's tools do not hide: a script that prints would not work any more.
+_RESERVED = frozenset(dir(builtins)) | {"gather", "tools"}
 
 
 class Pending:
@@ -65,7 +70,7 @@ class Function:
         return Pending(self._tool, {names[key]: value for key, value in bound.arguments.items()})
 
     def __repr__(self) -> str:
-        return f"{self._tool.name}{self.__signature__}"
+        return f"{_callable_name(self._tool.name)}{self.__signature__}"
 
     def __reduce__(self) -> Any:
         # By name: the next cell has the tools that are granted then.
@@ -133,11 +138,11 @@ def namespace() -> dict[str, Any]:
     plugins: dict[str, dict[str, Function]] = {}
     names: dict[str, Any] = {"gather": gather, "tools": tools}
     for tool in granted:
-        plugin, dot, name = tool.name.rpartition(".")
+        plugin, dot, name = _callable_name(tool.name).rpartition(".")
         if dot:
-            plugins.setdefault(_identifier(plugin), {})[_identifier(name)] = Function(tool)
+            plugins.setdefault(plugin, {})[name] = Function(tool)
         else:
-            names[_identifier(name)] = Function(tool)
+            names[name] = Function(tool)
     names.update({name: ToolPlugin(name, found) for name, found in plugins.items()})
     return names
 
@@ -154,6 +159,14 @@ def _plugin_named(name: str) -> Any:
     if found is None:
         raise LookupError(f"no tool of {name} is granted any more")
     return found
+
+
+def _callable_name(tool: str) -> str:
+    """Return what a cell writes to call a tool."""
+    plugin, dot, name = tool.rpartition(".")
+    first = _identifier(plugin if dot else name)
+    first = f"{first}_" if first in _RESERVED else first
+    return f"{first}.{_identifier(name)}" if dot else first
 
 
 def _identifier(name: str) -> str:

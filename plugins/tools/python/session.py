@@ -56,6 +56,10 @@ class Session:
 
     def run(self, code: str, first: str = "") -> str:
         """Run a cell, keep the state for the next one, and return the output. `first` runs once."""
+        if code.split() in (["%reset"], ["%reset", "-f"]):
+            # Before the state is restored: a variable may end every cell that restores it.
+            self._store.set_bytes(b"")
+            return "The next cell begins a new session."
         output = Output()
         with _standard_streams(output):
             self._restore()

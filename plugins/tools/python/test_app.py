@@ -190,6 +190,25 @@ def test_a_refused_file_is_named(host: FakeHost) -> None:
     assert "refused" not in cell("open('/none/a.txt')")
 
 
+def test_a_reset_forgets_the_session_without_restoring_it(tmp_path: Path) -> None:
+    restored = tmp_path / "restored"
+    # One that ends the process, as `os._exit` does, would end every later cell.
+    cell(
+        "from pathlib import Path\nclass Ends:\n"
+        f"    def __reduce__(self): return Path.touch, (Path({str(restored)!r}),)\n"
+        "ends = Ends()"
+    )
+    cell("x = 1")
+    assert restored.exists()
+    restored.unlink()
+    assert cell("%reset") == "The next cell begins a new session."
+    assert not restored.exists()
+    assert cell("'x' in dir(), 'ends' in dir(), n", kernel_init_code="n = 1") == (
+        "(False, False, 1)"
+    )
+    assert "SyntaxError" in cell("%reset all")
+
+
 def test_a_state_of_another_version_is_named(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +264,12 @@ def test_tools_are_functions_with_the_arguments_of_their_schema(host: FakeHost) 
     assert host.calls[0] == ("search.find", {"query": "tide", "from": "a"})
     assert "TypeError: missing a required argument: 'query'" in cell("search.find()")
     assert "TypeError: got an unexpected keyword argument 'q'" in cell("search.find('a', q=1)")
+
+
+def test_a_plugin_hides_no_name_of_the_language(host: FakeHost) -> None:
+    host.tool("print.all", "one").tool("tools.list", "two").tool("len", "three")
+    assert cell("print(print_.all(), tools_.list(), len_(), len('ab'))") == "one two three 2"
+    assert cell("tools('all')").startswith("print_.all(")
 
 
 def test_calls_are_gathered_and_a_failure_is_raised_when_all_have_ended(host: FakeHost) -> None:

@@ -66,8 +66,11 @@ def convert(value: Any, kind: Any, path: str = "") -> Any:
 def to_json(value: Any) -> Any:
     """Return a value that `json.dumps` can write: dataclasses, enums and tuples are converted.
 
-    Raises `TypeError` for any other type.
+    Raises `TypeError` for any other type, and `ValueError` for an integer of more than 64 bits,
+    which the other side would round or refuse.
     """
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise ValueError("an integer of more than 64 bits is not kept exactly; give it as a text")
     if value is None or (
         isinstance(value, (str, bool, int, float)) and not isinstance(value, Enum)
     ):

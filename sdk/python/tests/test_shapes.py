@@ -195,3 +195,7 @@ def test_results_are_written() -> None:
             to_json(wrong)
     with pytest.raises(ValueError, match="JSON compliant"):
         dumps(float("nan"))
+    assert dumps([2**64 - 1, -(2**63)]) == "[18446744073709551615, -9223372036854775808]"
+    for wrong in [2**64, -(2**63) - 1, 10**400]:
+        with pytest.raises(ValueError, match="more than 64 bits"):
+            dumps({"a": wrong})

@@ -1,6 +1,7 @@
 //! A small private memory: per task for agents and tools, per room for strategies. Changes are
-//! stored with the call's answer, and lost if the call fails. In a native unit test it belongs to
-//! the test's thread, and is empty at first.
+//! stored with the call's answer, and lost if the call fails. Calls of a tool plugin whose manifest
+//! has `[asks.scratch]` take turns, so that each reads what the one before it stored. In a native
+//! unit test it belongs to the test's thread, and is empty at first.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -116,6 +116,8 @@ fn failed(error: &OverlayError, args: &args::Diff) -> CliError {
                 "apply the other files by naming their paths; for {path}, restore the file, or take what you need from `conclave diff {run} {path}` and drop it with `conclave diff {run} {path} --drop`"
             ))
         }
+        OverlayError::ChangedAgain { .. } => CliError::internal(printable(&error.to_string()))
+            .hint(format!("read the changes again: conclave diff {run}")),
         OverlayError::InUse { .. } => CliError::internal(error.to_string())
             .hint(format!("wait for the end of the run, or end it: conclave stop {run}")),
         error => CliError::internal(printable(&error.to_string())),
@@ -167,6 +169,14 @@ fn show(
                 stdout::styled(stat(file, &diff))?;
             } else if is_terminal {
                 stdout::unbroken(rows(file, &diff, columns()).join("\n"))?;
+            } else if let FileDiff::Binary = diff {
+                // `git apply` refuses a whole patch because of a binary file without its bytes.
+                let what = format!(
+                    "{} is binary and not in the patch; apply it with `conclave diff {run} {} --apply`",
+                    show_path(&file.path),
+                    show_path(&file.path)
+                );
+                let _ = writeln!(crate::ui::output::stderr(), "{} {what}", paint(ODD, "note:"));
             } else {
                 stdout::write(&patch(file, &diff))?;
             }
@@ -175,11 +185,21 @@ fn show(
     Ok(())
 }
 
+/// Returns what the run did to the file. In the folder the file may be out of reach by now, such as
+/// behind a link.
+fn kind(file: &PendingChange) -> &'static str {
+    match (&file.base, &file.old, &file.new) {
+        (.., None) => "removed",
+        (None, None, _) => "added",
+        _ => "modified",
+    }
+}
+
 /// Returns ` src/a.py | +2 -1`.
 fn stat(file: &PendingChange, diff: &FileDiff) -> String {
-    let kind = match (&file.old, &file.new) {
-        (None, _) => " (new)",
-        (_, None) => " (removed)",
+    let kind = match kind(file) {
+        "added" => " (new)",
+        "removed" => " (removed)",
         _ => "",
     };
     let amounts = match diff {
@@ -295,11 +315,6 @@ fn as_json(
     file: &PendingChange,
     diff: &FileDiff,
 ) -> serde_json::Value {
-    let change = match (&file.old, &file.new) {
-        (None, _) => "added",
-        (_, None) => "removed",
-        _ => "modified",
-    };
     let (added, removed, text) = match diff {
         FileDiff::Text(change) => {
             (Some(change.added), Some(change.removed), Some(patch(file, diff)))
@@ -307,7 +322,7 @@ fn as_json(
         FileDiff::Binary => (None, None, None),
     };
     json!({
-        "type": "change", "run": run, "folder": folder.dir, "path": file.path, "change": change,
+        "type": "change", "run": run, "folder": folder.dir, "path": file.path, "change": kind(file),
         "old": file.old, "new": file.new, "added": added, "removed": removed, "diff": text,
         "conflict": file.conflict,
     })
@@ -322,7 +337,7 @@ mod tests {
     }
 
     fn file(path: &str, old: Option<FileDigest>, new: Option<FileDigest>) -> PendingChange {
-        PendingChange { path: path.to_owned(), old, new, conflict: None }
+        PendingChange { path: path.to_owned(), base: old.clone(), old, new, conflict: None }
     }
 
     #[test]
@@ -368,6 +383,15 @@ mod tests {
             patch(&file("e", None, digest(0)), &empty),
             "diff --git a/e b/e\nnew file mode 100644\n"
         );
+    }
+
+    #[test]
+    fn a_change_is_named_by_what_the_run_did_even_where_the_folder_cannot_be_read() {
+        let change = |base, old, new| kind(&PendingChange { base, ..file("x", old, new) });
+        assert_eq!(change(digest(1), None, None), "removed");
+        assert_eq!(change(digest(1), None, digest(2)), "modified");
+        assert_eq!(change(None, digest(1), digest(2)), "modified");
+        assert_eq!(change(None, None, digest(2)), "added");
     }
 
     #[test]

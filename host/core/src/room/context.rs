@@ -76,6 +76,9 @@ pub(super) struct RoomContext {
     #[serde(skip)]
     pub(super) new_violation: Option<InvariantViolation>,
     pub(super) effects: VecDeque<Effect>,
+    /// Calls of tools that wait for the scratch of their plugin, in the order of the calls.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub(super) awaiting_scratch: VecDeque<Effect>,
     /// Notices for observers; not part of the folded state.
     #[serde(skip)]
     pub(super) notices: VecDeque<Notice>,
@@ -110,6 +113,7 @@ impl Default for RoomContext {
             violation: None,
             new_violation: None,
             effects: VecDeque::new(),
+            awaiting_scratch: VecDeque::new(),
             notices: VecDeque::new(),
         }
     }

@@ -1,16 +1,20 @@
 //! Scratch data of plugins between calls: per task for agents and tools, per room for strategies.
-//! Stored with the answer of a successful call, dropped with a failed one.
+//! Stored with the answer of a successful call, dropped with a failed one. Calls of a tool plugin
+//! that asks for scratch take turns, or the last one to end would undo what the others stored.
 
 use crate::room::{Frames, RoomContext};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::acting::JobCall;
 use super::{Purpose, Room};
+use crate::protocol::effect::Effect;
 use crate::types::base64_bytes;
+use crate::types::capability::Capability;
 use crate::types::fault::CallReport;
-use crate::types::ids::{CallId, PluginName, TaskName};
+use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
 
 /// The owner of scratch data; `task` is `None` for a strategy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,6 +36,122 @@ impl Room {
     #[must_use]
     pub fn scratch(&self, call: CallId) -> Arc<Vec<u8>> {
         self.scratch.scratch(&self.cx, &self.frames, call)
+    }
+
+    /// Starts the calls of tools whose turn it is to use the scratch of their plugin.
+    pub(super) fn start_waiting_calls(&mut self) {
+        if self.cx.awaiting_scratch.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.cx.awaiting_scratch);
+        let is_waiting = |call: CallId| waiting.iter().any(|it| it.starts() == Some(call));
+        let key = |call: CallId| self.frames.scratch_key(&self.cx, call);
+        let running = self.cx.tool_calls().filter(|call| !is_waiting(*call));
+        let mut taken: BTreeSet<ScratchKey> = running.filter_map(key).collect();
+        for effect in waiting {
+            let Some(call) = effect.starts() else { continue };
+            let Some(key) = self.frames.scratch_key(&self.cx, call) else { continue };
+            if !taken.insert(key) {
+                self.cx.awaiting_scratch.push_back(effect);
+                continue;
+            }
+            // The time of a call begins with its turn.
+            if let Some(frame) = self.cx.calls.get(&call).and_then(Purpose::limited_in) {
+                self.frames.limit_pending(&mut self.cx, frame, call);
+            }
+            self.cx.effects.push_back(effect);
+        }
+    }
+}
+
+impl RoomContext {
+    /// Returns whether calls of a tool plugin take turns, because they share its scratch.
+    pub(super) fn takes_turns(&self, plugin: &PluginName) -> bool {
+        let plugin = self.setup.plugins.get(plugin);
+        plugin.is_some_and(|it| it.facts.manifest.ask(Capability::Scratch).is_some())
+    }
+
+    /// Starts a call of a tool, or lets it wait for its turn.
+    pub(super) fn call_tool(&mut self, plugin: &PluginName, effect: Effect) {
+        let queue = match self.takes_turns(plugin) {
+            true => &mut self.awaiting_scratch,
+            false => &mut self.effects,
+        };
+        queue.push_back(effect);
+    }
+
+    /// Returns the pending calls of tools.
+    fn tool_calls(&self) -> impl Iterator<Item = CallId> {
+        let is_tool =
+            |purpose: &Purpose| matches!(purpose, Purpose::Tool { .. } | Purpose::Job { .. });
+        self.calls.iter().filter(move |(_, purpose)| is_tool(purpose)).map(|(call, _)| *call)
+    }
+
+    fn awaits_scratch(&self, call: CallId) -> bool {
+        self.awaiting_scratch.iter().any(|effect| effect.starts() == Some(call))
+    }
+}
+
+impl Purpose {
+    /// Returns the activation whose timeout limits a call of a tool.
+    fn limited_in(&self) -> Option<FrameId> {
+        match self {
+            Self::Tool { frame, .. } | Self::Job { about: JobCall::Poll { frame, .. }, .. } => {
+                Some(*frame)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Frames {
+    /// Returns whether a nested call of the call `within` would wait for a call that waits for
+    /// `within`. Both would wait for ever.
+    pub(super) fn waits_in_circle(
+        &self,
+        cx: &RoomContext,
+        within: CallId,
+        (plugin, task): (&PluginName, &TaskName),
+    ) -> bool {
+        if !cx.takes_turns(plugin) {
+            return false;
+        }
+        let mut above = BTreeSet::new();
+        let mut caller = Some(within);
+        while let Some(call) = caller.filter(|call| above.insert(*call)) {
+            caller = self.nesting_call(cx, call);
+        }
+        let key = ScratchKey { plugin: plugin.clone(), task: Some(task.clone()) };
+        let mut next: Vec<CallId> = self.user_of(cx, &key).into_iter().collect();
+        let mut seen = BTreeSet::new();
+        while let Some(call) = next.pop() {
+            if above.contains(&call) {
+                return true;
+            }
+            if !seen.insert(call) {
+                continue;
+            }
+            if cx.awaits_scratch(call) {
+                next.extend(self.scratch_key(cx, call).and_then(|key| self.user_of(cx, &key)));
+            }
+            next.extend(
+                cx.tool_calls().filter(|nested| self.nesting_call(cx, *nested) == Some(call)),
+            );
+        }
+        false
+    }
+
+    /// Returns the call that uses this scratch, or will be the next one to use it.
+    fn user_of(&self, cx: &RoomContext, key: &ScratchKey) -> Option<CallId> {
+        let of_key = |call: &CallId| self.scratch_key(cx, *call).as_ref() == Some(key);
+        let running = cx.tool_calls().filter(|call| !cx.awaits_scratch(*call)).find(of_key);
+        running.or_else(|| cx.awaiting_scratch.iter().filter_map(Effect::starts).find(of_key))
+    }
+
+    /// Returns the call that made this one, if it is nested.
+    fn nesting_call(&self, cx: &RoomContext, call: CallId) -> Option<CallId> {
+        let Some(Purpose::Tool { frame, slot, .. }) = cx.calls.get(&call) else { return None };
+        Some(self.slot(*frame, *slot)?.nested.as_ref()?.call)
     }
 }
 

@@ -905,9 +905,11 @@ impl PluginCalls<'_> {
             self.models.without_model.remove(&call);
             self.models.filtered.remove(&call);
             // An effect that was never polled needs no `AbandonCall`.
-            let before = self.cx.effects.len();
+            let unpolled = |cx: &RoomContext| cx.effects.len() + cx.awaiting_scratch.len();
+            let before = unpolled(self.cx);
             self.cx.effects.retain(|effect| effect.starts() != Some(call));
-            if self.cx.effects.len() == before {
+            self.cx.awaiting_scratch.retain(|effect| effect.starts() != Some(call));
+            if unpolled(self.cx) == before {
                 self.cx.effects.push_back(Effect::AbandonCall { call });
             }
         }

@@ -31,5 +31,6 @@ mod rulings;
 mod side_effects;
 mod stuck;
 mod timeline;
+mod tool_turns;
 mod unfinished;
 mod world;

@@ -2,6 +2,7 @@
 //! drops them. It reads beside a live run, and changes only what no run has open. The core decides
 //! about conflicts.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -12,7 +13,7 @@ use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes};
 use conclave_core::types::ids::RoomId;
 pub use conclave_core::types::side_effect::Digest as FileDigest;
 
-use crate::imports::interfaces::folder::{AppliedFolder, FolderFailure};
+use crate::imports::interfaces::folder::AppliedFolder;
 use crate::support::digest::sha256;
 use crate::support::overlay_files::{
     FILES, OverlayLog, OverlayOrigin, content_name, count_changes, lock, overlays_of, read, remove,
@@ -38,6 +39,8 @@ pub struct FolderChanges {
 pub struct PendingChange {
     /// The path relative to the folder.
     pub path: String,
+    /// The file when the run first changed it; `None` if there was none.
+    pub base: Option<FileDigest>,
     /// The file in the folder now; `None` if there is none.
     pub old: Option<FileDigest>,
     /// The changed file; `None` if it was removed.
@@ -90,6 +93,14 @@ pub enum OverlayError {
         shown: String,
         /// The files.
         files: Vec<Conflict>,
+    },
+    /// The run changed files again after its changes were read; nothing was applied or dropped.
+    #[error("the run changed {files:?} in {shown} again after its changes were read")]
+    ChangedAgain {
+        /// The folder as the operator wrote it.
+        shown: String,
+        /// The paths relative to the folder.
+        files: Vec<String>,
     },
     /// The folder or a file in it cannot be read or changed.
     #[error("{path} cannot be used: {reason}")]
@@ -156,19 +167,18 @@ impl RunChanges {
         self.folders.retain(|folder| !folder.files.is_empty());
     }
 
-    /// Writes these changes to their folders, each file atomically, and forgets them. Can be
-    /// repeated after an interruption. Returns the number of files.
+    /// Writes these changes, as they were read, to their folders, each file atomically, and forgets
+    /// them. Can be repeated after an interruption. Returns the number of files.
     ///
     /// # Errors
-    /// `Conflicts` before anything is written; `InUse`, `Folder` and `Store`.
+    /// `Conflicts` and `ChangedAgain` before anything is written; `InUse`, `Folder` and `Store`.
     pub fn apply(&self) -> Result<usize, OverlayError> {
         let lock = self.lock()?;
-        let mut opened = Vec::new();
-        for folder in &self.folders {
-            let open = OpenOverlay::open(&folder.overlay)?;
+        let opened = self.open()?;
+        for (folder, open) in &opened {
             open.check(&folder.files)?;
-            opened.push((folder, open));
         }
+        self.require_distinct()?;
         for (folder, mut open) in opened {
             for file in &folder.files {
                 open.apply(&file.path)?;
@@ -177,19 +187,53 @@ impl RunChanges {
         self.clean(lock)
     }
 
-    /// Forgets these changes. Returns the number of files.
+    /// Forgets these changes, as they were read. Returns the number of files.
     ///
     /// # Errors
-    /// `InUse` and `Store`.
+    /// `ChangedAgain` before anything is forgotten; `InUse` and `Store`.
     pub fn discard(&self) -> Result<usize, OverlayError> {
         let lock = self.lock()?;
-        for folder in &self.folders {
-            let mut open = OpenOverlay::open(&folder.overlay)?;
+        for (folder, mut open) in self.open()? {
             for file in &folder.files {
                 open.forget(&file.path)?;
             }
         }
         self.clean(lock)
+    }
+
+    /// Opens the overlays, which still hold the changes that were read. Without that check a person
+    /// would apply what a resumed run wrote after the difference was shown.
+    fn open(&self) -> Result<Vec<(&FolderChanges, OpenOverlay)>, OverlayError> {
+        let mut opened = Vec::new();
+        for folder in &self.folders {
+            let open = OpenOverlay::open(&folder.overlay)?;
+            open.require_as_read(&folder.files)?;
+            opened.push((folder, open));
+        }
+        Ok(opened)
+    }
+
+    /// Refuses two versions of one file: a run has them if the folder of one overlay lies in that
+    /// of another.
+    fn require_distinct(&self) -> Result<(), OverlayError> {
+        let all = || self.folders.iter().flat_map(|it| it.files.iter().map(move |file| (it, file)));
+        let owners: BTreeMap<PathBuf, &FolderChanges> =
+            all().map(|(folder, file)| (folder.dir.join(&file.path), folder)).collect();
+        for (folder, file) in all() {
+            let path = folder.dir.join(&file.path);
+            let other = path.ancestors().filter_map(|path| owners.get(path));
+            if let Some(other) = other.into_iter().find(|other| other.dir != folder.dir) {
+                let reason = format!(
+                    "the run has another version of it in the overlay of {}; apply one of the two \
+                     by naming its path, and drop the other",
+                    other.shown
+                );
+                let (shown, path) = (folder.shown.clone(), file.path.clone());
+                let files = vec![Conflict { path, reason }];
+                return Err(OverlayError::Conflicts { shown, files });
+            }
+        }
+        Ok(())
     }
 
     /// Removes the run's folder if no change is left. Returns the number of changes that are gone.
@@ -219,13 +263,14 @@ impl FolderChanges {
         let mut files = Vec::new();
         for (path, change) in open.changes.iter() {
             let new = open.content(path, change)?.as_deref().map(digest);
-            let now = open.entry(path);
+            let now = open.entry(path, change, |_| true);
             let conflict = match apply_step(change, new.as_ref(), &now) {
                 ApplyStep::Conflict(reason) => Some(reason),
                 ApplyStep::Write | ApplyStep::Remove | ApplyStep::Done => None,
             };
             let old = if let BaseEntry::File(digest) = now { Some(digest) } else { None };
-            files.push(PendingChange { path: path.to_owned(), old, new, conflict });
+            let (path, base) = (path.to_owned(), change.base().cloned());
+            files.push(PendingChange { path, base, old, new, conflict });
         }
         let (dir, shown) = (open.origin.dir, open.origin.shown);
         Ok(Self { dir, shown, files, overlay: overlay.to_owned() })
@@ -234,16 +279,18 @@ impl FolderChanges {
     /// Returns the contents of a changed file.
     ///
     /// # Errors
-    /// `Folder` and `Store`.
+    /// `ChangedAgain`, `Folder` and `Store`.
     pub fn contents(&self, file: &PendingChange) -> Result<FileContents, OverlayError> {
         let open = OpenOverlay::open(&self.overlay)?;
+        open.require_as_read(std::slice::from_ref(file))?;
         let new = match open.changes.get(&file.path) {
             Some(change) => open.content(&file.path, change)?,
             None => None,
         };
         let old = match (&file.old, &open.target) {
             (Some(_), Ok(target)) => {
-                target.read(&file.path).map_err(|failure| open.failed(&file.path, &failure))?
+                let read = target.read(&file.path);
+                read.map_err(|failure| open.failed(&file.path, failure.to_string()))?
             }
             _ => None,
         };
@@ -278,47 +325,93 @@ impl OpenOverlay {
         }
     }
 
-    /// Returns the entry of the folder at a path. Nothing is below a file that is to be removed.
-    fn entry(&self, path: &str) -> BaseEntry {
-        let parent = path.rfind('/').map_or("", |end| &path[..end]);
-        match &self.target {
-            Ok(_) if self.changes.hides_base(parent) => BaseEntry::Absent,
-            Ok(target) => target.entry(path),
-            Err(error) => BaseEntry::Other(format!("the folder cannot be opened: {error}")),
+    /// Returns the entry of the folder at the path of a change. `is_chosen` returns whether another
+    /// change is applied too: below a file there is nothing once its removal is applied.
+    fn entry(
+        &self,
+        path: &str,
+        change: &ChangedFile,
+        is_chosen: impl Fn(&str) -> bool,
+    ) -> BaseEntry {
+        let target = match &self.target {
+            Ok(target) => target,
+            Err(error) => {
+                return BaseEntry::Other(format!("the folder cannot be opened: {error}"));
+            }
+        };
+        for (end, _) in path.match_indices('/') {
+            let parent = &path[..end];
+            if let Some(ChangedFile::Removed { .. }) = self.changes.get(parent)
+                && let BaseEntry::File(_) = target.entry(parent, true)
+            {
+                return match is_chosen(parent) {
+                    true => BaseEntry::Absent,
+                    false => BaseEntry::Other(format!(
+                        "{parent:?} is a file in the folder, which the run removed; name it too"
+                    )),
+                };
+            }
+        }
+        target.entry(path, matches!(change, ChangedFile::Removed { .. }))
+    }
+
+    /// Checks that the overlay holds these changes, as they were read.
+    fn require_as_read(&self, files: &[PendingChange]) -> Result<(), OverlayError> {
+        let mut changed = Vec::new();
+        for file in files {
+            // A change that is gone was applied or dropped meanwhile.
+            let Some(change) = self.changes.get(&file.path) else { continue };
+            if self.content(&file.path, change)?.as_deref().map(digest) != file.new {
+                changed.push(file.path.clone());
+            }
+        }
+        let shown = self.origin.shown.clone();
+        match changed.is_empty() {
+            true => Ok(()),
+            false => Err(OverlayError::ChangedAgain { shown, files: changed }),
         }
     }
 
     /// Checks that the folder is as it was when the run changed these files.
     fn check(&self, files: &[PendingChange]) -> Result<(), OverlayError> {
+        let chosen: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let mut conflicts = Vec::new();
         for file in files {
-            if let (_, ApplyStep::Conflict(reason)) = self.step(&file.path)? {
+            let step = self.step(&file.path, |path| chosen.contains(path))?;
+            if let (_, ApplyStep::Conflict(reason)) = step {
                 conflicts.push(Conflict { path: file.path.clone(), reason });
             }
         }
-        if conflicts.is_empty() { Ok(()) } else { Err(self.conflicts(conflicts)) }
+        let shown = self.origin.shown.clone();
+        match conflicts.is_empty() {
+            true => Ok(()),
+            false => Err(OverlayError::Conflicts { shown, files: conflicts }),
+        }
     }
 
-    fn step(&self, path: &str) -> Result<(Option<Vec<u8>>, ApplyStep), OverlayError> {
+    fn step(
+        &self,
+        path: &str,
+        is_chosen: impl Fn(&str) -> bool,
+    ) -> Result<(Option<Vec<u8>>, ApplyStep), OverlayError> {
         let Some(change) = self.changes.get(path) else { return Ok((None, ApplyStep::Done)) };
         let content = self.content(path, change)?;
-        let step = apply_step(change, content.as_deref().map(digest).as_ref(), &self.entry(path));
+        let now = self.entry(path, change, is_chosen);
+        let step = apply_step(change, content.as_deref().map(digest).as_ref(), &now);
         Ok((content, step))
     }
 
     /// Applies one change and forgets it.
     fn apply(&mut self, path: &str) -> Result<(), OverlayError> {
-        let (content, step) = self.step(path)?;
+        let (content, step) = self.step(path, |_| false)?;
         let done = match (&self.target, step) {
-            (_, ApplyStep::Conflict(reason)) => {
-                let path = path.to_owned();
-                return Err(self.conflicts(vec![Conflict { path, reason }]));
-            }
+            // The folder changed after the check, so other changes are applied already.
+            (_, ApplyStep::Conflict(reason)) => return Err(self.failed(path, reason)),
             (Ok(target), ApplyStep::Write) => target.write(path, &content.unwrap_or_default()),
             (Ok(target), ApplyStep::Remove) => target.remove(path),
             _ => Ok(()),
         };
-        done.map_err(|failure| self.failed(path, &failure))?;
+        done.map_err(|failure| self.failed(path, failure.to_string()))?;
         self.forget(path)
     }
 
@@ -346,13 +439,9 @@ impl OpenOverlay {
         }
     }
 
-    fn conflicts(&self, files: Vec<Conflict>) -> OverlayError {
-        OverlayError::Conflicts { shown: self.origin.shown.clone(), files }
-    }
-
-    fn failed(&self, path: &str, failure: &FolderFailure) -> OverlayError {
+    fn failed(&self, path: &str, reason: String) -> OverlayError {
         let path = self.origin.dir.join(path).display().to_string();
-        OverlayError::Folder { path, reason: failure.to_string() }
+        OverlayError::Folder { path, reason }
     }
 }
 

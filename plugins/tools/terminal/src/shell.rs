@@ -27,6 +27,10 @@ pub(crate) const HOME: &str = "/home/agent";
 /// is in memory several times while commands read and write it.
 const MEMORY_FILES: u64 = 8 << 20;
 
+/// Files, and names that a pattern expands to: beyond it the library leaves names out silently, so
+/// that `limits.memory` stops a command before.
+const MOST_NAMES: u64 = 10_000_000;
+
 /// The end of a command.
 pub(crate) struct Ran {
     /// What it wrote to stdout and stderr, in the order of its writes.
@@ -66,7 +70,11 @@ struct Files {
 
 impl Files {
     fn open(state: &mut TerminalState) -> Self {
-        let limits = FsLimits::new().max_total_bytes(MEMORY_FILES).max_file_size(MEMORY_FILES);
+        let limits = FsLimits::new()
+            .max_total_bytes(MEMORY_FILES)
+            .max_file_size(MEMORY_FILES)
+            .max_file_count(MOST_NAMES)
+            .max_dir_count(MOST_NAMES);
         let memory = Arc::new(InMemoryFs::with_limits(limits));
         memory.add_dir(HOME, 0o755);
         if !state.memory.is_empty() {

@@ -8,13 +8,16 @@ use bashkit::{ShellState, VfsEntry, VfsEntryKind, VfsSnapshot};
 use conclave_sdk::scratch::{self, ScratchError};
 use conclave_sdk::{Error, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::background::Job;
 use crate::folder::FolderNotes;
 
 /// Bytes of a state that are stored on trial before all of it. A call is stopped if it hands over
 /// more than `limits.output` (1 MiB) at once, and a smaller `limits.scratch` is an error instead.
-const PROBED: usize = 512 << 10;
+const PROBED: usize = 1_000_000;
+/// Levels of a state in JSON that can be read again: the limit of the library.
+const READABLE_LEVELS: usize = 127;
 
 /// The state of a task's terminal.
 #[derive(Default, Deserialize, Serialize)]
@@ -33,6 +36,9 @@ pub(crate) struct TerminalState {
     files: Vec<SavedFile>,
     #[serde(skip)]
     pub(crate) memory: Vec<VfsEntry>,
+    /// Why this is a new shell, for the agent; `None` if it is the one of the call before.
+    #[serde(skip)]
+    pub(crate) lost: Option<String>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -52,14 +58,20 @@ enum SavedKind {
 }
 
 impl TerminalState {
-    /// Returns the state of this call's task; a new one at first.
-    pub(crate) fn load() -> Result<Self> {
-        Self::decode(&scratch::bytes())
+    /// Returns the state of this call's task; a new one at first, and in place of one that cannot
+    /// be read.
+    pub(crate) fn load() -> Self {
+        Self::decode(&scratch::bytes()).unwrap_or_else(|error| {
+            let lost = format!(
+                "terminal: this is a new shell, because the stored one cannot be read: {error}"
+            );
+            Self { lost: Some(lost), ..Self::default() }
+        })
     }
 
-    /// Stores the state. Fails if it exceeds the limit, and the state before this call remains.
-    pub(crate) fn store(mut self) -> Result<(), StateTooLarge> {
-        let bytes = self.encode();
+    /// Stores the state. If it cannot be stored, the state before this call remains.
+    pub(crate) fn store(mut self) -> Result<(), StateNotStored> {
+        let bytes = self.encode()?;
         let before = scratch::bytes();
         let stored = if bytes.len() > PROBED {
             scratch::set_bytes(&bytes[..PROBED]).and_then(|()| scratch::set_bytes(&bytes))
@@ -73,7 +85,7 @@ impl TerminalState {
                 ScratchError::TooLarge(limit) => limit,
                 ScratchError::Other(_) => 0,
             };
-            StateTooLarge { length: bytes.len() as u64, limit }
+            StateNotStored::TooLarge { length: bytes.len() as u64, limit }
         })
     }
 
@@ -81,7 +93,7 @@ impl TerminalState {
         VfsSnapshot::from_entries(self.memory.clone())
     }
 
-    fn encode(&mut self) -> Vec<u8> {
+    fn encode(&mut self) -> Result<Vec<u8>, StateNotStored> {
         let mut contents: Vec<u8> = Vec::new();
         self.memory.sort_by(|one, other| one.path.cmp(&other.path));
         let save = |entry: &VfsEntry| SavedFile {
@@ -100,9 +112,26 @@ impl TerminalState {
         self.files = self.memory.iter().map(save).collect();
         let mut bytes =
             serde_json::to_vec(&*self).expect("its maps have text keys and it has no floats");
+        if levels(&bytes) > READABLE_LEVELS {
+            bytes = self.with_functions_as_text();
+            if serde_json::from_slice::<Self>(&bytes).is_err() {
+                return Err(StateNotStored::TooDeep);
+            }
+        }
         bytes.push(b'\n');
         bytes.extend(contents);
-        bytes
+        Ok(bytes)
+    }
+
+    /// Returns the state with deep functions as the text that they were written in, without their
+    /// syntax trees.
+    fn with_functions_as_text(&self) -> Vec<u8> {
+        let mut state = serde_json::to_value(self).expect("it was serialised before");
+        let jobs = state.get_mut("jobs").and_then(Value::as_object_mut);
+        let of_jobs = jobs.into_iter().flat_map(|jobs| jobs.values_mut());
+        of_jobs.filter_map(|job| job.get_mut("shell")).for_each(drop_deep_trees);
+        state.get_mut("shell").into_iter().for_each(drop_deep_trees);
+        serde_json::to_vec(&state).expect("it was serialised before")
     }
 
     fn decode(bytes: &[u8]) -> Result<Self> {
@@ -130,16 +159,51 @@ impl TerminalState {
     }
 }
 
-/// A state that exceeds `limits.scratch`.
-#[derive(Debug)]
-pub(crate) struct StateTooLarge {
-    length: u64,
-    limit: u64,
+/// Removes the syntax trees of a shell's deep functions, which have their text too.
+fn drop_deep_trees(shell: &mut Value) {
+    let functions = shell.get_mut("functions").and_then(Value::as_object_mut);
+    for function in functions.into_iter().flat_map(|functions| functions.values_mut()) {
+        let is_deep = levels(function.to_string().as_bytes()) > READABLE_LEVELS / 2;
+        if let Some(function) = function.as_object_mut().filter(|_| is_deep) {
+            function.remove("ast");
+        }
+    }
 }
 
-impl std::fmt::Display for StateTooLarge {
+/// Returns how deep the lists and objects of a JSON text are nested.
+fn levels(json: &[u8]) -> usize {
+    let (mut level, mut most, mut is_text, mut is_escaped) = (0_usize, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' if !is_text => level += 1,
+            b'}' | b']' if !is_text => level = level.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(level);
+    }
+    most
+}
+
+/// Why a state was not stored.
+#[derive(Debug)]
+pub(crate) enum StateNotStored {
+    /// It exceeds `limits.scratch`.
+    TooLarge { length: u64, limit: u64 },
+    /// It could not be read again.
+    TooDeep,
+}
+
+impl std::fmt::Display for StateNotStored {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { length, limit } = self;
+        let Self::TooLarge { length, limit } = self else {
+            return formatter.write_str(
+                "terminal: the shell is as it was before this command, because one of its \
+                 functions is nested too deep to be stored; split the function",
+            );
+        };
         let enough = length.next_power_of_two().max(128 << 10) >> 10;
         write!(
             formatter,

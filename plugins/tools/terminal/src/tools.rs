@@ -53,14 +53,15 @@ pub(crate) fn arguments<T: DeserializeOwned>(arguments: Value) -> Result<T> {
 pub(crate) fn run(Run { command, background, timeout_s }: Run) -> Result<Outcome> {
     let settings: Settings = config::get()?;
     let timeout = Duration::from_secs(timeout_s.unwrap_or(settings.timeout_s));
-    let mut state = TerminalState::load()?;
+    let mut state = TerminalState::load();
     if background == Some(true) {
         return start(state, &command, settings.poll_ms);
     }
     let mut shell = state.shell.take();
     let ran = shell::run(&mut state, &mut shell, &command, timeout);
     state.shell = shell;
-    let mut content = ran.output;
+    let lost = state.lost.take().map(|lost| with_line(String::new(), &lost));
+    let mut content = lost.unwrap_or_default() + &ran.output;
     if ran.end == End::TimedOut {
         // O-133
         content
@@ -84,6 +85,7 @@ pub(crate) fn run(Run { command, background, timeout_s }: Run) -> Result<Outcome
 }
 
 fn start(mut state: TerminalState, command: &str, poll_ms: u64) -> Result<Outcome> {
+    let lost = state.lost.take();
     let id = FIRST_ID + state.started;
     state.started += 1;
     state.jobs.insert(id, Job::new(command, state.shell.clone()));
@@ -92,7 +94,8 @@ fn start(mut state: TerminalState, command: &str, poll_ms: u64) -> Result<Outcom
         return Outcome::text(error.to_string()).with_value(&json!({ "observation": observation }));
     }
     // O-094
-    let content = format!(
+    let mut content = lost.map(|lost| with_line(String::new(), &lost)).unwrap_or_default();
+    content += &format!(
         "Background command started. To stop it, send a `kill` action with command_id {id}"
     );
     let background = json!({ "command_id": id, "poll_ms": poll_ms });
@@ -103,7 +106,7 @@ fn start(mut state: TerminalState, command: &str, poll_ms: u64) -> Result<Outcom
 
 /// Lets a background command continue, and returns its output since the last poll.
 pub(crate) fn poll(OfCommand { command_id }: OfCommand) -> Result<Outcome> {
-    let mut state = TerminalState::load()?;
+    let mut state = TerminalState::load();
     let Some(mut job) = state.jobs.remove(&command_id) else { return unknown(command_id) };
     let mut slice = job.advance(&mut state);
     if slice.exit_code.is_none() {
@@ -111,7 +114,7 @@ pub(crate) fn poll(OfCommand { command_id }: OfCommand) -> Result<Outcome> {
     }
     if let Err(error) = state.store() {
         // Without its state it cannot continue, so it ends here.
-        let mut state = TerminalState::load()?;
+        let mut state = TerminalState::load();
         state.jobs.remove(&command_id);
         drop(state.store());
         slice.output = with_line(slice.output, &error.to_string());
@@ -124,7 +127,7 @@ pub(crate) fn poll(OfCommand { command_id }: OfCommand) -> Result<Outcome> {
 
 /// Ends a background command.
 pub(crate) fn kill(OfCommand { command_id }: OfCommand) -> Result<Outcome> {
-    let mut state = TerminalState::load()?;
+    let mut state = TerminalState::load();
     let Some(job) = state.jobs.remove(&command_id) else { return unknown(command_id) };
     state.store().map_err(Error::other)?;
     // O-096

@@ -2,7 +2,7 @@
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
-use conclave_test_support::{Rig, stock};
+use conclave_test_support::{Rig, guest, stock, toml_inline};
 use serde_json::{Map, Value, json};
 
 use super::{acting, allowed, observations};
@@ -100,6 +100,55 @@ fn state_lives_on_in_the_task_and_files_in_the_folder() {
     assert_eq!(ended(&observations(&ran)), expected);
     let made = std::fs::read_to_string(rig.folder().join("work/sub/file"));
     assert_eq!(made.ok().as_deref(), Some("made\n"));
+}
+
+/// Returns a config whose tool makes these calls of a terminal at the same time.
+fn at_once(commands: &[&str]) -> String {
+    let call =
+        |command: &&str| json!({ "tool": "terminal.run", "arguments": { "command": command } });
+    let calls: Vec<Value> = commands.iter().map(call).collect();
+    let calls = json!({ "tool": "nested.at_once", "arguments": { "calls": calls } });
+    format!(
+        "entry = \"desk\"\n[plugins.desk]\nsource = \"{}\"\n\
+         grants.tools = [\"nested.*\", \"terminal.*\"]\nconfig = {}\n\
+         [plugins.nested]\nsource = \"{}\"\ngrants.tools = [\"terminal.*\"]\n\
+         [plugins.terminal]\nsource = \"{}\"\n{WORK}\n[tasks.desk]\nagent = \"desk\"\n{}",
+        guest("agent_caller").display(),
+        toml_inline(&calls),
+        guest("nested").display(),
+        stock().join("terminal.wasm").display(),
+        allowed("*"),
+    )
+}
+
+#[test]
+fn commands_that_are_called_at_once_take_turns_and_lose_nothing() {
+    let rig = rig();
+    let commands = [
+        "x=1; echo one >> log; echo one >> /tmp/log",
+        "y=2; echo two >> log; echo two >> /tmp/log",
+        "echo $x $y $(cat log) $(cat /tmp/log)",
+    ];
+    let ran = rig.run(&at_once(&commands), "go");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    let answers: Vec<String> = serde_json::from_str(ran.content()).expect("a list of texts");
+    assert_eq!(answers, ["", "", "1 2 one two one two"]);
+}
+
+#[test]
+fn a_state_above_the_limit_of_scratch_is_an_exit_code_and_the_shell_stays() {
+    let script = json!([
+        run("x=before"),
+        run("x=after; seq 250000 > /tmp/large; echo wrote"),
+        run("echo $x; ls /tmp"),
+    ]);
+    let limits = "limits = { cpu = \"1 h\", scratch = \"512 KiB\" }";
+    let ran = rig().run(&config(&script, limits), "go");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    let ended = ended(&observations(&ran));
+    let (output, code) = &ended[1];
+    assert!(output.starts_with("wrote\n") && output.contains("`limits.scratch`"), "{output}");
+    assert_eq!((*code, ended[2].0.as_str()), (1, "before"));
 }
 
 /// Each task has a shell of its own, also in the same room and with the same plugin.

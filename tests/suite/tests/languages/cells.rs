@@ -173,8 +173,12 @@ fn files_are_those_of_the_grant(rig: &Rig) {
             "import helper, os\nopen('out.txt', 'w').write('kept')\nos.getcwd(), open('table.csv').readline()",
             "helper.VALUE, open('/workspace/out.txt').read()",
             "open('../outside.txt')",
+            "import os\nfrom pathlib import Path\nopen('sub/deep.py', 'w').close()\n\
+             sorted(map(str, Path('.').rglob('*.py'))), [*map(str, Path('sub').glob('*'))], \
+             os.path.isdir('sub/'), os.path.exists('helper.py/')",
         ],
     );
+    assert_eq!(shown[3], "(['helper.py', 'sub/deep.py'], ['sub/deep.py'], True, False)");
     assert_eq!(shown[0], "('/workspace', 'a,b\\n')");
     assert_eq!(shown[1], "(7, 'kept')");
     assert!(shown[2].contains("files was refused"), "{}", shown[2]);

@@ -245,7 +245,9 @@ impl ToolRounds<'_> {
         self.budgets.used_by(&agent).tool_calls += 1;
         let about = JobCall::Poll { frame: id, command_id };
         let call = self.cx.call_executor((task, agent), &plugin, POLL, about, command_id);
-        self.frames.limit_pending(self.cx, id, call);
+        if !self.cx.takes_turns(&plugin) {
+            self.frames.limit_pending(self.cx, id, call);
+        }
     }
 
     /// Ends a poll or a kill that was pending for too long.
@@ -467,14 +469,10 @@ impl RoomContext {
         let (plugin, arguments) = (plugin.clone(), Arc::new(json!({ "command_id": command_id })));
         let call =
             self.next_call(Purpose::Job { task: task.clone(), plugin: plugin.clone(), about });
-        self.effects.push_back(Effect::CallTool {
-            call,
-            task,
-            caller,
-            plugin,
-            tool: tool.to_owned(),
-            arguments,
-        });
+        let tool = tool.to_owned();
+        let effect =
+            Effect::CallTool { call, task, caller, plugin: plugin.clone(), tool, arguments };
+        self.call_tool(&plugin, effect);
         call
     }
 

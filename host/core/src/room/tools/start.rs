@@ -77,6 +77,14 @@ impl ToolRounds<'_> {
                 ConsentRuling::Refused(result) => return Some(result),
             }
         }
+        if let Some(within) = within
+            && self.frames.waits_in_circle(self.cx, within, (&plugin, &task_name))
+        {
+            let text = format!(
+                "not run: {plugin} works on a call that waits for this one; call it again later"
+            );
+            return Some(failed(call, text));
+        }
         // Checked after an approval, which may have taken long.
         match self.plugin_calls().must_wait_for(Budget::ToolCalls) {
             Ok(false) => {}
@@ -99,7 +107,9 @@ impl ToolRounds<'_> {
         }
         let frame = id;
         let id = self.cx.next_call(Purpose::Tool { frame, slot, plugin: plugin.clone() });
-        self.frames.limit_pending(self.cx, frame, id);
+        if !self.cx.takes_turns(&plugin) {
+            self.frames.limit_pending(self.cx, frame, id);
+        }
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
         self.cx.notify(Notice::ToolCalled {
             call: id,
@@ -109,14 +119,15 @@ impl ToolRounds<'_> {
             arguments: arguments.clone(),
             within,
         });
-        self.cx.effects.push_back(Effect::CallTool {
+        let effect = Effect::CallTool {
             call: id,
             task: task_name,
             caller: agent,
-            plugin,
+            plugin: plugin.clone(),
             tool,
             arguments,
-        });
+        };
+        self.cx.call_tool(&plugin, effect);
         self.frames.set_slot(self.cx, frame, slot, SlotState::Calling);
         None
     }

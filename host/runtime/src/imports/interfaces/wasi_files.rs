@@ -199,7 +199,7 @@ impl types::HostDescriptor for CallState {
         path: String,
     ) -> FsResult<()> {
         self.enter().map_err(FsError::trap)?;
-        let path = self.below(&fd, &path)?;
+        let path = self.below(&fd, path.trim_end_matches('/'))?;
         match self.look_at(&path) {
             Ok(_) => Err(ErrorCode::Exist.into()),
             Err(_) => Err(refused()),

@@ -93,3 +93,41 @@ fn a_command_that_does_not_exist_names_those_that_do() {
         "only ls"
     );
 }
+
+#[test]
+fn a_function_that_is_nested_deep_is_kept_or_refused_and_the_shell_stays_usable() {
+    let nested = |levels: usize| {
+        let (begin, end) = ("if true; then ".repeat(levels), "fi; ".repeat(levels));
+        format!("f() {{ {begin}echo deep; {end}}}; echo defined")
+    };
+    let mut host = FakeHost::new();
+    run(&mut host, "x=kept");
+    for levels in [10, 24] {
+        assert_eq!(run(&mut host, &nested(levels)), ("defined".to_owned(), 0), "{levels}");
+        assert_eq!(run(&mut host, "f; echo $x").0, "deep\nkept", "{levels}");
+    }
+    let started = call(&mut host, "run", json!({ "command": "f", "background": true }));
+    assert_eq!(observed(&started).1, 0, "the copy of the shell has the function too");
+    let most = run(&mut host, &nested(90));
+    assert!(most.1 == 0 || most.0.contains("nested too deep") || most.1 == 2, "{most:?}");
+    assert_eq!(run(&mut host, "echo $x").0, "kept");
+}
+
+#[test]
+fn a_state_that_cannot_be_read_begins_a_new_shell_and_says_so() {
+    let mut host = FakeHost::new();
+    host.run(|| conclave_sdk::scratch::set_bytes(b"no state\n")).expect("it can be stored");
+    let (output, code) = run(&mut host, "x=new; echo ran");
+    assert!(output.starts_with("terminal: this is a new shell, because"), "{output}");
+    assert!(output.ends_with("\nran") && code == 0, "{output}");
+    assert_eq!(run(&mut host, "echo $x").0, "new");
+}
+
+#[test]
+fn a_pattern_expands_to_all_names() {
+    let mut host = FakeHost::new();
+    for name in 0..10_050 {
+        host = host.file(&format!("/many/{name}"), "");
+    }
+    assert_eq!(run(&mut host, "set -- /many/*; echo $#").0, "10050");
+}

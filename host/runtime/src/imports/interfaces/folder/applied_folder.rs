@@ -17,16 +17,24 @@ use super::{FileChange, FileModes, FolderAccess, FolderFailure, GrantedFolder};
 pub(crate) struct AppliedFolder(GrantedFolder);
 
 impl AppliedFolder {
+    /// Opens the folder at a canonical path. A link that took its place is refused, because it would
+    /// lead the changes to another folder.
     pub(crate) fn open(dir: &Path) -> std::io::Result<Self> {
+        if std::fs::canonicalize(dir)? != dir {
+            return Err(std::io::Error::other("a link is in its place"));
+        }
         let dir = Dir::open_ambient_dir(dir, ambient_authority())?;
         let (at, access, kept) = (String::new(), FolderAccess::ReadOnly, Vec::new());
         Ok(Self(GrantedFolder { at, dir, access, kept }))
     }
 
-    /// Returns the entry at a path, by the digest of a file.
-    pub(crate) fn entry(&self, rest: &str) -> BaseEntry {
+    /// Returns the entry at a path, by the digest of a file. `may_be_linked` accepts a file with a
+    /// second name, whose removal leaves the other one as it is.
+    pub(crate) fn entry(&self, rest: &str, may_be_linked: bool) -> BaseEntry {
         let digest = |file: &Existing| {
-            file.refuse_hard_link()?;
+            if !may_be_linked {
+                file.refuse_hard_link()?;
+            }
             Ok(digest(&file.file, |_| Ok(()))?)
         };
         match self.file(rest).and_then(|file| file.as_ref().map(digest).transpose()) {

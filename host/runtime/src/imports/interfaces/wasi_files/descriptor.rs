@@ -22,6 +22,23 @@ pub(super) struct StatedPath {
     pub(super) writes: bool,
 }
 
+/// Returns a path below a directory. Empty parts and `.` are left out, except at the end, where `/`
+/// stands for them.
+fn joined(directory: &str, path: &str) -> String {
+    let (mut joined, mut ends_in_name) = (directory.to_owned(), true);
+    for part in path.split('/') {
+        ends_in_name = !["", "."].contains(&part);
+        if ends_in_name {
+            joined.push('/');
+            joined.push_str(part);
+        }
+    }
+    if !ends_in_name && joined.len() > directory.len() {
+        joined.push('/');
+    }
+    joined
+}
+
 pub(super) fn refused() -> FsError {
     ErrorCode::NotPermitted.into()
 }
@@ -48,17 +65,25 @@ impl CallState {
         Ok(Resource::new_own(self.table.push(seen)?.rep()))
     }
 
-    /// Returns the path for `files`. A path with `..` or an invalid name stays as it is, and
-    /// `files` refuses it.
-    pub(super) fn below(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<String> {
+    /// Returns the path for `files`, without the parts that mean nothing in POSIX. A path with `..`
+    /// or an invalid name stays as it is, and `files` refuses it.
+    pub(super) fn below(&mut self, fd: &Resource<Descriptor>, path: &str) -> FsResult<String> {
         let seen = self.seen(fd)?;
         if !seen.is_directory {
             return Err(ErrorCode::NotDirectory.into());
         }
-        Ok(match path.strip_prefix("./").unwrap_or(path) {
-            "." => seen.path,
-            path => format!("{}/{path}", seen.path),
-        })
+        if path.is_empty() || path.starts_with('/') {
+            return Ok(format!("{}/{path}", seen.path));
+        }
+        let path = joined(&seen.path, path);
+        // `a/` names a directory that is there.
+        let Some(directory) = path.strip_suffix('/') else { return Ok(path) };
+        let entry = self.look_at(directory).map_err(|error| told(&error))?;
+        if entry.is_directory {
+            Ok(directory.to_owned())
+        } else {
+            Err(ErrorCode::NotDirectory.into())
+        }
     }
 
     pub(super) async fn status(&mut self, path: &str) -> FsResult<DescriptorStat> {
@@ -137,5 +162,28 @@ impl CallState {
         let place = if writes { self.may_write(&seen.path) } else { self.may_read(&seen.path) };
         let place = place.map_err(|error| told(&error))?;
         Ok(At::new(self, place, seen.path, offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn parts_that_mean_nothing_are_left_out_and_others_stay() {
+        for (path, expected) in [
+            ("a", "/f/a"),
+            (".", "/f"),
+            ("./", "/f"),
+            ("./a/./b", "/f/a/b"),
+            ("a//b", "/f/a/b"),
+            ("a/", "/f/a/"),
+            ("a//.", "/f/a/"),
+            // `files` refuses these.
+            ("../a", "/f/../a"),
+            ("a/..", "/f/a/.."),
+        ] {
+            assert_eq!(joined("/f", path), expected, "{path:?}");
+        }
     }
 }

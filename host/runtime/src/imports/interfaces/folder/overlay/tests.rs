@@ -394,3 +394,113 @@ fn changes_of_a_live_run_are_neither_applied_nor_dropped() {
     assert!(matches!(pending.discard(), Err(OverlayError::InUse { .. })));
     assert_eq!(pending.folders[0].files.len(), 1);
 }
+
+/// Returns the paths of the conflicts, after checking that nothing was written.
+fn conflicts(pending: &RunChanges, base: &Path) -> Vec<String> {
+    let before = tree(base);
+    let Err(OverlayError::Conflicts { files, .. }) = pending.apply() else { panic!("refused") };
+    assert_eq!(tree(base), before, "nothing was applied");
+    files.into_iter().map(|file| file.path).collect()
+}
+
+#[test]
+fn a_file_of_the_operator_in_the_place_of_a_removed_one_is_not_overwritten() {
+    let rig = Rig::new((100, 10));
+    rig.remove("a").unwrap();
+    rig.write("a/b", b"new").unwrap();
+    let base = rig.base();
+    fs::remove_file(base.join("a")).unwrap();
+    fs::create_dir(base.join("a")).unwrap();
+    fs::write(base.join("a/b"), "mine").unwrap();
+    let (_temp, mut pending) = rig.ended();
+    let file = &pending.folders[0].files[1];
+    assert!(file.conflict.is_some() && file.old.is_some(), "{file:?}");
+    assert_eq!(conflicts(&pending, &base), ["a", "a/b"]);
+    pending.retain(|path| path == "a/b");
+    assert_eq!(conflicts(&pending, &base), ["a/b"]);
+}
+
+#[test]
+fn a_part_of_the_changes_that_needs_another_one_is_refused_before_anything_is_written() {
+    let rig = Rig::new((100, 10));
+    rig.write("0", b"new").unwrap();
+    rig.remove("a").unwrap();
+    rig.write("a/b", b"new").unwrap();
+    let base = rig.base();
+    let (temp, mut pending) = rig.ended();
+    pending.retain(|path| path != "a");
+    assert_eq!(conflicts(&pending, &base), ["a/b"]);
+    assert_eq!(changes(&temp).apply().unwrap(), 3);
+    assert_eq!(fs::read_to_string(base.join("a/b")).unwrap(), "new");
+}
+
+#[test]
+fn changes_are_applied_and_dropped_as_they_were_read() {
+    let rig = Rig::new((100, 10)).restart();
+    rig.write("a", b"shown").unwrap();
+    rig.write("b", b"shown").unwrap();
+    let (temp, mut pending) = rig.ended();
+    // The run is resumed, and ends, while a person reads the difference.
+    let folder = grant(&temp.path().join("base"), FileMode::Overlay, (100, 10));
+    let run = RunOverlays::of(&run_folder(&temp.path().join("store"), RUN));
+    let rig = Rig { temp, folder, run };
+    rig.write("a", b"not shown").unwrap();
+    let (temp, base) = (rig.temp, rig.run);
+    drop(base);
+    let before = tree(&temp.path().join("base"));
+    let folder = &pending.folders[0];
+    let changed = |result: Result<usize, OverlayError>| matches!(result, Err(OverlayError::ChangedAgain { files, .. }) if files == ["a"]);
+    assert!(changed(folder.contents(&folder.files[0]).map(|_| 0)));
+    assert!(changed(pending.apply()) && changed(pending.discard()));
+    assert_eq!(tree(&temp.path().join("base")), before);
+    assert_eq!(changes(&temp).folders[0].files.len(), 2);
+    pending.retain(|path| path == "b");
+    assert_eq!(pending.apply().unwrap(), 1);
+}
+
+#[test]
+fn two_versions_of_a_file_are_refused_before_anything_is_written() {
+    let rig = Rig::new((100, 10));
+    rig.write("d/a", b"one").unwrap();
+    rig.write("d/e/f", b"one").unwrap();
+    let below = grant(&rig.base().join("d"), FileMode::Overlay, (100, 10));
+    let inner = Rig { temp: rig.temp, folder: below, run: Arc::clone(&rig.run) };
+    inner.write("a", b"two").unwrap();
+    inner.write("x", b"two").unwrap();
+    let base = inner.temp.path().join("base");
+    drop(rig.run);
+    let (temp, mut pending) = inner.ended();
+    assert_eq!(conflicts(&pending, &base).len(), 1);
+    pending.retain(|path| path != "a");
+    assert_eq!(pending.apply().unwrap(), 3);
+    assert_eq!(fs::read_to_string(base.join("d/a")).unwrap(), "one");
+    assert_eq!(conflicts(&changes(&temp), &base), ["a"], "the folder changed since");
+}
+
+#[test]
+fn changes_are_not_applied_through_a_link_in_the_place_of_the_folder() {
+    let rig = Rig::new((100, 10));
+    rig.write("a", b"new").unwrap();
+    let (temp, _) = rig.ended();
+    let (base, moved) = (temp.path().join("base"), temp.path().join("moved"));
+    fs::rename(&base, &moved).unwrap();
+    symlink("moved", &base).unwrap();
+    assert_eq!(conflicts(&changes(&temp), &moved), ["a"]);
+}
+
+#[test]
+fn a_file_with_a_second_name_is_removed_and_never_written() {
+    let rig = Rig::new((100, 10));
+    rig.remove("a").unwrap();
+    rig.write("b", b"new").unwrap();
+    let base = rig.base();
+    for name in ["a", "b"] {
+        fs::hard_link(base.join(name), rig.temp.path().join(name)).unwrap();
+    }
+    let (temp, mut pending) = rig.ended();
+    assert_eq!(conflicts(&pending, &base), ["b"]);
+    pending.retain(|path| path == "a");
+    assert_eq!(pending.apply().unwrap(), 1);
+    assert!(!base.join("a").exists());
+    assert_eq!(fs::read_to_string(temp.path().join("a")).unwrap(), "one\ntwo\n");
+}
