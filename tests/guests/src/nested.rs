@@ -50,6 +50,12 @@ fn flood(call: Call, times: u32) -> Json<(u32, String)> {
     Json((answers, String::new()))
 }
 
+/// Makes a call and passes its error on.
+#[tool]
+fn pass_on(call: Call) -> Result<String> {
+    Ok(toolbox::call(&call.tool, &call.arguments)?.text().to_owned())
+}
+
 /// The tools that it may call, with the names of their arguments.
 #[tool]
 fn list() -> Json<Vec<(String, Vec<String>)>> {
@@ -64,4 +70,4 @@ fn list() -> Json<Vec<(String, Vec<String>)>> {
     Json(tools.iter().map(|tool| (tool.name.clone(), arguments(&tool.input_schema))).collect())
 }
 
-conclave_sdk::export!(tools: [at_once, in_turn, flood, list], asks: [tools?]);
+conclave_sdk::export!(tools: [at_once, in_turn, flood, pass_on, list], asks: [tools?]);

@@ -133,6 +133,13 @@ fn a_nested_result_is_not_cut() {
 }
 
 #[test]
+fn a_denial_that_a_tool_passes_on_is_the_hosts() {
+    let call = json!({ "call": { "tool": "echo.run", "arguments": says("a") } });
+    let ran = World { tool: "", ..OPEN }.run("pass_on", &call);
+    assert_eq!(ran.content(), "Refused: tools echo.run.");
+}
+
+#[test]
 fn both_the_tool_and_its_agent_need_the_grant() {
     let calls = [("echo.run", says("a"))];
     let (told, ran) = World { tool: "", ..OPEN }.at_once(&calls);
