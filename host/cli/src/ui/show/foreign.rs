@@ -40,6 +40,12 @@ pub(crate) fn reading_rows(text: &str, most: usize) -> Vec<String> {
     broken(&readable(text.trim_end()), most)
 }
 
+/// Returns a line of a file in rows like [`rows`], with all its blanks and a sign for a carriage
+/// return at its end.
+pub(crate) fn line_rows(line: &str, most: usize) -> Vec<String> {
+    broken(&readable(line), most)
+}
+
 /// Returns a block of rows of at most `columns` columns, each with `indent` blanks and the mark in
 /// front.
 pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> String {

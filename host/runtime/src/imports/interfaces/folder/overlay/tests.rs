@@ -10,7 +10,9 @@ use tempfile::TempDir;
 
 use super::super::{FileModes, read_at};
 use super::*;
-use crate::storage::overlay::{OverlayError, RunChanges, pending_changes};
+use crate::storage::overlay::{
+    ChangeDecisionKind, OverlayError, RunChanges, change_decisions, pending_changes,
+};
 use crate::support::overlay_files::run_folder;
 
 /// A folder with an overlay, in a store beside it.
@@ -355,7 +357,33 @@ fn changes_are_applied_as_they_are_and_a_script_stays_executable() {
     assert_eq!(changes.apply().unwrap(), 4);
     assert_eq!(fs::read_to_string(base.join("d/a/below")).unwrap(), "x");
     assert_eq!(fs::metadata(base.join("a")).unwrap().permissions().mode() & 0o777, 0o750);
-    assert!(!temp.path().join("store/overlays").join(RUN).exists());
+    assert_eq!(pending_changes(&temp.path().join("store"), &RoomId::from(RUN)), 0);
+    let left = tree(&temp.path().join("store/overlays").join(RUN));
+    assert_eq!(left.keys().collect::<Vec<_>>(), ["decisions.jsonl", "lock"]);
+}
+
+#[test]
+fn decisions_about_changes_are_kept() {
+    let rig = Rig::new((100, 10));
+    rig.write("a", b"new").unwrap();
+    rig.write("b", b"new").unwrap();
+    let (temp, mut pending) = rig.ended();
+    pending.retain(|path| path == "a");
+    pending.apply().unwrap();
+    changes(&temp).discard().unwrap();
+    let decisions = change_decisions(&temp.path().join("store"), &RoomId::from(RUN)).unwrap();
+    let told: Vec<_> = decisions
+        .iter()
+        .map(|one| (one.principal.as_str(), one.kind, one.folder.as_str(), &one.files[..]))
+        .collect();
+    let (applied, dropped) = (ChangeDecisionKind::Applied, ChangeDecisionKind::Dropped);
+    assert_eq!(
+        told,
+        [
+            ("operator", applied, "base", &["a".to_owned()][..]),
+            ("operator", dropped, "base", &["b".to_owned()][..]),
+        ]
+    );
 }
 
 #[test]
