@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from conclave_sdk import Error, toolbox
+from conclave_sdk import Denied, Error, toolbox
 from conclave_sdk.toolbox import CallableTool, ToolAnswer
 
 _TYPES = {
@@ -65,19 +65,42 @@ class Function:
         return Pending(self._tool, {names[key]: value for key, value in bound.arguments.items()})
 
     def __repr__(self) -> str:
-        return f"{self._tool.name}{self.__signature__}"
+        plugin, dot, _ = self._tool.name.rpartition(".")
+        return f"{_identifier(plugin) if dot else ''}{dot}{self.__name__}{self.__signature__}"
 
     def __reduce__(self) -> Any:
         # By name: the next cell has the tools that are granted then.
         return _named, (self._tool.name,)
 
 
+class _Ungranted:
+    """A tool that the cell may not call. The host says why, and reports it to the operator."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return toolbox.call(self._name, kwargs)
+
+    later = __call__
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which this cell may not call>"
+
+
 class ToolPlugin:
     """The tools of one plugin."""
 
-    def __init__(self, name: str, functions: dict[str, Function]) -> None:
+    def __init__(self, name: str, functions: dict[str, Function], plugin: str = "") -> None:
         self.__name__ = name
+        self._plugin = plugin or name
         self.__dict__.update(functions)
+
+    def __getattr__(self, name: str) -> _Ungranted:
+        # Python asks for names with `_` itself, such as `__deepcopy__`.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _Ungranted(f"{self._plugin}.{name}")
 
     def __repr__(self) -> str:
         functions = [value for value in vars(self).values() if isinstance(value, Function)]
@@ -103,12 +126,11 @@ def gather(*calls: Pending, return_exceptions: bool = False) -> list[Any]:
     for call in calls:
         if not isinstance(call, Pending):
             raise TypeError(f"gather() takes calls such as search.find.later(…), not {call!r}")
-    results: list[Any] = []
-    for start in range(0, len(calls), 64):
-        batch = calls[start : start + 64]
-        answers = toolbox.call_all([(call.name, call.arguments) for call in batch])
-        for call, answer in zip(batch, answers, strict=True):
-            results.append(answer if isinstance(answer, Error) else call.result(answer))
+    answers = toolbox.call_all([(call.name, call.arguments) for call in calls])
+    results = [
+        answer if isinstance(answer, Error) else call.result(answer)
+        for call, answer in zip(calls, answers, strict=True)
+    ]
     failed = next((result for result in results if isinstance(result, Error)), None)
     if failed is not None and not return_exceptions:
         raise failed
@@ -120,25 +142,25 @@ def tools(word: str = "") -> str:
     found = [
         f"{Function(tool)!r}\n    {' '.join(tool.description.split())}"
         for tool in toolbox.tools()
-        if word.lower() in f"{tool.name} {tool.description}".lower()
+        if word.lower() in f"{tool.name} {Function(tool)!r} {tool.description}".lower()
     ]
-    return _Listing("\n".join(found) or "No tool fits.")
+    without = "No tool fits." if word else _NONE
+    return _Listing("\n".join(found) or without)
 
 
 def namespace() -> dict[str, Any]:
-    """Return the functions by name, for a cell; empty if there is none."""
-    granted = toolbox.tools()
-    if not granted:
-        return {}
+    """Return the functions by name, for a cell, and the exceptions that they raise."""
     plugins: dict[str, dict[str, Function]] = {}
-    names: dict[str, Any] = {"gather": gather, "tools": tools}
-    for tool in granted:
+    names: dict[str, Any] = {"Denied": Denied, "Error": Error, "gather": gather, "tools": tools}
+    for tool in toolbox.tools():
         plugin, dot, name = tool.name.rpartition(".")
         if dot:
-            plugins.setdefault(_identifier(plugin), {})[_identifier(name)] = Function(tool)
+            plugins.setdefault(plugin, {})[_identifier(name)] = Function(tool)
         else:
             names[_identifier(name)] = Function(tool)
-    names.update({name: ToolPlugin(name, found) for name, found in plugins.items()})
+    for plugin, functions in plugins.items():
+        name = _identifier(plugin)
+        names[name] = ToolPlugin(name, functions, plugin)
     return names
 
 
@@ -221,3 +243,4 @@ def _type(schema: Any) -> str:
 
 
 _OMITTED = _Annotation("...")
+_NONE = "No tool: this plugin and the agent that calls it both need the grant `tools`."
