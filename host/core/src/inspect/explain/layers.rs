@@ -2,6 +2,7 @@
 //! once, and each layer before the refusing one explains why it did not refuse.
 
 use std::iter::once;
+use std::sync::Arc;
 
 use url::Host;
 
@@ -14,7 +15,6 @@ use crate::permissions::policy_rules::Decide;
 use crate::policy::decision;
 use crate::room::{naming_task_list, wider_tools};
 use crate::setup::{Setup, TaskSetup};
-use crate::tool_calls::toolbox::ToolTarget;
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{PluginName, SecretName};
@@ -72,10 +72,13 @@ fn may_call(
         None => record,
     })?;
     if let Some((name, task)) = tasks.first()
-        && !tasks.iter().any(|(_, task)| carries_out(task, tool))
+        && !tasks.iter().any(|(_, task)| task.carries_out(tool))
     {
         let (reason, wider) = wider_tools(&task.toolbox, agent, name, tool);
         return Err(rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider));
+    }
+    if tasks.is_empty() {
+        callers_may_call(setup, rights, tool)?;
     }
     let ruling = decision::decide(setup, once(agent), tool, &question.arguments);
     if ruling.decide == Decide::Deny {
@@ -85,14 +88,24 @@ fn may_call(
     Ok(())
 }
 
-fn carries_out(task: &TaskSetup, tool: &str) -> bool {
-    let is_it = |target: &ToolTarget| match target {
-        ToolTarget::Plugin { plugin, tool: own } => {
-            tool.split_once('.') == Some((plugin.as_str(), own.as_str()))
-        }
-        ToolTarget::Host(_) => false,
+/// Checks that an agent that calls the plugin may call the tool too: a nested call needs both
+/// grants. Passes for an agent, and for a plugin that no agent calls.
+fn callers_may_call(setup: &Setup, rights: &Rights<'_>, tool: &str) -> Result<(), Refused> {
+    let plugin = PluginName::from(rights.plugin);
+    let mut callers = setup.tasks.iter().filter(|(_, task)| task.calls(&plugin)).peekable();
+    let Some((name, task)) = callers.peek().map(|(name, task)| (*name, Arc::clone(task))) else {
+        return Ok(());
     };
-    task.toolbox.iter().any(|listed| listed.handled && is_it(&listed.target))
+    if callers.any(|(_, task)| task.carries_out(tool)) {
+        return Ok(());
+    }
+    let agent = &task.agent;
+    let reason = format!(
+        "{agent}, which calls {} in the task {name}, may not call it, and a nested call needs both grants",
+        rights.plugin
+    );
+    let wider = setup.rights(agent).and_then(|rights| rights.may_call(tool).err()?.suggestion);
+    Err(rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider))
 }
 
 /// The proposed line names the secret only; its source and its permitted hosts belong to
@@ -343,12 +356,22 @@ fn in_tasks(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<
     let tasks = tasks_of(setup, question);
     let with: Vec<&str> = tasks
         .iter()
-        .filter(|(_, task)| carries_out(task, tool))
+        .filter(|(_, task)| task.carries_out(tool))
         .map(|(name, _)| name.as_str())
         .collect();
     let key = with.first().map(|name| format!("tasks.{name}.tools"));
     match tasks.is_empty() {
-        true => Some((format!("{} is the agent of no task", question.plugin), None)),
+        true => {
+            let calls = |(_, task): &(_, &Arc<TaskSetup>)| {
+                task.calls(&question.plugin) && task.carries_out(tool)
+            };
+            let callers: Vec<&str> =
+                setup.tasks.iter().filter(calls).map(|(name, _)| name.as_str()).collect();
+            Some(match callers.is_empty() {
+                true => (format!("{} is the agent of no task", question.plugin), None),
+                false => (format!("for the agents of {}", callers.join(", ")), None),
+            })
+        }
         false => Some((format!("in the toolbox of {}", with.join(", ")), key)),
     }
 }
