@@ -34,9 +34,10 @@ class Pending:
         self._is_typed = tool.output_schema is not None
 
     def result(self, answer: ToolAnswer) -> Any:
-        """Return the structured result if the tool declares one, or else the text."""
+        """Return the structured result if the tool declares one, or a number, or else the text."""
         first, second = answer.content, answer.value
-        if self._is_typed:
+        # The text of a number is of no use to a script. A bool is an int.
+        if self._is_typed or isinstance(answer.value, (int, float)):
             first, second = second, first
         return second if first is None else first
 
@@ -79,10 +80,11 @@ class _Ungranted:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return toolbox.call(self._name, kwargs)
+    def __call__(self, *_: Any, **arguments: Any) -> Any:
+        return toolbox.call(self._name, arguments).content
 
-    later = __call__
+    def later(self, *_: Any, **arguments: Any) -> Pending:
+        return Pending(CallableTool(self._name, "", {}), arguments)
 
     def __repr__(self) -> str:
         return f"<{self._name}, which this cell may not call>"

@@ -280,7 +280,9 @@ def test_a_tool_of_a_plugin_that_is_not_granted_is_a_denial(host: FakeHost) -> N
     host.tool("stock-list.items", 1)
     assert "Denied: " in cell("stock_list.price('lamp')")
     assert "stock-list.price" in cell("stock_list.price('lamp')")
-    caught = "try:\n    stock_list.price()\nexcept Denied as error:\n    print(isinstance(error, Error))"
+    caught = (
+        "try:\n    stock_list.price()\nexcept Denied as error:\n    print(isinstance(error, Error))"
+    )
     assert cell(caught) == "True"
     assert "AttributeError" in cell("stock_list._secret")
     assert cell("import copy; copy.copy(stock_list).items()") == "1"

@@ -18,7 +18,6 @@ from typing import Any
 from conclave_sdk import _host
 from conclave_sdk.errors import Error
 
-
 # Calls that the host runs at the same time for one call of a tool.
 _AT_ONCE = 64
 

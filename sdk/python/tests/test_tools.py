@@ -131,7 +131,9 @@ def test_only_a_structured_result_has_a_schema() -> None:
         f.__annotations__["return"] = hint
         return tool(f).spec.output_schema
 
-    assert [schema(hint) for hint in (str, None, Any, Outcome, Tide | None, str | Tide)] == [None] * 6
+    assert [schema(hint) for hint in (str, None, Any, Outcome, Tide | None, str | Tide)] == [
+        None
+    ] * 6
     assert [schema(hint)["type"] for hint in (int, float, bool)] == ["integer", "number", "boolean"]
     assert schema(list[int]) == {"type": "array", "items": {"type": "integer"}}
 
