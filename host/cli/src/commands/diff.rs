@@ -423,6 +423,15 @@ mod tests {
     }
 
     #[test]
+    fn a_carriage_return_at_the_end_of_a_line_is_visible() {
+        let diff = FileDiff::Text(text_change("a\n", "a\r\n"));
+        let rows = rows(&file("t", digest(2), digest(3)), &diff, 40);
+        let plain = |row: &String| anstream::adapter::strip_str(row).to_string();
+        let rows: Vec<String> = rows.iter().map(plain).collect();
+        assert_eq!(rows[4..], ["-a", "+a\\u{d}"]);
+    }
+
+    #[test]
     fn a_path_names_a_file_or_all_below_a_folder() {
         let named = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert!(is_chosen("src/a", &[]) && is_chosen("src/a", &named(&["src/"])));

@@ -126,8 +126,9 @@ pub(crate) async fn serve(
 /// run has them open.
 fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let is_served =
-        |run: &RoomId| run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let is_served = |run: &RoomId| {
+        run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
     let of_run = |run: RoomId| changes_line(&run, pending_changes(reader.folder(), &run));
     runs.into_iter().map(|row| row.run).filter(is_served).filter_map(of_run).collect()
 }

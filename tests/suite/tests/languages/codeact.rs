@@ -57,8 +57,8 @@ fn is_fixed(rig: &Rig) {
     assert_eq!(changed(rig), ["heights.py"]);
     let shown = text(&conclave(rig, &["diff"]).stdout);
     assert!(shown.contains(&format!("+    return {FIXED}")), "{shown}");
-    let run: Value = serde_json::from_str(&text(&conclave(rig, &["runs", "--json"]).stdout))
-        .expect("one run");
+    let run: Value =
+        serde_json::from_str(&text(&conclave(rig, &["runs", "--json"]).stdout)).expect("one run");
     let run = run["run"].as_str().expect("a name");
     let applied = conclave(rig, &["diff", run, "--apply", "--yes"]);
     assert_eq!(applied.status.code(), Some(0), "{}", text(&applied.stderr));

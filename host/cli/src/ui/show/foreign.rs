@@ -61,7 +61,10 @@ pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> 
 /// collapsed, and line ends become a sign.
 pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(LINE_END);
+    // A rule, such as the first line of a traceback, would take the place of words.
+    let is_rule = |line: &String| line.len() > 8 && line.bytes().all(|byte| byte == b'-');
+    let is_said = |line: &String| !line.is_empty() && !is_rule(line);
+    let line = lines.filter(is_said).collect::<Vec<_>>().join(LINE_END);
     let safe = readable(&line);
     if width(&safe) <= most {
         return (safe, true);
@@ -415,6 +418,7 @@ mod tests {
     fn one_row_is_cut_with_a_sign() {
         for (text, most, expected) in [
             ("first\n  second\u{7}\n\nthird", 80, ("first ↵ second\\u{7} ↵ third", true)),
+            ("------------\nNameError", 80, ("NameError", true)),
             ("abcdef", 5, ("abc…", false)),
             ("abcdef", 6, ("abcdef", true)),
             ("漢字漢", 6, ("漢字漢", true)),

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::config::Config;
 use crate::config::assemble::assemble;
+use crate::inspect::permission_summary::rights_table;
 use crate::permissions::manifest::{CapabilityRequest, Manifest};
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::denial::Denial;
@@ -489,4 +490,54 @@ fn why_no_grant_is_offered_fits_what_was_refused() {
     };
     assert!(of("http://127.0.0.1:1/x", "POST").contains("inside your own network"));
     assert!(of("notaurl", "GET").contains("no address that a request could be sent to"));
+}
+
+/// Returns the setup of an agent that calls `cells`, whose tools were granted `notes.*`.
+fn nested(agent: &str) -> Setup {
+    let text = format!(
+        "entry = \"desk\"\n[tasks.desk]\nagent = \"desk\"\n\
+         [plugins.desk]\nsource = \"desk.wasm\"\ngrants.tools = {agent}\n\
+         [plugins.cells]\nsource = \"cells.wasm\"\ngrants.tools = [\"notes.*\"]\n\
+         [plugins.notes]\nsource = \"notes.wasm\"\n\
+         grants.files = [{{ dir = \"out\", at = \"/out\", mode = \"overlay\" }}]\n"
+    );
+    let config = Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
+    let plugins = BTreeMap::from([
+        ("desk".into(), facts(&[PluginKind::Agent], &["tools"], &[])),
+        ("cells".into(), facts(&[PluginKind::Tools], &["tools"], &["run"])),
+        ("notes".into(), facts(&[PluginKind::Tools], &["files"], &["list", "save"])),
+    ]);
+    assemble(&config, &plugins).unwrap_or_else(|problems| panic!("{problems}")).setup
+}
+
+#[test]
+fn a_nested_call_needs_the_grant_of_the_agent_too() {
+    let may = |setup: &Setup| -> Vec<String> {
+        let rows = rights_table(setup, &BTreeMap::new());
+        rows.into_iter().find(|row| row.plugin.as_str() == "cells").unwrap().may
+    };
+    let question = ask("cells", Capability::Tools, "notes.list");
+
+    let setup = nested("[\"cells.*\", \"notes.list\"]");
+    let explanation = explain(&setup, &question).unwrap();
+    assert_eq!(explanation.verdict, LayerVerdict::Yes);
+    assert!(explanation.layers.iter().any(|layer| layer.text == "for the agents of desk"));
+    assert_eq!(may(&setup), ["call notes.list for the agents that call it"]);
+
+    let setup = nested("[\"cells.*\"]");
+    let explanation = explain(&setup, &question).unwrap();
+    assert_eq!(explanation.denied_by(), Some(Layer::Task));
+    let line = "[plugins.desk] grants.tools = [\"cells.*\", \"notes.list\"]";
+    assert_eq!(explanation.suggestion.as_deref(), Some(line));
+    assert_eq!(may(&setup), Vec::<String>::new());
+}
+
+#[test]
+fn a_plugin_that_writes_into_an_overlay_is_not_said_to_read_only() {
+    let setup = nested("[\"cells.*\", \"notes.*\"]");
+    let explanation = explain(&setup, &ask("desk", Capability::Tools, "notes.save")).unwrap();
+    let policy = explanation.layers.iter().find(|layer| layer.layer == Layer::Policy).unwrap();
+    assert!(
+        policy.text.ends_with("notes writes only into an overlay of out/, which you apply or drop")
+    );
 }
