@@ -136,7 +136,7 @@ fn a_nested_result_is_not_cut() {
 fn a_denial_that_a_tool_passes_on_is_the_hosts() {
     let call = json!({ "call": { "tool": "echo.run", "arguments": says("a") } });
     let ran = World { tool: "", ..OPEN }.run("pass_on", &call);
-    assert_eq!(ran.content(), "Refused: tools echo.run.");
+    assert_eq!(ran.content(), "nested.pass_on was refused tools: echo.run");
     assert_eq!(refusals(&ran), [("nested".to_owned(), "tools".to_owned(), "echo.run".to_owned())]);
 }
 

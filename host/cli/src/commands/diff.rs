@@ -40,7 +40,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     };
     let run = found.run();
     let mut changes =
-        RunChanges::read(found.reader.folder(), &run).map_err(|e| failed(&e, &run, args))?;
+        RunChanges::read(found.reader.folder(), &run).map_err(|e| failed(&e, &run))?;
     let all = count(&changes);
     changes.retain(|path| is_chosen(path, &args.paths));
     let pending = count(&changes);
@@ -48,7 +48,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
         let what = match all {
             0 => {
                 let decisions = change_decisions(found.reader.folder(), &run);
-                let decisions = decisions.map_err(|e| failed(&e, &run, args))?;
+                let decisions = decisions.map_err(|e| failed(&e, &run))?;
                 let last = decisions.last().map(|last| format!(": {}", decided(last)));
                 let last = last.unwrap_or_default();
                 format!("{run} has no changes to apply or drop{last}")
@@ -76,7 +76,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     let (verb, way) = if args.apply { ("apply", "to") } else { ("drop", "in the overlay of") };
     let folders = folders.join(", ");
     if args.apply {
-        changes.check().map_err(|error| failed(&error, &run, args))?;
+        changes.check().map_err(|error| failed(&error, &run))?;
     }
     if !args.yes {
         if !ask::is_user_there() {
@@ -92,7 +92,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
         }
     }
     let done = if args.apply { changes.apply() } else { changes.discard() };
-    let done = done.map_err(|error| failed(&error, &run, args))?;
+    let done = done.map_err(|error| failed(&error, &run))?;
     let word = if args.apply { "applied" } else { "dropped" };
     if output.json {
         stdout::json(json!({ "type": word, "run": run, "files": done }))?;
@@ -132,7 +132,7 @@ fn capitalized(word: &str) -> String {
 }
 
 /// Returns the program's error, with what to do about it.
-fn failed(error: &OverlayError, run: &RoomId, args: &args::Diff) -> CliError {
+fn failed(error: &OverlayError, run: &RoomId) -> CliError {
     match error {
         OverlayError::Conflicts { files, .. } => {
             let reasons: Vec<String> = files
@@ -186,7 +186,7 @@ fn show(
             stdout::styled(format!("{}: {files}", paint(NAME, show_path(&folder.shown))))?;
         }
         for file in &folder.files {
-            let diff = FileDiff::of(folder, file).map_err(|error| failed(&error, run, args))?;
+            let diff = FileDiff::of(folder, file).map_err(|error| failed(&error, run))?;
             if output.json {
                 stdout::json(as_json(run, folder, file, &diff))?;
                 continue;
