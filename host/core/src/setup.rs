@@ -17,7 +17,7 @@ use crate::permissions::manifest::Manifest;
 use crate::permissions::policy_rules::Policy;
 use crate::permissions::task_scope::{ScopedTask, TaskScope};
 use crate::tool_calls::sequence::Sequence;
-use crate::tool_calls::toolbox::Toolbox;
+use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::channel::Binding;
 use crate::types::completion::{ModelApi, ToolFormat};
 use crate::types::confirm::ConfirmRules;
@@ -446,6 +446,25 @@ impl TaskSetup {
             Some(task) => name == task.as_str(),
             None => is_user(name),
         })
+    }
+
+    /// Returns whether the task carries out calls of a tool, by its admitted name `plugin.tool`.
+    #[must_use]
+    pub fn carries_out(&self, tool: &str) -> bool {
+        let is_it = |target: &ToolTarget| match target {
+            ToolTarget::Plugin { plugin, tool: own } => {
+                tool.split_once('.') == Some((plugin.as_str(), own.as_str()))
+            }
+            ToolTarget::Host(_) => false,
+        };
+        self.toolbox.iter().any(|listed| listed.handled && is_it(&listed.target))
+    }
+
+    /// Returns whether the task carries out calls of any tool of a plugin.
+    #[must_use]
+    pub fn calls(&self, plugin: &PluginName) -> bool {
+        let is_it = |target: &ToolTarget| matches!(target, ToolTarget::Plugin { plugin: of, .. } if of == plugin);
+        self.toolbox.iter().any(|listed| listed.handled && is_it(&listed.target))
     }
 }
 

@@ -372,11 +372,12 @@ impl Host {
     }
 
     /// Returns the problems of the folders that a config grants: missing ones, and those that hold
-    /// paths closed to plugins. It loads nothing.
+    /// paths closed to plugins. Warnings are left out. It loads nothing.
     #[must_use]
     pub fn folder_problems(&self, config: &Config) -> Problems {
         let mut problems = Problems::default();
         folders::check(config, self.kept.as_deref(), &self.guarded, &mut problems);
+        problems.0.retain(|problem| problem.severity == Severity::Error);
         problems
     }
 

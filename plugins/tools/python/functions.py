@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from conclave_sdk import Error, toolbox
+from conclave_sdk import Denied, Error, toolbox
 from conclave_sdk.toolbox import CallableTool, ToolAnswer
 
 _TYPES = {
@@ -27,7 +27,7 @@ _TYPES = {
 
 
 # Names that a plugin's tools do not hide: a script that prints would not work any more.
-_RESERVED = frozenset(dir(builtins)) | {"gather", "tools"}
+_RESERVED = frozenset(dir(builtins)) | {"Denied", "Error", "gather", "tools"}
 
 
 class Pending:
@@ -39,9 +39,10 @@ class Pending:
         self._is_typed = tool.output_schema is not None
 
     def result(self, answer: ToolAnswer) -> Any:
-        """Return the structured result if the tool declares one, or else the text."""
+        """Return the structured result if the tool declares one, or a number, or else the text."""
         first, second = answer.content, answer.value
-        if self._is_typed:
+        # The text of a number is of no use to a script. A bool is an int.
+        if self._is_typed or isinstance(answer.value, (int, float)):
             first, second = second, first
         return second if first is None else first
 
@@ -77,12 +78,35 @@ class Function:
         return _named, (self._tool.name,)
 
 
+class _Ungranted:
+    """A tool that the cell may not call. The host says why, and reports it to the operator."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *_: Any, **arguments: Any) -> Any:
+        return toolbox.call(self._name, arguments).content
+
+    def later(self, *_: Any, **arguments: Any) -> Pending:
+        return Pending(CallableTool(self._name, "", {}), arguments)
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which this cell may not call>"
+
+
 class ToolPlugin:
     """The tools of one plugin."""
 
-    def __init__(self, name: str, functions: dict[str, Function]) -> None:
+    def __init__(self, name: str, functions: dict[str, Function], plugin: str = "") -> None:
         self.__name__ = name
+        self._plugin = plugin or name
         self.__dict__.update(functions)
+
+    def __getattr__(self, name: str) -> _Ungranted:
+        # Python asks for names with `_` itself, such as `__deepcopy__`.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _Ungranted(f"{self._plugin}.{name}")
 
     def __repr__(self) -> str:
         functions = [value for value in vars(self).values() if isinstance(value, Function)]
@@ -108,12 +132,11 @@ def gather(*calls: Pending, return_exceptions: bool = False) -> list[Any]:
     for call in calls:
         if not isinstance(call, Pending):
             raise TypeError(f"gather() takes calls such as search.find.later(…), not {call!r}")
-    results: list[Any] = []
-    for start in range(0, len(calls), 64):
-        batch = calls[start : start + 64]
-        answers = toolbox.call_all([(call.name, call.arguments) for call in batch])
-        for call, answer in zip(batch, answers, strict=True):
-            results.append(answer if isinstance(answer, Error) else call.result(answer))
+    answers = toolbox.call_all([(call.name, call.arguments) for call in calls])
+    results = [
+        answer if isinstance(answer, Error) else call.result(answer)
+        for call, answer in zip(calls, answers, strict=True)
+    ]
     failed = next((result for result in results if isinstance(result, Error)), None)
     if failed is not None and not return_exceptions:
         raise failed
@@ -125,25 +148,26 @@ def tools(word: str = "") -> str:
     found = [
         f"{Function(tool)!r}\n    {' '.join(tool.description.split())}"
         for tool in toolbox.tools()
-        if word.lower() in f"{tool.name} {tool.description}".lower()
+        if word.lower() in f"{tool.name} {Function(tool)!r} {tool.description}".lower()
     ]
-    return _Listing("\n".join(found) or "No tool fits.")
+    without = "No tool fits." if word else _NONE
+    return _Listing("\n".join(found) or without)
 
 
 def namespace() -> dict[str, Any]:
-    """Return the functions by name, for a cell; empty if there is none."""
-    granted = toolbox.tools()
-    if not granted:
-        return {}
+    """Return the functions by name, for a cell, and the exceptions that they raise."""
     plugins: dict[str, dict[str, Function]] = {}
-    names: dict[str, Any] = {"gather": gather, "tools": tools}
-    for tool in granted:
+    names: dict[str, Any] = {"Denied": Denied, "Error": Error, "gather": gather, "tools": tools}
+    written: dict[str, str] = {}
+    for tool in toolbox.tools():
         plugin, dot, name = _callable_name(tool.name).rpartition(".")
         if dot:
             plugins.setdefault(plugin, {})[name] = Function(tool)
+            written[plugin] = tool.name.rpartition(".")[0]
         else:
             names[name] = Function(tool)
-    names.update({name: ToolPlugin(name, found) for name, found in plugins.items()})
+    for name, functions in plugins.items():
+        names[name] = ToolPlugin(name, functions, written[name])
     return names
 
 
@@ -234,3 +258,4 @@ def _type(schema: Any) -> str:
 
 
 _OMITTED = _Annotation("...")
+_NONE = "No tool: this plugin and the agent that calls it both need the grant `tools`."

@@ -297,5 +297,25 @@ def test_functions_are_those_that_are_granted_now(host: FakeHost) -> None:
 
 
 def test_without_a_grant_there_is_no_function(host: FakeHost) -> None:
-    assert "NameError" in cell("tools()")
+    assert cell("tools()").startswith("No tool: this plugin and the agent")
     assert host.calls == []
+
+
+def test_a_tool_of_a_plugin_that_is_not_granted_is_a_denial(host: FakeHost) -> None:
+    host.tool("stock-list.items", 1)
+    assert "Denied: " in cell("stock_list.price('lamp')")
+    assert "stock-list.price" in cell("stock_list.price('lamp')")
+    caught = (
+        "try:\n    stock_list.price()\nexcept Denied as error:\n    print(isinstance(error, Error))"
+    )
+    assert cell(caught) == "True"
+    assert "AttributeError" in cell("stock_list._secret")
+    assert cell("import copy; copy.copy(stock_list).items()") == "1"
+
+
+def test_tools_lists_names_that_a_cell_can_use(host: FakeHost) -> None:
+    host.tool("stock-list.items", 1)
+    listed = cell("tools()").partition("\n")[0]
+    assert listed == "stock_list.items() -> str"
+    assert cell(listed.partition(" ")[0]) == "1"
+    assert cell("tools('stock-list')").startswith("stock_list.items")

@@ -53,13 +53,14 @@ const next = (name, values) => new Outcome({ followUpCalls: [{ name, arguments: 
 
 /**
  * Returns the outcome of what `run` returned. With an output schema every result is structured;
- * without one a text stays a text.
+ * without one all but a text is.
  */
 export function outcomeOf(result, hasOutputSchema) {
   if (result instanceof Outcome) return result;
   if (hasOutputSchema) return new Outcome({ value: result, content: wellFormedJson(result) });
   if (result === undefined || result === null) return new Outcome();
-  if (typeof result === "object")
-    return new Outcome({ value: result, content: wellFormedJson(result) });
+  // JSON has no value for the other kinds, such as BigInt and NaN.
+  const isJson = ["object", "boolean"].includes(typeof result) || Number.isFinite(result);
+  if (isJson) return new Outcome({ value: result, content: wellFormedJson(result) });
   return new Outcome({ content: String(result) });
 }

@@ -6,6 +6,9 @@ import { fromHost } from "./errors.js";
 import { wellFormed } from "./well_formed.js";
 import { json, optional } from "./wire.js";
 
+/** Calls that the host runs at the same time for one call of a tool. */
+const AT_ONCE = 64;
+
 export const tools = () =>
   host.listTools().map(({ name, description, inputSchema, outputSchema }) => ({
     name,
@@ -21,11 +24,20 @@ export function call(name, args = {}) {
 }
 
 export function callAll(requests) {
-  const sent = requests.map(({ name, arguments: args = {} }) => ({
-    name: wellFormed(name),
-    arguments: json(args),
-  }));
-  return host.callAll(sent).map((answer, n) => answerFrom(requests[n].name, answer));
+  const sent = requests.map(sentFrom);
+  const answers = [];
+  for (let start = 0; start < sent.length; start += AT_ONCE) {
+    answers.push(...host.callAll(sent.slice(start, start + AT_ONCE)));
+  }
+  return answers.map((answer, n) => answerFrom(requests[n].name, answer));
+}
+
+function sentFrom({ name, arguments: args = {}, ...others }) {
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) {
+    throw new TypeError(`a request has name and arguments, and no ${unknown}`);
+  }
+  return { name: wellFormed(name), arguments: json(args) };
 }
 
 function answerFrom(name, { tag, val }) {

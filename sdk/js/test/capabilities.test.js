@@ -410,6 +410,8 @@ test("other tools answer, and their calls are known", () => {
     assert.equal(found.value, 6);
     assert.ok(refused instanceof Denied && refused.denial.target === "search.drop");
     assert.ok(failed instanceof HostError && failed.message === "no");
+    assert.equal(toolbox.callAll(Array(130).fill({ name: "tide.at" })).length, 130);
+    assert.throws(() => toolbox.callAll([{ name: "tide.at", args: {} }]), /and no args/);
   });
   assert.deepEqual(host.calls[0], { name: "search.find", arguments: { query: "tide" } });
 });

@@ -193,8 +193,9 @@ test("a result is text, a value or nothing", () => {
     return [content, value];
   };
   assert.deepEqual(outcome("text"), ["text", undefined]);
-  assert.deepEqual(outcome(0), ["0", undefined]);
-  assert.deepEqual(outcome(false), ["false", undefined]);
+  assert.deepEqual(outcome(0), ["0", "0"]);
+  assert.deepEqual(outcome(false), ["false", "false"]);
+  assert.deepEqual(outcome(NaN), ["NaN", undefined]);
   assert.deepEqual(outcome(undefined), [undefined, undefined]);
   assert.deepEqual(outcome(null), [undefined, undefined]);
   assert.deepEqual(outcome({ a: 1 }), ['{"a":1}', '{"a":1}']);

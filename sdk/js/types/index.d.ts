@@ -1091,7 +1091,10 @@ export namespace toolbox {
    * tool fails, is refused to the agent, or is not approved.
    */
   function call(name: string, args?: { [name: string]: unknown }): ToolAnswer;
-  /** Calls tools at the same time, at most 64, and returns answer or error of each, in order. */
+  /**
+   * Calls tools at the same time, and returns answer or error of each, in order. More than 64 are
+   * sent in batches of 64.
+   */
   function callAll(
     requests: { name: string; arguments?: { [name: string]: unknown } }[],
   ): (ToolAnswer | HostError)[];

@@ -21,7 +21,9 @@ class Denied(Error, PermissionError):
 
     def __init__(self, capability: str, target: str, detail: str = "") -> None:
         """Create a denial of `target`, such as a path, for a capability such as `files`."""
-        super().__init__(f"{capability} was refused: {target}: {detail or 'not granted'}")
+        # The detail for `tools` names the plugin and the tool.
+        text = f"{capability} was refused: {target}: {detail or 'not granted'}"
+        super().__init__(detail if capability == "tools" and detail else text)
         self.capability = capability
         self.target = target
         self.detail = detail

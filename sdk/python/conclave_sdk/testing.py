@@ -360,7 +360,7 @@ class FakeHost(_host.Host):
 
     def _call_tool(self, name: str, arguments: dict[str, Any]) -> ToolAnswer | Error:
         if name not in self._tools:
-            return Denied("tools", name, "not granted in this test")
+            return Denied("tools", name, f"this test may not call {name!r}")
         self.calls.append((name, arguments))
         answer, _ = self._tools[name]
         if isinstance(answer, Error):

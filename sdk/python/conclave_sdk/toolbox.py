@@ -18,6 +18,9 @@ from typing import Any
 from conclave_sdk import _host
 from conclave_sdk.errors import Error
 
+# Calls that the host runs at the same time for one call of a tool.
+_AT_ONCE = 64
+
 
 @dataclass(frozen=True)
 class CallableTool:
@@ -63,8 +66,12 @@ def call(name: str, arguments: Mapping[str, Any] | None = None) -> ToolAnswer:
 
 
 def call_all(requests: Iterable[tuple[str, Mapping[str, Any]]]) -> list[ToolAnswer | Error]:
-    """Call tools at the same time, at most 64, and return answer or error of each, in order.
+    """Call tools at the same time, and return answer or error of each, in order.
 
-    A request is the name of a tool and its arguments.
+    A request is the name of a tool and its arguments. More than 64 are sent in batches of 64.
     """
-    return _host.current().call_tools([(name, dict(arguments)) for name, arguments in requests])
+    sent = [(name, dict(arguments)) for name, arguments in requests]
+    answers: list[ToolAnswer | Error] = []
+    for start in range(0, len(sent), _AT_ONCE):
+        answers += _host.current().call_tools(sent[start : start + _AT_ONCE])
+    return answers

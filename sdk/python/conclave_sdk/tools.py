@@ -274,7 +274,7 @@ class Tool(Generic[P, R]):
 
     def _output_schema(self) -> dict[str, Any] | None:
         hint = self._hints.get("return", Any)
-        if hint in (Any, None, type(None), str, int, float, bool, Outcome):
+        if hint in (Any, None, type(None), str, Outcome):
             return None
         try:
             schema = shapes.annotated(hint).schema()
@@ -285,9 +285,9 @@ class Tool(Generic[P, R]):
             ) from error
         # Not every result has a value of this schema, if it may also be a text or nothing.
         kinds = schema.get("anyOf", [schema])
-        scalars = ("string", "integer", "number", "boolean", "null")
+        unstructured = ("string", "null")
         is_structured = all(
-            kind.get("type") not in scalars and not isinstance(kind.get("type"), list)
+            kind.get("type") not in unstructured and not isinstance(kind.get("type"), list)
             for kind in kinds
         )
         return schema if schema and is_structured else None
@@ -384,8 +384,8 @@ class Toolset:
 def as_outcome(result: Any) -> Outcome:
     """Return the outcome of what a tool returned.
 
-    Texts, numbers and booleans become the content, `None` no result at all, and any other value
-    becomes the content and the structured value. Raises `TypeError` for what JSON cannot express.
+    A text becomes the content, `None` no result at all, and any other value, a number too, becomes
+    the content and the structured value. Raises `TypeError` for what JSON cannot express.
     """
     if type(result) is str:  # First, because most tools return a text.
         return Outcome(result)
@@ -397,4 +397,4 @@ def as_outcome(result: Any) -> Outcome:
     if isinstance(value, str):
         return Outcome(value)
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return Outcome(text) if isinstance(value, (bool, int, float)) else Outcome(text, value)
+    return Outcome(text, value)

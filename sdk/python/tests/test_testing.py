@@ -223,6 +223,23 @@ def test_other_tools_answer_and_their_calls_are_known() -> None:
         assert found == ToolAnswer(None, 6)
         assert isinstance(refused, Denied)
         assert refused.target == "search.drop"
+        assert str(refused) == "this test may not call 'search.drop'"
         with pytest.raises(Error, match="no"):
             toolbox.call("bad.one")
     assert host.calls == [("search.find", {"query": "tide"}), ("tide.at", {}), ("bad.one", {})]
+
+
+def test_more_calls_than_the_host_runs_at_once_are_sent_in_batches() -> None:
+    batches: list[int] = []
+
+    class Counting(FakeHost):
+        def call_tools(
+            self, requests: list[tuple[str, dict[str, Any]]]
+        ) -> list[ToolAnswer | Error]:
+            batches.append(len(requests))
+            return super().call_tools(requests)
+
+    with Counting().tool("tide.at", 6):
+        assert len(toolbox.call_all([("tide.at", {})] * 130)) == 130
+        assert toolbox.call_all([]) == []
+    assert batches == [64, 64, 2]

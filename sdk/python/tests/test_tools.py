@@ -106,8 +106,9 @@ def test_the_facts_of_a_call_are_no_argument() -> None:
     ("returned", "content", "value"),
     [
         ("text", "text", None),
-        (4, "4", None),
-        (True, "true", None),
+        (4, "4", 4),
+        (12.5, "12.5", 12.5),
+        (True, "true", True),
         (None, None, None),
         ([1, 2], "[1, 2]", [1, 2]),
         ({"é": 1}, '{"é": 1}', {"é": 1}),
@@ -130,9 +131,10 @@ def test_only_a_structured_result_has_a_schema() -> None:
         f.__annotations__["return"] = hint
         return tool(f).spec.output_schema
 
-    assert [schema(hint) for hint in (str, int, None, Any, Outcome, Tide | None, str | Tide)] == [
+    assert [schema(hint) for hint in (str, None, Any, Outcome, Tide | None, str | Tide)] == [
         None
-    ] * 7
+    ] * 6
+    assert [schema(hint)["type"] for hint in (int, float, bool)] == ["integer", "number", "boolean"]
     assert schema(list[int]) == {"type": "array", "items": {"type": "integer"}}
 
 

@@ -72,6 +72,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // It names the plugin and the tool.
+            Self::Denied(denial) if denial.capability == "tools" && !denial.detail.is_empty() => {
+                formatter.write_str(&denial.detail)
+            }
             Self::Denied(denial) => write!(
                 formatter,
                 "{} was refused: {}: {}",

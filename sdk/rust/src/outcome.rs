@@ -8,7 +8,8 @@ use crate::{Error, Result};
 
 /// A value that a `#[tool]` function may return, alone or in a `Result`.
 ///
-/// Text, numbers and booleans become the content. [`Json`] becomes content and structured value.
+/// Text becomes the content; a number or a boolean also becomes the structured value. [`Json`] becomes
+/// content and structured value.
 /// `()` and `None` become no result at all. An [`Outcome`] is used unchanged.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
@@ -222,7 +223,19 @@ macro_rules! text_outcome {
         }
     )+};
 }
-text_outcome!(
-    String, &str, char, bool, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32,
-    f64
-);
+// JSON readers have no numbers of 128 bits.
+text_outcome!(String, &str, char, i128, u128);
+
+macro_rules! number_outcome {
+    ($($kind:ty),+) => {$(
+        impl IntoOutcome for $kind {
+            fn into_outcome(self) -> Result<Outcome> {
+                let value = json!(self);
+                let value = (!value.is_null()).then(|| value.to_string());
+                Ok(Outcome { value, ..Outcome::text(self.to_string()) })
+            }
+        }
+    )+};
+}
+// NaN is no number in JSON: it has a text and no value, so there is no schema.
+number_outcome!(bool, i8, i16, i32, i64, isize, u8, u16, u32, u64, usize, f32, f64);

@@ -27,6 +27,9 @@ use import as host;
 
 pub use import::Tool;
 
+/// Calls that the host runs at the same time for one call of a tool.
+const AT_ONCE: usize = 64;
+
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
@@ -70,7 +73,8 @@ pub fn call(name: &str, arguments: &impl Serialize) -> Result<Answer> {
     answers.pop().unwrap_or_else(|| Err(Error::other("the host answered nothing")))
 }
 
-/// Calls tools at the same time, at most 64, and returns their answers in the order of the requests.
+/// Calls tools at the same time, and returns their answers in the order of the requests. More than 64
+/// are sent in batches of 64.
 pub fn call_all(requests: impl IntoIterator<Item = Request>) -> Vec<Result<Answer>> {
     let requests: Vec<import::Request> = requests
         .into_iter()
@@ -79,7 +83,7 @@ pub fn call_all(requests: impl IntoIterator<Item = Request>) -> Vec<Result<Answe
             arguments: arguments.to_string(),
         })
         .collect();
-    host::call_all(&requests).into_iter().map(read).collect()
+    requests.chunks(AT_ONCE).flat_map(host::call_all).map(read).collect()
 }
 
 fn read(answer: Result<import::Answer, import::CallError>) -> Result<Answer> {

@@ -1,6 +1,7 @@
 //! Calls other tools while it runs: at once, one after the other, far too often, and such as it may
 //! not call.
 
+use conclave_sdk::bindings::tool::conclave::plugin::toolbox as import;
 use conclave_sdk::toolbox::{self, Request};
 use conclave_sdk::{Json, Result, tool};
 use schemars::JsonSchema;
@@ -50,6 +51,28 @@ fn flood(call: Call, times: u32) -> Json<(u32, String)> {
     Json((answers, String::new()))
 }
 
+/// Makes a call this many times in one request, without the library's batches, and returns the
+/// number of answers and the last error.
+#[tool]
+fn crowd(call: Call, times: u32) -> Json<(u32, String)> {
+    let arguments = Value::Object(call.arguments.clone()).to_string();
+    let request = import::Request { name: call.tool.clone(), arguments };
+    let (mut answers, mut last) = (0, String::new());
+    for answer in import::call_all(&vec![request; times as usize]) {
+        match answer {
+            Ok(_) => answers += 1,
+            Err(error) => last = format!("{error:?}"),
+        }
+    }
+    Json((answers, last))
+}
+
+/// Makes a call and passes its error on.
+#[tool]
+fn pass_on(call: Call) -> Result<String> {
+    Ok(toolbox::call(&call.tool, &call.arguments)?.text().to_owned())
+}
+
 /// The tools that it may call, with the names of their arguments.
 #[tool]
 fn list() -> Json<Vec<(String, Vec<String>)>> {
@@ -64,4 +87,4 @@ fn list() -> Json<Vec<(String, Vec<String>)>> {
     Json(tools.iter().map(|tool| (tool.name.clone(), arguments(&tool.input_schema))).collect())
 }
 
-conclave_sdk::export!(tools: [at_once, in_turn, flood, list], asks: [tools?]);
+conclave_sdk::export!(tools: [at_once, in_turn, flood, crowd, pass_on, list], asks: [tools?]);

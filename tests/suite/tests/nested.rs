@@ -133,10 +133,18 @@ fn a_nested_result_is_not_cut() {
 }
 
 #[test]
+fn a_denial_that_a_tool_passes_on_is_the_hosts() {
+    let call = json!({ "call": { "tool": "echo.run", "arguments": says("a") } });
+    let ran = World { tool: "", ..OPEN }.run("pass_on", &call);
+    assert_eq!(ran.content(), "nested.pass_on was refused tools: echo.run");
+    assert_eq!(refusals(&ran), [("nested".to_owned(), "tools".to_owned(), "echo.run".to_owned())]);
+}
+
+#[test]
 fn both_the_tool_and_its_agent_need_the_grant() {
     let calls = [("echo.run", says("a"))];
     let (told, ran) = World { tool: "", ..OPEN }.at_once(&calls);
-    assert!(told[0].starts_with("ERROR tools was refused: echo.run: "), "{}", told[0]);
+    assert_eq!(told[0], "ERROR nested may not call \"echo.run\"");
     let refused =
         |plugin: &str| [(plugin.to_owned(), "tools".to_owned(), "echo.run".to_owned())].to_vec();
     assert_eq!(refusals(&ran), refused("nested"));
@@ -209,13 +217,45 @@ fn calls_are_counted_for_the_agent_and_for_the_tool() {
     assert_eq!((answers, error.as_str()), (1_024, "not run: a tool may make 1024 calls"));
 }
 
-/// 65 at once, and the last is not run.
 #[test]
 fn no_more_than_64_calls_run_at_once() {
+    let call = json!({ "call": { "tool": "echo.run", "arguments": says("a") }, "times": 66 });
+    let ran = OPEN.run("crowd", &call);
+    let (answers, error): (u32, String) =
+        serde_json::from_str(ran.content()).unwrap_or_else(|_| panic!("{}", ran.content()));
+    assert_eq!(answers, 64);
+    assert!(error.contains("not run: at most 64 calls run at once"), "{error}");
+}
+
+#[test]
+fn the_library_sends_more_calls_in_batches() {
     let calls: Vec<(&str, Value)> = (0..66).map(|n| ("echo.run", says(&n.to_string()))).collect();
     let (told, _) = OPEN.at_once(&calls);
-    assert!(told[..64].iter().enumerate().all(|(n, told)| *told == n.to_string()), "{told:?}");
-    assert!(told[64..].iter().all(|told| told == "ERROR not run: at most 64 calls run at once"));
+    assert_eq!(told.len(), 66);
+    assert!(told.iter().enumerate().all(|(n, told)| *told == n.to_string()), "{told:?}");
+}
+
+/// A grant that the config refuses, or that allows nothing, is not proposed.
+#[test]
+fn a_tool_that_no_grant_allows_is_named_and_not_proposed() {
+    let (told, ran) = OPEN.at_once(&[("echo.rum", says("a"))]);
+    assert_eq!(
+        told[0],
+        "ERROR There is no tool \"echo.rum\". nested may call: echo.fail, echo.run."
+    );
+    assert_eq!(refusals(&ran), []);
+    let world = World { tool: r#"grants.tools = ["echo.run"]"#, ..OPEN };
+    let (told, ran) = world.at_once(&[("echo.rum", says("a")), ("nested.list", json!({}))]);
+    assert_eq!(told[0], "ERROR nested may not call \"echo.rum\"");
+    let told: Vec<(String, Option<String>)> =
+        ran.denials().into_iter().map(|record| (record.reason, record.suggestion)).collect();
+    assert_eq!(
+        told,
+        [
+            ("there is no tool echo.rum".to_owned(), None),
+            ("a plugin cannot call its own tools".to_owned(), None),
+        ]
+    );
 }
 
 /// The inner call ends by its own limit, or with the outer one: nothing is left that would keep the

@@ -307,6 +307,58 @@ fn a_killed_run_resumes_with_its_changes_and_a_person_applies_them() {
     assert!(!rig.folder().join("project/old.txt").exists());
     assert_eq!(runs(&rig)[0]["pending_changes"], 0);
     assert!(changes(&rig, &run).is_empty());
+
+    // Who applied what, and when, stays.
+    let applied = "3 changed files of project applied by operator";
+    let output = conclave(&rig, &["diff", &run, "--apply", "--yes"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains(applied), "{}", text(&output.stderr));
+    assert!(text(&conclave(&rig, &["show", &run]).stdout).contains(applied));
+    assert!(text(&conclave(&rig, &["runs"]).stdout).contains("done, applied"));
+    let output = conclave(&rig, &["audit", &run, "--kind", "changes-applied", "--json"]);
+    let entry: Value = serde_json::from_str(text(&output.stdout).trim()).expect("one entry");
+    assert_eq!(entry["message"], "project: greet.sh, new/n, old.txt");
+    assert_eq!((&entry["principal"], &entry["seq"]), (&json!("operator"), &Value::Null));
+    // With the run its decisions are removed.
+    let output = conclave(&rig, &["store", "gc", "--keep", "0", "--yes"]);
+    assert!(text(&output.stdout).contains("removed 1 run"), "{}", text(&output.stdout));
+    let left = std::fs::read_dir(rig.folder().join("state/stores/1/overlays"));
+    assert_eq!(left.map_or(0, Iterator::count), 0);
+}
+
+const BINARY: [&str; 4] = [
+    FIX[0],
+    r#"{"action": "run", "args": {"command": "cd /project && printf 'a\\0b' > new.bin && sed -i s/Helo/Hello/ greet.sh && echo old > old.txt"}}"#,
+    FIX[2],
+    FIX[4],
+];
+
+#[test]
+fn a_patch_has_the_texts_beside_a_binary_file() {
+    let model = Model::start(&BINARY, usize::MAX);
+    let rig = model.rig();
+    let output = conclave(&rig, &["run", "c.toml", "Fix it."]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // Without a name it is the newest run with changes.
+    let output = conclave(&rig, &["diff"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("not in the patch: new.bin: a binary file, none -> 3 B"), "{said}");
+    assert!(said.contains("not in the patch: old.txt: the same as in the folder"), "{said}");
+    std::fs::write(rig.folder().join("p.patch"), &output.stdout).expect("it is written");
+    let applied = std::process::Command::new("git")
+        .args(["apply", "../p.patch"])
+        .current_dir(rig.folder().join("project"))
+        .output()
+        .expect("git is there");
+    assert!(applied.status.success(), "{}", text(&applied.stderr));
+    assert_eq!(read(&rig, "project/greet.sh"), "echo Hello\n");
+    // Without a run that has changes, it says so.
+    let run = newest(&rig);
+    let output = conclave(&rig, &["diff", &run, "--drop", "--yes"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["diff"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no run has changes"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn header(
     let whose = request
         .asked_by
         .as_ref()
-        .map(|plugin| format!(", as a follow-up that {plugin} asks for"))
+        .map(|plugin| format!(", which {plugin} requests"))
         .unwrap_or_default();
     let with = match arguments {
         0 => "without arguments".to_owned(),
@@ -402,7 +402,7 @@ mod tests {
         let expected = concat!(
             "      │ driver delegated  please write /work/a\n",
             "      │                    ?\\u{20}×4notes.save wants to run for librarian\n",
-            " ?    notes.save wants to run for librarian, as a follow-up that sneaky asks for, without arguments\n",
+            " ?    notes.save wants to run for librarian, which sneaky requests, without arguments\n",
             "      delegated by driver in the task main\n",
             "      policy: conclave.toml:49",
         );

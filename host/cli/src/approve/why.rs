@@ -36,7 +36,7 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
         one_line(request.task.as_str(), 80)
     );
     if let Some(plugin) = &request.asked_by {
-        let _ = write!(text, ", because a result of {} requests it", paint(NAME, plugin));
+        let _ = write!(text, ", because {} requests it", paint(NAME, plugin));
     }
     for delegator in request.delegators.iter().rev() {
         let (plugin, task) =
@@ -109,7 +109,7 @@ mod tests {
         let text = anstream::adapter::strip_str(&text(&request, &about)).to_string();
         for part in [
             "no rule of the config matches, and notes may write notes/",
-            "called by librarian in the task desk, because a result of sneaky requests it",
+            "called by librarian in the task desk, because sneaky requests it",
             "notes may read and write notes/",
             "/notes is /srv/notes (read and write)",
         ] {

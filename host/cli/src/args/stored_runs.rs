@@ -52,12 +52,12 @@ pub(crate) struct Show {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Written to a pipe or a file, the diff is a patch for `git apply` or `patch -p1` in the folder.\nExit codes: 0 shown, applied or dropped; \
+    after_help = "Written to a pipe or a file, the diff is a patch for `git apply` or `patch -p1` in the folder.\nExit codes: 0 shown, applied, dropped, or you answered no; \
                   1 nothing was applied: the folder changed since the run, or the run has not ended; 2 no such run or path, or not confirmed"
 )]
 pub(crate) struct Diff {
-    /// The run, or a prefix of its id
-    pub(crate) run: String,
+    /// The run, or a prefix of its id [default: the newest with changes]
+    pub(crate) run: Option<String>,
     /// Only these files, or all files below these folders; relative to the granted folder
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<String>,
@@ -72,7 +72,7 @@ pub(crate) struct Diff {
     #[arg(long = "drop")]
     pub(crate) discard: bool,
     /// Apply or drop without a confirmation
-    #[arg(long)]
+    #[arg(long, requires = "run")]
     pub(crate) yes: bool,
     /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER")]

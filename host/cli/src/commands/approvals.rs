@@ -28,9 +28,9 @@ const COLUMNS: [Column; 8] = [
     Column { head: "ID", most: 28, goes: 0 },
     Column { head: "SINCE", most: 12, goes: 2 },
     Column { head: "EXPIRES", most: 26, goes: 3 },
-    Column { head: "RUN STATE", most: 20, goes: 5 },
+    Column { head: "RUN STATE", most: 24, goes: 5 },
     Column { head: "TASK", most: 16, goes: 4 },
-    Column { head: "TOOL", most: 28, goes: 0 },
+    Column { head: "TOOL", most: 40, goes: 0 },
     Column { head: "RISK", most: 40, goes: 1 },
     Column { head: "ARGUMENTS", most: usize::MAX, goes: 0 },
 ];
@@ -121,17 +121,22 @@ fn row(wait: &WaitRow, decision: Option<&str>, now: Millis) -> Vec<(Style, Strin
     vec![
         (NAME, id(wait).unwrap_or_default()),
         (FAINT, ago(wait.since, now)),
-        (
-            Style::new(),
-            decision.map_or_else(|| expires(wait, now), |word| format!("{word}, not yet received")),
-        ),
-        // As `conclave runs` has it.
-        (style, format!("{}, waiting", run_state(wait.is_live))),
+        (Style::new(), expires(wait, now)),
+        // As `conclave runs` has it. A decision waits until a process of the run receives it.
+        (style, format!("{}, {}", run_state(wait.is_live), decision.unwrap_or("waiting"))),
         (Style::new(), request.map(|request| request.task.to_string()).unwrap_or_default()),
-        (Style::new(), wait.wait.target.clone()),
+        (Style::new(), tool(wait, request)),
         request.map(risk).unwrap_or_default(),
         (Style::new(), arguments),
     ]
+}
+
+/// Returns the tool, with the tool plugin that requests the call, if one does.
+fn tool(wait: &WaitRow, request: Option<&ApprovalRequest>) -> String {
+    match request.and_then(|request| request.asked_by.as_ref()) {
+        Some(plugin) => format!("{} (by {plugin})", wait.wait.target),
+        None => wait.wait.target.clone(),
+    }
 }
 
 /// Returns the analyzer's risk assessment, or an empty text if no analyzer was asked.

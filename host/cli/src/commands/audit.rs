@@ -4,9 +4,10 @@
 mod verify;
 
 use anstyle::Style;
-use conclave_core::inspect::audit::{AuditEntry, AuditKind, entries};
+use conclave_core::inspect::audit::{AuditEntry, AuditKind, decision_entry, entries};
 use conclave_core::journal::record::retold;
 use conclave_core::types::ids::{Millis, RoomId};
+use conclave_runtime::overlay::change_decisions;
 use conclave_runtime::store::{RunFilter, StoreReader};
 use serde_json::json;
 
@@ -17,7 +18,7 @@ use crate::state::stores::{OpenStores, unusable};
 use crate::ui::show::amounts::{moment, now, parse_moment};
 use crate::ui::show::columns::{StyledText, cell, line, wrap_hanging};
 use crate::ui::show::table::{self, note};
-use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, paint, plural};
+use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, paint, plural, printable};
 use crate::ui::stdout;
 
 /// Columns of a timestamp.
@@ -102,11 +103,11 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     let (limit, count) = (table::limit(), found.len() as u64);
     let widest = found.iter().map(|(_, entry)| entry.kind.as_str().len()).max().unwrap_or_default();
     for (room, entry) in &found {
-        let address = format!("{room}:{}", entry.seq);
+        let address = entry.seq.map_or_else(|| room.to_string(), |seq| format!("{room}:{seq}"));
         if output.json {
             let mut value = json!(entry);
             (value["type"], value["event"], value["room"]) =
-                ("audit".into(), address.into(), json!(room));
+                ("audit".into(), json!(entry.seq.map(|_| address)), json!(room));
             stdout::json(value)?;
         } else {
             rows(&address, entry, widest, limit).iter().try_for_each(stdout::unbroken)?;
@@ -131,13 +132,16 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     unread.into_iter().next().map_or(Ok(exit::OK), Err)
 }
 
-/// Returns the entries of all rooms of a run.
+/// Returns the entries of all rooms of a run, and the decisions about its changes.
 fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEntry)>, CliError> {
     let mut all = Vec::new();
     for room in reader.rooms(run).map_err(|error| unusable(&error))? {
         let records = reader.records(&room.room).map_err(|error| unusable(&error))?;
         all.extend(entries(&retold(records)).into_iter().map(|entry| (room.room.clone(), entry)));
     }
+    let decisions = change_decisions(reader.folder(), run)
+        .map_err(|error| CliError::internal(printable(&error.to_string())))?;
+    all.extend(decisions.iter().map(|decision| (run.clone(), decision_entry(decision))));
     Ok(all)
 }
 
@@ -198,8 +202,9 @@ fn style_of(kind: AuditKind) -> Style {
         | AuditKind::LimitRaised
         | AuditKind::LimitRefused
         | AuditKind::LimitIgnored
-        | AuditKind::Resumed => ODD,
-        AuditKind::Approved | AuditKind::Message => GOOD,
+        | AuditKind::Resumed
+        | AuditKind::ChangesDropped => ODD,
+        AuditKind::Approved | AuditKind::Message | AuditKind::ChangesApplied => GOOD,
         AuditKind::Granted | AuditKind::Signed => FAINT,
     }
 }
@@ -223,7 +228,7 @@ mod tests {
         let target = "/notes/skerryvore.md ".repeat(9);
         let message = format!("files: {target}\u{1b}[2J(config: outside every granted folder)");
         let entry = AuditEntry {
-            seq: 17,
+            seq: Some(17),
             at: Millis(1_795_380_099_975),
             principal: "operator".to_owned(),
             kind: AuditKind::Denied,

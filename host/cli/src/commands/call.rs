@@ -178,6 +178,13 @@ fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(),
             why => format!("`{capability}` ({})", one_line(why, 120)),
         })
         .collect();
+    // The tools of other plugins need their plugins, and a call by hand has this one alone.
+    if missing.iter().any(|(capability, _)| *capability == Capability::Tools) {
+        let what = format!("{} requires {}", manifest.name, whats.join(" and "));
+        return Err(CliError::usage(what).hint(
+            "it calls tools of other plugins, which only a config has: play a case with `run` (docs/write-plugins/toolbox.md), or `conclave run` a config with them",
+        ));
+    }
     let examples = missing.iter().filter_map(|(capability, _)| example_of(*capability));
     let hows: Vec<String> = examples.map(|example| format!("--grant {}", shell(example))).collect();
     Err(CliError::usage(format!("{} requires {}", manifest.name, whats.join(" and ")))

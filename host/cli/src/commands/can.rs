@@ -8,6 +8,7 @@ use conclave_core::inspect::explain::{
 };
 use conclave_core::tool_calls::arguments::check;
 use conclave_core::types::capability::Capability;
+use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{ModelName, PluginName, TaskName};
 use conclave_runtime::Prepared;
 use serde_json::Value;
@@ -158,6 +159,13 @@ fn verb(question: &AccessQuestion) -> &'static str {
 fn unknown_target(prepared: &Prepared, question: &AccessQuestion) -> Option<CliError> {
     let (target, setup) = (question.target.as_deref()?, prepared.setup());
     match question.capability {
+        Capability::Tools if HostTool::named(target).is_some() => {
+            let what = format!("{target} is a tool of the host, which no grant of `tools` covers");
+            let plugin = &question.plugin;
+            Some(CliError::usage(what).hint(format!(
+                "an agent needs no grant for it: the `tools` of its task offer it; a tool that steers the task of its caller needs `grants.route`: conclave can {plugin} route {target}"
+            )))
+        }
         Capability::Tools if setup.tool(target).is_none() => {
             let unknown = CliError::usage(format!("the tool {target} does not exist"));
             let tools = prepared.tools();

@@ -6,18 +6,22 @@ use std::io::IsTerminal;
 use std::io::Write;
 
 use anstyle::Style;
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::overlay::diff::{LineSign, TextChange, as_text, text_change};
 use conclave_runtime::overlay::{
     FileContents, FileDigest, FolderChanges, OverlayError, PendingChange, RunChanges,
+    change_decisions, pending_changes,
 };
+use conclave_runtime::store::RunFilter;
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::OpenStores;
+use crate::state::stores::{OpenStores, StoredRoom};
 use crate::ui::screen::columns;
 use crate::ui::show::amounts::thousands;
+use crate::ui::show::timeline::decided;
 use crate::ui::show::{
     BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path,
 };
@@ -25,18 +29,30 @@ use crate::ui::{ask, stdout};
 
 /// Characters of a digest that are shown.
 const DIGEST: usize = 12;
+/// The remark about a file that the run changed back, or that somebody changed in the same way.
+const SAME: &str = "the same as in the folder";
 
 pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError> {
-    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
+    let stores = OpenStores::of(args.store.as_deref());
+    let found = match &args.run {
+        Some(name) => stores.find(name)?,
+        None => newest(&stores)?,
+    };
     let run = found.run();
     let mut changes =
-        RunChanges::read(found.reader.folder(), &run).map_err(|e| failed(&e, args))?;
+        RunChanges::read(found.reader.folder(), &run).map_err(|e| failed(&e, &run))?;
     let all = count(&changes);
     changes.retain(|path| is_chosen(path, &args.paths));
     let pending = count(&changes);
     if pending == 0 {
         let what = match all {
-            0 => format!("{run} has no changes to apply or drop"),
+            0 => {
+                let decisions = change_decisions(found.reader.folder(), &run);
+                let decisions = decisions.map_err(|e| failed(&e, &run))?;
+                let last = decisions.last().map(|last| format!(": {}", decided(last)));
+                let last = last.unwrap_or_default();
+                format!("{run} has no changes to apply or drop{last}")
+            }
             _ => format!(
                 "{run} has no change at these paths; `conclave diff {run} --stat` lists them"
             ),
@@ -50,13 +66,18 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
         return Ok(exit::OK);
     }
     if !(args.apply || args.discard) {
-        show(&changes, &run.to_string(), args, output)?;
+        show(&changes, &run, args, output)?;
         return Ok(exit::OK);
     }
     let files = plural(pending as u64, "changed file", "changed files");
-    let folders: Vec<String> = changes.folders.iter().map(|it| show_path(&it.shown)).collect();
+    // The whole path: a person may decide from another folder than the run's.
+    let path = |it: &FolderChanges| show_path(&it.dir.display().to_string());
+    let folders: Vec<String> = changes.folders.iter().map(path).collect();
     let (verb, way) = if args.apply { ("apply", "to") } else { ("drop", "in the overlay of") };
     let folders = folders.join(", ");
+    if args.apply {
+        changes.check().map_err(|error| failed(&error, &run))?;
+    }
     if !args.yes {
         if !ask::is_user_there() {
             let what = format!("a person must {verb} the changes, and no terminal is there to ask");
@@ -64,13 +85,14 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
                 CliError::usage(what).hint(format!("read `conclave diff {run}`, then pass --yes"))
             );
         }
-        show(&changes, run.as_str(), args, OutputArgs { json: false, ..output })?;
+        show(&changes, &run, args, OutputArgs { json: false, ..output })?;
         if !ask::confirm(&format!("{} {files} {way} {folders}?", capitalized(verb))) {
-            return Err(CliError::usage("nothing was changed").hint("answer `y`, or pass --yes"));
+            let _ = writeln!(crate::ui::output::stderr(), "nothing was changed");
+            return Ok(exit::OK);
         }
     }
     let done = if args.apply { changes.apply() } else { changes.discard() };
-    let done = done.map_err(|error| failed(&error, args))?;
+    let done = done.map_err(|error| failed(&error, &run))?;
     let word = if args.apply { "applied" } else { "dropped" };
     if output.json {
         stdout::json(json!({ "type": word, "run": run, "files": done }))?;
@@ -78,6 +100,17 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
         stdout::styled(format!("{} {files} {way} {folders}", paint(GOOD, word)))?;
     }
     Ok(exit::OK)
+}
+
+/// Returns the newest run with pending changes.
+fn newest(stores: &OpenStores) -> Result<StoredRoom, CliError> {
+    let runs = stores.runs(&RunFilter::default())?;
+    match runs.iter().find(|run| pending_changes(&run.store, &run.run) > 0) {
+        Some(run) => stores.find(run.run.as_str()),
+        None => Err(CliError::usage("no run has changes to apply or drop").hint(
+            "`conclave runs` lists the runs; name one for what was decided about its changes",
+        )),
+    }
 }
 
 fn count(changes: &RunChanges) -> usize {
@@ -99,8 +132,7 @@ fn capitalized(word: &str) -> String {
 }
 
 /// Returns the program's error, with what to do about it.
-fn failed(error: &OverlayError, args: &args::Diff) -> CliError {
-    let run = &args.run;
+fn failed(error: &OverlayError, run: &RoomId) -> CliError {
     match error {
         OverlayError::Conflicts { files, .. } => {
             let reasons: Vec<String> = files
@@ -118,8 +150,9 @@ fn failed(error: &OverlayError, args: &args::Diff) -> CliError {
         }
         OverlayError::ChangedAgain { .. } => CliError::internal(printable(&error.to_string()))
             .hint(format!("read the changes again: conclave diff {run}")),
-        OverlayError::InUse { .. } => CliError::internal(error.to_string())
-            .hint(format!("wait for the end of the run, or end it: conclave stop {run}")),
+        OverlayError::InUse { .. } => CliError::internal(error.to_string()).hint(format!(
+            "wait for the end of the run, or end it: `conclave stop {run}`; `conclave serve` and `conclave chat` keep a conversation when you end them with Ctrl-C, and continue it with its changes"
+        )),
         error => CliError::internal(printable(&error.to_string())),
     }
 }
@@ -143,7 +176,7 @@ impl FileDiff {
 
 fn show(
     changes: &RunChanges,
-    run: &str,
+    run: &RoomId,
     args: &args::Diff,
     output: OutputArgs,
 ) -> Result<(), CliError> {
@@ -155,7 +188,7 @@ fn show(
             stdout::styled(format!("{}: {files}", paint(NAME, show_path(&folder.shown))))?;
         }
         for file in &folder.files {
-            let diff = FileDiff::of(folder, file).map_err(|error| failed(&error, args))?;
+            let diff = FileDiff::of(folder, file).map_err(|error| failed(&error, run))?;
             if output.json {
                 stdout::json(as_json(run, folder, file, &diff))?;
                 continue;
@@ -169,14 +202,10 @@ fn show(
                 stdout::styled(stat(file, &diff))?;
             } else if is_terminal {
                 stdout::unbroken(rows(file, &diff, columns()).join("\n"))?;
-            } else if let FileDiff::Binary = diff {
-                // `git apply` refuses a whole patch because of a binary file without its bytes.
-                let what = format!(
-                    "{} is binary and not in the patch; apply it with `conclave diff {run} {} --apply`",
-                    show_path(&file.path),
-                    show_path(&file.path)
-                );
-                let _ = writeln!(crate::ui::output::stderr(), "{} {what}", paint(ODD, "note:"));
+            } else if let Some(reason) = not_in_patch(&diff, file) {
+                let mut err = crate::ui::output::stderr();
+                let what = format!("{}: {reason}", show_path(&file.path));
+                let _ = writeln!(err, "{} {what}", paint(ODD, "not in the patch:"));
             } else {
                 stdout::write(&patch(file, &diff))?;
             }
@@ -195,8 +224,28 @@ fn kind(file: &PendingChange) -> &'static str {
     }
 }
 
+/// Returns why a patch for `git apply` and `patch` does not have a file; `None` if it has it.
+fn not_in_patch(diff: &FileDiff, file: &PendingChange) -> Option<String> {
+    match diff {
+        FileDiff::Binary => Some(format!("a binary file, {}", sizes(file))),
+        FileDiff::Text(_) if file.old == file.new => Some(SAME.to_owned()),
+        FileDiff::Text(_) => None,
+    }
+}
+
+/// Returns `3 B -> 10 B`.
+fn sizes(file: &PendingChange) -> String {
+    let size = |digest: &Option<FileDigest>| {
+        digest.as_ref().map_or_else(|| "none".to_owned(), |digest| bytes(digest.length))
+    };
+    format!("{} -> {}", size(&file.old), size(&file.new))
+}
+
 /// Returns ` src/a.py | +2 -1`.
 fn stat(file: &PendingChange, diff: &FileDiff) -> String {
+    if file.new.is_some() && file.old == file.new {
+        return format!("  {} | {SAME}", show_path(&file.path));
+    }
     let kind = match kind(file) {
         "added" => " (new)",
         "removed" => " (removed)",
@@ -210,12 +259,7 @@ fn stat(file: &PendingChange, diff: &FileDiff) -> String {
                 paint(BAD, format_args!("-{}", thousands(change.removed)))
             )
         }
-        FileDiff::Binary => {
-            let size = |digest: &Option<FileDigest>| {
-                digest.as_ref().map_or_else(|| "none".to_owned(), |digest| bytes(digest.length))
-            };
-            format!("binary, {} -> {}", size(&file.old), size(&file.new))
-        }
+        FileDiff::Binary => format!("binary, {}", sizes(file)),
     };
     format!("  {} | {amounts}{kind}", show_path(&file.path))
 }
@@ -297,7 +341,7 @@ fn rows(file: &PendingChange, diff: &FileDiff, width: usize) -> Vec<String> {
                 LineSign::Removed => BAD,
                 LineSign::Added => GOOD,
             };
-            let shown = foreign::reading_rows(&line.text, width.saturating_sub(1));
+            let shown = foreign::line_rows(&line.text, width.saturating_sub(1));
             rows.extend(
                 shown.iter().map(|row| paint(style, format_args!("{}{row}", line.sign.as_char()))),
             );
@@ -310,7 +354,7 @@ fn rows(file: &PendingChange, diff: &FileDiff, width: usize) -> Vec<String> {
 }
 
 fn as_json(
-    run: &str,
+    run: &RoomId,
     folder: &FolderChanges,
     file: &PendingChange,
     diff: &FileDiff,
@@ -392,6 +436,15 @@ mod tests {
         assert_eq!(change(digest(1), None, digest(2)), "modified");
         assert_eq!(change(None, digest(1), digest(2)), "modified");
         assert_eq!(change(None, None, digest(2)), "added");
+    }
+
+    #[test]
+    fn a_carriage_return_at_the_end_of_a_line_is_visible() {
+        let diff = FileDiff::Text(text_change("a\n", "a\r\n"));
+        let rows = rows(&file("t", digest(2), digest(3)), &diff, 40);
+        let plain = |row: &String| anstream::adapter::strip_str(row).to_string();
+        let rows: Vec<String> = rows.iter().map(plain).collect();
+        assert_eq!(rows[4..], ["-a", "+a\\u{d}"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstyle::Style;
 use conclave_core::types::ids::{Millis, RoomId};
-use conclave_runtime::overlay::pending_changes;
+use conclave_runtime::overlay::{change_decisions, pending_changes};
 use conclave_runtime::store::{RunFilter, RunRow, RunState};
 use serde_json::json;
 
@@ -70,6 +70,11 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     let changes: BTreeMap<RoomId, usize> =
         runs.iter().map(count).filter(|(_, count)| *count > 0).collect();
     let undelivered = stores.undelivered(&runs);
+    // Unreadable decisions are reported by `show`, and must not hide the list of runs.
+    let decided = |run: &RunRow| {
+        let last = change_decisions(&run.store, &run.run).ok()?.pop();
+        last.map(|decision| decision.kind.as_str())
+    };
     let lasted = |run: &RunRow| lasted(run, downs.get(&run.run).copied().unwrap_or_default(), now);
     if output.json {
         for run in &runs {
@@ -102,7 +107,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
                 let left = || undelivered.get(&run.run).map(|_| "undelivered".to_owned());
                 changed.or_else(left)
             };
-            row(run, also, lasted(run), now)
+            row(run, also, decided(run), lasted(run), now)
         })
         .collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
@@ -176,10 +181,17 @@ fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
     end.since(run.started).saturating_sub(down_ms)
 }
 
-fn row(run: &RunRow, also: Option<String>, lasted: u64, now: Millis) -> Vec<(Style, String)> {
-    let (style, word) = match (run_state(run.state, &run.command), also) {
-        ((_, word), Some(also)) => (ODD, format!("{word}, {also}")),
-        (plain, None) => plain,
+fn row(
+    run: &RunRow,
+    also: Option<String>,
+    decided: Option<&str>,
+    lasted: u64,
+    now: Millis,
+) -> Vec<(Style, String)> {
+    let (style, word) = match (run_state(run.state, &run.command), also, decided) {
+        ((_, word), Some(also), _) => (ODD, format!("{word}, {also}")),
+        ((style, word), None, Some(decided)) => (style, format!("{word}, {decided}")),
+        (plain, None, None) => plain,
     };
     let entry = if run.agents.is_empty() {
         run.entry.clone()

@@ -16,6 +16,7 @@ use std::time::Instant;
 use conclave_core::config::Config;
 use conclave_core::types::channel::ChannelKind;
 use conclave_core::types::ids::{ChannelId, RoomId};
+use conclave_runtime::overlay::pending_changes;
 use conclave_runtime::store::{RunFilter, StoreReader};
 use conclave_runtime::subscribe::Subscriber;
 use serde_json::json;
@@ -28,7 +29,7 @@ use self::http::Server;
 use crate::approve::PendingLine;
 use crate::args::{self, Keep, OutputArgs};
 use crate::commands::mcp::terminated;
-use crate::commands::run::JsonLinesOnStdout;
+use crate::commands::run::{JsonLinesOnStdout, changes_line};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
@@ -115,7 +116,21 @@ pub(crate) async fn serve(
     drop(attending);
     let again = format!("conclave serve {}", shell(&args.file.display().to_string()));
     screen.line(paint(FAINT, format_args!("\nclosed; the conversations continue with: {again}")));
+    for line in changes_of_conversations(&reader, &name) {
+        screen.line(paint(ODD, line));
+    }
     Interrupts::exit(exit::OK)
+}
+
+/// Returns a line for each conversation with changes in overlays. They can be applied now, since no
+/// run has them open.
+fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
+    let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
+    let is_served = |run: &RoomId| {
+        run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let of_run = |run: RoomId| changes_line(&run, pending_changes(reader.folder(), &run));
+    runs.into_iter().map(|row| row.run).filter(is_served).filter_map(of_run).collect()
 }
 
 /// Prints where the page is.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::inspect::permission_summary::{data_can_leave, rights_table};
 use crate::journal::record::ReplayedRecord;
+use crate::overlay::apply::{ChangeDecision, ChangeDecisionKind};
 use crate::policy::budget::Budget;
 use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
@@ -21,8 +22,10 @@ use crate::types::tool::ToolError;
 /// An entry of an audit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// The sequence number of the record that caused it.
-    pub seq: u64,
+    /// The sequence number of the record that caused it; `None` for a decision about changes, which
+    /// is kept beside the journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
     pub at: Millis,
     /// The person or service on whose behalf the room ran.
     pub principal: String,
@@ -71,11 +74,15 @@ pub enum AuditKind {
     LimitRefused,
     /// A limit had no effect, because a price is unknown.
     LimitIgnored,
+    /// Changes of an overlay were written to their folder.
+    ChangesApplied,
+    /// Changes of an overlay were removed.
+    ChangesDropped,
 }
 
 impl AuditKind {
     /// Every kind, in the order of lists.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Granted,
         Self::Signed,
         Self::Denied,
@@ -97,6 +104,8 @@ impl AuditKind {
         Self::LimitRaised,
         Self::LimitRefused,
         Self::LimitIgnored,
+        Self::ChangesApplied,
+        Self::ChangesDropped,
     ];
 
     /// Returns the word in JSON and on the command line.
@@ -124,6 +133,8 @@ impl AuditKind {
             Self::LimitRaised => "limit-raised",
             Self::LimitRefused => "limit-refused",
             Self::LimitIgnored => "limit-ignored",
+            Self::ChangesApplied => "changes-applied",
+            Self::ChangesDropped => "changes-dropped",
         }
     }
 
@@ -147,6 +158,18 @@ pub fn entries(retold: &[ReplayedRecord]) -> Vec<AuditEntry> {
     found.entries
 }
 
+/// Returns the entry of a decision about changes of an overlay.
+#[must_use]
+pub fn decision_entry(decision: &ChangeDecision) -> AuditEntry {
+    let kind = match decision.kind {
+        ChangeDecisionKind::Applied => AuditKind::ChangesApplied,
+        ChangeDecisionKind::Dropped => AuditKind::ChangesDropped,
+    };
+    let (at, principal) = (decision.at, decision.principal.clone());
+    let message = format!("{}: {}", decision.folder, decision.files.join(", "));
+    AuditEntry { seq: None, at, principal, kind, plugin: None, message }
+}
+
 #[derive(Default)]
 struct AuditFindings {
     entries: Vec<AuditEntry>,
@@ -167,7 +190,7 @@ impl AuditFindings {
         let record = &of.record;
         let principal = record.principal.0.to_string();
         self.entries.push(AuditEntry {
-            seq: record.seq,
+            seq: Some(record.seq),
             at: record.at,
             principal,
             kind,

@@ -255,7 +255,8 @@ fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<Str
         .then(|| format!("call {names}{}", bounds(&[calls.map(|calls| count(calls, "call"))])))
 }
 
-/// `call search.find for its callers`: the tools that the plugin's own tools may call.
+/// `call search.find for its callers`: the tools that the plugin's own tools may call, as far as an
+/// agent that calls the plugin may call them too.
 fn may_nest(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> Option<String> {
     let facts = &setup.plugins.get(name)?.facts;
     if !facts.kinds.contains(&PluginKind::Tools) {
@@ -269,6 +270,7 @@ fn may_nest(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> Option<Stri
             setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))
         })
         .filter(|tool| grant.names.iter().any(|pattern| pattern.covers(tool)))
+        .filter(|tool| setup.tasks.values().any(|task| task.calls(name) && task.carries_out(tool)))
         .collect();
     let tools = admitted.iter().map(String::as_str).collect();
     let names = join(shortened(setup, tools).iter().map(String::as_str));

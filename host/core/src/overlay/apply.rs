@@ -1,7 +1,10 @@
 //! The decision for each change of an overlay that a person applies to its folder: by the digests
 //! of the file when the run changed it, of the file now, and of the change.
 
+use serde::{Deserialize, Serialize};
+
 use crate::overlay::changes::ChangedFile;
+use crate::types::ids::Millis;
 use crate::types::side_effect::Digest;
 
 /// The entry of the folder at the path of a change.
@@ -24,6 +27,39 @@ pub enum ApplyStep {
     Done,
     /// Refuse: the folder has changed since, for this reason.
     Conflict(String),
+}
+
+/// A person's decision about changes of an overlay. It is durable before it takes effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeDecision {
+    pub at: Millis,
+    pub principal: String,
+    pub kind: ChangeDecisionKind,
+    /// The path of the folder as the operator wrote it.
+    pub folder: String,
+    /// The changed files that it is about, by their paths relative to the folder.
+    pub files: Vec<String>,
+}
+
+/// What a person decides about changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeDecisionKind {
+    /// The changes are written to the folder.
+    Applied,
+    /// The changes are removed.
+    Dropped,
+}
+
+impl ChangeDecisionKind {
+    /// Returns the word in JSON and in texts.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Dropped => "dropped",
+        }
+    }
 }
 
 /// Returns what to do with a change. `content` is the digest of the overlay's file.

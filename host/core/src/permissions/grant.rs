@@ -510,7 +510,10 @@ impl Rights<'_> {
         Box::new(DenialRecord {
             denial: Denial {
                 capability: capability.as_str().to_owned(),
-                detail: format!("{capability} was refused for {shown:?}"),
+                detail: match capability {
+                    Capability::Tools => format!("{} may not call {shown:?}", self.plugin),
+                    _ => format!("{capability} was refused for {shown:?}"),
+                },
                 target: shown,
             },
             layer,

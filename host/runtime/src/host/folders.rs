@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, ProblemCode, Problems};
-use conclave_core::permissions::grant::Grants;
+use conclave_core::permissions::grant::{FileMode, Grants};
 use conclave_core::types::ids::PluginName;
 
 use super::guarded::{Guarded, GuardedPath, guarded};
@@ -25,6 +25,7 @@ pub(super) fn check(
     problems: &mut Problems,
 ) {
     let guarded = guarded(config, cache, guards);
+    let mut granted: Vec<GrantedDir<'_>> = Vec::new();
     for (name, plugin) in &config.plugins {
         for (index, grant) in plugin.grants.files.iter().enumerate() {
             let key = format!("plugins.{name}.grants.files[{index}]");
@@ -61,6 +62,7 @@ pub(super) fn check(
                 };
                 problems.push(config.problem(ProblemCode::ProtectedFolder, &key, what).help(help));
             }
+            granted.push(GrantedDir { plugin: name, key, dir, mode: grant.mode });
         }
         check_programs(config, name, &plugin.grants, &guarded, problems);
     }
@@ -116,6 +118,31 @@ fn check_programs(
             problems.push(problem.help("grant a program that no plugin can replace"));
         }
     }
+    check_overlays(config, &granted, problems);
+}
+
+/// A folder that a plugin was granted, by its canonical path.
+struct GrantedDir<'c> {
+    plugin: &'c PluginName,
+    key: String,
+    dir: PathBuf,
+    mode: FileMode,
+}
+
+/// Adds a warning for each plugin that uses a folder itself while another one has an overlay of it:
+/// it does not see the changes of the run.
+fn check_overlays(config: &Config, granted: &[GrantedDir<'_>], problems: &mut Problems) {
+    let is_overlay = |grant: &&GrantedDir<'_>| grant.mode == FileMode::Overlay;
+    for own in granted.iter().filter(|grant| !is_overlay(grant)) {
+        let is_same = |other: &&GrantedDir<'_>| other.dir == own.dir && other.plugin != own.plugin;
+        let Some(other) = granted.iter().filter(is_overlay).find(is_same) else { continue };
+        let what = format!(
+            "`{}` uses this folder itself, and does not see what `{}` changes in its overlay of it",
+            own.plugin, other.plugin
+        );
+        let problem = config.problem(ProblemCode::Conflict, &own.key, what);
+        problems.push(problem.help("write `mode = \"overlay\"` for both").as_warning());
+    }
 }
 
 #[cfg(test)]
@@ -157,6 +184,30 @@ mod tests {
         }
         assert_eq!(problems(&files, "nowhere", "read"), [ProblemCode::MissingFolder]);
         assert_eq!(problems(&files, "out/x", "read-write"), [ProblemCode::MissingFolder]);
+    }
+
+    #[test]
+    fn a_plugin_that_does_not_see_the_changes_of_a_run_is_named() {
+        let temp = folders(&["conf/a.toml", "data/x", "beside/x"]);
+        let warned = |dir: &str, mode: &str| {
+            let other = format!(
+                "[plugins.o]\nsource = \"stock:o\"\ngrants.files = [{{ dir = {dir:?}, at = \"/o\", mode = {mode:?} }}]"
+            );
+            let text = format!(
+                "entry = \"t\"\n{other}\n[plugins.p]\nsource = \"stock:p\"\ngrants.files = [{{ dir = \"../data\", at = \"/f\", mode = \"overlay\" }}]\n[tasks.t]\nagent = \"p\"\n"
+            );
+            let folder = temp.path().join("conf");
+            let config = Config::parse("a.toml", folder.to_str().unwrap(), &text).unwrap();
+            let mut problems = Problems::default();
+            check(&config, None, &[], &mut problems);
+            problems.0.iter().map(ToString::to_string).collect::<Vec<_>>().concat()
+        };
+        for mode in ["read", "read-write"] {
+            let text = warned("../data", mode);
+            assert!(text.contains("`o` uses this folder itself"), "{mode}: {text}");
+            assert_eq!(warned("../beside", mode), "", "{mode}");
+        }
+        assert_eq!(warned("../data", "overlay"), "");
     }
 
     /// Returns the problems of granting a folder below `conf/..` for writing and for reading; the

@@ -9,15 +9,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use conclave_core::overlay::apply::{ApplyStep, BaseEntry, apply_step};
+pub use conclave_core::overlay::apply::{ChangeDecision, ChangeDecisionKind};
 use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes};
+use conclave_core::protocol::event::Principal;
 use conclave_core::types::ids::RoomId;
 pub use conclave_core::types::side_effect::Digest as FileDigest;
 
-use crate::imports::interfaces::folder::AppliedFolder;
+use crate::imports::interfaces::folder::{AppliedFolder, FolderFailure};
+use crate::support::clock::{Clock, SystemClock};
 use crate::support::digest::sha256;
 use crate::support::overlay_files::{
-    FILES, OverlayLog, OverlayOrigin, content_name, count_changes, lock, overlays_of, read, remove,
-    run_folder,
+    FILES, OverlayLog, OverlayOrigin, append_decision, content_name, count_changes, lock,
+    overlays_of, read, read_decisions, remove_overlays, run_folder,
 };
 
 pub use conclave_core::overlay::diff;
@@ -136,6 +139,8 @@ pub struct RunChanges {
     folder: PathBuf,
     /// The folders with changes, in a stable order.
     pub folders: Vec<FolderChanges>,
+    /// The person on whose behalf the changes are applied or dropped.
+    pub principal: Principal,
 }
 
 /// Returns the number of files that a run changed in overlays and that wait for a person; the store
@@ -143,6 +148,15 @@ pub struct RunChanges {
 #[must_use]
 pub fn pending_changes(store: &Path, run: &RoomId) -> usize {
     count_changes(store, run.as_str())
+}
+
+/// Returns what persons decided about a run's changes, oldest first.
+///
+/// # Errors
+/// `Store` if the decisions cannot be read.
+pub fn change_decisions(store: &Path, run: &RoomId) -> Result<Vec<ChangeDecision>, OverlayError> {
+    let folder = run_folder(store, run.as_str());
+    read_decisions(&folder).map_err(|cause| unusable(&folder, cause))
 }
 
 impl RunChanges {
@@ -156,7 +170,8 @@ impl RunChanges {
         let folders = overlays.iter().map(|overlay| FolderChanges::read(overlay));
         let folders = folders.collect::<Result<Vec<_>, _>>()?;
         let folders = folders.into_iter().filter(|folder| !folder.files.is_empty()).collect();
-        Ok(Self { run: run.clone(), folder, folders })
+        let principal = Principal("operator".into());
+        Ok(Self { run: run.clone(), folder, folders, principal })
     }
 
     /// Keeps only changes that `is_chosen` accepts, by their paths relative to the folder.
@@ -167,6 +182,15 @@ impl RunChanges {
         self.folders.retain(|folder| !folder.files.is_empty());
     }
 
+    /// Checks that these changes can be applied.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn check(&self) -> Result<(), OverlayError> {
+        let _lock = self.lock()?;
+        self.checked().map(drop)
+    }
+
     /// Writes these changes, as they were read, to their folders, each file atomically, and forgets
     /// them. Can be repeated after an interruption. Returns the number of files.
     ///
@@ -174,11 +198,8 @@ impl RunChanges {
     /// `Conflicts` and `ChangedAgain` before anything is written; `InUse`, `Folder` and `Store`.
     pub fn apply(&self) -> Result<usize, OverlayError> {
         let lock = self.lock()?;
-        let opened = self.open()?;
-        for (folder, open) in &opened {
-            open.check(&folder.files)?;
-        }
-        self.require_distinct()?;
+        let opened = self.checked()?;
+        self.record(ChangeDecisionKind::Applied)?;
         for (folder, mut open) in opened {
             for file in &folder.files {
                 open.apply(&file.path)?;
@@ -193,7 +214,9 @@ impl RunChanges {
     /// `ChangedAgain` before anything is forgotten; `InUse` and `Store`.
     pub fn discard(&self) -> Result<usize, OverlayError> {
         let lock = self.lock()?;
-        for (folder, mut open) in self.open()? {
+        let opened = self.open()?;
+        self.record(ChangeDecisionKind::Dropped)?;
+        for (folder, mut open) in opened {
             for file in &folder.files {
                 open.forget(&file.path)?;
             }
@@ -210,6 +233,16 @@ impl RunChanges {
             open.require_as_read(&folder.files)?;
             opened.push((folder, open));
         }
+        Ok(opened)
+    }
+
+    /// Opens the overlays, whose changes can be applied.
+    fn checked(&self) -> Result<Vec<(&FolderChanges, OpenOverlay)>, OverlayError> {
+        let opened = self.open()?;
+        for (folder, open) in &opened {
+            open.check(&folder.files)?;
+        }
+        self.require_distinct()?;
         Ok(opened)
     }
 
@@ -236,13 +269,29 @@ impl RunChanges {
         Ok(())
     }
 
-    /// Removes the run's folder if no change is left. Returns the number of changes that are gone.
+    /// Records a decision about these changes, before it takes effect.
+    fn record(&self, kind: ChangeDecisionKind) -> Result<(), OverlayError> {
+        for folder in &self.folders {
+            let decision = ChangeDecision {
+                at: SystemClock.now(),
+                principal: self.principal.0.to_string(),
+                kind,
+                folder: folder.shown.clone(),
+                files: folder.files.iter().map(|file| file.path.clone()).collect(),
+            };
+            append_decision(&self.folder, &decision)
+                .map_err(|cause| unusable(&self.folder, cause))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the overlays if no change is left. Returns the number of changes that are gone.
     fn clean(&self, lock: Option<File>) -> Result<usize, OverlayError> {
         let done = self.folders.iter().map(|folder| folder.files.len()).sum();
         let overlays = overlays_of(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
         let is_empty = |overlay: &PathBuf| read(overlay).is_ok_and(|(_, left)| left.is_empty());
         if lock.is_some() && overlays.iter().all(is_empty) {
-            remove(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
+            remove_overlays(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
         }
         Ok(done)
     }

@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use conclave_core::overlay::apply::ChangeDecision;
 use conclave_core::overlay::changes::{ChangeRecord, Changes};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ const OVERLAYS: &str = "overlays";
 const LOCK: &str = "lock";
 const ORIGIN: &str = "folder.json";
 const LOG: &str = "changes.jsonl";
+/// The decisions about a run's changes, a line each. It outlives the changes.
+const DECISIONS: &str = "decisions.jsonl";
 /// The changed files of an overlay.
 pub(crate) const FILES: &str = "files";
 /// Lines of a log beyond twice the number of changes, at which it is written anew. A guest that
@@ -211,6 +214,40 @@ impl OverlayLog {
     }
 }
 
+/// Appends a decision about a run's changes. It is durable when this returns.
+///
+/// # Errors
+/// The operating system's error.
+pub(crate) fn append_decision(run_folder: &Path, decision: &ChangeDecision) -> io::Result<()> {
+    let path = run_folder.join(DECISIONS);
+    let mut bytes = match std::fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        bytes => bytes?,
+    };
+    serde_json::to_writer(&mut bytes, decision)?;
+    bytes.push(b'\n');
+    durable_file::replace(&path, &bytes, &FileAccess::Private)
+}
+
+/// Returns the decisions about a run's changes, oldest first.
+///
+/// # Errors
+/// `InvalidData` with the line if the file is corrupt, or the operating system's error.
+pub(crate) fn read_decisions(run_folder: &Path) -> io::Result<Vec<ChangeDecision>> {
+    let path = run_folder.join(DECISIONS);
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text?,
+    };
+    let decision = |(index, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|error| {
+            let what = format!("{}:{}: {error}", path.display(), index + 1);
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })
+    };
+    text.lines().enumerate().map(decision).collect()
+}
+
 /// Returns the number of changed files of a run. What cannot be read counts as one change, so that
 /// it is not removed.
 pub(crate) fn count_changes(store: &Path, run: &str) -> usize {
@@ -230,6 +267,11 @@ pub(crate) fn copy(store: &Path, to: &Path) -> io::Result<()> {
     };
     for run in runs {
         let run = run?.path();
+        if let Ok(bytes) = std::fs::read(run.join(DECISIONS)) {
+            let copy = to.join(run.strip_prefix(store).map_err(io::Error::other)?);
+            make_folders(&copy, 0o700)?;
+            durable_file::replace(&copy.join(DECISIONS), &bytes, &FileAccess::Private)?;
+        }
         for overlay in overlays_of(&run)? {
             let below = overlay.strip_prefix(store).map_err(io::Error::other)?;
             let copy = to.join(below);
@@ -254,16 +296,26 @@ pub(crate) fn copy(store: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the overlays of a run with their changes.
+/// Removes the overlays of a run with their changes. The decisions about them stay.
 ///
 /// # Errors
 /// The operating system's error.
-pub(crate) fn remove(run_folder: &Path) -> io::Result<()> {
+pub(crate) fn remove_overlays(run_folder: &Path) -> io::Result<()> {
     for overlay in overlays_of(run_folder)? {
         // The log first: without it an interrupted removal leaves no change behind.
         std::fs::remove_file(overlay.join(LOG))?;
         sync_folder(&overlay)?;
+        std::fs::remove_dir_all(&overlay)?;
     }
+    Ok(())
+}
+
+/// Removes all that is kept of a run's overlays.
+///
+/// # Errors
+/// The operating system's error.
+pub(crate) fn remove(run_folder: &Path) -> io::Result<()> {
+    remove_overlays(run_folder)?;
     match std::fs::remove_dir_all(run_folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -11,7 +11,6 @@
 //! source = "stock:codeact"
 //! grants.model = ["default"]
 //! grants.tools = ["terminal.*", "python.*"]
-//! grants.route = ["done"]
 //!
 //! [tasks.mend]
 //! agent = "codeact"

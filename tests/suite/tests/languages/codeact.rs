@@ -43,7 +43,25 @@ fn answers(rig: &Rig) -> Vec<String> {
     rows.map(|row| row["answer"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
+/// Returns the paths that the last run changed.
+fn changed(rig: &Rig) -> Vec<String> {
+    let shown = text(&conclave(rig, &["diff", "--json"]).stdout);
+    let changes = shown.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    changes.map(|change| change["path"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Applies the changes, after reading them, and checks the folder.
 fn is_fixed(rig: &Rig) {
+    let untouched = std::fs::read_to_string(rig.folder().join("heights/heights.py"));
+    assert_eq!(untouched.ok(), Some(example("heights/heights.py")), "before it is applied");
+    assert_eq!(changed(rig), ["heights.py"]);
+    let shown = text(&conclave(rig, &["diff"]).stdout);
+    assert!(shown.contains(&format!("+    return {FIXED}")), "{shown}");
+    let run: Value =
+        serde_json::from_str(&text(&conclave(rig, &["runs", "--json"]).stdout)).expect("one run");
+    let run = run["run"].as_str().expect("a name");
+    let applied = conclave(rig, &["diff", run, "--apply", "--yes"]);
+    assert_eq!(applied.status.code(), Some(0), "{}", text(&applied.stderr));
     let module = std::fs::read_to_string(rig.folder().join("heights/heights.py"));
     assert!(module.is_ok_and(|module| module.contains(FIXED)));
     let answers = answers(rig);
@@ -80,8 +98,8 @@ fn a_run_that_is_killed_three_times_ends_with_the_test_fixed_once() {
         format!("kind = \"openai\"\nurl = \"{}\"\nmodel = \"m\"\nretries = 0", server.url());
     let rig = rig("kind = \"scripted\"\nreplies = \"codeact-replies.json\"", &model);
     let config = std::fs::read_to_string(rig.folder().join("c.toml")).expect("it is there");
-    let asks = "[[policy]]\ntool = \"terminal.run\"\narguments = { command = \"cat > fix.sed *\" }\ndecide = \"ask\"\n[[policy]]";
-    let rig = rig.with_file("c.toml", config.replacen("[[policy]]", asks, 1));
+    let asks = "\n[[policy]]\ntool = \"terminal.run\"\narguments = { command = \"cat > fix.sed *\" }\ndecide = \"ask\"\n";
+    let rig = rig.with_file("c.toml", config + asks);
 
     let first = start(&rig, &["run", "c.toml", TASK, "--approvals", "wait"]);
     server.wait_for_requests(2);
@@ -94,8 +112,7 @@ fn a_run_that_is_killed_three_times_ends_with_the_test_fixed_once() {
     });
     kill(second);
     assert_eq!(server.requests().len(), 4);
-    let untouched = std::fs::read_to_string(rig.folder().join("heights/heights.py"));
-    assert_eq!(untouched.ok(), Some(example("heights/heights.py")));
+    assert_eq!(changed(&rig), Vec::<String>::new());
 
     let id = approval["id"].as_str().expect("an id");
     let approved = conclave(&rig, &["approve", id, "--yes"]);

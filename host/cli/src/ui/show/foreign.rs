@@ -40,6 +40,12 @@ pub(crate) fn reading_rows(text: &str, most: usize) -> Vec<String> {
     broken(&readable(text.trim_end()), most)
 }
 
+/// Returns a line of a file in rows like [`rows`], with all its blanks and a sign for a carriage
+/// return at its end.
+pub(crate) fn line_rows(line: &str, most: usize) -> Vec<String> {
+    broken(&readable(line), most)
+}
+
 /// Returns a block of rows of at most `columns` columns, each with `indent` blanks and the mark in
 /// front.
 pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> String {
@@ -55,7 +61,10 @@ pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> 
 /// collapsed, and line ends become a sign.
 pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(LINE_END);
+    // A rule, such as the first line of a traceback, would take the place of words.
+    let is_rule = |line: &String| line.len() > 8 && line.bytes().all(|byte| byte == b'-');
+    let is_said = |line: &String| !line.is_empty() && !is_rule(line);
+    let line = lines.filter(is_said).collect::<Vec<_>>().join(LINE_END);
     let safe = readable(&line);
     if width(&safe) <= most {
         return (safe, true);
@@ -409,6 +418,7 @@ mod tests {
     fn one_row_is_cut_with_a_sign() {
         for (text, most, expected) in [
             ("first\n  second\u{7}\n\nthird", 80, ("first ↵ second\\u{7} ↵ third", true)),
+            ("------------\nNameError", 80, ("NameError", true)),
             ("abcdef", 5, ("abc…", false)),
             ("abcdef", 6, ("abcdef", true)),
             ("漢字漢", 6, ("漢字漢", true)),

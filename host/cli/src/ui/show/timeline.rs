@@ -7,11 +7,12 @@ pub(crate) mod words;
 
 use anstyle::Style;
 use conclave_core::inspect::timeline::{Timeline, TimelineRow, Totals};
+use conclave_runtime::overlay::ChangeDecision;
 use conclave_runtime::store::RunState;
 
 use super::amounts::{ago, money, now, thousands, took};
 use super::columns::{StyledText, line, width};
-use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural};
+use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path};
 use fold::{ShownItem, fold};
 use words::{RowText, Tone, words};
 
@@ -40,6 +41,19 @@ pub(crate) struct RunFacts {
     pub(crate) reason: Option<String>,
     /// The number of files that wait in overlays.
     pub(crate) pending_changes: usize,
+    /// What persons decided about its changes.
+    pub(crate) change_decisions: Vec<ChangeDecision>,
+}
+
+/// Returns `2 changed files of project applied by operator 5 min ago`.
+pub(crate) fn decided(decision: &ChangeDecision) -> String {
+    let ChangeDecision { at, principal, kind, folder, files } = decision;
+    let files = match files.as_slice() {
+        [one] => show_path(one),
+        files => plural(files.len() as u64, "changed file", "changed files"),
+    };
+    let (folder, word, principal) = (show_path(folder), kind.as_str(), printable(principal));
+    format!("{files} of {folder} {word} by {principal} {}", ago(*at, now()))
 }
 
 /// Returns the word for a run's state, and its style.
@@ -155,6 +169,8 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
         let what = format!("{files} to apply or drop: conclave diff {}", timeline.run);
         lines.push(format!("  {}", paint(ODD, what)));
     }
+    let decisions = about.change_decisions.iter();
+    lines.extend(decisions.map(|decision| format!("  {}", paint(FAINT, decided(decision)))));
     lines
 }
 

@@ -57,7 +57,7 @@ pub(super) fn check(
             problems.push(
                 config
                     .problem(ProblemCode::NoEffect, &format!("{place}.{capability}"), what)
-                    .help("leave it out")
+                    .help("leave it out; or its author must ask for it, with an `[asks]` table and a `why` in the manifest")
                     .as_warning(),
             );
         }

@@ -2,6 +2,7 @@
 //! once, and each layer before the refusing one explains why it did not refuse.
 
 use std::iter::once;
+use std::sync::Arc;
 
 use url::Host;
 
@@ -15,7 +16,6 @@ use crate::permissions::policy_rules::Decide;
 use crate::policy::decision;
 use crate::room::{naming_task_list, wider_tools};
 use crate::setup::{Setup, TaskSetup};
-use crate::tool_calls::toolbox::ToolTarget;
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{PluginName, SecretName};
@@ -78,15 +78,13 @@ fn may_call(
         None => record,
     })?;
     if let Some((name, task)) = tasks.first()
-        && !tasks.iter().any(|(_, task)| carries_out(task, tool))
+        && !tasks.iter().any(|(_, task)| task.carries_out(tool))
     {
         let (reason, wider) = wider_tools(&task.toolbox, agent, name, tool);
         return Err(rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider));
     }
-    if tasks.is_empty() && calls_as_tool(setup, question) && callers(setup, agent, tool).is_empty()
-    {
-        let reason = format!("no agent may call both a tool of {agent} and {tool}");
-        return Err(rights.refuse(Capability::Tools, tool, Layer::Task, &reason, None));
+    if tasks.is_empty() {
+        callers_may_call(setup, rights, tool)?;
     }
     let ruling = decision::decide(setup, once(agent), tool, &question.arguments);
     if ruling.decide == Decide::Deny {
@@ -96,26 +94,24 @@ fn may_call(
     Ok(())
 }
 
-/// Returns whether the plugin calls tools on behalf of agents: its own tools do so while they run.
-fn calls_as_tool(setup: &Setup, question: &AccessQuestion) -> bool {
-    setup.plugins.get(&question.plugin).is_some_and(|plugin| !plugin.facts.tools.is_empty())
-}
-
-/// Returns the tasks whose agents may call the tool as well as one of the plugin.
-fn callers<'a>(setup: &'a Setup, plugin: &PluginName, tool: &str) -> Vec<&'a str> {
-    let calls_plugin = |task: &TaskSetup| {
-        task.toolbox.iter().any(|listed| match &listed.target {
-            ToolTarget::Plugin { plugin: of, .. } => of == plugin,
-            ToolTarget::Host(_) => false,
-        })
+/// Checks that an agent that calls the plugin may call the tool too: a nested call needs both
+/// grants. Passes for an agent, and for a plugin that no agent calls.
+fn callers_may_call(setup: &Setup, rights: &Rights<'_>, tool: &str) -> Result<(), Refused> {
+    let plugin = PluginName::from(rights.plugin);
+    let mut callers = setup.tasks.iter().filter(|(_, task)| task.calls(&plugin)).peekable();
+    let Some((name, task)) = callers.peek().map(|(name, task)| (*name, Arc::clone(task))) else {
+        return Ok(());
     };
-    let tasks = setup.tasks.iter();
-    let callers = tasks.filter(|(_, task)| calls_plugin(task) && carries_out(task, tool));
-    callers.map(|(name, _)| name.as_str()).collect()
-}
-
-fn carries_out(task: &TaskSetup, tool: &str) -> bool {
-    task.toolbox.iter().any(|listed| listed.handled && listed.target.is_admitted_as(tool))
+    if callers.any(|(_, task)| task.carries_out(tool)) {
+        return Ok(());
+    }
+    let agent = &task.agent;
+    let reason = format!(
+        "{agent}, which calls {} in the task {name}, may not call it, and a nested call needs both grants",
+        rights.plugin
+    );
+    let wider = setup.rights(agent).and_then(|rights| rights.may_call(tool).err()?.suggestion);
+    Err(rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider))
 }
 
 /// The proposed line names the secret only; its source and its permitted hosts belong to
@@ -376,21 +372,22 @@ fn in_tasks(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<
     let tasks = tasks_of(setup, question);
     let with: Vec<&str> = tasks
         .iter()
-        .filter(|(_, task)| carries_out(task, tool))
+        .filter(|(_, task)| task.carries_out(tool))
         .map(|(name, _)| name.as_str())
         .collect();
     let key = with.first().map(|name| format!("tasks.{name}.tools"));
     match tasks.is_empty() {
-        true if calls_as_tool(setup, question) => {
-            let callers = callers(setup, &question.plugin, tool);
-            let text = format!(
-                "the agent that calls {} must be able to call it too: the agent of {}",
-                question.plugin,
-                callers.join(", ")
-            );
-            Some((text, callers.first().map(|name| format!("tasks.{name}.tools"))))
+        true => {
+            let calls = |(_, task): &(_, &Arc<TaskSetup>)| {
+                task.calls(&question.plugin) && task.carries_out(tool)
+            };
+            let callers: Vec<&str> =
+                setup.tasks.iter().filter(calls).map(|(name, _)| name.as_str()).collect();
+            Some(match callers.is_empty() {
+                true => (format!("{} is the agent of no task", question.plugin), None),
+                false => (format!("for the agents of {}", callers.join(", ")), None),
+            })
         }
-        true => Some((format!("{} is the agent of no task", question.plugin), None)),
         false => Some((format!("in the toolbox of {}", with.join(", ")), key)),
     }
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::config::Config;
 use crate::config::assemble::assemble;
+use crate::inspect::permission_summary::rights_table;
 use crate::permissions::manifest::{CapabilityRequest, Manifest};
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::denial::Denial;
@@ -515,41 +516,52 @@ fn why_no_grant_is_offered_fits_what_was_refused() {
     assert!(of("notaurl", "GET").contains("no address that a request could be sent to"));
 }
 
-#[test]
-fn a_tool_plugin_may_call_what_the_agent_of_its_call_may_call_too() {
-    let text = r#"
-entry = "desk"
-[plugins.desk]
-source = "desk.wasm"
-grants.tools = ["notes.list", "notes.save", "macro.run"]
-[plugins.notes]
-source = "notes.wasm"
-[plugins.macro]
-source = "macro.wasm"
-grants.tools = ["notes.*"]
-[tasks.desk]
-agent = "desk"
-tools = ["notes.list", "macro.run"]
-[tasks.other]
-agent = "desk"
-tools = ["notes.save"]
-"#;
-    let config = Config::parse("conclave.toml", "", text).unwrap();
+/// Returns the setup of an agent that calls `cells`, whose tools were granted `notes.*`.
+fn nested(agent: &str) -> Setup {
+    let text = format!(
+        "entry = \"desk\"\n[tasks.desk]\nagent = \"desk\"\n\
+         [plugins.desk]\nsource = \"desk.wasm\"\ngrants.tools = {agent}\n\
+         [plugins.cells]\nsource = \"cells.wasm\"\ngrants.tools = [\"notes.*\"]\n\
+         [plugins.notes]\nsource = \"notes.wasm\"\n\
+         grants.files = [{{ dir = \"out\", at = \"/out\", mode = \"overlay\" }}]\n"
+    );
+    let config = Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
     let plugins = BTreeMap::from([
         ("desk".into(), facts(&[PluginKind::Agent], &["tools"], &[])),
-        ("notes".into(), facts(&[PluginKind::Tools], &[], &["list", "save"])),
-        ("macro".into(), facts(&[PluginKind::Tools], &["tools"], &["run"])),
+        ("cells".into(), facts(&[PluginKind::Tools], &["tools"], &["run"])),
+        ("notes".into(), facts(&[PluginKind::Tools], &["files"], &["list", "save"])),
     ]);
-    let setup = assemble(&config, &plugins).unwrap_or_else(|problems| panic!("{problems}")).setup;
-    let explained = |tool: &str| explain(&setup, &ask("macro", Capability::Tools, tool)).unwrap();
-    let list = explained("notes.list");
-    let of_task = list.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
-    assert_eq!((list.denied_by(), of_task.verdict), (None, LayerVerdict::Yes));
-    assert_eq!(
-        of_task.text,
-        "the agent that calls macro must be able to call it too: the agent of desk"
+    assemble(&config, &plugins).unwrap_or_else(|problems| panic!("{problems}")).setup
+}
+
+#[test]
+fn a_nested_call_needs_the_grant_of_the_agent_too() {
+    let may = |setup: &Setup| -> Vec<String> {
+        let rows = rights_table(setup, &BTreeMap::new());
+        rows.into_iter().find(|row| row.plugin.as_str() == "cells").unwrap().may
+    };
+    let question = ask("cells", Capability::Tools, "notes.list");
+
+    let setup = nested("[\"cells.*\", \"notes.list\"]");
+    let explanation = explain(&setup, &question).unwrap();
+    assert_eq!(explanation.verdict, LayerVerdict::Yes);
+    assert!(explanation.layers.iter().any(|layer| layer.text == "for the agents of desk"));
+    assert_eq!(may(&setup), ["call notes.list for the agents that call it"]);
+
+    let setup = nested("[\"cells.*\"]");
+    let explanation = explain(&setup, &question).unwrap();
+    assert_eq!(explanation.denied_by(), Some(Layer::Task));
+    let line = "[plugins.desk] grants.tools = [\"cells.*\", \"notes.list\"]";
+    assert_eq!(explanation.suggestion.as_deref(), Some(line));
+    assert_eq!(may(&setup), Vec::<String>::new());
+}
+
+#[test]
+fn a_plugin_that_writes_into_an_overlay_is_not_said_to_read_only() {
+    let setup = nested("[\"cells.*\", \"notes.*\"]");
+    let explanation = explain(&setup, &ask("desk", Capability::Tools, "notes.save")).unwrap();
+    let policy = explanation.layers.iter().find(|layer| layer.layer == Layer::Policy).unwrap();
+    assert!(
+        policy.text.ends_with("notes writes only into an overlay of out/, which you apply or drop")
     );
-    assert_eq!(of_task.key.as_deref(), Some("tasks.desk.tools"));
-    let save = explained("notes.save");
-    assert_eq!(save.denied_by(), Some(Layer::Task), "{save:?}");
 }

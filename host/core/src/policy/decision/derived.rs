@@ -4,7 +4,7 @@
 
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::folder;
-use crate::permissions::grant::{FileMode, Grants};
+use crate::permissions::grant::{FileGrant, FileMode, Grants};
 use crate::permissions::manifest::Manifest;
 use crate::permissions::policy_rules::Decide;
 use crate::setup::PluginSetup;
@@ -60,7 +60,18 @@ pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
     }
     let may = reach(&plugin.facts.manifest, &plugin.grants);
     match may.split_last() {
-        None => format!("{name} can only read"),
+        None => {
+            let is_overlay = |grant: &&FileGrant| grant.mode == FileMode::Overlay;
+            let overlays = plugin.grants.files.iter().filter(is_overlay).map(folder);
+            let overlays: Vec<String> = overlays.collect();
+            match overlays.is_empty() || plugin.facts.manifest.ask(Capability::Files).is_none() {
+                true => format!("{name} can only read"),
+                false => format!(
+                    "{name} writes only into an overlay of {}, which you apply or drop",
+                    overlays.join(", ")
+                ),
+            }
+        }
         Some((only, [])) => format!("{name} may {only}"),
         Some((last, others)) => format!("{name} may {} and {last}", others.join(", ")),
     }

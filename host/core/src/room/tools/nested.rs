@@ -13,7 +13,7 @@ use crate::protocol::effect::Effect;
 use crate::room::frame::FrameWait;
 use crate::room::messages::unknown_plugin;
 use crate::room::{Dialogue, Frames, PluginCalls, RoomContext, ToolRounds};
-use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
+use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::capability::Capability;
 use crate::types::denial::Denial;
 use crate::types::ids::{CallId, FrameId, PluginName};
@@ -82,6 +82,9 @@ impl ToolRounds<'_> {
             let denial = self.cx.may_nest(plugin, &toolbox, &next.name).err();
             let refusal = if let Some(denial) = &denial {
                 Some(denial.detail.clone())
+            } else if toolbox.get(&next.name).is_none() && self.cx.setup.tool(&next.name).is_none()
+            {
+                Some(self.cx.no_such_tool(plugin, &toolbox, &above, &next.name))
             } else if depth > MAX_CHAIN {
                 Some(format!("not run: more than {MAX_CHAIN} tools call one another"))
             } else if offset >= AT_ONCE {
@@ -177,11 +180,44 @@ impl RoomContext {
             Some(rights) => rights.may_call(&admitted),
             None => Err(unknown_plugin(plugin, Capability::Tools, &admitted)),
         };
-        refused.map_err(|record| {
+        refused.map_err(|mut record| {
+            // A grant would not help, and the config would refuse it.
+            if setup.tool(&admitted).is_none() {
+                record.reason = format!("there is no tool {admitted}");
+                record.suggestion = None;
+            } else if admitted.split_once('.').is_some_and(|(of, _)| of == plugin.as_str()) {
+                record.reason = "a plugin cannot call its own tools".to_owned();
+                record.suggestion = None;
+            }
             let denial = record.denial.clone();
             self.denied(plugin, *record);
             denial
         })
+    }
+
+    /// Returns the error for a nested call of a tool that no plugin has, with the tools that the
+    /// plugin may call. `above` are the plugins that wait for the call.
+    fn no_such_tool(
+        &self,
+        plugin: &PluginName,
+        toolbox: &Toolbox,
+        above: &[PluginName],
+        name: &str,
+    ) -> String {
+        let rights = self.setup.rights(plugin);
+        let is_callable = |tool: &&TaskTool| {
+            let ToolTarget::Plugin { plugin: of, .. } = &tool.target else { return false };
+            let admitted = tool.target.admitted_name().unwrap_or_default();
+            tool.handled
+                && !above.contains(of)
+                && rights.as_ref().is_some_and(|rights| rights.may_call(&admitted).is_ok())
+        };
+        let known: Vec<&str> =
+            toolbox.iter().filter(is_callable).map(|tool| tool.summary.name.as_str()).collect();
+        if known.is_empty() {
+            return format!("There is no tool {name:?}, and none that {plugin} may call.");
+        }
+        format!("There is no tool {name:?}. {plugin} may call: {}.", known.join(", "))
     }
 }
 

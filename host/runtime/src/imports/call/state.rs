@@ -106,6 +106,8 @@ pub(crate) struct CallState {
     #[cfg(feature = "fetch")]
     pub(crate) fetching: crate::imports::fetch::Fetching,
     denials: Vec<DenialRecord>,
+    /// Denials of nested calls. The room reports them, so they are not in `denials`.
+    nested_denials: Vec<Denial>,
     /// Refusals that earlier attempts reported.
     told: Vec<DenialRecord>,
     /// Refusals beyond the listed ones: the count for each capability, and the layer of the first.
@@ -150,6 +152,7 @@ impl CallState {
             #[cfg(feature = "fetch")]
             fetching: crate::imports::fetch::Fetching::default(),
             denials: Vec::new(),
+            nested_denials: Vec::new(),
             told: Vec::new(),
             more: BTreeMap::new(),
             program: None,
@@ -207,16 +210,23 @@ impl CallState {
         denial
     }
 
+    /// Keeps the denial of a nested call, as the guest sees it.
+    pub(crate) fn note_nested_denial(&mut self, denial: &Denial) {
+        if self.nested_denials.len() < DENIALS_KEPT && !self.nested_denials.contains(denial) {
+            self.nested_denials.push(denial.clone());
+        }
+    }
+
     /// Returns a tool's error as the host reports it. A denial counts as the host's only if the host
     /// denied that request in this call; otherwise a plugin could forge one.
     pub(crate) fn own_error(&self, error: ToolError) -> ToolError {
         let ToolError::Denied { denial: reported } = error else { return error };
-        let is_same = |record: &&DenialRecord| {
-            (&record.denial.capability, &record.denial.target)
-                == (&reported.capability, &reported.target)
+        let is_same = |denial: &&Denial| {
+            (&denial.capability, &denial.target) == (&reported.capability, &reported.target)
         };
-        match self.denials.iter().find(is_same) {
-            Some(record) => ToolError::Denied { denial: record.denial.clone() },
+        let own = self.denials.iter().map(|record| &record.denial);
+        match own.chain(&self.nested_denials).find(is_same) {
+            Some(denial) => ToolError::Denied { denial: denial.clone() },
             None => ToolError::Other {
                 message: format!(
                     "the plugin reports a denial of {}: {}; the host denied no such request",
@@ -391,5 +401,10 @@ mod tests {
             matches!(&forged, ToolError::Other { message } if message.contains("the host denied no such request")),
             "{forged:?}"
         );
+        let nested = error("tools");
+        if let ToolError::Denied { denial } = &nested {
+            state.note_nested_denial(denial);
+        }
+        assert_eq!(state.own_error(nested.clone()), nested);
     }
 }

@@ -41,6 +41,11 @@ impl toolbox::Host for CallState {
         let began = Instant::now();
         let answers = self.past.call_tools(ordinal, parsed, self.due()).await?;
         self.note_wait_since(began);
+        for answer in &answers {
+            if let Err(NestedError::Denied { denial }) = answer {
+                self.note_nested_denial(denial);
+            }
+        }
         Ok(answers.into_iter().map(answer_out).collect())
     }
 }

@@ -11,7 +11,9 @@ use tempfile::TempDir;
 use super::super::tests::request;
 use super::super::{FileModes, read_at};
 use super::*;
-use crate::storage::overlay::{OverlayError, RunChanges, pending_changes};
+use crate::storage::overlay::{
+    ChangeDecisionKind, OverlayError, RunChanges, change_decisions, pending_changes,
+};
 use crate::support::overlay_files::run_folder;
 
 /// A folder with an overlay, in a store beside it.
@@ -169,6 +171,11 @@ mod model {
                 match act {
                     Act::Write { path, offset, bytes, truncate } => {
                         let change = change(path, *offset, bytes, *truncate);
+                        // A directory of the run is gone in an overlay once it has no file.
+                        let emptied = real.join(path);
+                        if emptied.is_dir() && !rig.base().join(path).is_dir() && tree(&emptied).is_empty() {
+                            fs::remove_dir_all(&emptied).unwrap();
+                        }
                         let overlaid = word(rig.view(|view| view.write(change)));
                         prop_assert_eq!(overlaid, word(direct.write(change)), "{:?}", act);
                     }
@@ -356,7 +363,33 @@ fn changes_are_applied_as_they_are_and_a_script_stays_executable() {
     assert_eq!(changes.apply().unwrap(), 4);
     assert_eq!(fs::read_to_string(base.join("d/a/below")).unwrap(), "x");
     assert_eq!(fs::metadata(base.join("a")).unwrap().permissions().mode() & 0o777, 0o750);
-    assert!(!temp.path().join("store/overlays").join(RUN).exists());
+    assert_eq!(pending_changes(&temp.path().join("store"), &RoomId::from(RUN)), 0);
+    let left = tree(&temp.path().join("store/overlays").join(RUN));
+    assert_eq!(left.keys().collect::<Vec<_>>(), ["decisions.jsonl", "lock"]);
+}
+
+#[test]
+fn decisions_about_changes_are_kept() {
+    let rig = Rig::new((100, 10));
+    rig.write("a", b"new").unwrap();
+    rig.write("b", b"new").unwrap();
+    let (temp, mut pending) = rig.ended();
+    pending.retain(|path| path == "a");
+    pending.apply().unwrap();
+    changes(&temp).discard().unwrap();
+    let decisions = change_decisions(&temp.path().join("store"), &RoomId::from(RUN)).unwrap();
+    let told: Vec<_> = decisions
+        .iter()
+        .map(|one| (one.principal.as_str(), one.kind, one.folder.as_str(), &one.files[..]))
+        .collect();
+    let (applied, dropped) = (ChangeDecisionKind::Applied, ChangeDecisionKind::Dropped);
+    assert_eq!(
+        told,
+        [
+            ("operator", applied, "base", &["a".to_owned()][..]),
+            ("operator", dropped, "base", &["b".to_owned()][..]),
+        ]
+    );
 }
 
 #[test]
