@@ -195,7 +195,9 @@ fn complete(config: &mut Map<String, Value>, mut rig: Rig) -> Rig {
                 std::fs::read(guest(name)).expect("guests are built before tests"),
             );
         }
-        for folder in plugin["grants"]["files"].as_array().into_iter().flatten() {
+        let read = plugin["grants"]["exec"].get("read").and_then(Value::as_array);
+        let folders = plugin["grants"]["files"].as_array().into_iter().chain(read);
+        for folder in folders.flatten() {
             let folder = folder.get("dir").unwrap_or(folder).as_str().unwrap_or_default();
             std::fs::create_dir_all(rig.folder().join(folder)).expect("a test can make a folder");
         }
