@@ -71,7 +71,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     }
     let files = plural(pending as u64, "changed file", "changed files");
     // The whole path: a person may decide from another folder than the run's.
-    let path = |it: &FolderChanges| show_path(&it.dir.display().to_string());
+    let path = |it: &FolderChanges| show_path(it.dir.display().to_string());
     let folders: Vec<String> = changes.folders.iter().map(path).collect();
     let (verb, way) = if args.apply { ("apply", "to") } else { ("drop", "in the overlay of") };
     let folders = folders.join(", ");

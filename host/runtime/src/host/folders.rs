@@ -64,8 +64,11 @@ pub(super) fn check(
             }
             granted.push(GrantedDir { plugin: name, key, dir, mode: grant.mode });
         }
-        check_programs(config, name, &plugin.grants, &guarded, problems);
     }
+    for (name, plugin) in &config.plugins {
+        check_programs(config, name, &plugin.grants, (&guarded, &granted), problems);
+    }
+    check_overlays(config, &granted, problems);
 }
 
 /// Appends the problems of `grants.exec`. A program that a plugin can write is not the one that the
@@ -74,7 +77,7 @@ fn check_programs(
     config: &Config,
     name: &PluginName,
     grants: &Grants,
-    guarded: &[Guarded],
+    (guarded, granted): (&[Guarded], &[GrantedDir<'_>]),
     problems: &mut Problems,
 ) {
     let Some(exec) = &grants.exec else { return };
@@ -92,11 +95,6 @@ fn check_programs(
         };
         problems.push(config.problem(code, &key("read", index), what));
     }
-    let written = config.plugins.values().flat_map(|plugin| &plugin.grants.files);
-    let written: Vec<PathBuf> = written
-        .filter(|grant| grant.mode.writes())
-        .filter_map(|grant| Path::new(&grant.dir).canonicalize().ok())
-        .collect();
     for (index, pattern) in exec.commands.iter().enumerate() {
         let Ok(program) = Path::new(pattern.program()).canonicalize() else {
             let what = format!("there is no program {}", pattern.program());
@@ -107,7 +105,10 @@ fn check_programs(
             ));
             continue;
         };
-        if let Some(dir) = written.iter().find(|dir| program.starts_with(dir)) {
+        let can_replace = |grant: &&GrantedDir<'_>| {
+            grant.mode == FileMode::ReadWrite && program.starts_with(&grant.dir)
+        };
+        if let Some(GrantedDir { dir, .. }) = granted.iter().find(can_replace) {
             let what = format!(
                 "{} cannot be granted: it is in {}, which a plugin of this config may write",
                 pattern.program(),
@@ -118,7 +119,6 @@ fn check_programs(
             problems.push(problem.help("grant a program that no plugin can replace"));
         }
     }
-    check_overlays(config, &granted, problems);
 }
 
 /// A folder that a plugin was granted, by its canonical path.

@@ -166,8 +166,8 @@ fn another_task_cannot_read_the_state() {
             "grants.tools = [\"terminal.*\"]\nlimits",
             "grants.tools = [\"terminal.*\"]\ngrants.delegate = [\"other\"]\nlimits"
         ),
-        conclave_test_support::guest("acting_agent").display(),
-        conclave_test_support::toml_inline(&json!({ "script": other })),
+        guest("acting_agent").display(),
+        toml_inline(&json!({ "script": other })),
     );
     let ran = rig().run(&config, "go");
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
