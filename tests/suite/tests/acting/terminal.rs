@@ -139,7 +139,7 @@ fn commands_that_are_called_at_once_take_turns_and_lose_nothing() {
 fn a_state_above_the_limit_of_scratch_is_an_exit_code_and_the_shell_stays() {
     let script = json!([
         run("x=before"),
-        run("x=after; seq 250000 > /tmp/large; echo wrote"),
+        run("x=after; seq 100000 > /tmp/large; echo wrote"),
         run("echo $x; ls /tmp"),
     ]);
     let limits = "limits = { cpu = \"1 h\", scratch = \"512 KiB\" }";

@@ -102,8 +102,9 @@ const NETWORK: &[&str] = &[
 const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];
 /// Maximum open files of a process.
 const FILES: u64 = 1_024;
-/// Lowers the priority, so that a busy program delays neither the host nor its limits.
-const NICENESS: i32 = 10;
+/// Lowers the priority as far as it goes: many busy processes must not keep the host from stopping
+/// them.
+const NICENESS: i32 = 19;
 
 /// Confines this process and runs a program in it, as its arguments say. Meant for a program started
 /// by [`ProgramLauncher`](super::ProgramLauncher), which must call it before it starts any thread,

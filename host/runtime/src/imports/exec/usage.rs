@@ -30,6 +30,15 @@ pub(super) fn usage_below(launcher: i32) -> ProcessUsage {
     measure(&processes(Path::new("/proc")), launcher)
 }
 
+/// Returns the number of processes and threads of the whole machine; 0 if it is unknown. One file has
+/// it, where [`usage_below`] reads one of each process.
+pub(super) fn tasks_of_machine() -> u64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    // `0.20 0.18 0.12 1/80 11206`: the runnable ones, and all.
+    let tasks = text.split(' ').nth(3).and_then(|field| field.split_once('/')?.1.parse().ok());
+    tasks.unwrap_or_default()
+}
+
 fn processes(proc: &Path) -> BTreeMap<i32, ProcessStat> {
     let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
     let stats = entries.filter_map(|entry| {
@@ -109,6 +118,12 @@ mod tests {
         let expected = ProcessStat { parent: 3, own: 23, waited: 27, threads: 1, pages: 77 };
         assert_eq!(parse(stat), Some(expected));
         assert_eq!(parse("7 (a"), None);
+    }
+
+    #[test]
+    fn the_machine_has_at_least_the_tasks_of_this_process() {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().count() as u64;
+        assert!(tasks_of_machine() >= threads);
     }
 
     #[test]
