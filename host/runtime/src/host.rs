@@ -376,7 +376,8 @@ impl Host {
     #[must_use]
     pub fn folder_problems(&self, config: &Config) -> Problems {
         let mut problems = Problems::default();
-        folders::check(config, self.kept.as_deref(), &self.guarded, &mut problems);
+        let launcher = self.launcher.as_ref().map(|launcher| launcher.folder.as_path());
+        folders::check(config, self.kept.as_deref(), &self.guarded, launcher, &mut problems);
         problems.0.retain(|problem| problem.severity == Severity::Error);
         problems
     }
@@ -437,7 +438,8 @@ impl Host {
             components.chain(natives.iter().map(|(name, native)| (name, &native.facts))),
             &mut problems,
         );
-        folders::check(config, self.kept.as_deref(), &self.guarded, &mut problems);
+        let launcher = self.launcher.as_ref().map(|launcher| launcher.folder.as_path());
+        folders::check(config, self.kept.as_deref(), &self.guarded, launcher, &mut problems);
         if problems.has_errors() {
             let problems = problems.in_order();
             let errors =

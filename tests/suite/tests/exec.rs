@@ -133,6 +133,7 @@ fn a_program_reaches_nothing_outside_its_folders() {
         "nsenter -t 1 -m true".to_owned(),
         "chroot / true".to_owned(),
         "hostname attacked".to_owned(),
+        "kill -KILL 0".to_owned(),
         "cat /dev/mem".to_owned(),
         "echo x > /dev/tty".to_owned(),
         "echo x > /proc/self/oom_score_adj".to_owned(),
@@ -142,7 +143,8 @@ fn a_program_reaches_nothing_outside_its_folders() {
             json!({ "program": "sh", "arguments": ["-c", attempt], "directory": "/out" });
         let found = came(&run(&rig, grants, &arguments));
         assert!(found.ending != "exit 0", "{attempt} succeeded: {found:?}");
-        assert!(found.ending.starts_with("exit "), "{attempt}: {found:?}");
+        let ended = ["exit ", "signal 9"].iter().any(|end| found.ending.starts_with(end));
+        assert!(ended, "{attempt}: {found:?}");
         assert!(!found.stdout.contains("TOP-SECRET"), "{attempt}: {found:?}");
     }
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), "TOP-SECRET");
@@ -315,9 +317,95 @@ fn a_program_that_a_plugin_can_replace_is_not_granted() {
     assert!(refused("[\"RIG/bin/none\"]", "").contains("there is no program"));
     let read = "{ commands = [\"/bin/true\"], read = [\"keys\"] }";
     assert!(refused(read, "").contains("programs could read"));
+    // A link, or an interpreter, that a plugin can write is a program that it can replace.
+    let folder = rig.folder().canonicalize().unwrap();
+    std::os::unix::fs::symlink("/bin/echo", folder.join("bin/link")).unwrap();
+    assert!(
+        refused("[\"RIG/bin/link\"]", writes).contains("which a plugin of this config may write")
+    );
+    std::fs::create_dir(folder.join("other")).unwrap();
+    let script = format!("#!{}/bin/tool\n", folder.display());
+    std::fs::write(folder.join("other/script"), script).unwrap();
+    assert!(
+        refused("[\"RIG/other/script\"]", writes)
+            .contains("which a plugin of this config may write")
+    );
+    // A folder below one that programs may write could be replaced by a link that leads out.
+    std::fs::create_dir(folder.join("bin/below")).unwrap();
+    let below = "grants.files = [{ dir = \"bin\", at = \"/bin\", mode = \"read-write\" }, { dir = \"bin/below\", at = \"/below\", mode = \"read\" }]";
+    assert!(refused("[\"/bin/true\"]", below).contains("it is below"));
+    let read = "{ commands = [\"/bin/true\"], read = [\"bin/below\"] }";
+    assert!(refused(read, writes).contains("it is below"));
+    let temp = std::env::temp_dir();
+    let private =
+        format!("grants.files = [{{ dir = {temp:?}, at = \"/tmp\", mode = \"read-write\" }}]");
+    assert!(refused("[\"/bin/true\"]", &private).contains("private folders"));
     let overlay = "grants.files = [{ dir = \"bin\", at = \"/bin\", mode = \"overlay\" }]";
     let arguments = json!({ "program": "true", "directory": "/bin" });
     let grants = format!("grants.exec = [\"/bin/true\"]\n{overlay}");
     let found = came(&run(&rig, &grants, &arguments));
     assert_eq!(found.ending, "error /bin is an overlay, which programs of the machine cannot see");
+}
+
+#[test]
+fn a_working_directory_does_not_lead_out_through_a_link() {
+    let rig = Rig::new().with_file("project/a", "");
+    std::os::unix::fs::symlink("/", rig.folder().join("project/out")).unwrap();
+    let grants = "grants.exec = [\"/bin/true\"]\n\
+                  grants.files = [{ dir = \"project\", at = \"/p\", mode = \"read-write\" }]";
+    let arguments = json!({ "program": "true", "directory": "/p/out" });
+    let found = came(&run(&rig, grants, &arguments));
+    assert_eq!(found.ending, "error /p/out is not a directory");
+}
+
+/// Kills the host while it starts a program, at many moments.
+#[test]
+fn a_killed_host_leaves_no_program() {
+    if !confines() {
+        return;
+    }
+    let rig = Rig::new();
+    // A number that no other process of the machine has in its command line.
+    let marker = format!("7{:07}", std::process::id());
+    let call = json!({ "name": "subject.run", "arguments": { "program": "sleep", "arguments": [marker] } });
+    let rig = rig
+        .with_file("replies.json", json!({ "replies": [{ "calls": [call] }, "end"] }).to_string());
+    let config = format!(
+        "entry = \"desk\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
+         [plugins.desk]\nsource = \"stock:chat\"\ngrants.tools = [\"subject.*\"]\ngrants.model = [\"default\"]\n\
+         [plugins.subject]\nsource = {:?}\ngrants.exec = [\"/bin/sleep *\"]\n\
+         [[policy]]\ntool = \"*\"\ndecide = \"allow\"\n[tasks.desk]\nagent = \"desk\"\n",
+        conclave_test_support::guest("exec_any").display().to_string()
+    );
+    let rig = rig.with_file("conclave.toml", config);
+    let holding = |text: &str| -> Vec<String> {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let names = processes.filter_map(|entry| entry.file_name().into_string().ok());
+        let holds = |pid: &String| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).replace('\0', " ").contains(text)
+        };
+        names.filter(holds).collect()
+    };
+    // The private folders of programs: their path is in the launcher's command line.
+    let private = rig.root().join("private");
+    std::fs::create_dir(&private).unwrap();
+    let launched = private.to_str().unwrap().to_owned();
+    for spins in [0_u32, 200, 2_000, 10_000, 40_000] {
+        let null = std::process::Stdio::null;
+        let mut command = rig.conclave(&["run", "go"]);
+        command.env("TMPDIR", &private).stdout(null()).stderr(null());
+        let mut host = command.spawn().unwrap();
+        while holding(&launched).is_empty() {
+            assert_eq!(host.try_wait().unwrap(), None, "the host starts a program");
+            std::thread::yield_now();
+        }
+        (0..spins).for_each(|_| std::thread::yield_now());
+        host.kill().unwrap();
+        host.wait().unwrap();
+        // Whoever is left ends by itself, or the test does not end.
+        while !holding(&launched).is_empty() || !holding(&marker).is_empty() {
+            std::thread::yield_now();
+        }
+    }
 }

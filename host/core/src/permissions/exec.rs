@@ -145,7 +145,8 @@ impl<'a> Rights<'a> {
     /// of the grant or its last component.
     ///
     /// # Errors
-    /// The record, if programs are not requested or not granted, or no pattern covers the command.
+    /// The record, if programs are not requested or not granted, if no pattern covers the command, or
+    /// if the name stands for several programs.
     pub fn may_run(
         &self,
         program: &str,
@@ -164,6 +165,15 @@ impl<'a> Rights<'a> {
         if arguments.len() > ARGUMENTS || length > ARGUMENT_BYTES {
             let reason =
                 format!("a command has {ARGUMENTS} arguments and {ARGUMENT_BYTES} bytes at most");
+            return Err(self.refuse(Capability::Exec, &shown, Layer::Runtime, &reason, None));
+        }
+        let mut paths: Vec<&str> = granted()
+            .filter(|pattern| pattern.names(program))
+            .map(CommandPattern::program)
+            .collect();
+        paths.dedup();
+        if paths.len() > 1 {
+            let reason = format!("{program:?} names {}; write the path", paths.join(" and "));
             return Err(self.refuse(Capability::Exec, &shown, Layer::Runtime, &reason, None));
         }
         let grant = self.grants.exec.as_ref();

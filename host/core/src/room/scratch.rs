@@ -104,25 +104,31 @@ impl Purpose {
     }
 }
 
-impl Frames {
+/// The turns of calls that share scratch.
+#[derive(Clone, Copy)]
+pub(super) struct ScratchTurns<'a> {
+    pub(super) frames: &'a Frames,
+    pub(super) cx: &'a RoomContext,
+}
+
+impl ScratchTurns<'_> {
     /// Returns whether a nested call of the call `within` would wait for a call that waits for
     /// `within`. Both would wait for ever.
     pub(super) fn waits_in_circle(
-        &self,
-        cx: &RoomContext,
+        self,
         within: CallId,
         (plugin, task): (&PluginName, &TaskName),
     ) -> bool {
-        if !cx.takes_turns(plugin) {
+        if !self.cx.takes_turns(plugin) {
             return false;
         }
         let mut above = BTreeSet::new();
         let mut caller = Some(within);
         while let Some(call) = caller.filter(|call| above.insert(*call)) {
-            caller = self.nesting_call(cx, call);
+            caller = self.nesting_call(call);
         }
         let key = ScratchKey { plugin: plugin.clone(), task: Some(task.clone()) };
-        let mut next: Vec<CallId> = self.user_of(cx, &key).into_iter().collect();
+        let mut next: Vec<CallId> = self.user_of(&key).into_iter().collect();
         let mut seen = BTreeSet::new();
         while let Some(call) = next.pop() {
             if above.contains(&call) {
@@ -131,27 +137,30 @@ impl Frames {
             if !seen.insert(call) {
                 continue;
             }
-            if cx.awaits_scratch(call) {
-                next.extend(self.scratch_key(cx, call).and_then(|key| self.user_of(cx, &key)));
+            if self.cx.awaits_scratch(call) {
+                next.extend(
+                    self.frames.scratch_key(self.cx, call).and_then(|key| self.user_of(&key)),
+                );
             }
             next.extend(
-                cx.tool_calls().filter(|nested| self.nesting_call(cx, *nested) == Some(call)),
+                self.cx.tool_calls().filter(|nested| self.nesting_call(*nested) == Some(call)),
             );
         }
         false
     }
 
     /// Returns the call that uses this scratch, or will be the next one to use it.
-    fn user_of(&self, cx: &RoomContext, key: &ScratchKey) -> Option<CallId> {
-        let of_key = |call: &CallId| self.scratch_key(cx, *call).as_ref() == Some(key);
-        let running = cx.tool_calls().filter(|call| !cx.awaits_scratch(*call)).find(of_key);
-        running.or_else(|| cx.awaiting_scratch.iter().filter_map(Effect::starts).find(of_key))
+    fn user_of(self, key: &ScratchKey) -> Option<CallId> {
+        let of_key = |call: &CallId| self.frames.scratch_key(self.cx, *call).as_ref() == Some(key);
+        let running =
+            self.cx.tool_calls().filter(|call| !self.cx.awaits_scratch(*call)).find(of_key);
+        running.or_else(|| self.cx.awaiting_scratch.iter().filter_map(Effect::starts).find(of_key))
     }
 
     /// Returns the call that made this one, if it is nested.
-    fn nesting_call(&self, cx: &RoomContext, call: CallId) -> Option<CallId> {
-        let Some(Purpose::Tool { frame, slot, .. }) = cx.calls.get(&call) else { return None };
-        Some(self.slot(*frame, *slot)?.nested.as_ref()?.call)
+    fn nesting_call(self, call: CallId) -> Option<CallId> {
+        let Some(Purpose::Tool { frame, slot, .. }) = self.cx.calls.get(&call) else { return None };
+        Some(self.frames.slot(*frame, *slot)?.nested.as_ref()?.call)
     }
 }
 

@@ -7,7 +7,7 @@ use conclave_core::config::{Config, ProblemCode, Problems};
 use conclave_core::permissions::grant::{FileMode, Grants};
 use conclave_core::types::ids::PluginName;
 
-use super::guarded::{Guarded, GuardedPath, guarded};
+use super::guarded::{Guarded, GuardedPath, LINKS, guarded, ways};
 
 /// Returns the config's folder with links resolved as far as possible. Its path separates the
 /// stores of different configs.
@@ -17,11 +17,13 @@ pub(super) fn home(config: &Config) -> PathBuf {
 }
 
 /// Appends the problems of the folders of a config. `cache` is the host's folder for compiled code,
-/// and `guards` are the program's own guarded paths.
+/// `guards` are the program's own guarded paths, and `launcher` is the folder in which programs have
+/// their private ones.
 pub(super) fn check(
     config: &Config,
     cache: Option<&Path>,
     guards: &[GuardedPath],
+    launcher: Option<&Path>,
     problems: &mut Problems,
 ) {
     let guarded = guarded(config, cache, guards);
@@ -65,60 +67,108 @@ pub(super) fn check(
             granted.push(GrantedDir { plugin: name, key, dir, mode: grant.mode });
         }
     }
+    let programs = ProgramFolders { config, guarded: &guarded, granted: &granted, launcher };
     for (name, plugin) in &config.plugins {
-        check_programs(config, name, &plugin.grants, (&guarded, &granted), problems);
+        programs.check(name, &plugin.grants, problems);
     }
     check_overlays(config, &granted, problems);
 }
 
-/// Appends the problems of `grants.exec`. A program that a plugin can write is not the one that the
-/// operator granted.
-fn check_programs(
-    config: &Config,
-    name: &PluginName,
-    grants: &Grants,
-    (guarded, granted): (&[Guarded], &[GrantedDir<'_>]),
-    problems: &mut Problems,
-) {
-    let Some(exec) = &grants.exec else { return };
-    let key = |list: &str, index: usize| format!("plugins.{name}.grants.exec.{list}[{index}]");
-    for (index, path) in exec.read.iter().enumerate() {
-        let found = Path::new(path).canonicalize();
-        let (code, what) = match &found {
-            Err(_) => (ProblemCode::MissingFolder, format!("there is no file or folder {path}")),
-            Ok(dir) => {
-                let holds = |guarded: &&Guarded| guarded.secret && guarded.is_in_reach_of(dir);
-                let Some(Guarded { what, .. }) = guarded.iter().find(holds) else { continue };
+/// The folders of a config, for the checks of `grants.exec`. A program resolves paths as the machine
+/// does, so whoever can write above a path can make another one of it.
+struct ProgramFolders<'c> {
+    config: &'c Config,
+    guarded: &'c [Guarded],
+    granted: &'c [GrantedDir<'c>],
+    launcher: Option<&'c Path>,
+}
+
+impl ProgramFolders<'_> {
+    fn check(&self, name: &PluginName, grants: &Grants, problems: &mut Problems) {
+        let Some(exec) = &grants.exec else { return };
+        let key = |list: &str, index: usize| format!("plugins.{name}.grants.exec.{list}[{index}]");
+        let mut add = |code, key: &str, what: String, help: Option<&str>| {
+            let problem = self.config.problem(code, key, what);
+            problems.push(match help {
+                Some(help) => problem.help(help),
+                None => problem,
+            });
+        };
+        const APART: &str = "keep it outside of folders that a plugin may write";
+        for (index, path) in exec.read.iter().enumerate() {
+            let key = key("read", index);
+            let Ok(dir) = Path::new(path).canonicalize() else {
+                let what = format!("there is no file or folder {path}");
+                add(ProblemCode::MissingFolder, &key, what, None);
+                continue;
+            };
+            let holds = |guarded: &&Guarded| guarded.secret && guarded.is_in_reach_of(&dir);
+            if let Some(Guarded { what, .. }) = self.guarded.iter().find(holds) {
                 let what = format!("{path} cannot be granted: programs could read {what} with it");
-                (ProblemCode::ProtectedFolder, what)
+                add(ProblemCode::ProtectedFolder, &key, what, None);
+            } else if let Some(writer) = self.writer_above(&ways(Path::new(path), LINKS), true) {
+                let what = format!("{path} cannot be granted: it is below {writer}");
+                add(ProblemCode::ProtectedFolder, &key, what, Some(APART));
             }
-        };
-        problems.push(config.problem(code, &key("read", index), what));
-    }
-    for (index, pattern) in exec.commands.iter().enumerate() {
-        let Ok(program) = Path::new(pattern.program()).canonicalize() else {
-            let what = format!("there is no program {}", pattern.program());
-            problems.push(config.problem(
-                ProblemCode::MissingFolder,
-                &key("commands", index),
-                what,
-            ));
-            continue;
-        };
-        let can_replace = |grant: &&GrantedDir<'_>| {
-            grant.mode == FileMode::ReadWrite && program.starts_with(&grant.dir)
-        };
-        if let Some(GrantedDir { dir, .. }) = granted.iter().find(can_replace) {
+        }
+        for own in self.granted.iter().filter(|granted| granted.plugin == name) {
+            if let Some(writer) = self.writer_above(std::slice::from_ref(&own.dir), true) {
+                let what = format!(
+                    "with `grants.exec`, {} cannot be granted: it is below {writer}",
+                    own.dir.display()
+                );
+                add(ProblemCode::ProtectedFolder, &own.key, what, Some(APART));
+            }
+        }
+        if let Some(launcher) = self.launcher.and_then(|folder| folder.canonicalize().ok())
+            && let Some(writer) = self.writer_above(std::slice::from_ref(&launcher), false)
+        {
             let what = format!(
-                "{} cannot be granted: it is in {}, which a plugin of this config may write",
-                pattern.program(),
-                dir.display()
+                "programs cannot be granted: {}, where they have their private folders, is in {writer}",
+                launcher.display()
             );
-            let problem =
-                config.problem(ProblemCode::ProtectedFolder, &key("commands", index), what);
-            problems.push(problem.help("grant a program that no plugin can replace"));
+            add(ProblemCode::ProtectedFolder, &format!("plugins.{name}.grants.exec"), what, None);
+        }
+        for (index, pattern) in exec.commands.iter().enumerate() {
+            let key = key("commands", index);
+            let path = Path::new(pattern.program());
+            if !path.is_file() {
+                let what = format!("there is no program {}", pattern.program());
+                add(ProblemCode::MissingFolder, &key, what, None);
+                continue;
+            }
+            let mut places = ways(path, LINKS);
+            places.extend(interpreter(path).iter().flat_map(|path| ways(path, LINKS)));
+            if let Some(writer) = self.writer_above(&places, false) {
+                let what = format!("{} cannot be granted: it is in {writer}", pattern.program());
+                let help = "grant a program that no plugin can replace";
+                add(ProblemCode::ProtectedFolder, &key, what, Some(help));
+            }
         }
     }
+
+    /// Returns the folder, with words about it, in which a plugin can replace one of these places.
+    /// `strictly` leaves out the places that are granted folders themselves, which cannot be moved.
+    fn writer_above(&self, places: &[PathBuf], strictly: bool) -> Option<String> {
+        let can_replace = |granted: &&GrantedDir<'_>| {
+            let is_in = |place: &PathBuf| {
+                place.starts_with(&granted.dir) && !(strictly && *place == granted.dir)
+            };
+            granted.mode == FileMode::ReadWrite && places.iter().any(is_in)
+        };
+        let found = self.granted.iter().find(can_replace)?;
+        Some(format!("{}, which a plugin of this config may write", found.dir.display()))
+    }
+}
+
+/// Returns the interpreter of a script.
+fn interpreter(program: &Path) -> Option<PathBuf> {
+    use std::io::Read as _;
+    let mut start = Vec::new();
+    std::fs::File::open(program).ok()?.take(256).read_to_end(&mut start).ok()?;
+    let line = String::from_utf8_lossy(&start);
+    let words = line.strip_prefix("#!")?.lines().next()?;
+    words.split_whitespace().next().map(PathBuf::from)
 }
 
 /// A folder that a plugin was granted, by its canonical path.
@@ -161,7 +211,7 @@ mod tests {
         );
         let config = Config::parse("conclave.toml", temp.path().to_str().unwrap(), &text).unwrap();
         let mut problems = Problems::default();
-        check(&config, Some(&temp.path().join("cache")), &[], &mut problems);
+        check(&config, Some(&temp.path().join("cache")), &[], None, &mut problems);
         problems.codes()
     }
 
@@ -199,7 +249,7 @@ mod tests {
             let folder = temp.path().join("conf");
             let config = Config::parse("a.toml", folder.to_str().unwrap(), &text).unwrap();
             let mut problems = Problems::default();
-            check(&config, None, &[], &mut problems);
+            check(&config, None, &[], None, &mut problems);
             problems.0.iter().map(ToString::to_string).collect::<Vec<_>>().concat()
         };
         for mode in ["read", "read-write"] {
@@ -220,7 +270,7 @@ mod tests {
             let folder = temp.join("conf");
             let config = Config::parse("a.toml", folder.to_str().unwrap(), &text).unwrap_or_else(|problems| panic!("{problems}"));
             let mut problems = Problems::default();
-            check(&config, None, guards, &mut problems);
+            check(&config, None, guards, None, &mut problems);
             problems.0.iter().map(ToString::to_string).collect()
         })
     }

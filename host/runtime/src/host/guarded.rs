@@ -9,7 +9,7 @@ use conclave_core::config::{Config, KeyRef, McpReach, ModelKind, PluginSource};
 use super::folders::home;
 
 /// The maximum number of links followed on the way to a path; longer chains count as circles.
-const LINKS: usize = 8;
+pub(super) const LINKS: usize = 8;
 
 /// A file or folder of the host that is closed to plugins, such as the config's file or the folder
 /// of the journals.
@@ -107,7 +107,7 @@ impl GuardedPaths {
 
 /// Returns the resolved path and the place of each link on the way to it. Changing one of these
 /// links changes the target.
-fn ways(path: &Path, links: usize) -> Vec<PathBuf> {
+pub(super) fn ways(path: &Path, links: usize) -> Vec<PathBuf> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut ways = vec![resolved(&path)];
     for link in path.ancestors().filter(|prefix| links > 0 && prefix.is_symlink()) {

@@ -68,11 +68,16 @@ fn a_program_is_named_by_its_path_or_its_last_component() {
         let path = |program: &str, arguments: &str| {
             rights.may_run(program, &words(arguments)).map(|(pattern, _)| pattern.program())
         };
-        assert_eq!(path("git", "status"), Ok("/usr/bin/git"));
-        assert_eq!(path("git", "log main"), Ok("/opt/git"));
+        let ambiguous = path("git", "status").unwrap_err().reason;
+        assert_eq!(ambiguous, "\"git\" names /usr/bin/git and /opt/git; write the path");
+        assert_eq!(path("/usr/bin/git", "status"), Ok("/usr/bin/git"));
         assert_eq!(path("/opt/git", "log main"), Ok("/opt/git"));
         assert!(path("/opt/git", "status").is_err());
         assert!(path("bin/git", "status").is_err());
+    });
+    rights_with(&["/usr/bin/git status", "/usr/bin/git log"], |rights| {
+        let found = rights.may_run("git", &words("log")).map(|(pattern, _)| pattern.as_str());
+        assert_eq!(found, Ok("/usr/bin/git log"));
     });
 }
 

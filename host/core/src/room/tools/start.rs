@@ -5,6 +5,7 @@ use super::super::Purpose;
 use super::super::approvals::{Consent, ConsentRuling};
 use super::super::frame::SlotState;
 use super::super::messages::unknown_plugin;
+use super::super::scratch::ScratchTurns;
 use super::failed;
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
@@ -78,7 +79,8 @@ impl ToolRounds<'_> {
             }
         }
         if let Some(within) = within
-            && self.frames.waits_in_circle(self.cx, within, (&plugin, &task_name))
+            && (ScratchTurns { frames: self.frames, cx: self.cx })
+                .waits_in_circle(within, (&plugin, &task_name))
         {
             let text = format!(
                 "not run: {plugin} works on a call that waits for this one; call it again later"

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    path_beneath_rules,
+    Scope, path_beneath_rules,
 };
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{
@@ -141,14 +141,21 @@ fn write(mut file: File, report: &ProgramReport) -> u8 {
 fn outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
     let spec = &launch.spec;
     close_inherited();
+    // Again below, because a process that gains rights loses it.
+    die_with_parent();
     // The priority of a stranger's program matters only if there is other work.
     let _ = rustix::process::nice(NICENESS);
-    let isolated = isolate(spec.network)
-        // With the whole private folder, for the report; Landlock leaves the program its home only.
-        .and_then(|()| close_the_disk(&writable(spec, folder)))
-        .and_then(|()| drop_capabilities());
-    refuse_unless(spec, isolated)?;
+    refuse_unless(
+        spec,
+        isolate(spec.network).and_then(|()| {
+            // Only in a namespace of its own. With the whole private folder, for the report; Landlock
+            // leaves the program its home only.
+            close_the_disk(&writable(spec, folder))
+        }),
+    )?;
+    refuse_unless(spec, drop_capabilities())?;
     die_with_parent();
+    require_host()?;
     let unstarted = |error: std::io::Error| ProgramReport::NotStarted {
         reason: format!("the launcher cannot start itself: {error}"),
     };
@@ -161,9 +168,14 @@ fn outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
 /// Gives up all other rights, starts the program and waits for its end.
 fn inside(spec: &ProgramSpec, folder: &Path) -> ProgramReport {
     die_with_parent();
-    let confined =
-        set_limits(spec).and_then(|()| restrict(spec, folder)).and_then(|()| filter(spec));
-    if let Err(report) = refuse_unless(spec, confined) {
+    // Signals to the program's group must not reach this process.
+    let _ = rustix::process::setsid();
+    // One after the other, so that `best-effort` has all that there is.
+    let confined = refuse_unless(spec, set_limits(spec))
+        .and_then(|()| refuse_unless(spec, restrict(spec, folder)))
+        .and_then(|()| refuse_unless(spec, filter(spec)))
+        .and_then(|()| require_host());
+    if let Err(report) = confined {
         return report;
     }
     let home = folder.join(HOME);
@@ -217,6 +229,21 @@ fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
+/// Checks that the host still reads the output. If it was killed before `die_with_parent`, no signal
+/// comes any more.
+fn require_host() -> Result<(), ProgramReport> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let stdout = rustix::stdio::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let is_gone = poll(&mut polled, Some(&now)).is_err()
+        || polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP);
+    match is_gone {
+        true => Err(ProgramReport::NotStarted { reason: "the host is gone".to_owned() }),
+        false => Ok(()),
+    }
+}
+
 /// Moves this process to namespaces of its own, with its own user.
 fn isolate(network: bool) -> Result<(), String> {
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
@@ -267,8 +294,11 @@ fn close_the_disk(except: &[PathBuf]) -> Result<(), String> {
         }
         let flags = flags | MountFlags::BIND | MountFlags::RDONLY;
         match mount_remount(&point, flags, "") {
-            // Another file system hides the mount, so nothing reaches it.
-            Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
+            // Another file system or a closed folder hides the mount, so nothing reaches it.
+            Ok(())
+            | Err(
+                rustix::io::Errno::INVAL | rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS,
+            ) => {}
             Err(error) => return Err(failed(&point, error)),
         }
     }
@@ -366,6 +396,7 @@ fn restrict(spec: &ProgramSpec, folder: &Path) -> Result<(), String> {
         .map_err(|error| failed(&error))?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(BEST))
+        .and_then(|rules| rules.scope(Scope::from_all(ABI::V6)))
         .and_then(Ruleset::create)
         .and_then(|rules| rules.add_rules(path_beneath_rules(read, AccessFs::from_read(BEST))))
         .and_then(|rules| rules.add_rules(path_beneath_rules(DEVICES, device)))
@@ -390,13 +421,36 @@ fn filter(spec: &ProgramSpec) -> Result<(), String> {
     };
     let denied = denied_calls(spec.network).map_err(|error| failed(&error))?;
     let denied = program(denied, libc::EPERM).map_err(|error| failed(&error))?;
-    // Its flags are in memory, which a filter cannot read. Libraries then use `clone`.
-    let unknown = program(vec![(libc::SYS_clone3, Vec::new())], libc::ENOSYS)
-        .map_err(|error| failed(&error))?;
+    let unknown = program(unknown_calls(), libc::ENOSYS).map_err(|error| failed(&error))?;
     [denied, unknown]
         .iter()
         .try_for_each(|program| seccompiler::apply_filter(program))
         .map_err(|error| failed(&error))
+}
+
+/// Returns the system calls that a program finds missing, so that it does without.
+fn unknown_calls() -> Vec<(i64, Vec<SeccompRule>)> {
+    let calls = [
+        // Its flags are in memory, which a filter cannot read. Libraries then use `clone`.
+        libc::SYS_clone3,
+        // Memory that no process is charged for.
+        libc::SYS_memfd_create,
+        libc::SYS_memfd_secret,
+        libc::SYS_shmget,
+        // They report what happens in folders that are closed.
+        libc::SYS_inotify_init1,
+        libc::SYS_inotify_add_watch,
+    ];
+    let mut calls: Vec<(i64, Vec<SeccompRule>)> =
+        calls.map(|call| (call, Vec::new())).into_iter().collect();
+    #[cfg(target_arch = "x86_64")]
+    {
+        calls.push((libc::SYS_inotify_init, Vec::new()));
+        let again: Vec<_> =
+            calls.iter().map(|(call, _)| (0x4000_0000 | call, Vec::new())).collect();
+        calls.extend(again);
+    }
+    calls
 }
 
 /// Returns the forbidden system calls, some only with certain arguments.
@@ -420,6 +474,7 @@ fn denied_calls(network: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
         libc::SYS_name_to_handle_at,
         libc::SYS_fanotify_init,
         libc::SYS_quotactl,
+        libc::SYS_quotactl_fd,
         // Other processes.
         libc::SYS_ptrace,
         libc::SYS_process_vm_readv,
@@ -481,12 +536,20 @@ fn denied_calls(network: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
     } else {
         Vec::new()
     };
+    // A pair of datagram sockets can send to a socket of the machine, one of streams cannot.
+    let pair = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
+        rule(vec![condition(1, SeccompCmpOp::MaskedEq(0xf), u64::from(kind.unsigned_abs()))?])
+    });
+    // The limits of another process, such as the second one of the launcher.
+    let limits = rule(vec![condition(0, SeccompCmpOp::Ne, 0)?])?;
     // Puts keys into a terminal, as if the user had typed them.
     let terminal = [libc::TIOCSTI, libc::TIOCLINUX]
         .map(|request| rule(vec![condition(1, SeccompCmpOp::Eq, request)?]));
     let mut calls: Vec<(i64, Vec<SeccompRule>)> = vec![
         (libc::SYS_clone, namespaces.into_iter().collect::<Result<_, _>>()?),
         (libc::SYS_socket, socket),
+        (libc::SYS_socketpair, pair.into_iter().collect::<Result<_, _>>()?),
+        (libc::SYS_prlimit64, vec![limits]),
         (libc::SYS_ioctl, terminal.into_iter().collect::<Result<_, _>>()?),
     ];
     calls.extend(ALWAYS.iter().map(|call| (*call, Vec::new())));

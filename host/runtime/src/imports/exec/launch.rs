@@ -93,7 +93,9 @@ fn run_here(
             // The kernel kills it when the machine has no memory left.
             None => {
                 let said = String::from_utf8_lossy(&stderr).trim().to_owned();
-                return Err(LaunchFailure::Launcher(format!("it ended without a report: {said}")));
+                return Err(LaunchFailure::Launcher(format!(
+                    "it was ended from inside, or for want of memory. {said}"
+                )));
             }
         },
     };

@@ -77,8 +77,9 @@ impl CallState {
             return Err(ExecError::InvalidCommand(what));
         }
         let directory = PathBuf::from(&folder.dir).join(rest);
+        let top = PathBuf::from(&folder.dir).canonicalize().unwrap_or_default();
         match directory.canonicalize() {
-            Ok(directory) if directory.is_dir() => Ok(directory),
+            Ok(directory) if directory.is_dir() && directory.starts_with(&top) => Ok(directory),
             _ => Err(ExecError::InvalidCommand(format!("{path} is not a directory"))),
         }
     }
@@ -143,9 +144,9 @@ impl CallState {
                 );
                 let record =
                     self.rights().refuse(Capability::Exec, shown, Layer::Runtime, &reason, None);
-                let denial = record.denial.clone();
-                let refused = Err(ExecError::Denied(self.refuse(*record)));
-                (SideEffectAnswer::Denied { denial }, refused)
+                self.refuse(*record);
+                // No grant helps the agent, and the command is among those that it may run.
+                failed("programs cannot be confined on this machine, so none is started".to_owned())
             }
             Err(LaunchFailure::NotStarted(reason)) => {
                 failed(format!("the program could not be started: {reason}"))
