@@ -197,7 +197,11 @@ fn every_limit_stops_a_program_with_all_that_it_started() {
             "limit timeout = 300 ms",
         ),
         (", cpu = \"1 s\"", "while :; do :; done", "limit cpu = 1 s"),
-        (", processes = 20", "f() { f | f & }; f; sleep 600", "limit processes = 20"),
+        (
+            ", processes = 20",
+            "i=0; while [ $i -lt 200 ]; do sleep 600 & i=$((i+1)); done; wait",
+            "limit processes = 20",
+        ),
         (", memory = \"64 MiB\"", "x=0123456789abcdef; while :; do x=$x$x; done", ""),
         (
             ", file_size = \"1 MiB\"",

@@ -31,6 +31,8 @@ pub(super) const SPEC: &str = "spec.json";
 pub(super) const REPORT: &str = "report.json";
 /// The program's own folder in there: `HOME` and `TMPDIR`.
 pub(super) const HOME: &str = "home";
+/// A file that the first process locks for as long as it lives.
+const LOCK: &str = "launcher.lock";
 /// The last argument of the second process.
 const INSIDE: &str = "inside";
 
@@ -141,10 +143,13 @@ fn write(mut file: File, report: &ProgramReport) -> u8 {
 fn outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
     let spec = &launch.spec;
     close_inherited();
+    let failed = |error: std::io::Error| ProgramReport::NotStarted {
+        reason: format!("the launcher cannot lock its folder: {error}"),
+    };
+    let lock = File::create(folder.join(LOCK)).map_err(failed)?;
+    lock.lock().map_err(failed)?;
     // Again below, because a process that gains rights loses it.
     die_with_parent();
-    // The priority of a stranger's program matters only if there is other work.
-    let _ = rustix::process::nice(NICENESS);
     refuse_unless(
         spec,
         isolate(spec.network).and_then(|()| {
@@ -168,6 +173,7 @@ fn outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
 /// Gives up all other rights, starts the program and waits for its end.
 fn inside(spec: &ProgramSpec, folder: &Path) -> ProgramReport {
     die_with_parent();
+    let is_watched = require_parent(folder);
     // Signals to the program's group must not reach this process.
     let _ = rustix::process::setsid();
     // One after the other, so that `best-effort` has all that there is.
@@ -175,7 +181,7 @@ fn inside(spec: &ProgramSpec, folder: &Path) -> ProgramReport {
         .and_then(|()| refuse_unless(spec, restrict(spec, folder)))
         .and_then(|()| refuse_unless(spec, filter(spec)))
         .and_then(|()| require_host());
-    if let Err(report) = confined {
+    if let Err(report) = is_watched.and(confined) {
         return report;
     }
     let home = folder.join(HOME);
@@ -187,6 +193,9 @@ fn inside(spec: &ProgramSpec, folder: &Path) -> ProgramReport {
         Err(error) => return ProgramReport::NotStarted { reason: error.to_string() },
     };
     let program = Pid::from_child(&child);
+    // Not of this process, which must be quick to end them. What it starts meanwhile keeps a higher
+    // priority, which costs the host time and no more.
+    let _ = rustix::process::setpriority_process(Some(program), NICENESS);
     loop {
         // Also orphans of the program, whose parent this process becomes.
         match rustix::process::wait(WaitOptions::empty()) {
@@ -241,6 +250,15 @@ fn require_host() -> Result<(), ProgramReport> {
     match is_gone {
         true => Err(ProgramReport::NotStarted { reason: "the host is gone".to_owned() }),
         false => Ok(()),
+    }
+}
+
+/// Checks that the first process lives, now that its death is a signal. The host may be about to die
+/// too: its threads end one after the other, and the first process with the one that started it.
+fn require_parent(folder: &Path) -> Result<(), ProgramReport> {
+    match File::open(folder.join(LOCK)).map(|file| file.try_lock()) {
+        Ok(Err(std::fs::TryLockError::WouldBlock)) => Ok(()),
+        _ => Err(ProgramReport::NotStarted { reason: "the launcher is gone".to_owned() }),
     }
 }
 
