@@ -1,7 +1,7 @@
 """A small private state: per task for agents and tools, per room for strategies.
 
-A new value is stored with the call's answer, and lost if the call fails. Calls of a tool plugin whose
-manifest has `[asks.scratch]` take turns, so that each reads what the one before it stored.
+A new value is stored with the call's answer, and lost if the call fails. Calls of a tool plugin
+whose manifest has `[asks.scratch]` take turns, so that each reads what the one before it stored.
 """
 
 from __future__ import annotations
