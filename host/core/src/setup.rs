@@ -451,19 +451,16 @@ impl TaskSetup {
     /// Returns whether the task carries out calls of a tool, by its admitted name `plugin.tool`.
     #[must_use]
     pub fn carries_out(&self, tool: &str) -> bool {
-        let is_it = |target: &ToolTarget| match target {
-            ToolTarget::Plugin { plugin, tool: own } => {
-                tool.split_once('.') == Some((plugin.as_str(), own.as_str()))
-            }
-            ToolTarget::Host(_) => false,
-        };
-        self.toolbox.iter().any(|listed| listed.handled && is_it(&listed.target))
+        self.toolbox.iter().any(|listed| listed.handled && listed.target.is_admitted_as(tool))
     }
 
     /// Returns whether the task carries out calls of any tool of a plugin.
     #[must_use]
     pub fn calls(&self, plugin: &PluginName) -> bool {
-        let is_it = |target: &ToolTarget| matches!(target, ToolTarget::Plugin { plugin: of, .. } if of == plugin);
+        let is_it = |target: &ToolTarget| match target {
+            ToolTarget::Plugin { plugin: of, .. } => of == plugin,
+            ToolTarget::Host(_) => false,
+        };
         self.toolbox.iter().any(|listed| listed.handled && is_it(&listed.target))
     }
 }

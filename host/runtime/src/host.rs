@@ -371,13 +371,17 @@ impl Host {
         &self.blobs
     }
 
+    fn check_folders(&self, config: &Config, problems: &mut Problems) {
+        let launcher = self.launcher.as_ref().map(|launcher| launcher.folder.as_path());
+        folders::check(config, self.kept.as_deref(), &self.guarded, launcher, problems);
+    }
+
     /// Returns the problems of the folders that a config grants: missing ones, and those that hold
     /// paths closed to plugins. Warnings are left out. It loads nothing.
     #[must_use]
     pub fn folder_problems(&self, config: &Config) -> Problems {
         let mut problems = Problems::default();
-        let launcher = self.launcher.as_ref().map(|launcher| launcher.folder.as_path());
-        folders::check(config, self.kept.as_deref(), &self.guarded, launcher, &mut problems);
+        self.check_folders(config, &mut problems);
         problems.0.retain(|problem| problem.severity == Severity::Error);
         problems
     }
@@ -438,8 +442,7 @@ impl Host {
             components.chain(natives.iter().map(|(name, native)| (name, &native.facts))),
             &mut problems,
         );
-        let launcher = self.launcher.as_ref().map(|launcher| launcher.folder.as_path());
-        folders::check(config, self.kept.as_deref(), &self.guarded, launcher, &mut problems);
+        self.check_folders(config, &mut problems);
         if problems.has_errors() {
             let problems = problems.in_order();
             let errors =

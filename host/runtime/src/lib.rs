@@ -35,6 +35,7 @@
 // in this list, which `cargo xtask test` checks.
 /// Clocks, ids, digests, crash-safe files, and permits for calls.
 mod support {
+    pub(crate) mod abandonment;
     pub(crate) mod admission;
     pub mod blobs;
     pub mod clock;

@@ -1,4 +1,4 @@
-//! Runs any program that it is told to, and returns what came of it, also a refusal.
+//! Runs the program that its arguments name, and returns the result, or the refusal.
 
 use conclave_sdk::exec::{self, Command, Ending};
 use conclave_sdk::{Error, Json, tool};

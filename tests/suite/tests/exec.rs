@@ -11,6 +11,8 @@ use conclave_test_support::{Ran, Rig, calling};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::cli::{conclave, text};
+
 /// The guest's report about one program.
 #[derive(Debug, Deserialize)]
 struct Came {
@@ -391,15 +393,12 @@ fn a_killed_host_leaves_no_program() {
         };
         names.filter(holds).collect()
     };
-    // The private folders of programs: their path is in the launcher's command line.
-    let private = rig.root().join("private");
-    std::fs::create_dir(&private).unwrap();
-    let launched = private.to_str().unwrap().to_owned();
+    // The path of a program's private folder is in the launcher's command line.
+    let launched = rig.root().join("tmp").display().to_string();
     for spins in [0_u32, 200, 2_000, 10_000, 40_000] {
         let null = std::process::Stdio::null;
         let mut command = rig.conclave(&["run", "go"]);
-        command.env("TMPDIR", &private).stdout(null()).stderr(null());
-        let mut host = command.spawn().unwrap();
+        let mut host = command.stdout(null()).stderr(null()).spawn().unwrap();
         while holding(&launched).is_empty() {
             assert_eq!(host.try_wait().unwrap(), None, "the host starts a program");
             std::thread::yield_now();
@@ -411,5 +410,48 @@ fn a_killed_host_leaves_no_program() {
         while !holding(&launched).is_empty() || !holding(&marker).is_empty() {
             std::thread::yield_now();
         }
+    }
+}
+
+#[test]
+fn a_person_can_ask_about_a_command() {
+    let grant = "grants.exec = [\"/bin/echo hello *\"]";
+    let rig = Rig::new().with_file(
+        "conclave.toml",
+        calling("exec_any", "run", &json!({ "program": "echo" }), grant),
+    );
+    let (yes, no) = ("echo hello 'all of you'", "echo hello -n");
+    let asked = conclave(&rig, &["can", "subject", "exec", yes]);
+    assert!(asked.status.success(), "{}{}", text(&asked.stdout), text(&asked.stderr));
+    let asked = conclave(&rig, &["can", "subject", "exec", no]);
+    assert!(!asked.status.success(), "{}", text(&asked.stdout));
+    let wider = "/usr/bin/echo hello -n";
+    assert!(text(&asked.stdout).contains(wider), "{}", text(&asked.stdout));
+}
+
+/// A machine that gives its users no namespaces.
+#[test]
+fn a_program_that_cannot_be_confined_starts_only_if_the_operator_says_so() {
+    if !confines() {
+        return;
+    }
+    let arguments = json!({ "program": "sh", "arguments": ["-c", "echo ran"] });
+    for (confinement, expected) in [("required", false), ("best-effort", true)] {
+        let grant = format!(
+            "grants.exec = {{ commands = [\"/bin/sh -c *\"], confinement = {confinement:?} }}"
+        );
+        let config = calling("exec_any", "run", &arguments, &grant);
+        let rig = Rig::new().with_file("conclave.toml", config);
+        let run = rig.conclave(&["run", "go", "--json"]);
+        let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+        let mut command = rig.bare("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]);
+        command.arg(run.get_program()).args(run.get_args());
+        command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let ran = command.output().expect("util-linux is there");
+        let output = text(&ran.stdout);
+        assert_eq!(output.contains("ran\\\\n"), expected, "{output}{}", text(&ran.stderr));
+        let refused = "the program cannot be confined, so it was not started";
+        assert_eq!(output.contains(refused), !expected, "{output}{}", text(&ran.stderr));
     }
 }

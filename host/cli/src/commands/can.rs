@@ -96,7 +96,7 @@ fn check_options(
     capability: Capability,
     arguments: &Value,
 ) -> Result<(), CliError> {
-    let has_target = !matches!(capability, Capability::History | Capability::Exec);
+    let has_target = capability != Capability::History;
     if let Some(target) = &args.target
         && (!has_target || capability.is_own())
     {

@@ -29,7 +29,7 @@ use crate::ui::{ask, stdout};
 
 /// Characters of a digest that are shown.
 const DIGEST: usize = 12;
-/// The remark about a file that the run changed back, or that somebody changed in the same way.
+/// The remark about a changed file whose content is that of the folder.
 const SAME: &str = "the same as in the folder";
 
 pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError> {

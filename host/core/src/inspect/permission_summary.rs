@@ -135,7 +135,9 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         .mcp
         .then(|| "do whatever its server can: it runs outside the sandbox".to_owned());
     let words = [
-        exec.as_ref().map(|grant| may_run(grant, &files)),
+        exec.as_ref()
+            .zip(setup.rights(name))
+            .map(|(exec, rights)| may_run(exec, rights.program_folders())),
         route.as_ref().and_then(may_route),
         delegate.as_ref().map(may_delegate),
         tools.as_ref().and_then(|_| may_call(setup, name, calls)),
@@ -309,14 +311,14 @@ fn may_ask(grant: &ModelGrant) -> String {
 }
 
 /// `run /usr/bin/git status outside the sandbox (without network, …)`.
-fn may_run(grant: &ExecGrant, files: &[FileGrant]) -> String {
+fn may_run<'a>(grant: &ExecGrant, folders: impl Iterator<Item = &'a FileGrant>) -> String {
     let commands = join(grant.commands.iter().map(CommandPattern::as_str));
     let network = if grant.network { "WITH NETWORK" } else { "without network" };
     let confined = match grant.confinement {
         Confinement::Required => "confined",
         Confinement::BestEffort => "CONFINED ONLY AS FAR AS THE KERNEL CAN",
     };
-    let folders = files.iter().filter(|folder| folder.mode != FileMode::Overlay).map(|grant| {
+    let folders = folders.map(|grant| {
         let access = if grant.mode.writes() { "write" } else { "read" };
         format!("may {access} {}", folder(grant))
     });

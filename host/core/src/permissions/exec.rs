@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::permissions::authorize::Refused;
-use crate::permissions::grant::{ExecGrant, Rights, list};
+use crate::permissions::grant::{ExecGrant, FileGrant, FileMode, Rights, list};
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 use crate::types::text::show_command;
@@ -141,6 +141,14 @@ fn smallest_pattern(program: &str, arguments: &[String]) -> Option<CommandPatter
 }
 
 impl<'a> Rights<'a> {
+    /// Returns the folders that the plugin's programs may use: those of its own `files`. A program
+    /// cannot see an overlay, and must not reach the folder below it.
+    pub fn program_folders(&self) -> impl Iterator<Item = &'a FileGrant> + use<'a> {
+        let is_asked = self.manifest.ask(Capability::Files).is_some();
+        let granted = self.grants.files.iter().filter(move |_| is_asked);
+        granted.filter(|grant| grant.mode != FileMode::Overlay)
+    }
+
     /// Returns the pattern that allows a command, and the grant with its limits. `program` is a path
     /// of the grant or its last component.
     ///

@@ -294,7 +294,7 @@ pub enum Confinement {
     /// All of it; without it no program starts.
     #[default]
     Required,
-    /// What the kernel offers, also if that is nothing.
+    /// As much as the kernel offers, which may be nothing.
     BestEffort,
 }
 

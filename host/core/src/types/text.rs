@@ -121,7 +121,35 @@ fn show(amount: u64, units: &[(&str, u64)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn a_command_is_shown_with_the_quotes_that_it_needs() {
+        let shown = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            show_command("/bin/git", &words)
+        };
+        assert_eq!(shown(&["log", "-n1", "a=b"]), "/bin/git log -n1 a=b");
+        assert_eq!(
+            shown(&["two words", "", "*", "it's"]),
+            r"/bin/git 'two words' '' '*' 'it'\''s'"
+        );
+        assert_eq!(read_command("git 'open"), None);
+        assert_eq!(read_command("  "), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_shown_command_is_read_as_it_was(
+            program in "[a-z/ ']{1,8}",
+            arguments in prop::collection::vec(r"[-a-z *'\\é]{0,8}", 0..5),
+        ) {
+            let shown = show_command(&program, &arguments);
+            prop_assert_eq!(read_command(&shown), Some((program, arguments)));
+        }
+    }
 
     /// B13: six families of such characters passed an earlier list.
     #[test]

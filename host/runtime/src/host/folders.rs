@@ -75,7 +75,7 @@ pub(super) fn check(
 }
 
 /// The folders of a config, for the checks of `grants.exec`. A program resolves paths as the machine
-/// does, so whoever can write above a path can make another one of it.
+/// does, so a plugin that can write into a parent of a path can replace the path.
 struct ProgramFolders<'c> {
     config: &'c Config,
     guarded: &'c [Guarded],

@@ -1,11 +1,15 @@
 //! Programs of the machine, for `grants.exec`. The host starts a second process of its own program,
 //! the launcher, which isolates and confines itself before it starts the granted program. The host's
-//! side is in `launch`, the launcher's in `confine`.
+//! side is in `launch` and `usage`, the launcher's in `confine`, `mounts` and `system_calls`.
 
 #[cfg(all(feature = "exec", target_os = "linux"))]
 mod confine;
 #[cfg(all(feature = "exec", target_os = "linux"))]
 mod launch;
+#[cfg(all(feature = "exec", target_os = "linux"))]
+mod mounts;
+#[cfg(all(feature = "exec", target_os = "linux"))]
+mod system_calls;
 #[cfg(all(feature = "exec", target_os = "linux"))]
 mod usage;
 

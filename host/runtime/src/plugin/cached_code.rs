@@ -1,5 +1,5 @@
 //! Compiled code between its check and its loading. It is a copy in memory that nothing can change,
-//! so what was checked is what is loaded.
+//! so the engine loads the bytes that were checked.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -97,6 +97,10 @@ fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
             let url = one_line(rule.url.as_str(), COMMAND);
             reached.insert(format!("{name} sends requests to {url}"));
         }
+        for command in plugin.grants.exec.iter().flat_map(|grant| &grant.commands) {
+            let command = one_line(command.as_str(), COMMAND);
+            reached.insert(format!("{name} runs {command} outside the sandbox"));
+        }
         for grant in &plugin.grants.files {
             let dir = whole(Path::new(&grant.dir));
             if !dir.starts_with(&own) {
@@ -149,6 +153,7 @@ mod tests {
             [plugins.p]
             source = "./p.wasm"
             grants.fetch = { urls = ["http://127.0.0.1/*"], private = ["127.0.0.1"] }
+            grants.exec = ["/bin/sh -c *"]
             grants.files = [
                 { dir = "data", at = "/data", mode = "read-write" },
                 { dir = "..", at = "/all", mode = "read" },
@@ -171,6 +176,7 @@ mod tests {
             reached,
             [
                 format!("p reads {}", parent.display()),
+                "p runs /bin/sh -c * outside the sandbox".to_owned(),
                 "p sends requests to http://127.0.0.1/*".to_owned(),
                 "the model m is the server http://127.0.0.1:8000/v1".to_owned(),
                 "the secret home is the environment variable HOME".to_owned(),

@@ -62,11 +62,11 @@ pub enum FragmentError {
 }
 
 impl Fragment {
-    /// Reads what is to be granted.
+    /// Parses a grant.
     ///
     /// # Errors
-    /// `NotToml` and `NoGrant` for what is none, `UnknownGrant` for a capability
-    /// that cannot be granted, `Form` for a value that is neither list nor table.
+    /// `NotToml` and `NoGrant` for a text of another form, `UnknownGrant` for an unknown capability,
+    /// `NoList` for limits without their list, `Form` for a value of another form.
     pub fn parse(text: &str) -> Result<Self, FragmentError> {
         Self::read(text, false)
     }

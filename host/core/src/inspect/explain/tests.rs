@@ -327,6 +327,14 @@ agent = "desk"
     assert_eq!(no.denied_by(), Some(Layer::Config));
     let wider = r#"[plugins.build] grants.exec = ["/usr/bin/git status", "/usr/bin/git log *", "/usr/bin/git push"]"#;
     assert_eq!(no.suggestion.as_deref(), Some(wider));
+    let rows = rights_table(&setup, &BTreeMap::new());
+    let row = rows.iter().find(|row| row.plugin.as_str() == "build").unwrap();
+    assert_eq!(
+        row.may,
+        [
+            "run OUTSIDE THE SANDBOX /usr/bin/git status, /usr/bin/git log * (confined, without network, 100 runs, 20 s, 512 MiB)"
+        ]
+    );
     let nothing = explained("../git push");
     assert_eq!(nothing.no_suggestion.as_deref(), Some("it is no command that a grant could name"));
 }

@@ -104,6 +104,33 @@ fn a_refusal_names_the_smallest_command() {
 }
 
 #[test]
+fn programs_see_no_overlay_and_no_folder_that_the_manifest_does_not_request() {
+    let folder = |at: &str, mode| FileGrant {
+        dir: at.to_owned(),
+        shown: at.to_owned(),
+        at: at.to_owned(),
+        mode,
+        bytes: 1,
+        files: 1,
+    };
+    let files = vec![
+        folder("/read", FileMode::Read),
+        folder("/write", FileMode::ReadWrite),
+        folder("/overlay", FileMode::Overlay),
+    ];
+    let grants = Grants { files, ..Grants::default() };
+    let seen = |asks: &[&str]| -> Vec<String> {
+        let asks = asks.iter().map(|ask| ((*ask).to_owned(), CapabilityRequest::default()));
+        let manifest = Manifest { asks: asks.collect(), ..Manifest::default() };
+        let rights =
+            Rights { plugin: "build", manifest: &manifest, grants: &grants, narrowed: None };
+        rights.program_folders().map(|grant| grant.at.clone()).collect()
+    };
+    assert_eq!(seen(&["exec", "files"]), ["/read", "/write"]);
+    assert_eq!(seen(&["exec"]), Vec::<String>::new());
+}
+
+#[test]
 fn a_command_of_any_length_is_refused_and_not_searched() {
     rights_with(&["/usr/bin/git **"], |rights| {
         let many = vec![String::new(); ARGUMENTS + 1];

@@ -1,5 +1,6 @@
 mod scan;
 
+use crate::permissions::exec::CommandPattern;
 use crate::permissions::grant::ToolPattern;
 use crate::permissions::policy_rules::{ArgumentPattern, ArgumentPlace};
 use proptest::prelude::*;
@@ -7,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::permissions::grant::{
-    FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, SecretGrant,
+    ExecGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, SecretGrant,
 };
 use crate::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use crate::permissions::policy_rules::ArgumentRule;
@@ -525,4 +526,15 @@ proptest! {
             prop_assert_eq!(decided(&setup, &["a"], "notes.save", &json!({ "path": path })), Decide::Deny, "{}", path);
         }
     }
+}
+
+#[test]
+fn a_plugin_that_may_run_programs_is_asked_about() {
+    let commands = vec![CommandPattern::parse("/usr/bin/git status").unwrap()];
+    let grants = || Grants { exec: Some(ExecGrant::new(commands.clone())), ..Grants::default() };
+    let build = plugin(&[Capability::Exec], grants());
+    assert_eq!(derived(&build), Decide::Ask);
+    let why = reason(&"build".into(), &build);
+    assert_eq!(why, "build may run /usr/bin/git status, outside the sandbox");
+    assert_eq!(derived(&plugin(&[], grants())), Decide::Allow, "the grant has no effect");
 }

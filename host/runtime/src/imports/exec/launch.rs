@@ -4,8 +4,7 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conclave_core::types::side_effect::ProgramEnding;
@@ -15,6 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use super::confine::{HOME, Launch, ProgramReport, REPORT, SPEC};
 use super::usage::{tasks_of_machine, usage_below};
 use super::{LaunchFailure, ProgramLauncher, ProgramOutput, ProgramSpec, WatchedLimits};
+use crate::support::abandonment::{AbandonFlag, AbandonGuard};
 
 /// Interval between two looks at a running program.
 const TICK: Duration = Duration::from_millis(5);
@@ -30,20 +30,11 @@ pub(super) async fn run(
 ) -> Result<ProgramOutput, LaunchFailure> {
     let ProgramLauncher { program, args, folder } = launcher;
     let launch = Launch { program, args, spec };
-    let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
-    let flag = Arc::clone(&given_up.0);
+    let guard = AbandonGuard::default();
+    let flag = guard.flag();
     let ran =
         tokio::task::spawn_blocking(move || run_here(&launch, &folder, input, limits, &flag)).await;
     ran.unwrap_or_else(|_| Err(LaunchFailure::Launcher("broke off".to_owned())))
-}
-
-/// Notifies the watching thread, when dropped, that the caller is gone.
-struct GivenUp(Arc<AtomicBool>);
-
-impl Drop for GivenUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 fn run_here(
@@ -51,7 +42,7 @@ fn run_here(
     parent: &Path,
     input: Vec<u8>,
     limits: WatchedLimits,
-    given_up: &AtomicBool,
+    abandoned: &AbandonFlag,
 ) -> Result<ProgramOutput, LaunchFailure> {
     let failed = |error: std::io::Error| LaunchFailure::Launcher(error.to_string());
     let spec = &launch.spec;
@@ -74,7 +65,7 @@ fn run_here(
         scope.spawn(move || stdin.write_all(&input));
         let stdout = scope.spawn(|| collect(stdout, &left, &dropped));
         let stderr = scope.spawn(|| collect(stderr, &left, &dropped));
-        let stopped = watch(&mut process, spec, limits, given_up);
+        let stopped = watch(&mut process, spec, limits, abandoned);
         // The end of the last process closes the pipes, which ends the threads.
         process.kill();
         (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default(), stopped)
@@ -119,13 +110,13 @@ fn watch(
     process: &mut RunningProgram,
     spec: &ProgramSpec,
     limits: WatchedLimits,
-    given_up: &AtomicBool,
+    abandoned: &AbandonFlag,
 ) -> Option<String> {
     let began = Instant::now();
     let (time, mut measured) = (Duration::from_millis(limits.time_ms), began);
     let mut tasks = tasks_of_machine();
     loop {
-        if process.has_ended() || given_up.load(Ordering::Relaxed) {
+        if process.has_ended() || abandoned.is_set() {
             return None;
         }
         if began.elapsed() >= time {

@@ -93,9 +93,8 @@ impl CallState {
     ) -> ProgramSpec {
         let resolved = |path: &str| PathBuf::from(path).canonicalize().ok();
         let folders = |writes: bool| {
-            let files = &self.grantee.setup.grants.files;
-            let wanted = if writes { FileMode::ReadWrite } else { FileMode::Read };
-            files.iter().filter(move |folder| folder.mode == wanted).map(|folder| &*folder.dir)
+            let granted = self.grantee.rights().program_folders();
+            granted.filter(move |grant| grant.mode.writes() == writes).map(|grant| &*grant.dir)
         };
         ProgramSpec {
             program: pattern.program().to_owned(),

@@ -5,8 +5,6 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -14,6 +12,7 @@ use conclave_models::ApiKey;
 
 use super::first_line;
 use crate::imports::call::log::excerpt;
+use crate::support::abandonment::{AbandonFlag, AbandonGuard};
 
 /// Time limit of a program, which may ask the user for a password. Below the 30 s of a plugin's
 /// call.
@@ -47,28 +46,19 @@ async fn run_within(
     folder: Option<PathBuf>,
     patience: Duration,
 ) -> Result<ApiKey, String> {
-    let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
-    let flag = Arc::clone(&given_up.0);
+    let guard = AbandonGuard::default();
+    let flag = guard.flag();
     let name = words.first().cloned().unwrap_or_default();
     let ran = tokio::task::spawn_blocking(move || wait(&words, folder, patience, &flag)).await;
     ran.unwrap_or_else(|_| Err("broke off".to_owned()))
         .map_err(|what| format!("the program {name} {what}"))
 }
 
-/// Notifies the watching thread, when dropped, that the caller is gone.
-struct GivenUp(Arc<AtomicBool>);
-
-impl Drop for GivenUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 fn wait(
     words: &[String],
     folder: Option<PathBuf>,
     patience: Duration,
-    given_up: &AtomicBool,
+    abandoned: &AbandonFlag,
 ) -> Result<ApiKey, String> {
     let (program, arguments) = words.split_first().ok_or_else(|| "has no name".to_owned())?;
     let mut command = Command::new(program);
@@ -82,7 +72,7 @@ fn wait(
     let mut child = command.spawn().map_err(|error| format!("could not be started: {error}"))?;
     let printed = child.stdout.take().map(Printed::read).ok_or("has no output")?;
     let said = child.stderr.take().map(read_error);
-    let line = match watch(&mut child, patience, given_up, &printed.line)? {
+    let line = match watch(&mut child, patience, abandoned, &printed.line)? {
         CommandEnd::Stopped(line) => line,
         CommandEnd::Ended(status, _) if !status.success() => {
             let (said, _) = said.and_then(|said| said.recv_timeout(AFTERWARDS).ok()).unzip();
@@ -114,7 +104,7 @@ enum CommandEnd {
 fn watch(
     child: &mut Child,
     patience: Duration,
-    given_up: &AtomicBool,
+    abandoned: &AbandonFlag,
     lines: &Receiver<Line>,
 ) -> Result<CommandEnd, String> {
     let mut deadline = Instant::now() + patience;
@@ -133,7 +123,7 @@ fn watch(
             deadline = deadline.min(Instant::now() + AFTERWARDS);
         }
         // Checked after the read, so that a key that arrived in time still counts.
-        if given_up.load(Ordering::Relaxed) || Instant::now() >= deadline {
+        if abandoned.is_set() || Instant::now() >= deadline {
             stop(child);
             return line.map(CommandEnd::Stopped).ok_or_else(|| {
                 format!("took more than {} s, and was stopped", patience.as_secs())

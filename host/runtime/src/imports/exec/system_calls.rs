@@ -1,0 +1,184 @@
+//! The system calls that a program of the machine may not make.
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+/// Forbids system calls that change the machine, look into other processes or leave the confinement.
+pub(super) fn deny_system_calls(network: bool) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("seccomp cannot be used: {error}");
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| failed(&error))?;
+    let program = |calls: Vec<(i64, Vec<SeccompRule>)>, errno: i32| {
+        let errno = SeccompAction::Errno(errno.unsigned_abs());
+        let calls = calls.into_iter().collect();
+        let filter = SeccompFilter::new(calls, SeccompAction::Allow, errno, arch)?;
+        BpfProgram::try_from(filter)
+    };
+    let denied = denied_calls(network).map_err(|error| failed(&error))?;
+    let denied = program(denied, libc::EPERM).map_err(|error| failed(&error))?;
+    let unknown = program(unknown_calls(), libc::ENOSYS).map_err(|error| failed(&error))?;
+    [denied, unknown]
+        .iter()
+        .try_for_each(|program| seccompiler::apply_filter(program))
+        .map_err(|error| failed(&error))
+}
+
+/// Returns the system calls that a program finds missing, so that it does without.
+fn unknown_calls() -> Vec<(i64, Vec<SeccompRule>)> {
+    let calls = [
+        // Its flags are in memory, which a filter cannot read. Libraries then use `clone`.
+        libc::SYS_clone3,
+        // Memory that no process is charged for.
+        libc::SYS_memfd_create,
+        libc::SYS_memfd_secret,
+        libc::SYS_shmget,
+        // They report what happens in folders that are closed.
+        libc::SYS_inotify_init1,
+        libc::SYS_inotify_add_watch,
+    ];
+    let mut calls: Vec<(i64, Vec<SeccompRule>)> =
+        calls.map(|call| (call, Vec::new())).into_iter().collect();
+    #[cfg(target_arch = "x86_64")]
+    {
+        calls.push((libc::SYS_inotify_init, Vec::new()));
+        let again: Vec<_> =
+            calls.iter().map(|(call, _)| (0x4000_0000 | call, Vec::new())).collect();
+        calls.extend(again);
+    }
+    calls
+}
+
+/// Returns the forbidden system calls, some only with certain arguments.
+fn denied_calls(network: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompiler::BackendError> {
+    const ALWAYS: &[i64] = &[
+        // Other namespaces and mounts.
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_pivot_root,
+        libc::SYS_chroot,
+        libc::SYS_open_tree,
+        libc::SYS_move_mount,
+        libc::SYS_fsopen,
+        libc::SYS_fsconfig,
+        libc::SYS_fsmount,
+        libc::SYS_fspick,
+        libc::SYS_mount_setattr,
+        libc::SYS_open_by_handle_at,
+        libc::SYS_name_to_handle_at,
+        libc::SYS_fanotify_init,
+        libc::SYS_quotactl,
+        libc::SYS_quotactl_fd,
+        // Other processes.
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_process_madvise,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_kcmp,
+        libc::SYS_perf_event_open,
+        // Parts of the kernel with many defects, or that act past these filters.
+        libc::SYS_bpf,
+        libc::SYS_userfaultfd,
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+        libc::SYS_keyctl,
+        libc::SYS_add_key,
+        libc::SYS_request_key,
+        // The machine itself.
+        libc::SYS_kexec_load,
+        libc::SYS_kexec_file_load,
+        libc::SYS_init_module,
+        libc::SYS_finit_module,
+        libc::SYS_delete_module,
+        libc::SYS_reboot,
+        libc::SYS_swapon,
+        libc::SYS_swapoff,
+        libc::SYS_acct,
+        libc::SYS_settimeofday,
+        libc::SYS_clock_settime,
+        libc::SYS_clock_adjtime,
+        libc::SYS_adjtimex,
+        libc::SYS_sethostname,
+        libc::SYS_setdomainname,
+        libc::SYS_syslog,
+        libc::SYS_vhangup,
+    ];
+    let condition = |index: u8, operation: SeccompCmpOp, value: u64| {
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, operation, value)
+    };
+    let rule = |conditions: Vec<SeccompCondition>| SeccompRule::new(conditions);
+    let namespaces = [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWCGROUP,
+    ];
+    let namespaces = namespaces
+        .map(|flag| u64::from(flag.unsigned_abs()))
+        .map(|flag| rule(vec![condition(0, SeccompCmpOp::MaskedEq(flag), flag)?]));
+    // A socket of the machine, such as that of a container engine, is a file that no rule covers.
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let socket = if network {
+        let others =
+            families.map(|family| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
+        vec![rule(others.into_iter().collect::<Result<_, _>>()?)?]
+    } else {
+        Vec::new()
+    };
+    // A pair of datagram sockets can send to a socket of the machine, one of streams cannot.
+    let pair = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
+        rule(vec![condition(1, SeccompCmpOp::MaskedEq(0xf), u64::from(kind.unsigned_abs()))?])
+    });
+    // The limits of another process, such as the second one of the launcher.
+    let limits = rule(vec![condition(0, SeccompCmpOp::Ne, 0)?])?;
+    // Puts keys into a terminal, as if the user had typed them.
+    let terminal = [libc::TIOCSTI, libc::TIOCLINUX]
+        .map(|request| rule(vec![condition(1, SeccompCmpOp::Eq, request)?]));
+    let mut calls: Vec<(i64, Vec<SeccompRule>)> = vec![
+        (libc::SYS_clone, namespaces.into_iter().collect::<Result<_, _>>()?),
+        (libc::SYS_socket, socket),
+        (libc::SYS_socketpair, pair.into_iter().collect::<Result<_, _>>()?),
+        (libc::SYS_prlimit64, vec![limits]),
+        (libc::SYS_ioctl, terminal.into_iter().collect::<Result<_, _>>()?),
+    ];
+    calls.extend(ALWAYS.iter().map(|call| (*call, Vec::new())));
+    #[cfg(target_arch = "x86_64")]
+    {
+        calls.extend([libc::SYS_iopl, libc::SYS_ioperm].map(|call| (call, Vec::new())));
+        calls.extend(other_numbers(&calls));
+    }
+    Ok(calls)
+}
+
+/// Returns the numbers under which the kernel may offer the same system calls a second time, to
+/// programs with short addresses (x32): all of these calls, and those with numbers of their own.
+#[cfg(target_arch = "x86_64")]
+fn other_numbers(calls: &[(i64, Vec<SeccompRule>)]) -> Vec<(i64, Vec<SeccompRule>)> {
+    const SHORT: i64 = 0x4000_0000;
+    let same = calls.iter().map(|(call, rules)| (SHORT | call, rules.clone()));
+    same.chain((512..=547).map(|call| (SHORT | call, Vec::new()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_filter_is_a_program_that_the_kernel_takes() {
+        for network in [true, false] {
+            let calls = denied_calls(network).unwrap().into_iter().collect();
+            let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+            let errno = SeccompAction::Errno(1);
+            let filter = SeccompFilter::new(calls, SeccompAction::Allow, errno, arch).unwrap();
+            // The kernel takes 4 096 instructions.
+            assert!(BpfProgram::try_from(filter).unwrap().len() < 4_096);
+        }
+    }
+}
