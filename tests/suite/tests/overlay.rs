@@ -357,8 +357,10 @@ fn a_patch_has_the_texts_beside_a_binary_file() {
     let output = conclave(&rig, &["diff", &run, "--drop", "--yes"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let output = conclave(&rig, &["diff"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("no run has changes"), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["diff", "--json"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), String::new()));
 }
 
 #[test]

@@ -36,7 +36,10 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     let stores = OpenStores::of(args.store.as_deref());
     let found = match &args.run {
         Some(name) => stores.find(name)?,
-        None => newest(&stores)?,
+        None => match newest(&stores)? {
+            Some(found) => found,
+            None => return nothing("no run has changes to apply or drop", output),
+        },
     };
     let run = found.run();
     let mut changes =
@@ -60,10 +63,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
         if all > 0 {
             return Err(CliError::usage(what));
         }
-        if !output.json && !output.quiet {
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
-        }
-        return Ok(exit::OK);
+        return nothing(&what, output);
     }
     if !(args.apply || args.discard) {
         show(&changes, &run, args, output)?;
@@ -103,14 +103,18 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
 }
 
 /// Returns the newest run with pending changes.
-fn newest(stores: &OpenStores) -> Result<StoredRoom, CliError> {
+fn newest(stores: &OpenStores) -> Result<Option<StoredRoom>, CliError> {
     let runs = stores.runs(&RunFilter::default())?;
-    match runs.iter().find(|run| pending_changes(&run.store, &run.run) > 0) {
-        Some(run) => stores.find(run.run.as_str()),
-        None => Err(CliError::usage("no run has changes to apply or drop").hint(
-            "`conclave runs` lists the runs; name one for what was decided about its changes",
-        )),
+    let run = runs.iter().find(|run| pending_changes(&run.store, &run.run) > 0);
+    run.map(|run| stores.find(run.run.as_str())).transpose()
+}
+
+/// Says that there is nothing to do. As JSON that is no line.
+fn nothing(what: &str, output: OutputArgs) -> Result<u8, CliError> {
+    if !output.json && !output.quiet {
+        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
     }
+    Ok(exit::OK)
 }
 
 fn count(changes: &RunChanges) -> usize {
