@@ -8,7 +8,8 @@ use regex::Regex;
 
 use super::library;
 
-/// `date`, with an absolute date followed by an interval: `-d "2024-02-28 +2 days"`.
+/// `date`, with an interval behind an absolute date, `-d "2024-02-28 +2 days"`, and with months and
+/// years of the calendar, which the library takes for 30 and 365 days.
 pub(super) struct Date;
 
 #[async_trait]
@@ -22,41 +23,85 @@ impl Builtin for Date {
         });
         if let Some((index, prefix)) = text
             && let Some(date) = args.get(index).and_then(|arg| arg.strip_prefix(prefix))
-            && let Some((base, seconds)) = split_interval(date)
+            && let Some((base, interval)) = split_interval(date)
+            && let Some(epoch) = epoch_after(&context, base, interval).await?
         {
-            let asked = ["-d".to_owned(), base.to_owned(), "+%s".to_owned()];
-            let epoch = library(&context, "date", &asked).await?;
-            if let Ok(epoch) = epoch.stdout.text_lossy().trim().parse::<i64>() {
-                args[index] = format!("{prefix}@{}", epoch.saturating_add(seconds));
-            }
+            args[index] = format!("{prefix}@{epoch}");
         }
         library(&context, "date", &args).await
     }
 }
 
-/// Splits `2024-02-28 +2 days` into the date and the seconds. `None` without a date in front, or for
-/// months and years, whose length differs.
-fn split_interval(text: &str) -> Option<(&str, i64)> {
+/// A signed interval of a date.
+#[derive(Clone, Copy)]
+enum Interval {
+    Seconds(i64),
+    Months(i64),
+}
+
+/// Returns the seconds since 1970 at an interval after a date. `None` if the library does not know
+/// the date, or the result is out of range.
+async fn epoch_after(
+    context: &BuiltinContext<'_>,
+    base: &str,
+    interval: Interval,
+) -> bashkit::Result<Option<i64>> {
+    let numbers = async |date: &str, format: &str| -> bashkit::Result<Vec<i64>> {
+        let args = ["-d".to_owned(), date.to_owned(), format.to_owned()];
+        let shown = library(context, "date", &args).await?.stdout.text_lossy().into_owned();
+        Ok(shown.split_whitespace().filter_map(|number| number.parse().ok()).collect())
+    };
+    let (date, seconds) = match interval {
+        Interval::Seconds(seconds) => (base.to_owned(), seconds),
+        Interval::Months(months) => {
+            // Split at the first of the month: a day that the other month lacks runs into the next.
+            let [year, month, day, hour, minute, second] =
+                numbers(base, "+%Y %m %d %H %M %S").await?[..]
+            else {
+                return Ok(None);
+            };
+            let Some(month) = (year * 12 + month - 1).checked_add(months) else { return Ok(None) };
+            let (year, month) = (month.div_euclid(12), month.rem_euclid(12) + 1);
+            let first = format!("{year:04}-{month:02}-01 {hour:02}:{minute:02}:{second:02}");
+            (first, (day - 1) * 86_400)
+        }
+    };
+    let epoch = numbers(&date, "+%s").await?;
+    Ok(epoch.first().and_then(|epoch| epoch.checked_add(seconds)))
+}
+
+/// Splits `2024-02-28 +2 days` into the date and the interval. Without a date in front it is now,
+/// for months and years; the library knows the others.
+fn split_interval(text: &str) -> Option<(&str, Interval)> {
     let (is_past, text) = match text.strip_suffix(" ago") {
         Some(text) => (true, text),
         None => (false, text),
     };
     let (rest, unit) = text.trim_end().rsplit_once(' ')?;
-    let seconds = match unit.strip_suffix('s').unwrap_or(unit) {
-        "sec" | "second" => 1,
-        "min" | "minute" => 60,
-        "hour" => 3_600,
-        "day" => 86_400,
-        "week" => 604_800,
+    let rest = rest.trim_end();
+    let (base, number) = rest.rsplit_once(' ').unwrap_or(("", rest));
+    let number: i64 = match number {
+        "next" => 1,
+        "last" => -1,
+        number => number.parse().ok()?,
+    };
+    let times = |count: i64| number.checked_mul(if is_past { -count } else { count });
+    let interval = match unit.strip_suffix('s').unwrap_or(unit) {
+        "sec" | "second" => Interval::Seconds(times(1)?),
+        "min" | "minute" => Interval::Seconds(times(60)?),
+        "hour" => Interval::Seconds(times(3_600)?),
+        "day" => Interval::Seconds(times(86_400)?),
+        "week" => Interval::Seconds(times(604_800)?),
+        "month" => Interval::Months(times(1)?),
+        "year" => Interval::Months(times(12)?),
         _ => return None,
     };
-    let (base, number) = rest.trim_end().rsplit_once(' ')?;
     let base = base.trim_end();
-    if !base.starts_with(|letter: char| letter.is_ascii_digit() || letter == '@') {
-        return None;
+    match base.chars().next() {
+        Some(first) if first.is_ascii_digit() || first == '@' => Some((base, interval)),
+        None if matches!(interval, Interval::Months(_)) => Some(("now", interval)),
+        _ => None,
     }
-    let number: i64 = number.parse().ok()?;
-    number.checked_mul(if is_past { -seconds } else { seconds }).map(|seconds| (base, seconds))
 }
 
 /// `expr STRING : PATTERN`, with the basic regular expressions of POSIX.
@@ -138,6 +183,79 @@ impl Builtin for Tee {
             }
         }
         result.stderr = errors.into();
+        Ok(result)
+    }
+}
+
+/// `cp` and `mv`, whose errors name the file that is the reason: a source that is not there, or the
+/// target.
+pub(super) struct Transfer {
+    pub(super) name: &'static str,
+}
+
+#[async_trait]
+impl Builtin for Transfer {
+    async fn execute(&self, context: BuiltinContext<'_>) -> bashkit::Result<ExecResult> {
+        let mut result = library(&context, self.name, context.args).await?;
+        let target = context.args.last().map_or("", String::as_str);
+        let mut errors = String::new();
+        for line in result.stderr.text_lossy().lines() {
+            errors += &self.reworded(&context, line, target).await.unwrap_or(line.to_owned());
+            errors.push('\n');
+        }
+        result.stderr = errors.into();
+        Ok(result)
+    }
+}
+
+impl Transfer {
+    /// Returns the line with the file that is the reason; `None` if it is another message.
+    async fn reworded(
+        &self,
+        context: &BuiltinContext<'_>,
+        line: &str,
+        target: &str,
+    ) -> Option<String> {
+        let (_, rest) = line.split_once(": cannot copy '").or(line.split_once(": cannot move '"))?;
+        let (source, reason) = rest.rsplit_once("': ")?;
+        let reason = reason.strip_prefix("io error: ").unwrap_or(reason);
+        let what = match context.fs.exists(&vfs_join(context.cwd, source)).await {
+            Ok(false) => format!("cannot stat '{source}'"),
+            _ if self.name == "mv" => format!("cannot move '{source}' to '{target}'"),
+            _ => format!("cannot create regular file '{target}'"),
+        };
+        Some(format!("{}: {what}: {reason}", self.name))
+    }
+}
+
+/// `tar`, which reports an archive that it cannot open; the library's ends the script.
+pub(super) struct Tar;
+
+#[async_trait]
+impl Builtin for Tar {
+    async fn execute(&self, context: BuiltinContext<'_>) -> bashkit::Result<ExecResult> {
+        library(&context, "tar", context.args).await.or_else(|error| match &error {
+            bashkit::Error::Io(_) => {
+                let text = format!(
+                    "tar: Cannot open: {}\ntar: Error is not recoverable: exiting now\n",
+                    reason(&error)
+                );
+                Ok(ExecResult::err(text, 2))
+            }
+            _ => Err(error),
+        })
+    }
+}
+
+/// `cmp`, which counts bytes and says so, as GNU's.
+pub(super) struct Cmp;
+
+#[async_trait]
+impl Builtin for Cmp {
+    async fn execute(&self, context: BuiltinContext<'_>) -> bashkit::Result<ExecResult> {
+        let mut result = library(&context, "cmp", context.args).await?;
+        let shown = result.stdout.text_lossy().replace(" differ: char ", " differ: byte ");
+        result.stdout = shown.into();
         Ok(result)
     }
 }
