@@ -56,6 +56,7 @@ mod termination;
 mod tools;
 mod views;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -285,6 +286,14 @@ impl Room {
     /// Returns the next notice for observers, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.cx.notices.pop_front()
+    }
+
+    /// Frees the space of effects and notices that were taken, for a room that waits.
+    pub fn release_space(&mut self) {
+        if self.cx.effects.is_empty() && self.cx.notices.is_empty() {
+            self.cx.effects = VecDeque::new();
+            self.cx.notices = VecDeque::new();
+        }
     }
 
     /// Returns the outcome of the run; `None` while it is still running.

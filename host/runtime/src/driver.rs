@@ -512,6 +512,9 @@ impl Driver {
             while self.ends.try_join_next().is_some() {}
             let room = &self.room;
             self.timers.clean(|timer| room.waits_for(timer));
+            if self.events.is_empty() {
+                self.room.release_space();
+            }
             tokio::select! {
                 // Durable output and timers come first, so that a stream of events cannot delay
                 // them.

@@ -17,12 +17,12 @@ use crate::types::tool::{NestedAnswer, NestedCall};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallLog {
     /// Model requests, by ordinal.
-    pub models: BTreeMap<u32, Asked<ModelRequest, Result<Completion, ModelError>>>,
+    pub models: AskedByOrdinal<ModelRequest, Result<Completion, ModelError>>,
     /// Requests of nested calls, by ordinal.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub tools: BTreeMap<u32, Asked<Vec<NestedCall>, Vec<NestedAnswer>>>,
+    pub tools: AskedByOrdinal<Vec<NestedCall>, Vec<NestedAnswer>>,
     /// Side effects, by ordinal.
-    pub side_effects: BTreeMap<u32, AskedSideEffect>,
+    pub side_effects: BTreeMap<u32, Box<AskedSideEffect>>,
     /// The values that the call has read, in order. They can be large, so a snapshot names their
     /// records instead.
     #[serde(skip)]
@@ -30,6 +30,10 @@ pub struct CallLog {
     /// Whether a side effect whose result is unknown may be repeated.
     pub may_repeat: bool,
 }
+
+/// The requests of one kind. They are boxed, because most calls make one and a map's node has room
+/// for eleven.
+pub type AskedByOrdinal<R, A> = BTreeMap<u32, Box<Asked<R, A>>>;
 
 /// A request of a call that the room answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,8 +107,7 @@ impl CallLog {
         match self.side_effects.get(&ordinal) {
             None => Before::New,
             Some(asked) if asked.side_effect != *side_effect => Before::Otherwise,
-            Some(AskedSideEffect { answer: Some(answer), .. }) => Before::Answered(answer),
-            Some(_) => Before::Open,
+            Some(asked) => asked.answer.as_ref().map_or(Before::Open, Before::Answered),
         }
     }
 
@@ -131,10 +134,10 @@ impl CallLog {
     pub(crate) fn take(&mut self, event: &Event) {
         match event {
             Event::ModelAsked { ordinal, request, .. } => {
-                self.models.insert(*ordinal, Asked::new(request.clone()));
+                self.models.insert(*ordinal, Box::new(Asked::new(request.clone())));
             }
             Event::ToolsAsked { ordinal, calls, .. } => {
-                self.tools.insert(*ordinal, Asked::new(calls.clone()));
+                self.tools.insert(*ordinal, Box::new(Asked::new(calls.clone())));
             }
             Event::SideEffectAsked { ordinal, side_effect, .. } => {
                 let asked = AskedSideEffect {
@@ -142,7 +145,7 @@ impl CallLog {
                     leave: Ok(()),
                     answer: None,
                 };
-                self.side_effects.insert(*ordinal, asked);
+                self.side_effects.insert(*ordinal, Box::new(asked));
             }
             Event::SideEffectEnded { ordinal, answer, .. } => {
                 if let Some(asked) = self.side_effects.get_mut(ordinal) {

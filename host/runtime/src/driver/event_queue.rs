@@ -58,6 +58,10 @@ impl EventQueue {
         self.0.len()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Waits for the next event; `None` once all senders are dropped. The future is cancel-safe.
     pub(crate) async fn recv(&mut self) -> Option<Event> {
         self.0.recv().await.map(|event| *event)

@@ -71,7 +71,7 @@ pub(super) async fn probe(
         effects: Arc::new(NoEffects),
         observer: Arc::new(NoHost),
     };
-    let state = CallState::new(grantee, start, CallInput::Nothing);
+    let state = Box::new(CallState::new(grantee, start, CallInput::Nothing));
     let (listed, _) = run::run(engine, code, None, state, &ListTools(exports)).await;
     if let (Ok(Ok(_)), Some(plain)) = (&listed, exports.plain()) {
         return checked(plain.specs());

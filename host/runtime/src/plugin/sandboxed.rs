@@ -85,7 +85,7 @@ impl Sandbox {
             Err(ToolError::Fault { fault }) => return kind.failed(fault).into(),
             Err(error) => return PluginOutput::Tool(Err(error)).into(),
         };
-        let mut state = CallState::new(Arc::clone(&self.grantee), start, input);
+        let mut state = Box::new(CallState::new(Arc::clone(&self.grantee), start, input));
         if let GuestFunction::Plain { tool, arguments } = &function {
             state.program = tool.program_input(arguments);
         }

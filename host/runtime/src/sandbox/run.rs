@@ -31,7 +31,8 @@ pub(crate) async fn run<E: GuestCall>(
     engine: &Engine,
     code: &InstancePre<CallState>,
     at_once: Option<&CallPermits>,
-    mut state: CallState,
+    // Boxed, because a future has room for each place that a value moves through.
+    mut state: Box<CallState>,
     guest_call: &E,
 ) -> (Result<E::Answer, Fault>, CallReport) {
     state.parking = engine.parking(at_once);
@@ -61,7 +62,7 @@ pub(crate) async fn run<E: GuestCall>(
             // They have limits of their own, and a call of one may wait for an approver for hours.
             state.past.parked_answer().await;
             drop(parked);
-            state = state.again();
+            state.again();
             continue;
         }
         let began = Instant::now();
@@ -77,7 +78,7 @@ pub(crate) async fn run<E: GuestCall>(
             let fault = broken(FaultKind::Wall, &state.grantee);
             return left.told(Err(fault), state);
         }
-        state = state.again();
+        state.again();
     }
 }
 
@@ -94,7 +95,7 @@ impl TimeLeft {
     fn told<T>(
         &self,
         answer: Result<T, Fault>,
-        state: CallState,
+        state: Box<CallState>,
     ) -> (Result<T, Fault>, CallReport) {
         let wall_us = u64::try_from(self.1.as_micros()).unwrap_or(u64::MAX);
         (answer, CallReport { wall_us, ..state.into_report() })
@@ -110,12 +111,12 @@ enum AttemptEnd<T> {
 async fn attempt<E: GuestCall>(
     engine: &Engine,
     code: &InstancePre<CallState>,
-    state: CallState,
+    state: Box<CallState>,
     guest_call: &E,
     wall: Duration,
-) -> (AttemptEnd<E::Answer>, CallState) {
+) -> (AttemptEnd<E::Answer>, Box<CallState>) {
     let mut started = false;
-    let mut store = store(engine, state);
+    let mut store = store(engine, *state);
     let outcome = tokio::time::timeout(wall, async {
         let instance = code.instantiate_async(&mut store).await?;
         started = true;
@@ -123,7 +124,7 @@ async fn attempt<E: GuestCall>(
     })
     .await;
     // The store is dropped first: after a trap or a timeout it must not be entered again.
-    let mut state = store.into_data();
+    let mut state = Box::new(store.into_data());
     if let Ok(Err(error)) = &outcome
         && error.is::<Parked>()
         && state.meter.broken().is_none()
@@ -214,9 +215,14 @@ mod tests {
         let mut setup = testing::setup();
         setup.limits.wall_ms = 50;
         let (held, waits) = mpsc::channel();
-        let (answer, _) =
-            run(&engine, &code, None, testing::state(setup), &Blocked(Mutex::new(Some(waits))))
-                .await;
+        let (answer, _) = run(
+            &engine,
+            &code,
+            None,
+            Box::new(testing::state(setup)),
+            &Blocked(Mutex::new(Some(waits))),
+        )
+        .await;
         let fault = answer.unwrap_err();
         assert_eq!(fault.kind, FaultKind::Wall);
         assert!(
@@ -226,7 +232,7 @@ mod tests {
         );
         // The next call gets the only slot, although the thread still waits.
         let (answer, _) =
-            run(&engine, &code, None, testing::state(testing::setup()), &Nothing).await;
+            run(&engine, &code, None, Box::new(testing::state(testing::setup())), &Nothing).await;
         assert!(answer.is_ok(), "{answer:?}");
         drop(held);
     }

@@ -66,16 +66,12 @@ impl Meter {
         self.memory.max(self.most)
     }
 
-    /// Returns the meter of the next attempt. Ticks and host calls carry over; a new instance
+    /// Prepares the meter for the next attempt. Ticks and host calls carry over; a new instance
     /// starts with new memory.
-    pub(crate) fn again(self) -> Self {
-        Self {
-            most: self.memory.max(self.most),
-            memory: 0,
-            table_elements: 0,
-            waited: AtomicBool::new(false),
-            ..self
-        }
+    pub(crate) fn again(&mut self) {
+        self.most = self.memory.max(self.most);
+        (self.memory, self.table_elements) = (0, 0);
+        self.waited = AtomicBool::new(false);
     }
 
     /// Returns whether the work so far may be repeated, which suspending the call implies. It may

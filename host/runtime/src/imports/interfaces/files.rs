@@ -380,7 +380,7 @@ mod tests {
             }
             assert_eq!(state.read.get(), 3 * ENTRY, "{pages} pages");
             state.park();
-            state = state.again();
+            state.again();
         }
         assert_eq!(names(state.list_piece("/f", None, 1).await.unwrap()), "a");
         assert_eq!(names(state.list_piece("/f", page("a"), 1).await.unwrap()), "b");
@@ -402,7 +402,7 @@ mod tests {
             let mut state = listing(temp.path(), 3 * ENTRY);
             state.list_piece("/f", None, 1).await.unwrap();
             state.park();
-            state = state.again();
+            state.again();
             state.list_piece("/f", None, 1).await.unwrap();
             state
         };

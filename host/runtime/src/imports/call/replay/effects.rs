@@ -59,7 +59,7 @@ impl CallReplay {
                 self.known()
                     .trace
                     .side_effects
-                    .insert(ordinal, AskedSideEffect { leave: leave.clone(), ..asked });
+                    .insert(ordinal, Box::new(AskedSideEffect { leave: leave.clone(), ..asked }));
                 if let Err(denial) = leave {
                     return EffectDecision::Refused(denial);
                 }

@@ -1,9 +1,9 @@
 //! Requests of a call that the room answers: model requests and nested calls. Each is sent and answered
 //! once, even if the call is replayed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
-use conclave_core::protocol::call_log::{Asked, Before, CallLog};
+use conclave_core::protocol::call_log::{Asked, AskedByOrdinal, Before, CallLog};
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::tool::{NestedAnswer, NestedCall};
 
@@ -42,7 +42,7 @@ trait Kind {
     /// Its name for people.
     const NAME: &str;
 
-    fn log(log: &mut CallLog) -> &mut BTreeMap<u32, Asked<Self::Request, Self::Answer>>;
+    fn log(log: &mut CallLog) -> &mut AskedByOrdinal<Self::Request, Self::Answer>;
     fn requests(state: &mut ReplayState) -> &mut Requests<Self::Answer>;
     fn send(
         call: &CallReplay,
@@ -59,7 +59,7 @@ impl Kind for Model {
     type Answer = Answer;
     const NAME: &str = "model request";
 
-    fn log(log: &mut CallLog) -> &mut BTreeMap<u32, Asked<ModelRequest, Answer>> {
+    fn log(log: &mut CallLog) -> &mut AskedByOrdinal<ModelRequest, Answer> {
         &mut log.models
     }
 
@@ -83,7 +83,7 @@ impl Kind for Tools {
     type Answer = Vec<NestedAnswer>;
     const NAME: &str = "request of tool calls";
 
-    fn log(log: &mut CallLog) -> &mut BTreeMap<u32, Asked<Vec<NestedCall>, Vec<NestedAnswer>>> {
+    fn log(log: &mut CallLog) -> &mut AskedByOrdinal<Vec<NestedCall>, Vec<NestedAnswer>> {
         &mut log.tools
     }
 
@@ -170,7 +170,7 @@ impl CallReplay {
             Before::New => {
                 // Reads come first, because the request may depend on them.
                 self.keep_reads(known);
-                K::log(&mut known.trace).insert(ordinal, Asked::new(request.clone()));
+                K::log(&mut known.trace).insert(ordinal, Box::new(Asked::new(request.clone())));
             }
         }
         let answer = K::send(self, ordinal, request);

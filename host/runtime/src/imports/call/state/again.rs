@@ -52,8 +52,8 @@ impl CallState {
         self.blobs = Reach::default();
     }
 
-    /// Returns the state of the next attempt.
-    pub(crate) fn again(mut self) -> Self {
+    /// Prepares the state for the next attempt.
+    pub(crate) fn again(&mut self) {
         self.past.again();
         for record in std::mem::take(&mut self.denials) {
             if !self.told.contains(&record) {
@@ -62,12 +62,11 @@ impl CallState {
         }
         self.more.clear();
         self.book = Arc::new(self.book.again());
-        self.meter = self.meter.again();
+        self.meter.again();
         self.scratch = None;
         (self.read, self.streams) = (SharedCounter::default(), FileStreams::default());
         (self.requests, self.tool_requests, self.effects) = (0, 0, 0);
         self.authority = None;
         (self.began, self.waited) = (Instant::now(), Duration::ZERO);
-        self
     }
 }
