@@ -127,7 +127,7 @@ impl SpannedValue<'_> {
             Err(error) => {
                 let units = format!("units are {known}");
                 let help =
-                    self.example().map_or(units.clone(), |example| format!("{example}; {units}"));
+                    self.example(reader).map_or(units.clone(), |example| format!("{example}; {units}"));
                 self.wrong(reader, &format!("must be {what}: {} {error}", code(text)), help);
                 None
             }
