@@ -3,6 +3,7 @@
 
 mod cells;
 mod codeact;
+mod starlingmonkey;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -168,9 +168,7 @@ fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Re
             let _ = writeln!(err, "  {file:<22}{}", paint(FAINT, what));
         }
         let _ = writeln!(err, "\n{}", paint(FAINT, "next"));
-        for command in next {
-            let _ = writeln!(err, "  {command}");
-        }
+        next.iter().try_for_each(|command| stdout::line(&format!("  {command}")))?;
     }
     Ok(exit::OK)
 }
