@@ -67,7 +67,8 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
         }
         return Err(error);
     }
-    if let Some(workspace) = outer_workspace(&folder).filter(|_| !output.quiet) {
+    let is_crate = args.lang == Language::Rust;
+    if let Some(workspace) = outer_workspace(&folder).filter(|_| is_crate && !output.quiet) {
         let _ = writeln!(
             crate::ui::output::stderr(),
             "{} {} takes every folder as a member, and this crate is a workspace of its own: write `exclude = [{}]` under [workspace] there",
