@@ -1,6 +1,7 @@
 //! Plugins in each language: the same behaviour by the same cases, the pages as they are written,
 //! limits, and a kill. `cargo xtask test` installs Python packages and Node, and runs these alone.
 
+mod builds;
 mod cells;
 mod codeact;
 mod starlingmonkey;

@@ -17,7 +17,8 @@ use conclave_runtime::kv::{KvStore, MemoryKv, NoKv, Sqlite};
 use conclave_runtime::plugin::{LoadError, Precompiled};
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::{
-    ComponentTools, Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of,
+    ComponentTools, Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared,
+    lock_of,
 };
 
 use crate::args::{self, OutputArgs};

@@ -24,7 +24,11 @@ fn a_tool_with_the_larger_engine_is_built_and_called() {
     said(conclave(&rig, "hosts", &["plugin", "build", "--engine", "starlingmonkey"]));
     let call = |url: &str| {
         let arguments = format!(r#"{{"url": "{url}"}}"#);
-        said(conclave(&rig, "hosts", &["plugin", "call", "build/hosts.wasm", "host_of", &arguments]))
+        said(conclave(
+            &rig,
+            "hosts",
+            &["plugin", "call", "build/hosts.wasm", "host_of", &arguments],
+        ))
     };
     assert_eq!(call("https://example.org:8080/x?y=1"), "example.org\n");
     assert_eq!(call("https://user@docs.example.org"), "docs.example.org\n");
