@@ -82,3 +82,17 @@ fn a_package_with_compiled_code_is_named() {
     assert_eq!(ended.status.code(), Some(5), "{told}");
     assert!(told.contains("the compiled code of squares\n"), "{told}");
 }
+
+#[test]
+#[ignore = "cargo xtask test runs it"]
+fn a_mistake_in_javascript_has_the_line_of_the_plugin() {
+    let rig = Rig::new();
+    said(conclave(&rig, ".", &["plugin", "new", "words", "--lang", "js"]));
+    let code =
+        "import { tool } from \"@conclave/sdk\";\nexport const a = tool({ run: () => 1 });\n";
+    std::fs::write(rig.folder().join("words/app.js"), code).expect("it can be written");
+    let ended = output(conclave(&rig, "words", &["plugin", "build"]));
+    let told = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(5), "{told}");
+    assert!(told.contains(": app.js:2: ") && told.contains("the name is missing"), "{told}");
+}
