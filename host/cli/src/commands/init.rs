@@ -114,7 +114,7 @@ fn tell(
             }
         }
         let _ = writeln!(err, "\n{}", paint(FAINT, "next"));
-        stdout::line(&format!("  {next}\n  conclave check {shown}"))?;
+        stdout::line(format_args!("  {next}\n  conclave check {shown}"))?;
     }
     Ok(exit::OK)
 }

@@ -169,7 +169,7 @@ fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Re
             let _ = writeln!(err, "  {file:<22}{}", paint(FAINT, what));
         }
         let _ = writeln!(err, "\n{}", paint(FAINT, "next"));
-        next.iter().try_for_each(|command| stdout::line(&format!("  {command}")))?;
+        next.iter().try_for_each(|command| stdout::line(format_args!("  {command}")))?;
     }
     Ok(exit::OK)
 }
