@@ -246,7 +246,8 @@ pub(crate) struct Doctor {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// Write the crate of a new plugin, which builds, passes its tests and runs as it is
+    /// Write a new plugin in Rust, Python or JavaScript, which builds, passes its tests and runs as
+    /// it is
     New(NewPlugin),
     /// Build a plugin's component, and inspect it. What a build runs is not in a sandbox: the build
     /// scripts and macros of a crate, app.py, and app.js

@@ -75,7 +75,7 @@ pub enum LoadError {
     },
     /// The bytes are no component.
     #[error(
-        "it is {found}, not a component. Build it for target wasm32-wasip2, or make a component of it."
+        "it is {found}, not a component. Build it for target wasm32-wasip2, or make a component of it, such as with `jco new`."
     )]
     NotAComponent {
         /// The actual content, such as `a core module`.

@@ -6,7 +6,7 @@ import { dirname, extname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { BuildError } from "./error.js";
-import { ASYNC, GLOBALS, MODULES, TOP_LEVEL_AWAIT, UNBUNDLED } from "./unavailable.js";
+import { ASYNC, MODULES, TOP_LEVEL_AWAIT, UNBUNDLED } from "./unavailable.js";
 
 export const SDK = join(dirname(fileURLToPath(import.meta.url)), "..");
 
@@ -74,9 +74,10 @@ export async function bundleForNode({ app, toolchain }) {
 
 /**
  * Returns the component's module, its source map, and the interfaces of the host that it imports.
- * `specifier(name)` is the name of an interface in the contract's version.
+ * `specifier(name)` is the name of an interface in the contract's version; `lacks` has, by their names,
+ * the globals that are absent in the component, with the alternatives.
  */
-export async function bundleForComponent({ app, entry, toolchain, specifier, bigInt }) {
+export async function bundleForComponent({ app, entry, toolchain, specifier, bigInt, lacks }) {
   const settings = {
     stdin: { contents: entry, resolveDir: dirname(app), sourcefile: "conclave-entry.js" },
     outfile: "plugin.js",
@@ -91,7 +92,7 @@ export async function bundleForComponent({ app, entry, toolchain, specifier, big
   );
   const file = (end) => result.outputFiles.find(({ path }) => path.endsWith(end)).text;
   const text = file(".js");
-  const warnings = await globalsUsed(toolchain, app, settings);
+  const warnings = await globalsUsed(toolchain, app, settings, lacks);
   if (text.includes("__require(")) warnings.push(UNBUNDLED);
   return { text, sourceMap: JSON.parse(file(".map")), imports: [...imported].sort(), warnings };
 }
@@ -244,9 +245,9 @@ function dynamicImports({ metafile }) {
 }
 
 /** Returns a warning for each global that the plugin's code names and no component has. */
-async function globalsUsed(toolchain, app, settings) {
+async function globalsUsed(toolchain, app, settings, lacks) {
   const esbuild = esbuildIn(toolchain);
-  const names = Object.keys(GLOBALS);
+  const names = Object.keys(lacks);
   const probe = {
     name: "probe",
     setup(build) {
@@ -277,7 +278,7 @@ async function globalsUsed(toolchain, app, settings) {
   const lineOf = await globalLines(dirname(app), Object.keys(result.metafile.inputs));
   return names
     .filter((name) => used.has(`global:conclave-global:${name}`))
-    .map((name) => `${lineOf(name) ?? "a package"} names \`${name}\`: ${GLOBALS[name]}`);
+    .map((name) => `${lineOf(name) ?? "a package"} names \`${name}\`: ${lacks[name]}`);
 }
 
 /** Returns a function for the first line of the plugin's own files that names a global. */

@@ -2,10 +2,10 @@
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join, relative } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
-import { bundleForNode } from "./bundle.js";
+import { SDK, bundleForNode } from "./bundle.js";
 import { BuildError } from "./error.js";
 import { interfacesOf, partsOf, problemsOf } from "./kinds.js";
 
@@ -25,7 +25,7 @@ export async function load({ app, toolchain }) {
   try {
     const file = join(folder, "plugin.mjs");
     await writeFile(file, text);
-    const parts = partsOf(await evaluated(file));
+    const parts = partsOf(await evaluated(file, dirname(app)));
     const problems = problemsOf(parts);
     if (problems.length > 0) throw new BuildError(problems);
     return parts;
@@ -34,20 +34,23 @@ export async function load({ app, toolchain }) {
   }
 }
 
-async function evaluated(file) {
+async function evaluated(file, own) {
   process.setSourceMapsEnabled(true);
   try {
     return await import(pathToFileURL(file));
   } catch (error) {
     // The code outside of functions runs once, at build time, without a host.
     throw new BuildError([
-      `${lineOf(error, dirname(file))}the plugin's files cannot be loaded: ${String(error).split("\n", 1)[0]}`,
+      `${lineOf(error, dirname(file), own)}the plugin's files cannot be loaded: ${String(error).split("\n", 1)[0]}`,
     ]);
   }
 }
 
-/** Returns `FILE:LINE: ` of the plugin's own code that threw, or an empty text. */
-function lineOf(error, folder) {
+/**
+ * Returns `FILE:LINE: ` of the plugin's own code that threw, or an empty text. `folder` is that of the
+ * bundle, `own` that of the plugin.
+ */
+function lineOf(error, folder, own) {
   // The sources in the map are relative to the bundle, so those of the plugin are in its folder.
   for (const line of String(error?.stack).split("\n")) {
     const [, path, number] = /^ +at .*?(?:file:\/\/)?(\/[^()]*?):(\d+):\d+\)?$/.exec(line) ?? [];
@@ -56,6 +59,7 @@ function lineOf(error, folder) {
       source &&
       !source.startsWith("..") &&
       !source.includes("node_modules") &&
+      !resolve(own, source).startsWith(join(SDK, "src")) &&
       path !== join(folder, "plugin.mjs")
     )
       return `${source}:${number}: `;

@@ -9,6 +9,7 @@ import { SDK, bundleForComponent } from "./bundle.js";
 import { description, load } from "./describe.js";
 import { BuildError } from "./error.js";
 import { INTERFACES } from "./kinds.js";
+import { DEFAULT_ENGINE_LACKS, GLOBALS } from "./unavailable.js";
 
 const WORLD = "javascript-plugin";
 
@@ -21,12 +22,14 @@ interface insecure-seed {
 `;
 
 /**
- * How each engine's compiler is called, whether its 64-bit integers are BigInts, the lines that it
- * puts before the module's, and the modules of the SDK that run before and after the plugin's.
+ * How each engine's compiler is called, whether its 64-bit integers are BigInts, the globals that it
+ * lacks, the lines that it puts before the module's, and the modules of the SDK that run before and
+ * after the plugin's.
  */
 const ENGINES = {
   quickjs: {
     bigInt: false,
+    lacks: { ...GLOBALS, ...DEFAULT_ENGINE_LACKS },
     linesBefore: 0,
     before: ["globals.js", "random.js"],
     after: ["random_after_setup.js"],
@@ -46,6 +49,7 @@ const ENGINES = {
   },
   starlingmonkey: {
     bigInt: true,
+    lacks: GLOBALS,
     linesBefore: 1,
     before: ["globals.js"],
     after: [],
@@ -81,6 +85,7 @@ export async function prepare({ app, wit, out, toolchain, engine }) {
     toolchain,
     specifier: (name) => contract.replace("@", `/${name}@`),
     bigInt: build.bigInt,
+    lacks: build.lacks,
   });
   const own = bundle.imports.filter((specifier) => !specifier.startsWith("wasi:"));
   const wasi = bundle.imports.filter((specifier) => specifier.startsWith("wasi:"));

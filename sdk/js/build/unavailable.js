@@ -33,7 +33,7 @@ export const MODULES = {
   test: "tests run natively; keep them out of the plugin's files",
 };
 
-/** By the name of a global. Some engines have some of them; no plugin can rely on it. */
+/** By the name of a global that no engine has, or that must not be used. */
 export const GLOBALS = {
   setTimeout: NO_TIMERS,
   setInterval: NO_TIMERS,
@@ -48,6 +48,10 @@ export const GLOBALS = {
   process: SETTINGS,
   Buffer: BYTES,
   WebAssembly: "the engine does not run WebAssembly; use a package in plain JavaScript",
+};
+
+/** By the name of a global that the default engine has not, besides those. */
+export const DEFAULT_ENGINE_LACKS = {
   URL: "the default engine has no URL; use a package in plain JavaScript",
   structuredClone:
     "the default engine has no structuredClone; use `JSON.parse(JSON.stringify(value))`",

@@ -24,6 +24,7 @@ const NO_ARGUMENTS = { type: "object", properties: {}, additionalProperties: fal
 export function tool(definition) {
   const { name, run } = definition;
   const unknown = Object.keys(definition).find((key) => !FIELDS.includes(key));
+  if (name === undefined) throw new TypeError("tool: the name is missing");
   if (typeof name !== "string" || !NAME.test(name)) {
     throw new TypeError(
       `tool: the name ${JSON.stringify(name)} must be lower-case words with \`_\` between`,

@@ -286,6 +286,10 @@ test("a global that no component has is a warning", { skip }, () => {
     ["app.js:5 names `setTimeout`", "app.js:5 names `fetch`"],
   );
   assert.match(
+    prepare(withCode("export const hostOf = (url) => new URL(url).hostname;")).warnings[0],
+    /the default engine has no URL/,
+  );
+  assert.match(
     prepare(withCode("export const load = (name) => import(name);")).warnings[0],
     /`import\(\)` and no literal, which is not bundled/,
   );
@@ -328,7 +332,12 @@ test("the command names the engine's compiler and its files", { skip }, () => {
     command[1].endsWith("componentize-qjs/cli.mjs") && command.includes("--sync"),
     command.join(" "),
   );
-  const big = prepare({ "app.js": TOOL }, "--engine", "starlingmonkey");
+  const big = prepare(
+    withCode("export const hostOf = (url) => new URL(url).hostname;"),
+    "--engine",
+    "starlingmonkey",
+  );
+  assert.deepEqual(big.warnings, []);
   assert.ok(big.command[1].endsWith("componentize-js/src/cli.js"), big.command.join(" "));
   assert.match(readFileSync(join(big.out, "plugin.js"), "utf8"), /BigInt/);
   assert.match(prepare({ "app.js": TOOL }, "--engine", "v8").errors[0], /there is no engine v8/);

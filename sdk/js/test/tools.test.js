@@ -331,6 +331,7 @@ test("a tool is listed with its optional fields", () => {
 test("a definition with a mistake says which", () => {
   const wrong = (definition, message) => assert.throws(() => tool(definition), message);
   wrong({ name: "Count", description: "A.", run() {} }, /the name "Count" must be lower-case/);
+  wrong({ description: "A.", run() {} }, /the name is missing/);
   wrong({ name: "a", run() {} }, /tool a: the description for the model is missing/);
   wrong({ name: "a", description: "A." }, /tool a: the function run is missing/);
   wrong(

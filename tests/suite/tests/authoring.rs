@@ -76,9 +76,9 @@ fn a_plugin_of_each_kind_is_written_built_tested_and_run() {
         // The SDK of the program is one build more, so one kind has it.
         let sdk: &[&str] = if kind == "tool" { &[] } else { &["--sdk", &repository] };
         let wrote = conclave(&rig, &[&new, sdk].concat());
-        let told = text(&wrote.stderr);
-        assert!(wrote.status.success(), "{told}");
-        assert!(told.contains("conclave plugin build"), "{told}");
+        assert!(wrote.status.success(), "{}", text(&wrote.stderr));
+        let next = text(&wrote.stdout);
+        assert!(next.contains("conclave plugin build"), "{next}");
         let folder = rig.folder().join(&name);
         assert_eq!(folder.join("conclave-sdk/wit/world.wit").is_file(), kind == "tool");
         share_target(&folder);

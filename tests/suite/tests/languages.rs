@@ -1,8 +1,10 @@
 //! Plugins in each language: the same behaviour by the same cases, the pages as they are written,
 //! limits, and a kill. `cargo xtask test` installs Python packages and Node, and runs these alone.
 
+mod builds;
 mod cells;
 mod codeact;
+mod starlingmonkey;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

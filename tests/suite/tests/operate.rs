@@ -52,11 +52,9 @@ const CALM: &str = "temperature";
 #[test]
 fn what_init_writes_runs_and_has_no_warning() {
     let rig = Rig::new();
-    let (_, told) = well(&rig, &["init"]);
-    assert!(
-        told.contains("may read library/") && told.contains("conclave run conclave.toml"),
-        "{told}"
-    );
+    let (next, told) = well(&rig, &["init"]);
+    assert!(told.contains("may read library/"), "{told}");
+    assert!(next.contains("conclave run conclave.toml"), "{next}");
     let (_, warnings) = well(&rig, &["check", "conclave.toml"]);
     assert!(!warnings.contains("warning"), "{warnings}");
     let (answer, _) = well(&rig, &["run", "conclave.toml", "What is a grant?"]);

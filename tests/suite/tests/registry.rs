@@ -306,6 +306,8 @@ fn a_plugin_is_pushed_added_by_tag_and_held_to_its_digest() {
     well(&rig, &["plugin", "pull", pushed, "--output", "copy.wasm"]);
     assert_eq!(std::fs::read(rig.folder().join("copy.wasm")).expect("it was written"), component());
     assert!(ended(&rig, 2, &["plugin", "pull", &tag, "-o", "copy.wasm"]).contains("--force"));
+    let absent = ended(&rig, 5, &["plugin", "pull", &moved, "-o", "copy.wasm"]);
+    assert!(absent.contains(&moved) && !absent.contains("--force"), "{absent}");
     well(&rig, &["plugin", "inspect", &tag]);
     let call = ["plugin", "call", &tag, "temperature", "{\"place\": \"Oslo\"}"];
     assert!(well(&rig, &call).0.contains("Oslo"));

@@ -122,6 +122,8 @@ fn clock_and_randomness_are_the_same_when_a_call_is_run_again() {
         clock["wall_ns"][0].as_u64() > Some(1_700_000_000_000_000_000),
         "it is the time at which the call began: {clock}"
     );
+    assert_eq!(clock["monotonic_ns"][0], clock["monotonic_ns"][1], "{clock}");
+    assert!(clock["monotonic_ns"][0].as_u64() > Some(0), "Go's runtime refuses zero: {clock}");
     for tool in ["run", "secure"] {
         let config = calling("randomness", tool, &json!({}), "");
         let ran = Rig::new().run(&config, "go");

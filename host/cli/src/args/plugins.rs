@@ -30,7 +30,7 @@ pub(crate) struct Init {
 
 #[derive(Debug, Args)]
 pub(crate) struct Add {
-    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, https://…/x.wasm#sha256=…, or
+    /// `stock:NAME`, a .wasm file, a plugin's folder, https://…/x.wasm#sha256=…, or
     /// oci://REGISTRY/REPOSITORY:TAG
     pub(crate) source: String,
     /// The plugin's name in the config [default: the name in its manifest]
@@ -44,7 +44,7 @@ pub(crate) struct Add {
     #[arg(long = "grant", value_name = "GRANT")]
     pub(crate) grants: Vec<String>,
     /// Mark the plugin as built by you: a rebuilt component is accepted while its requests and
-    /// texts stay the same; implied for a crate's folder
+    /// texts stay the same; implied for a plugin's folder
     #[arg(long)]
     pub(crate) dev: bool,
     /// Ask no questions, and grant only what --grant names
@@ -82,7 +82,7 @@ pub(crate) struct Grant {
     after_help = "Exit codes: 0 the tool succeeded; 1 it returned an error; 5 it failed or was stopped\n\nWith --grant 'kv = true', its keys persist from call to call."
 )]
 pub(crate) struct CallArgs {
-    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, https://…/x.wasm#sha256=…, or
+    /// `stock:NAME`, a .wasm file, a plugin's folder, https://…/x.wasm#sha256=…, or
     /// oci://REGISTRY/REPOSITORY:TAG
     pub(crate) source: String,
     /// The tool, such as `find`; without it, the tools are listed
@@ -210,7 +210,7 @@ impl NewKind {
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectPlugin {
-    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, https://…/x.wasm#sha256=…, or
+    /// `stock:NAME`, a .wasm file, a plugin's folder, https://…/x.wasm#sha256=…, or
     /// oci://REGISTRY/REPOSITORY:TAG
     pub(crate) source: String,
     /// Do not list its tools: nothing of the component is compiled or run
@@ -220,7 +220,7 @@ pub(crate) struct InspectPlugin {
 
 #[derive(Debug, Args)]
 pub(crate) struct Push {
-    /// `stock:NAME`, a .wasm file, or the folder of a plugin's crate
+    /// `stock:NAME`, a .wasm file, or a plugin's folder
     pub(crate) source: String,
     /// Where to push it: oci://REGISTRY/REPOSITORY:TAG
     pub(crate) reference: String,
@@ -231,7 +231,7 @@ pub(crate) struct Push {
 
 #[derive(Debug, Args)]
 pub(crate) struct Sign {
-    /// A .wasm file, the folder of a plugin's crate, or oci://REGISTRY/REPOSITORY, with a tag or a
+    /// A .wasm file, a plugin's folder, or oci://REGISTRY/REPOSITORY, with a tag or a
     /// digest
     pub(crate) source: String,
     /// The file of the secret key, which `conclave plugin keygen` wrote
@@ -283,7 +283,7 @@ impl Engine {
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchPlugin {
-    /// The folder of the plugin's crate
+    /// The plugin's folder
     #[arg(default_value = ".")]
     pub(crate) folder: PathBuf,
     /// When every case has passed, also run the plugin's conclave.toml with this message
@@ -300,7 +300,7 @@ pub(crate) struct WatchPlugin {
     after_help = "Exit codes: 0 every case passed; 1 a case failed; 5 the component was rejected"
 )]
 pub(crate) struct TestPlugin {
-    /// The folder of the plugin's crate, which was built
+    /// The plugin's folder, which was built
     #[arg(default_value = ".")]
     pub(crate) folder: PathBuf,
     /// The cases [default: cases.json in that folder]

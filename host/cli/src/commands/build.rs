@@ -93,7 +93,7 @@ fn script(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), C
             let _ = writeln!(crate::ui::output::stderr(), "{} {warning}", paint(ODD, "warning:"));
         }
     }
-    tools.make(&prepared, output)?;
+    tools.make(&prepared, &made_in, output)?;
     let bytes = read_component(&prepared.component).map_err(|error| {
         CliError::plugin(format!("{} was not made: {error}", show_path(&prepared.component)))
     })?;

@@ -69,7 +69,7 @@ pub(crate) async fn once(
     }
     let unfit = require_asked(&config, &name, manifest);
     if args.tool.is_none() || unfit.is_err() {
-        let tools = host.tools_of(found.bytes.clone()).await;
+        let tools = setup::tools_of(host, found, follow).await;
         let tools = tools.map_err(|error| {
             CliError::plugin(format!("{} was rejected: {error}", manifest.name))
         })?;

@@ -84,6 +84,9 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
     }
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
     consent::require(&chosen, &args.folder, &beside, args.yes)?;
+    // Compiled before the cases, whose times it would distort. Each case reports its own failure.
+    let follow = setup::follow(output.quiet || output.json);
+    let _ = setup::tools_of(&setup::open_host()?, &found, &follow).await;
     let mut failed = 0;
     for case in &chosen {
         let began = Instant::now();
@@ -189,7 +192,7 @@ impl Case {
 async fn play(case: &Case, found: &LocatedComponent, beside: &Path, output: OutputArgs) -> Seen {
     let seen = Arc::new(expectation::Recorder::default());
     let played = match (&case.tool, &case.run) {
-        (Some(tool), _) => play_call(case, tool, found, beside, &seen).await,
+        (Some(tool), _) => play_call(case, tool, (found, beside), &seen, output).await,
         (None, message) => play_run(case, message.as_deref(), beside, &seen, output).await,
     };
     seen.end(played.map_err(|error| error.to_string()))
@@ -198,9 +201,9 @@ async fn play(case: &Case, found: &LocatedComponent, beside: &Path, output: Outp
 async fn play_call(
     case: &Case,
     tool: &str,
-    found: &LocatedComponent,
-    beside: &Path,
+    (found, beside): (&LocatedComponent, &Path),
     seen: &Arc<expectation::Recorder>,
+    output: OutputArgs,
 ) -> Result<Value, CliError> {
     let args = CallArgs {
         source: found.place.shown(),
@@ -212,7 +215,7 @@ async fn play_call(
     let arguments = case.arguments.clone().unwrap_or_else(|| json!({}));
     let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
     let host = call::host(Some(Arc::new(MemoryKv::default())))?;
-    let follow = setup::follow(true);
+    let follow = setup::follow(output.quiet || output.json);
     let call = (&args, beside);
     let (tool, run) = call::once(&host, found, call, arguments, &follow, subscribers).await?;
     Ok(match run.answer {
@@ -234,8 +237,8 @@ async fn play_run(
 ) -> Result<Value, CliError> {
     let file = beside.join(case.config.as_deref().unwrap_or(Path::new(crate::args::CONFIG)));
     let host = setup::open_host_apart(&file)?;
-    let quiet = OutputArgs { quiet: true, ..output };
-    let prepared = setup::prepare_with(&host, &file, &Models::new(), false, quiet).await?;
+    // Warnings about the config would repeat with each case.
+    let (prepared, _) = setup::load(&host, &file, &Models::new(), false, output).await?;
     let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
     let options = RunOptions { subscribers, ..RunOptions::default() };
     let input = RunInput::from(message.map(str::to_owned));

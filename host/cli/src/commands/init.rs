@@ -113,8 +113,8 @@ fn tell(
                 let _ = writeln!(err, "  no model, no key, no network: no data can leave");
             }
         }
-        let _ = writeln!(err, "\n{}\n  {next}", paint(FAINT, "next"));
-        let _ = writeln!(err, "  conclave check {shown}");
+        let _ = writeln!(err, "\n{}", paint(FAINT, "next"));
+        stdout::line(format_args!("  {next}\n  conclave check {shown}"))?;
     }
     Ok(exit::OK)
 }

@@ -1,8 +1,6 @@
 //! `conclave plugin inspect SOURCE`: a component's description, capabilities, tools and imports.
 //! Runs nothing of the component but its list of tools, with nothing granted.
 
-use std::io::Write as _;
-
 use conclave_core::setup::PluginKind;
 use conclave_runtime::ComponentTools;
 use conclave_runtime::plugin::Inspection;
@@ -52,15 +50,8 @@ async fn tools_of(found: &LocatedComponent, output: OutputArgs) -> Result<Tools,
     if !found.inspection.kinds.contains(&PluginKind::Tools) {
         return Ok(None);
     }
-    let host = setup::open_host()?;
-    if !output.quiet && !output.json && found.inspection.size > WORTH_A_LINE {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
-            "{}",
-            paint(FAINT, "compiling it, to list its tools")
-        );
-    }
-    let tools = host.tools_of(found.bytes.clone()).await;
+    let follow = setup::follow(output.quiet || output.json);
+    let tools = setup::tools_of(&setup::open_host()?, found, &follow).await;
     Ok(Some(tools.map_err(|error| error.to_string())))
 }
 
@@ -68,8 +59,6 @@ async fn tools_of(found: &LocatedComponent, output: OutputArgs) -> Result<Tools,
 const TEXT: usize = 200;
 /// Imports that are shown; a component may have any number.
 const IMPORTS: usize = 100;
-/// Bytes of a component whose compilation can take more than a moment.
-const WORTH_A_LINE: u64 = 4 << 20;
 
 fn show(
     place: &str,

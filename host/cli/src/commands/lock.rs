@@ -75,10 +75,12 @@ pub(crate) async fn pin(
     name: &str,
     found: &LocatedComponent,
     dev: bool,
+    output: OutputArgs,
 ) -> Result<Option<String>, CliError> {
     let Inspection { manifest, kinds, sha256, .. } = found.inspection.clone();
     // The bytes that were inspected, not the file's present ones, which may have changed since.
-    let Ok(listed) = setup::open_host()?.tools_of(found.bytes.clone()).await else {
+    let follow = setup::follow(output.quiet || output.json);
+    let Ok(listed) = setup::tools_of(&setup::open_host()?, found, &follow).await else {
         return Ok(None);
     };
     let tools = listed.tools;

@@ -67,7 +67,8 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
         }
         return Err(error);
     }
-    if let Some(workspace) = outer_workspace(&folder).filter(|_| !output.quiet) {
+    let is_crate = args.lang == Language::Rust;
+    if let Some(workspace) = outer_workspace(&folder).filter(|_| is_crate && !output.quiet) {
         let _ = writeln!(
             crate::ui::output::stderr(),
             "{} {} takes every folder as a member, and this crate is a workspace of its own: write `exclude = [{}]` under [workspace] there",
@@ -168,9 +169,7 @@ fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Re
             let _ = writeln!(err, "  {file:<22}{}", paint(FAINT, what));
         }
         let _ = writeln!(err, "\n{}", paint(FAINT, "next"));
-        for command in next {
-            let _ = writeln!(err, "  {command}");
-        }
+        next.iter().try_for_each(|command| stdout::line(format_args!("  {command}")))?;
     }
     Ok(exit::OK)
 }

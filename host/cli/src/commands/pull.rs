@@ -21,10 +21,11 @@ use crate::ui::stdout;
 pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError> {
     let reference = reference(&args.reference)?;
     let file = args.output.clone().unwrap_or_else(|| file_name(reference.repository()));
-    check_free(&file, args.force)?;
-    check_free(&signature_file(&file), args.force)?;
     let registry = registry();
     let artifact = registry.artifact(&reference, || {}).await.map_err(|error| failed(&error))?;
+    // After the lookup: a reference that does not exist is the first problem to know.
+    check_free(&file, args.force)?;
+    check_free(&signature_file(&file), args.force)?;
     let component = registry
         .component(&artifact, COMPONENT_BYTES, || {})
         .await

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use conclave_core::config::{Config, ConfigProblem, ModelConfig, Problems};
+use conclave_core::config::{Config, ConfigProblem, ModelConfig, NAME_MAX, Problems};
 use conclave_core::setup::PluginSetup;
 use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_mcp::source::Servers;
 use conclave_runtime::engine::{Engine, EngineError, EngineSettings};
 use conclave_runtime::kv::{KvStore, MemoryKv, NoKv, Sqlite};
-use conclave_runtime::plugin::Precompiled;
+use conclave_runtime::plugin::{LoadError, Precompiled};
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::{
-    Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of,
+    ComponentTools, Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared,
+    lock_of,
 };
 
 use crate::args::{self, OutputArgs};
@@ -26,8 +27,8 @@ use crate::program::shell::shell;
 use crate::state::journals::RunStorage;
 use crate::state::lock_file::LockFile;
 use crate::state::registry::DockerLogins;
-use crate::state::source::is_build;
-use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, show_path, time};
+use crate::state::source::{LocatedComponent, is_build};
+use crate::ui::show::{FAINT, NAME, ODD, one_line, paint, plural, printable, show_path, time};
 
 /// Milliseconds of compilation above which a plugin is reported. Plugins from the cache stay below
 /// it.
@@ -122,7 +123,7 @@ pub(crate) async fn prepare_and_warn(
 }
 
 /// Loads a config and its plugins. Returns all warnings.
-async fn load(
+pub(crate) async fn load(
     host: &Host,
     file: &Path,
     models: &Models,
@@ -407,6 +408,22 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
 /// Returns the folder of downloaded components. `None` if nothing is cached.
 pub(crate) fn components_folder() -> Option<PathBuf> {
     cache_folder().map(|folder| folder.join("components"))
+}
+
+/// Returns the tools of a component, with nothing granted. Reports its compilation, which may take
+/// a minute.
+///
+/// # Errors
+/// Why the component is refused.
+pub(crate) async fn tools_of(
+    host: &Host,
+    found: &LocatedComponent,
+    follow: &Follow,
+) -> Result<ComponentTools, LoadError> {
+    let plugin = PluginName::from(one_line(&found.name(), NAME_MAX));
+    let (follow, bytes) = (Arc::clone(follow), found.bytes.len() as u64);
+    let compiling = move || follow(LoadStep::Compiling { plugin, bytes });
+    host.tools_of(found.bytes.clone(), compiling).await
 }
 
 /// Returns a callback that reports slow compilations and warnings about plugins.

@@ -1,12 +1,15 @@
 //! The tools that build a plugin in Python or JavaScript, in pinned versions: a private folder in
 //! the cache, installed at the first build. After that a build needs no network.
 
+mod dependencies;
+mod inputs;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use serde::Deserialize;
@@ -24,10 +27,20 @@ pub(crate) const SDK: &str = "conclave-sdk";
 /// The folder of the JavaScript SDK with the pins of its tools, and the lock in it.
 const JS_TOOLCHAIN: &str = "sdk/js/toolchain";
 const JS_LOCK: &str = "package-lock.json";
-/// Options of npm. No script of a package runs.
-const NPM: [&str; 4] = ["--loglevel=error", "--no-audit", "--no-fund", "--ignore-scripts"];
+/// Options of npm. No script of a package runs. Its default pauses between retries let an
+/// installation without a network wait for minutes.
+const NPM: [&str; 6] = [
+    "--loglevel=error",
+    "--no-audit",
+    "--no-fund",
+    "--ignore-scripts",
+    "--fetch-retry-mintimeout=1000",
+    "--fetch-retry-maxtimeout=4000",
+];
 /// Keeps Python from looking for modules in the current folder, which may be anybody's.
 const SAFE_PATH: (&str, &str) = ("PYTHONSAFEPATH", "1");
+/// The folder of what a component is made of, in that of its build.
+const SOURCES: &str = "sources";
 /// Says that an installation is complete.
 const COMPLETE: &str = "complete";
 
@@ -70,17 +83,6 @@ pub(crate) struct Prepared {
     /// Problems that do stop it, one sentence each.
     errors: Vec<String>,
     /// The only problem that does, and its remedy.
-    error: Option<String>,
-    hint: Option<String>,
-}
-
-/// The answer of the Python SDK's command `dependencies`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Dependencies {
-    dependencies: Vec<String>,
-    /// The interpreter and its arguments, which install the packages.
-    command: Option<Vec<String>>,
     error: Option<String>,
     hint: Option<String>,
 }
@@ -149,7 +151,7 @@ impl Toolchain {
             }
         }
         let component = out.join("plugin.wasm");
-        command.arg("--wit").arg(self.sdk.join("wit")).arg("--out").arg(out.join("sources"));
+        command.arg("--wit").arg(self.sdk.join("wit")).arg("--out").arg(out.join(SOURCES));
         let mut prepared: Prepared = answer(command, app)?;
         prepared.errors.extend(prepared.error.take());
         if !prepared.errors.is_empty() {
@@ -181,47 +183,33 @@ impl Toolchain {
         command
     }
 
-    /// Installs the packages of a pyproject.toml. Returns their folder; `None` if there are none.
-    fn dependencies(
-        &self,
-        app: &Path,
-        out: &Path,
-        output: OutputArgs,
-    ) -> Result<Option<PathBuf>, CliError> {
-        let project = app.with_file_name(self.language.project_file());
-        let folder = out.join("dependencies");
-        let mut command = self.sdk_command("dependencies");
-        command.arg(&project).arg("--out").arg(&folder);
-        let named: Dependencies = answer(command, &project)?;
-        if let Some(error) = named.error {
-            return Err(with_hint(CliError::plugin(error), named.hint));
-        }
-        let Some(arguments) = named.command else { return Ok(None) };
-        // Installed once for each list, so that a later build needs no network.
-        let list = folder.with_extension("txt");
-        let wanted = named.dependencies.join("\n");
-        if std::fs::read_to_string(&list).is_ok_and(|kept| kept == wanted) {
-            return Ok(Some(folder));
-        }
-        step(output, &format!("installing {} …", named.dependencies.join(", ")));
-        let mut pip = Command::new(&self.interpreter);
-        pip.args(arguments.iter().skip(1));
-        run(pip, || {
-            CliError::usage("the dependencies could not be installed".to_owned()).hint(
-                "a component takes packages of pure Python alone; the output above says which has none",
-            )
-        })?;
-        std::fs::write(&list, wanted).map_err(|error| {
-            CliError::internal(format!("{} could not be written: {error}", show_path(&list)))
-        })?;
-        Ok(Some(folder))
-    }
-
-    /// Makes the component.
+    /// Makes the component of what `prepare` wrote into `out`, unless the last build had the same
+    /// sources: the tools start an interpreter with random seeds, and two builds differ in bytes.
     ///
     /// # Errors
     /// If the tool fails; its output is for the author.
-    pub(crate) fn make(&self, prepared: &Prepared, output: OutputArgs) -> Result<(), CliError> {
+    pub(crate) fn make(
+        &self,
+        prepared: &Prepared,
+        out: &Path,
+        output: OutputArgs,
+    ) -> Result<(), CliError> {
+        let unread = |error: std::io::Error| {
+            CliError::internal(format!("the build in {} failed: {error}", show_path(out)))
+        };
+        let built = out.join("built");
+        let inputs = inputs::digest(prepared, &out.join(SOURCES)).map_err(unread)?;
+        if prepared.component.is_file()
+            && std::fs::read_to_string(&built).is_ok_and(|before| before == inputs)
+        {
+            step(output, "the sources are those of the last build");
+            return Ok(());
+        }
+        // Absent until the component is whole.
+        match std::fs::remove_file(&built) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(unread(error)),
+            _ => {}
+        }
         let Some((program, arguments)) = prepared.command.split_first() else {
             return Err(CliError::internal("the SDK named no command".to_owned()));
         };
@@ -234,7 +222,7 @@ impl Toolchain {
                 .hint("the output above says why")
         })?;
         step(output, &format!("built in {}", time(began.elapsed())));
-        Ok(())
+        std::fs::write(built, inputs).map_err(unread)
     }
 }
 
@@ -253,18 +241,23 @@ fn with_hint(error: CliError, hint: Option<String>) -> CliError {
 
 /// Runs a program, whose output is shown if it fails.
 fn run(mut command: Command, failed: impl FnOnce() -> CliError) -> Result<(), CliError> {
-    let ran = command
-        .stdin(Stdio::null())
-        .env(SAFE_PATH.0, SAFE_PATH.1)
-        .output()
-        .map_err(|error| unstarted(Path::new(command.get_program()), &error))?;
+    let ran = output_of(&mut command)?;
     if ran.status.success() {
         return Ok(());
     }
+    show_output(&ran);
+    Err(failed())
+}
+
+fn output_of(command: &mut Command) -> Result<Output, CliError> {
+    let ran = command.stdin(Stdio::null()).env(SAFE_PATH.0, SAFE_PATH.1).output();
+    ran.map_err(|error| unstarted(Path::new(command.get_program()), &error))
+}
+
+fn show_output(ran: &Output) {
     let mut err = crate::ui::output::stderr();
     let _ = err.write_all(&ran.stdout);
     let _ = err.write_all(&ran.stderr);
-    Err(failed())
 }
 
 /// Runs a command of the SDK, which prints one JSON object. What the plugin's code prints while it
@@ -465,6 +458,9 @@ fn written_sdk(language: Language, toolchains: &Path) -> Result<PathBuf, CliErro
 
 /// Returns the first 16 digits of the SHA-256 of a text.
 fn short_digest(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(text.as_bytes())[..8])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

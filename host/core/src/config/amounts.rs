@@ -126,8 +126,9 @@ impl SpannedValue<'_> {
             Err(UnitError::TooLarge) => self.within(reader, i128::MAX, least, most, show),
             Err(error) => {
                 let units = format!("units are {known}");
-                let help =
-                    self.example().map_or(units.clone(), |example| format!("{example}; {units}"));
+                let help = self
+                    .example(reader)
+                    .map_or(units.clone(), |example| format!("{example}; {units}"));
                 self.wrong(reader, &format!("must be {what}: {} {error}", code(text)), help);
                 None
             }

@@ -250,6 +250,10 @@ pub(crate) const SIGNATURES: &str = "trust.require_signed";
 pub(crate) const LIMITS_TABLE: &str = "limits";
 pub(crate) const RUN: &str = "limits.run";
 
+/// The agent and the tools in examples.
+pub(crate) const EXAMPLE_AGENT: &str = "librarian";
+pub(crate) const EXAMPLE_TOOLS: &str = "search.*";
+
 /// The largest integer of TOML.
 const COUNT_MAX: u64 = i64::MAX as u64;
 const TEXT: ValueShape = Text;

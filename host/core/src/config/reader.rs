@@ -7,11 +7,11 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, ConfigKey, KEYS, ValueShape};
 use super::langroid;
-use super::names::NAME_MAX;
+use super::names::{NAME_MAX, check_name};
 use super::problem::{ConfigProblem, SourceText, Span};
 use super::problem_code::ProblemCode;
 use crate::types::capability::Capability;
-use crate::types::wording::{code, nearest, suggest};
+use crate::types::wording::{code, nearest, string, suggest};
 
 /// The collector of problems.
 pub(crate) struct ConfigReader {
@@ -19,11 +19,62 @@ pub(crate) struct ConfigReader {
     pub(crate) problems: Vec<ConfigProblem>,
     /// Missing keys. Dropped if a syntax error may have hidden the keys.
     pub(crate) absences: Vec<ConfigProblem>,
+    plugins: DeclaredPlugins,
+}
+
+/// The plugins of the config, for lines that help texts propose.
+#[derive(Default)]
+struct DeclaredPlugins {
+    /// Plugins that are granted a model or tools, as agents are.
+    agents: Vec<String>,
+    others: Vec<String>,
+}
+
+impl DeclaredPlugins {
+    fn read(entries: &DeTable<'_>) -> Self {
+        fn table<'e, 'a>(entries: &'e DeTable<'a>, key: &str) -> Option<&'e DeTable<'a>> {
+            entries.get(key)?.get_ref().as_table()
+        }
+        let is_agent = |plugin: &DeValue<'_>| {
+            let grants = plugin.as_table().and_then(|plugin| table(plugin, "grants"));
+            let has = |key| grants.is_some_and(|grants| grants.contains_key(key));
+            has("model") || has("tools")
+        };
+        let mut declared = Self::default();
+        for (name, plugin) in table(entries, "plugins").into_iter().flatten() {
+            let name = name.get_ref();
+            if check_name(name).is_ok() {
+                let list = match is_agent(plugin.get_ref()) {
+                    true => &mut declared.agents,
+                    false => &mut declared.others,
+                };
+                list.push(name.to_string());
+            }
+        }
+        declared
+    }
+
+    /// Returns a valid line for the key in the table at `place`. Plugins of the example are replaced
+    /// by those of the config, if it has any that fit.
+    fn line(&self, key: &ConfigKey, place: &TablePath) -> Option<String> {
+        let is_other = |name: &&String| place.header.strip_prefix("plugins.") != Some(name);
+        let agent = self.agents.iter().chain(&self.others).next();
+        let tools = self.others.iter().chain(&self.agents).find(is_other);
+        let mut line = key.example.to_owned();
+        if let Some(agent) = agent {
+            line = line.replace(&string(keys::EXAMPLE_AGENT), &string(agent));
+        }
+        if let Some(tools) = tools {
+            line = line.replace(&string(keys::EXAMPLE_TOOLS), &string(&format!("{tools}.*")));
+        }
+        (!line.is_empty()).then(|| format!("write {}", code(&line)))
+    }
 }
 
 impl ConfigReader {
     pub(crate) fn new(source: SourceText) -> Self {
-        Self { source, problems: Vec::new(), absences: Vec::new() }
+        let plugins = DeclaredPlugins::default();
+        Self { source, problems: Vec::new(), absences: Vec::new(), plugins }
     }
 
     pub(crate) fn error(
@@ -102,6 +153,7 @@ pub(crate) struct Table<'a> {
 impl<'a> Table<'a> {
     /// Returns the table of the whole file.
     pub(crate) fn root(reader: &mut ConfigReader, entries: &'a DeTable<'a>) -> Self {
+        reader.plugins = DeclaredPlugins::read(entries);
         let root = Self { place: TablePath::default(), kind: "", span: 0..0, entries };
         root.check_keys(reader);
         root
@@ -184,10 +236,11 @@ impl<'a> Table<'a> {
         name: &str,
     ) -> Option<SpannedValue<'a>> {
         let found = self.get(name);
-        if found.is_none() {
+        // The problem of a misspelled key names this one.
+        if found.is_none() && !self.is_misspelled(name) {
             let example = keys::of_table(self.kind)
                 .find(|key| key.name == name)
-                .map(|key| format!("write {}", code(key.example)));
+                .and_then(|key| reader.plugins.line(key, &self.place));
             reader.absence(
                 &self.span,
                 format!("{} is missing {}", code(name), self.place.within()),
@@ -195,6 +248,13 @@ impl<'a> Table<'a> {
             );
         }
         found
+    }
+
+    /// Returns whether an unknown key of the table is most likely this one.
+    fn is_misspelled(&self, name: &str) -> bool {
+        let known = || keys::of_table(self.kind).map(|key| key.name);
+        let mut unknown = self.entries.keys().map(|key| key.get_ref());
+        unknown.any(|key| known().all(|name| name != key) && nearest(key, known()) == Some(name))
     }
 
     /// Returns all tables under names that the operator chooses, such as those of `[plugins]`.
@@ -245,9 +305,8 @@ pub(crate) struct SpannedValue<'a> {
 
 impl<'a> SpannedValue<'a> {
     /// Returns a valid line for the key.
-    pub(crate) fn example(&self) -> Option<String> {
-        let example = self.key.example;
-        (!example.is_empty()).then(|| format!("write {}", code(example)))
+    pub(crate) fn example(&self, reader: &ConfigReader) -> Option<String> {
+        reader.plugins.line(self.key, &self.place)
     }
 
     /// Reports that the value has another type.
@@ -261,12 +320,9 @@ impl<'a> SpannedValue<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        reader.error(
-            ProblemCode::WrongType,
-            &self.span,
-            format!("{} must be {what}, not {found}", code(&self.name)),
-            self.example(),
-        );
+        let example = self.example(reader);
+        let what = format!("{} must be {what}, not {found}", code(&self.name));
+        reader.error(ProblemCode::WrongType, &self.span, what, example);
     }
 
     /// Reports that the value has the right type but is invalid.
@@ -287,12 +343,8 @@ impl<'a> SpannedValue<'a> {
         problem: &str,
         help: impl Into<Option<String>>,
     ) {
-        reader.error(
-            cause,
-            &self.span,
-            format!("{} {problem}", code(&self.name)),
-            help.into().or_else(|| self.example()),
-        );
+        let help = help.into().or_else(|| self.example(reader));
+        reader.error(cause, &self.span, format!("{} {problem}", code(&self.name)), help);
     }
 
     /// Reads the value in the form that the list of keys declares, with its bounds and words.

@@ -125,15 +125,20 @@ impl Host {
     }
 
     /// Returns the tools of a component without grants and config, for inspection before it is
-    /// admitted, and the functions that cannot be tools.
+    /// admitted, and the functions that cannot be tools. `compiling` is called before a
+    /// compilation, which can take long; code from the cache needs none.
     ///
     /// # Errors
     /// Returns why the component is refused; requested capabilities that are not granted do not
     /// count.
-    pub async fn tools_of(&self, bytes: Vec<u8>) -> Result<ComponentTools, LoadError> {
+    pub async fn tools_of(
+        &self,
+        bytes: Vec<u8>,
+        compiling: impl FnOnce() + Send + 'static,
+    ) -> Result<ComponentTools, LoadError> {
         let plugin = self
             .loader
-            .load(bytes, &PluginLimits::default(), &serde_json::json!({}), || {})
+            .load(bytes, &PluginLimits::default(), &serde_json::json!({}), compiling)
             .await?;
         let tools = plugin.facts().tools.clone();
         Ok(ComponentTools { tools, unserved: plugin.unserved().to_vec() })

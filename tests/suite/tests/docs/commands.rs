@@ -23,9 +23,9 @@ const ELSEWHERE: [(&str, &str); 23] = [
         "cargo xtask ",
         "starts the tests themselves; xtask's own tests hold that these commands exist",
     ),
-    ("cargo new ", "the pages about a first plugin are played by `a_first_tool_is_built_and_run`"),
+    ("cargo new ", "the reader's own crate; `a_first_tool_is_built_and_run` builds another"),
     ("rustup target add ", "changes the machine; `cargo xtask` does it before any test runs"),
-    ("cargo build --release --target wasm32-wasip2", "played by `a_first_tool_is_built_and_run`"),
+    ("cargo build --release --target wasm32-wasip2", "the reader's own crate"),
     ("cargo test", "the reader's own crate"),
     ("python3 -m venv ", "downloads a toolchain of another language"),
     ("cp docs/write-plugins/contract/", "prepares a build by a toolchain of another language"),
@@ -414,20 +414,15 @@ fn a_first_tool_is_built_and_run() {
     let crate_of_page = stage.rig.folder().join("tides");
     let mut built = 0;
     for line in lines().iter().filter(|line| line.page == page) {
-        // The target is already installed for the tests' own components. A watching command never
-        // ends.
-        if line.command.starts_with("rustup ") || line.command.contains("--watch") {
+        // A watching command never ends.
+        if line.command.contains("watch") {
             continue;
-        }
-        if line.command.starts_with("cargo build") {
-            write_files_of(page, &crate_of_page);
         }
         built += 1;
         let folder = if built == 1 { "." } else { "tides" };
-        let output = stage.shell(&format!(
-            "cd {folder} && {}",
-            line.command.replace("cargo new", "cargo new --vcs none")
-        ));
+        let sdk = format!("plugin new tides --sdk {}", root().display());
+        let command = line.command.replace("plugin new tides", &sdk);
+        let output = stage.shell(&format!("cd {folder} && {command}"));
         let output = offline(output).output().expect("a shell runs");
         assert!(
             output.status.success(),
@@ -437,8 +432,16 @@ fn a_first_tool_is_built_and_run() {
             text(&output.stdout),
             text(&output.stderr)
         );
-        if line.command.starts_with("conclave run") {
-            assert_eq!(text(&output.stdout), "High water at Oban is at 06:12 and 18:40.\n");
+        if built == 1 {
+            write_files_of(page, &crate_of_page);
+        }
+        let said = text(&output.stdout);
+        match line.command.split_once("conclave ") {
+            Some((_, "plugin test")) => assert!(said.ends_with("2 cases: 0 failed\n"), "{said}"),
+            Some((_, command)) if command.starts_with("run") => {
+                assert_eq!(said, "High water at Oban is at 06:12 and 18:40.\n");
+            }
+            _ => {}
         }
     }
     assert_eq!(built, 8);
@@ -458,28 +461,21 @@ fn offline(mut command: Command) -> Command {
     command
 }
 
-/// Writes the page's `Cargo.toml`, manifest, config and source, with `/path/to/conclave` replaced
-/// by this repository.
+/// Writes the files that the page shows.
 fn write_files_of(page: &str, folder: &std::path::Path) {
-    let write = |name: &str, content: &str| {
-        let content = content.replace("/path/to/conclave", &root().display().to_string());
-        std::fs::write(folder.join(name), content).expect("a test can write a file");
-    };
-    for block in blocks("toml").iter().filter(|block| block.page == page) {
-        let name = if block.label().is_empty() { "conclave.toml" } else { block.label() };
-        write(name, &block.text);
+    let mut written = 0;
+    for block in ["toml", "rust", "json"].into_iter().flat_map(blocks) {
+        if block.page == page && !block.label().is_empty() {
+            let file = folder.join(block.label());
+            std::fs::write(file, block.text).expect("a test can write a file");
+            written += 1;
+        }
     }
-    let source = blocks("rust")
-        .into_iter()
-        .find(|block| block.page == page)
-        .expect("the page shows the source");
-    write("src/lib.rs", &source.text);
+    assert_eq!(written, 5);
     // Uses dependencies that an earlier run of the tests built.
     let warm = conclave_test_support::stock().join("../first-tool");
     std::fs::create_dir_all(&warm).expect("a test can make a folder");
     std::os::unix::fs::symlink(&warm, folder.join("target")).expect("a test can make a link");
-    // Uses the workspace's versions, because others may not be downloaded.
-    write("Cargo.lock", &read(&root().join("Cargo.lock")));
 }
 
 /// Checks that every exception in the tables matches a line of a page.

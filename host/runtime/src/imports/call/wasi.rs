@@ -37,6 +37,10 @@ pub(crate) struct Wasi {
     pub(crate) stderr: GuestStream,
 }
 
+/// The time of the monotonic clock, which stands still. Go's runtime takes zero for a broken clock,
+/// and does not start.
+const MONOTONIC: Duration = Duration::from_secs(1);
+
 impl Wasi {
     pub(crate) fn new(
         start: &CallStart,
@@ -57,7 +61,7 @@ impl Wasi {
             .stdout(stdout.clone())
             .stderr(stderr.clone())
             .wall_clock(Still(Duration::from_millis(start.now.0)))
-            .monotonic_clock(Still(Duration::ZERO))
+            .monotonic_clock(Still(MONOTONIC))
             .secure_random(ChaCha20Rng::from_seed(seed(RandomStream::Secure)))
             .insecure_random(ChaCha20Rng::from_seed(insecure))
             .insecure_random_seed(u128::from_le_bytes(low.try_into().expect("half of 32 bytes")))
