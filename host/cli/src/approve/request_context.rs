@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::policy::decision::DecisionSource;
+use conclave_core::permissions::grant::FileMode;
+use conclave_core::permissions::policy_rules::Decide;
+use conclave_core::policy::decision::{DecisionSource, derived};
 use conclave_core::policy::permit::{self, Permit};
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::approval::ApprovalRequest;
@@ -90,13 +92,33 @@ impl RequestContext {
         let place =
             before.map(|rule| format!(", before the rule at {}", rule.source)).unwrap_or_default();
         let why = Self::why_text(&setup, request);
+        let overlay = Self::overlay_text(&setup, request);
         let file = self.file.display().to_string();
         let (tool, rules) = (printable(&request.tool), leave.to_toml());
         Some(format!(
-            "no user could be asked to approve {tool} ({}). To allow it, write into {}{place}:\n\n{rules}",
+            "no user could be asked to approve {tool} ({}). To allow it, write into {}{place}:\n\n{rules}{overlay}",
             printable(&why),
             printable(&file)
         ))
+    }
+
+    /// Returns the grant that makes the question unnecessary without a rule, if the host asks only
+    /// because the tool's plugin may write folders.
+    fn overlay_text(setup: &Setup, request: &ApprovalRequest) -> String {
+        let decision = request.decide(setup, &request.arguments);
+        let DecisionSource::Grants { plugin, setup } = decision.why else { return String::new() };
+        let mut changed = PluginSetup::clone(setup);
+        for grant in &mut changed.grants.files {
+            if grant.mode == FileMode::ReadWrite {
+                grant.mode = FileMode::Overlay;
+            }
+        }
+        if derived(&changed) != Decide::Allow {
+            return String::new();
+        }
+        format!(
+            "\n\nOr let it write into an overlay, whose changes you read and apply: mode = \"overlay\" in [plugins.{plugin}] grants.files"
+        )
     }
 
     /// Returns the cause of the question: `notes may write notes/`, or `the rule at

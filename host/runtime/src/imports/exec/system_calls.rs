@@ -128,7 +128,15 @@ fn denied_calls(network: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
     let socket = if network {
         let others =
             families.map(|family| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
-        vec![rule(others.into_iter().collect::<Result<_, _>>()?)?]
+        // Programs ask for the machine's addresses by `NETLINK_ROUTE`. The other protocols report on
+        // sockets, devices and audits of the machine.
+        let netlink = condition(0, SeccompCmpOp::Eq, u64::from(libc::AF_NETLINK.unsigned_abs()))?;
+        let protocol = u64::from(libc::NETLINK_ROUTE.unsigned_abs());
+        let other_protocol = condition(2, SeccompCmpOp::Ne, protocol)?;
+        vec![
+            rule(others.into_iter().collect::<Result<_, _>>()?)?,
+            rule(vec![netlink, other_protocol])?,
+        ]
     } else {
         Vec::new()
     };

@@ -84,9 +84,9 @@ fn a_folder_for_reading_only_is_not_changed() {
 #[test]
 fn a_command_that_does_not_exist_names_those_that_do() {
     let mut host = FakeHost::new();
-    let (output, code) = run(&mut host, "python3 -c 'print(1)'");
+    let (output, code) = run(&mut host, "node -e 'print(1)'");
     assert_eq!(code, 127);
-    assert!(output.starts_with("bash: python3: command not found\n"), "{output}");
+    assert!(output.starts_with("bash: node: command not found\n"), "{output}");
     for command in [" awk ", " curl ", " grep ", " jq ", " sed ", " tar "] {
         assert!(output.contains(command), "{output}");
     }
@@ -137,8 +137,7 @@ fn a_pattern_expands_to_all_names() {
 #[test]
 fn the_commands_are_listed_once_for_a_task() {
     let mut host = FakeHost::new();
-    let (first, code) = run(&mut host, "git status; make all");
-    assert_eq!(code, if first.contains("make: command") { 127 } else { 0 });
+    let (first, _) = run(&mut host, "git status");
     let is_listed = |text: &str| text.contains("The commands are: ");
     assert!(is_listed(&first) && first.contains(" grep "), "{first}");
     let (second, code) = run(&mut host, "git diff; svn info");
