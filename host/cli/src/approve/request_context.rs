@@ -133,6 +133,33 @@ impl RequestContext {
 }
 
 #[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::testing::{about, request};
+
+    #[test]
+    fn a_plugin_that_only_writes_folders_could_write_into_an_overlay() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("conclave.toml");
+        let context = about(temp.path(), &file);
+        let missing = context.missing(&request(json!({}))).expect("a rule would allow it");
+        assert!(missing.contains("[[policy]]"), "{missing}");
+        let overlay = "mode = \"overlay\" in [plugins.notes] grants.files";
+        assert!(missing.ends_with(overlay), "{missing}");
+    }
+
+    #[test]
+    fn where_a_rule_asks_an_overlay_is_no_remedy() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("conclave.toml");
+        std::fs::write(&file, "[[policy]]\ntool = \"notes.*\"\ndecide = \"ask\"\n").unwrap();
+        let missing = about(temp.path(), &file).missing(&request(json!({})));
+        assert!(!missing.expect("a rule would allow it").contains("overlay"));
+    }
+}
+
+#[cfg(test)]
 pub(super) mod testing {
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
