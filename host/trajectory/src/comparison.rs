@@ -82,9 +82,11 @@ impl<'a> AnsweredAction<'a> {
     }
 }
 
-/// Returns the observation of an event, unless it is a filler.
+/// Returns the observation of an event, unless it is a filler or tells of the run.
 fn observation(event: &TrajectoryEvent) -> Option<&Observation> {
-    event.observation().filter(|it| !matches!(it, Observation::Null(_)))
+    let tells_nothing =
+        |it: &&Observation| matches!(it, Observation::Null(_) | Observation::AgentStateChanged(_));
+    event.observation().filter(|it| !tells_nothing(it))
 }
 
 /// Returns why the replay did not execute the action; `None` if it did, or if the log reports the

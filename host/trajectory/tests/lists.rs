@@ -110,6 +110,8 @@ fn an_action_is_answered_by_the_observation_that_names_or_follows_it() {
     let filler = json!({"observation": "null"});
     let follows = [run(None), told(None, "one"), run(None), filler, run(None), told(Some(7), "x")];
     assert_eq!(answers(&follows), [(0, some("one")), (2, None), (4, None)]);
+    let ended = json!({"observation": "agent_state_changed", "content": "", "extras": {"agent_state": "finished"}});
+    assert_eq!(answers(&[run(Some(1)), ended]), [(1, None)]);
     let idle = json!({"action": "think", "args": {"thought": "t"}});
     let host = json!({"action": "run", "source": "environment", "args": {"command": "a"}});
     assert_eq!(answers(&[idle, host]), []);

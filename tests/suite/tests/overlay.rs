@@ -326,7 +326,11 @@ fn a_killed_run_resumes_with_its_changes_and_a_person_applies_them() {
     let mut told: Vec<String> =
         entries.map(|entry| entry["message"].as_str().expect("a text").to_owned()).collect();
     told.truncate(3);
-    let expected = ["write to overlay /project/greet.sh", "write to overlay /project/new/n", "remove in overlay /project/old.txt"];
+    let expected = [
+        "write to overlay /project/greet.sh",
+        "write to overlay /project/new/n",
+        "remove in overlay /project/old.txt",
+    ];
     assert_eq!(told, expected);
     let shown = text(&conclave(&rig, &["show", &run]).stdout);
     assert!(shown.contains("write to overlay"), "{shown}");

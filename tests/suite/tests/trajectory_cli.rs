@@ -359,7 +359,7 @@ fn logs_of_both_eras_are_compared_with_what_the_executors_of_a_config_do() {
                 (7, "not-run", "reason", "run_ipython"),
                 (11, "differs", "replayed", "git: command not found"),
                 (13, "not-run", "reason", "git: command not found"),
-                (15, "differs", "replayed", "whoami"),
+                (15, "differs", "replayed", "agent"),
             ],
         ),
         (
@@ -391,8 +391,10 @@ fn logs_of_both_eras_are_compared_with_what_the_executors_of_a_config_do() {
             let line = &verdicts.iter().find(|(number, ..)| *number == n).expect("the action").2;
             assert!(line[key].as_str().is_some_and(|it| it.contains(says)), "{line}");
         }
-        let last = text(&output.stdout).lines().last().map(str::to_owned).expect("a line");
-        assert!(last.starts_with("{\"type\":\"result\""), "{last}");
+        let stdout = text(&output.stdout);
+        let last: Value =
+            serde_json::from_str(stdout.lines().last().expect("a line")).expect("JSON");
+        assert_eq!(last["type"], "result");
         // The same for people. The overlay keeps the folder as it was.
         let output = conclave(&rig, &replay);
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -425,7 +427,7 @@ fn a_comparison_in_which_all_agrees_succeeds_and_one_that_ends_early_says_why() 
     assert!(stdout.contains("3 actions: 2 same, 1 unrecorded"), "{stdout}");
 
     let config = std::fs::read_to_string(rig.folder().join("c.toml")).expect("the config");
-    let rig = rig.with_file("c.toml", format!("{config}[limits.run]\ntool_calls = 1\n"));
+    let rig = rig.with_file("c.toml", format!("{config}[limits.run]\nturns = 2\n"));
     let output = conclave(&rig, &[&replay[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     let verdicts = verdicts(&output);
