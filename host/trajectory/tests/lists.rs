@@ -121,7 +121,7 @@ fn an_action_is_answered_by_the_observation_that_names_or_follows_it() {
 fn verdict(recorded: &Value, replayed: &Value) -> ReplayVerdict {
     let action = json!({"action": "run", "args": {"command": "a"}});
     let log = events(&[action, recorded.clone()]);
-    let new = events(&[replayed.clone()]);
+    let new = events(std::slice::from_ref(replayed));
     AnsweredAction::list(&log)[0].compare(new[0].observation().expect("an observation"))
 }
 

@@ -482,6 +482,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
 
 /// Returns answers to an effect, or no answer if the effect needs none. Sometimes a plugin asks a
 /// model before it answers.
+#[expect(clippy::too_many_lines, reason = "one arm for each effect")]
 pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> {
     let asks = |choices: &mut Choices<'_>, call: CallId, answer: Event| match choices.below(4) {
         0 => vec![answer],
@@ -499,16 +500,7 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
     };
     match effect {
         Effect::StepAgent { call, .. } if choices.is_nesting && choices.below(4) != 0 => {
-            let names: Vec<&str> = (0..=choices.below(3)).map(|_| choices.one(&NESTED)).collect();
-            let calls = names.into_iter().map(|name| ToolCall::new(name, json!({}))).collect();
-            let action = Action::Reply(Reply { tool_calls: calls, ..Reply::default() });
-            let turn = Turn {
-                action,
-                thought: String::new(),
-                wait_for_response: false,
-                extra: Vec::new(),
-            };
-            vec![Event::AgentStepped { call: *call, answer: Ok(turn), report: report(choices) }]
+            vec![calling(choices, *call)]
         }
         Effect::StepAgent { call, .. } => {
             let answer = Event::AgentStepped {
@@ -600,6 +592,15 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         | Effect::AbandonCall { .. }
         | Effect::Finish { .. } => Vec::new(),
     }
+}
+
+/// Returns the step of an agent that calls tools.
+fn calling(choices: &mut Choices<'_>, call: CallId) -> Event {
+    let names: Vec<&str> = (0..=choices.below(3)).map(|_| choices.one(&NESTED)).collect();
+    let tool_calls = names.into_iter().map(|name| ToolCall::new(name, json!({}))).collect();
+    let action = Action::Reply(Reply { tool_calls, ..Reply::default() });
+    let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    Event::AgentStepped { call, answer: Ok(turn), report: report(choices) }
 }
 
 /// Returns what a tool does next, after `ordinal` requests of nested calls: it answers, requests
