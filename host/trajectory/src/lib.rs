@@ -9,7 +9,8 @@
 //!   union of both eras without loss.
 //! - [`load()`] reads a whole log of any shape. [`SdkEvent`] is an event of the later SDK;
 //!   [`translate()`] converts it to 2025-11.
-//! - For lists of events: [`search()`], [`Replay`], [`unmatched_events`], [`tree_of`].
+//! - For lists of events: [`search()`], [`Replay`], [`AnsweredAction`], [`unmatched_events`],
+//!   [`tree_of`].
 //! - For texts: [`read_lines`] and [`write_lines`] like `read` and `write`, [`edit`] like the
 //!   editor, and [`truncate`].
 //! - For prompts: [`fence`], which marks data.
@@ -38,6 +39,7 @@
 #![warn(missing_docs)]
 
 pub mod action;
+mod comparison;
 pub mod edit;
 mod era;
 mod event;
@@ -62,6 +64,7 @@ mod unmatched;
 mod vocabulary;
 
 pub use action::Action;
+pub use comparison::{AnsweredAction, ReplayVerdict};
 pub use era::Era;
 pub use event::{Body, Source, TrajectoryEvent};
 pub use field::LooseId;

@@ -1,6 +1,9 @@
 //! Operations on event lists: search, replay and load.
 
-use conclave_trajectory::{Action, Era, Filter, Replay, TrajectoryEvent, load, search};
+use conclave_trajectory::{
+    Action, AnsweredAction, Era, Filter, Observation, Replay, ReplayVerdict, TrajectoryEvent, load,
+    search,
+};
 use serde_json::{Value, json};
 
 fn events(values: &[Value]) -> Vec<TrajectoryEvent> {
@@ -86,6 +89,81 @@ fn a_replay_waits_only_on_its_last_event() {
     ]));
     assert_eq!((replay.task, replay.actions.len()), (None, 1));
     assert_eq!(Replay::of(&[]), Replay::default());
+}
+
+#[test]
+fn an_action_is_answered_by_the_observation_that_names_or_follows_it() {
+    let run = |id: Option<i64>| json!({"id": id, "action": "run", "source": "agent", "args": {"command": "a"}});
+    let told = |cause: Option<i64>, text: &str| json!({"cause": cause, "observation": "run", "content": text, "extras": {"command": "a"}});
+    let answers = |log: &[Value]| -> Vec<(i64, Option<String>)> {
+        let text = |it: &Observation| it.content().to_owned();
+        let events = events(log);
+        let list = AnsweredAction::list(&events).into_iter();
+        list.map(|it| (it.number, it.observation.map(text))).collect()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let named =
+        [run(Some(1)), run(Some(2)), told(Some(2), "two"), told(Some(1), "one"), run(Some(9))];
+    assert_eq!(answers(&named), [(1, some("one")), (2, some("two")), (9, None)]);
+    let again = [run(Some(1)), told(Some(1), "one"), run(Some(1)), told(Some(1), "other")];
+    assert_eq!(answers(&again), [(1, some("one")), (1, some("other"))]);
+    let filler = json!({"observation": "null"});
+    let follows = [run(None), told(None, "one"), run(None), filler, run(None), told(Some(7), "x")];
+    assert_eq!(answers(&follows), [(0, some("one")), (2, None), (4, None)]);
+    let ended = json!({"observation": "agent_state_changed", "content": "", "extras": {"agent_state": "finished"}});
+    assert_eq!(answers(&[run(Some(1)), ended]), [(1, None)]);
+    let idle = json!({"action": "think", "args": {"thought": "t"}});
+    let host = json!({"action": "run", "source": "environment", "args": {"command": "a"}});
+    assert_eq!(answers(&[idle, host]), []);
+}
+
+/// Returns the verdict on an observation of a replay.
+fn verdict(recorded: &Value, replayed: &Value) -> ReplayVerdict {
+    let action = json!({"action": "run", "args": {"command": "a"}});
+    let log = events(&[action, recorded.clone()]);
+    let new = events(std::slice::from_ref(replayed));
+    AnsweredAction::list(&log)[0].compare(new[0].observation().expect("an observation"))
+}
+
+#[test]
+fn observations_are_compared_without_what_the_container_added() {
+    let run = |content: &str, code: i64| json!({"observation": "run", "content": content, "extras": {"command": "a", "metadata": {"exit_code": code}}});
+    let old = |content: &str, code: i64| json!({"observation": "run", "content": content, "extras": {"command": "a", "command_id": -1, "exit_code": code}});
+    let cell = |content: &str| json!({"observation": "run_ipython", "content": content, "extras": {"code": "a"}});
+    let failed = |content: &str| json!({"observation": "error", "content": content, "extras": {}});
+    let prompt =
+        "a \r\nb\r\n\r\n[Python Interpreter: /opt/py/bin/python]\r\nroot@0a1b2c:/workspace # ";
+    for (recorded, replayed) in [
+        (old(prompt, 0), run("a\nb", 0)),
+        (old("dev@box:~/a $ ", 2), run("", 2)),
+        (
+            cell("3\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]"),
+            cell("3"),
+        ),
+        (failed("none"), failed("none")),
+    ] {
+        assert_eq!(verdict(&recorded, &replayed), ReplayVerdict::Same, "{recorded} {replayed}");
+    }
+    let differs = |recorded: &str, replayed: &str| ReplayVerdict::Differs {
+        recorded: recorded.to_owned(),
+        replayed: replayed.to_owned(),
+    };
+    let not_run = |reason: &str| ReplayVerdict::NotRun { reason: reason.to_owned() };
+    for (recorded, replayed, expected) in [
+        (run("a", 0), run("a", 1), differs("a\n[exit code 0]", "a\n[exit code 1]")),
+        (run("", 0), run("b", 0), differs("[exit code 0]", "b\n[exit code 0]")),
+        // An address at the end of an output is no prompt.
+        (run("a@b:c $", 0), run("", 0), differs("a@b:c $\n[exit code 0]", "[exit code 0]")),
+        (failed("none"), failed("other"), differs("none", "other")),
+        (failed("none"), run("a", 0), differs("none", "a\n[exit code 0]")),
+        (run("", 0), run("git: not found\n", 127), not_run("git: not found")),
+        (run("", 0), failed("refused"), not_run("refused")),
+        (run("git: not found", 127), run("git: not found", 127), ReplayVerdict::Same),
+    ] {
+        assert_eq!(verdict(&recorded, &replayed), expected, "{recorded} {replayed}");
+    }
+    let alone = json!({"action": "think", "args": {"thought": "t"}});
+    assert_eq!(verdict(&alone, &run("", 0)), ReplayVerdict::Unrecorded);
 }
 
 #[test]

@@ -233,6 +233,7 @@ fn example(name: &str) -> (Rig, String) {
         "acting",
         "terminal",
         "overlay",
+        "programs",
         "supervisor",
         "pipeline",
         "voice",
@@ -271,6 +272,25 @@ fn the_example_of_a_terminal_runs_its_commands() {
     let [count, longest] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!(count, "more than twenty pages in /docs");
     assert!(longest.ends_with(".md"), "{longest}");
+}
+
+/// Where the kernel cannot confine programs, each command is refused with the reason.
+#[test]
+fn the_example_of_programs_runs_its_commands() {
+    let (rig, config) = example("programs.toml");
+    let ran = rig.run(&config, "Which scripts has the project, and do they differ?");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    let answers: Vec<String> = ran.answers().into_iter().map(|answer| answer.content).collect();
+    let [list, names, lines] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(list.lines().count(), 3, "{list}");
+    if ran.denials().is_empty() {
+        assert!(names.contains("greet.sh\\ntest.sh\\n"), "{names}");
+        assert!(lines.contains(" total") && lines.contains("\"exit_code\":0"), "{lines}");
+    } else {
+        let reasons: Vec<String> = ran.denials().into_iter().map(|record| record.reason).collect();
+        let is_unconfined = |reason: &String| reason.contains("the program cannot be confined");
+        assert!(reasons.iter().all(is_unconfined), "{reasons:?}");
+    }
 }
 
 #[test]
@@ -404,6 +424,7 @@ fn the_examples_load() {
         "acting.toml",
         "terminal.toml",
         "overlay.toml",
+        "programs.toml",
         "supervisor.toml",
         "pipeline.toml",
         "voice.toml",

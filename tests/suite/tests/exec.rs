@@ -185,6 +185,124 @@ fn a_program_has_no_network_unless_it_is_granted() {
     }
 }
 
+/// Returns the result of a script in Perl, which makes system calls by their numbers; `None` if Perl
+/// is not there.
+fn perl(rig: &Rig, keys: &str, script: &str) -> Option<Came> {
+    if !Path::new("/usr/bin/perl").exists() {
+        eprintln!("skipped: Perl makes the system calls in this test");
+        return None;
+    }
+    let grants = format!("grants.exec = {{ commands = [\"/usr/bin/perl -e *\"]{keys} }}");
+    Some(came(&run(rig, &grants, &json!({ "program": "perl", "arguments": ["-e", script] }))))
+}
+
+#[test]
+fn only_sockets_of_the_internet_exist_and_only_with_the_network() {
+    if !confines() {
+        return;
+    }
+    // Family and protocol: INET, INET6, NETLINK_ROUTE; UNIX, PACKET, ALG, VSOCK, NETLINK_SOCK_DIAG,
+    // NETLINK_KOBJECT_UEVENT.
+    let tried = "(2,0),(10,0),(16,0),(1,0),(17,0),(38,0),(40,0),(16,4),(16,15)";
+    let script = format!(
+        "my @tried = ({}); while (@tried) {{ my ($family, $protocol) = @{{shift @tried}}; \
+         my $kind = $family == 16 ? 3 : $family == 38 ? 5 : $family == 17 ? 3 : 1; \
+         print socket(my $socket, $family, $kind, $protocol) ? 'yes ' : $!{{EPERM}} ? 'no ' : \"$! \"; }}",
+        tried.replace('(', "[").replace(')', "]")
+    );
+    for (network, expected) in
+        [("true", "yes yes yes no no no no no no "), ("false", "no no no no no no no no no ")]
+    {
+        let Some(found) = perl(&Rig::new(), &format!(", network = {network}"), &script) else {
+            return;
+        };
+        assert_eq!(
+            (found.ending.as_str(), found.stdout.as_str()),
+            ("exit 0", expected),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn sockets_of_the_machine_are_out_of_reach_with_the_network_too() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    if !confines() {
+        return;
+    }
+    let rig = Rig::new().with_file("work/a", "");
+    let path = rig.folder().canonicalize().unwrap().join("work/socket");
+    let _in_file = UnixListener::bind(&path).unwrap();
+    let name = format!("conclave-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let _abstract = UnixListener::bind_addr(&address).unwrap();
+    let grants = "grants.exec = { commands = [\"/usr/bin/perl -e *\"], network = true }\n\
+                  grants.files = [{ dir = \"work\", at = \"/work\", mode = \"read-write\" }]";
+    let script = format!(
+        "use Socket; for my $name (\"{}\", \"\\0{name}\") {{ \
+         my $made = socket(my $socket, 1, 1, 0) || socketpair($socket, my $other, 1, 1, 0); \
+         print connect($socket, pack_sockaddr_un($name)) ? 'reached ' : 'refused '; \
+         print socketpair(my $one, my $two, 1, 2, 0) ? 'datagrams ' : 'none '; }}",
+        path.display()
+    );
+    if !Path::new("/usr/bin/perl").exists() {
+        return;
+    }
+    let arguments = json!({ "program": "perl", "arguments": ["-e", script] });
+    let found = came(&run(&rig, grants, &arguments));
+    assert_eq!(
+        (found.ending.as_str(), found.stdout.as_str()),
+        ("exit 0", "refused none refused none "),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn system_calls_past_the_confinement_are_refused_under_both_of_their_numbers() {
+    if !confines() {
+        return;
+    }
+    // Each would otherwise succeed, or end with another error than EPERM.
+    #[cfg(target_arch = "x86_64")]
+    let (calls, again) = (
+        [
+            ("io_uring_setup", 425, "1, 0"),
+            ("userfaultfd", 323, "1"),
+            ("keyctl", 250, "0, -3, 0"),
+            ("perf_event_open", 298, "0, 0, -1, -1, 0"),
+            ("kcmp", 312, "$$, $$, 0, 0, 0"),
+            ("pidfd_getfd", 438, "-1, 0, 0"),
+            ("process_vm_readv", 310, "$$, 0, 0, 0, 0, 0"),
+        ],
+        [0, 0x4000_0000],
+    );
+    #[cfg(target_arch = "aarch64")]
+    let (calls, again) = (
+        [
+            ("io_uring_setup", 425, "1, 0"),
+            ("userfaultfd", 282, "1"),
+            ("keyctl", 219, "0, -3, 0"),
+            ("perf_event_open", 241, "0, 0, -1, -1, 0"),
+            ("kcmp", 272, "$$, $$, 0, 0, 0"),
+            ("pidfd_getfd", 438, "-1, 0, 0"),
+            ("process_vm_readv", 270, "$$, 0, 0, 0, 0, 0"),
+        ],
+        [0],
+    );
+    let attempts =
+        again.iter().flat_map(|bit| calls.map(|(name, number, rest)| (name, bit | number, rest)));
+    let script: String = attempts
+        .map(|(name, number, rest)| {
+            format!(
+                "syscall({number}, {rest}) == -1 && $!{{EPERM}} or print \"{name} {number}: $! \"; "
+            )
+        })
+        .collect();
+    let Some(found) = perl(&Rig::new(), "", &format!("{script} print 'end'")) else { return };
+    assert_eq!((found.ending.as_str(), found.stdout.as_str()), ("exit 0", "end"), "{found:?}");
+}
+
 #[test]
 fn every_limit_stops_a_program_with_all_that_it_started() {
     if !confines() {

@@ -319,6 +319,21 @@ fn a_killed_run_resumes_with_its_changes_and_a_person_applies_them() {
     let entry: Value = serde_json::from_str(text(&output.stdout).trim()).expect("one entry");
     assert_eq!(entry["message"], "project: greet.sh, new/n, old.txt");
     assert_eq!((&entry["principal"], &entry["seq"]), (&json!("operator"), &Value::Null));
+    // Writes into an overlay are told from writes into a folder. `sed -i` writes the file itself.
+    let output = conclave(&rig, &["audit", &run, "--kind", "side-effect", "--json"]);
+    let lines = text(&output.stdout);
+    let entries = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let mut told: Vec<String> =
+        entries.map(|entry| entry["message"].as_str().expect("a text").to_owned()).collect();
+    told.truncate(3);
+    let expected = [
+        "write to overlay /project/greet.sh",
+        "write to overlay /project/new/n",
+        "remove in overlay /project/old.txt",
+    ];
+    assert_eq!(told, expected);
+    let shown = text(&conclave(&rig, &["show", &run]).stdout);
+    assert!(shown.contains("write to overlay"), "{shown}");
     // With the run its decisions are removed.
     let output = conclave(&rig, &["store", "gc", "--keep", "0", "--yes"]);
     assert!(text(&output.stdout).contains("removed 1 run"), "{}", text(&output.stdout));
@@ -371,7 +386,16 @@ fn a_folder_that_changed_meanwhile_is_not_overwritten_and_changes_are_not_lost()
     let run = newest(&rig);
     let line = format!("3 changed files wait to be applied or dropped: conclave diff {run}");
     assert_eq!(text(&output.stderr).lines().last(), Some(line.as_str()));
+    assert!(text(&output.stderr).contains("to an overlay"), "{}", text(&output.stderr));
     assert!(text(&conclave(&rig, &["show", &run]).stdout).contains("conclave diff"));
+    // Elsewhere the folder is named, and nothing else is proposed.
+    let (here, elsewhere) = (rig.folder().join("project"), rig.folder().join("moved"));
+    std::fs::rename(&here, &elsewhere).expect("it is moved");
+    let output = conclave(&rig, &["diff", &run, "--apply", "--yes"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("project is not there") && said.contains("move it back"), "{said}");
+    std::fs::rename(&elsewhere, &here).expect("it is moved back");
     std::fs::write(rig.folder().join("project/greet.sh"), "echo mine\n").expect("it is written");
     let output = conclave(&rig, &["diff", &run, "--apply", "--yes"]);
     assert_eq!(output.status.code(), Some(1));

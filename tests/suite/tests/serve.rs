@@ -168,3 +168,24 @@ fn chatting(url: &str) -> Rig {
     );
     Rig::new().with_file("c.toml", config)
 }
+
+#[test]
+fn the_page_counts_the_files_that_wait_in_an_overlay() {
+    let config = format!(
+        "entry = \"desk\"\n[plugins.desk]\nsource = {:?}\ngrants.tools = [\"writer.*\"]\n\
+         config = {{ tool = \"writer.forge\", arguments = {{}} }}\n\
+         [plugins.writer]\nsource = {:?}\ngrants.files = [{{ dir = \"data\", at = \"/folder\", mode = \"overlay\" }}]\n\
+         [tasks.desk]\nagent = \"desk\"\n{WEB}",
+        guest("agent_caller").display().to_string(),
+        guest("overlay_escape").display().to_string(),
+    );
+    let rig = Rig::new().with_file("c.toml", config).with_file("data/a.txt", "inside");
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let mut events = served.events(&room, None);
+    events.status(|status| status["pending_changes"] == 0);
+    served.send(&room, "a", "Change it.");
+    events.status(|status| status["pending_changes"] == 7 && status["is_working"] == false);
+    // A page that is opened later reads the same.
+    served.events(&room, None).status(|status| status["pending_changes"] == 7);
+}

@@ -314,3 +314,131 @@ fn a_replay_is_held_by_the_rules_of_the_config() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("no message of a user"), "{}", text(&output.stderr));
 }
+
+/// Returns a rig with the folder that both logs begin with, and a config whose entry task has a
+/// shell and files. Its agent must not be called.
+fn station() -> Rig {
+    let config = format!(
+        "entry = \"main\"\n[tasks.main]\nagent = \"actor\"\naction_plugins = [\"terminal\", \"workspace\"]\n\
+         [plugins.actor]\nsource = \"{}\"\ngrants.tools = [\"terminal.*\", \"workspace.*\"]\n\
+         config = {{ script = [{{ error = \"the agent was called\" }}] }}\n\
+         [plugins.terminal]\nsource = \"{}\"\n{FOLDER}\nlimits = {{ scratch = \"512 KiB\" }}\n\
+         [plugins.workspace]\nsource = \"{}\"\n{FOLDER}\nconfig.root = \"/workspace\"\n\
+         [[policy]]\ntool = \"*\"\ndecide = \"allow\"\n",
+        guest("acting_agent").display(),
+        stock().join("terminal.wasm").display(),
+        stock().join("workspace.wasm").display(),
+    );
+    let files = ["lights.csv", "lights.py", "notes/keepers.md"];
+    files.iter().fold(Rig::new().with_file("c.toml", config), |rig, file| {
+        let content = std::fs::read(log(&format!("station/{file}"))).expect("a file of the data");
+        rig.with_file(&format!("work/{file}"), content)
+    })
+}
+
+const FOLDER: &str = "grants.files = [{ dir = \"work\", at = \"/workspace\", mode = \"overlay\" }]";
+
+/// Returns the number and the verdict of each compared action, and its difference or reason.
+fn verdicts(output: &Output) -> Vec<(i64, String, Value)> {
+    let lines = text(&output.stdout);
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let compared = lines.filter(|line| line["type"] == "compared").map(|line| {
+        let verdict = line["verdict"].as_str().expect("a verdict").to_owned();
+        (line["n"].as_i64().expect("a number"), verdict, line)
+    });
+    compared.collect()
+}
+
+/// Commands, files and cells as runs of OpenHands have them, recorded with bash.
+#[test]
+fn logs_of_both_eras_are_compared_with_what_the_executors_of_a_config_do() {
+    for (name, others) in [
+        (
+            "station-2024-07.json",
+            vec![
+                (7, "not-run", "reason", "run_ipython"),
+                (11, "differs", "replayed", "git: command not found"),
+                (13, "not-run", "reason", "git: command not found"),
+                (15, "differs", "replayed", "agent"),
+            ],
+        ),
+        (
+            "station-2025-11.json",
+            vec![
+                (17, "not-run", "reason", "python3: command not found"),
+                (19, "not-run", "reason", "python3: command not found"),
+                (21, "not-run", "reason", "no program is running"),
+                (23, "differs", "recorded", "2025"),
+                (27, "not-run", "reason", "run_ipython"),
+            ],
+        ),
+    ] {
+        let replay = ["trajectory", "replay", &log(name), "c.toml", "--compare"];
+        let rig = station();
+        let output = conclave(&rig, &[&replay[..], &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        let verdicts = verdicts(&output);
+        let found: Vec<(i64, &str)> = verdicts
+            .iter()
+            .filter(|(_, verdict, _)| verdict != "same")
+            .map(|(n, verdict, _)| (*n, verdict.as_str()))
+            .collect();
+        let expected: Vec<(i64, &str)> =
+            others.iter().map(|(n, verdict, ..)| (*n, *verdict)).collect();
+        assert_eq!(found, expected, "{name}: {verdicts:#?}");
+        assert!(verdicts.len() >= others.len() + 7, "{name}: {verdicts:#?}");
+        for (n, _, key, says) in others {
+            let line = &verdicts.iter().find(|(number, ..)| *number == n).expect("the action").2;
+            assert!(line[key].as_str().is_some_and(|it| it.contains(says)), "{line}");
+        }
+        let stdout = text(&output.stdout);
+        let last: Value =
+            serde_json::from_str(stdout.lines().last().expect("a line")).expect("JSON");
+        assert_eq!(last["type"], "result");
+        // The same for people. The overlay keeps the folder as it was.
+        let output = conclave(&rig, &replay);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let count = format!("{} actions: ", verdicts.len());
+        assert!(stdout.contains(&count) && stdout.contains("not run"), "{stdout}");
+        assert!(!stderr.contains("the agent was called"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_comparison_in_which_all_agrees_succeeds_and_one_that_ends_early_says_why() {
+    let run = |id: i64, command: &str| json!({ "id": id, "source": "agent", "action": "run", "args": { "command": command } });
+    let told = |cause: i64, content: &str| json!({ "source": "agent", "cause": cause, "observation": "run", "content": content, "extras": { "command": "", "command_id": -1, "exit_code": 0 } });
+    let task =
+        json!({ "id": 0, "source": "user", "action": "message", "args": { "content": "Look." } });
+    let events = json!([
+        task,
+        run(1, "echo a"),
+        told(1, "a"),
+        run(2, "echo b"),
+        told(2, "b\r\n"),
+        run(3, "ls")
+    ]);
+    let rig = station().with_file("log.json", events.to_string());
+    let replay = ["trajectory", "replay", "log.json", "c.toml", "--compare"];
+    let output = conclave(&rig, &replay);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    assert!(stdout.contains("3 actions: 2 same, 1 unrecorded"), "{stdout}");
+
+    let config = std::fs::read_to_string(rig.folder().join("c.toml")).expect("the config");
+    let rig = rig.with_file("c.toml", format!("{config}[limits.run]\nturns = 2\n"));
+    let output = conclave(&rig, &[&replay[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    let verdicts = verdicts(&output);
+    let second = &verdicts[1].2;
+    assert_eq!(
+        (verdicts[0].1.as_str(), verdicts[1].1.as_str()),
+        ("same", "not-run"),
+        "{verdicts:?}"
+    );
+    assert!(
+        second["reason"].as_str().is_some_and(|it| it.starts_with("the run ended before: ")),
+        "{second}"
+    );
+}

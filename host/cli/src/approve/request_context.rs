@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::policy::decision::DecisionSource;
+use conclave_core::permissions::grant::FileMode;
+use conclave_core::permissions::policy_rules::Decide;
+use conclave_core::policy::decision::{DecisionSource, derived};
 use conclave_core::policy::permit::{self, Permit};
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::approval::ApprovalRequest;
@@ -90,13 +92,33 @@ impl RequestContext {
         let place =
             before.map(|rule| format!(", before the rule at {}", rule.source)).unwrap_or_default();
         let why = Self::why_text(&setup, request);
+        let overlay = Self::overlay_text(&setup, request);
         let file = self.file.display().to_string();
         let (tool, rules) = (printable(&request.tool), leave.to_toml());
         Some(format!(
-            "no user could be asked to approve {tool} ({}). To allow it, write into {}{place}:\n\n{rules}",
+            "no user could be asked to approve {tool} ({}). To allow it, write into {}{place}:\n\n{rules}{overlay}",
             printable(&why),
             printable(&file)
         ))
+    }
+
+    /// Returns the grant that makes the question unnecessary without a rule, if the host asks only
+    /// because the tool's plugin may write folders.
+    fn overlay_text(setup: &Setup, request: &ApprovalRequest) -> String {
+        let decision = request.decide(setup, &request.arguments);
+        let DecisionSource::Grants { plugin, setup } = decision.why else { return String::new() };
+        let mut changed = PluginSetup::clone(setup);
+        for grant in &mut changed.grants.files {
+            if grant.mode == FileMode::ReadWrite {
+                grant.mode = FileMode::Overlay;
+            }
+        }
+        if derived(&changed) != Decide::Allow {
+            return String::new();
+        }
+        format!(
+            "\n\nOr let it write into an overlay, whose changes you read and apply: mode = \"overlay\" in [plugins.{plugin}] grants.files"
+        )
     }
 
     /// Returns the cause of the question: `notes may write notes/`, or `the rule at
@@ -107,6 +129,33 @@ impl RequestContext {
             DecisionSource::Rule { rule, .. } => format!("the rule at {} requires it", rule.source),
             why => why.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::testing::{about, request};
+
+    #[test]
+    fn a_plugin_that_only_writes_folders_could_write_into_an_overlay() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("conclave.toml");
+        let context = about(temp.path(), &file);
+        let missing = context.missing(&request(json!({}))).expect("a rule would allow it");
+        assert!(missing.contains("[[policy]]"), "{missing}");
+        let overlay = "mode = \"overlay\" in [plugins.notes] grants.files";
+        assert!(missing.ends_with(overlay), "{missing}");
+    }
+
+    #[test]
+    fn where_a_rule_asks_an_overlay_is_no_remedy() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("conclave.toml");
+        std::fs::write(&file, "[[policy]]\ntool = \"notes.*\"\ndecide = \"ask\"\n").unwrap();
+        let missing = about(temp.path(), &file).missing(&request(json!({})));
+        assert!(!missing.expect("a rule would allow it").contains("overlay"));
     }
 }
 

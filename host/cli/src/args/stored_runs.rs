@@ -69,7 +69,7 @@ pub(crate) struct Diff {
     #[arg(long, conflicts_with = "discard")]
     pub(crate) apply: bool,
     /// Remove the changes, after a confirmation; the folder stays as it is
-    #[arg(long = "drop")]
+    #[arg(long = "drop", aliases = ["discard", "reject"])]
     pub(crate) discard: bool,
     /// Apply or drop without a confirmation
     #[arg(long, requires = "run")]

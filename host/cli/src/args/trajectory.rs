@@ -15,7 +15,7 @@ pub(crate) enum Trajectory {
     /// Write a run as a log in a format of OpenHands
     Export(TrajectoryExport),
     /// Run a config on the task of a log: repeat the actions of the log's agent, then let the
-    /// config's agent continue
+    /// config's agent continue, or compare the observations
     Replay(TrajectoryReplay),
 }
 
@@ -99,12 +99,19 @@ pub(crate) struct TrajectoryExport {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: those of `conclave run`; with --compare 1 if an observation differs, or an action could not be run"
+)]
 pub(crate) struct TrajectoryReplay {
     /// The log: a .json or .jsonl file, or a folder with a file for each event; `-` reads stdin
     pub(crate) file: PathBuf,
     /// The config whose entry task performs the actions, under its grants
     #[arg(default_value = CONFIG)]
     pub(crate) config: PathBuf,
+    /// Repeat only what executors carry out (commands, cells, files, pages), call no agent, and
+    /// report for each action whether its observation is the log's
+    #[arg(long)]
+    pub(crate) compare: bool,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
     #[command(flatten)]

@@ -76,6 +76,12 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     let (verb, way) = if args.apply { ("apply", "to") } else { ("drop", "in the overlay of") };
     let folders = folders.join(", ");
     if args.apply {
+        if let Some(gone) = changes.folders.iter().find(|folder| !folder.dir.is_dir()) {
+            let what = format!("the folder {} is not there", show_path(&gone.dir));
+            return Err(CliError::usage(what).hint(format!(
+                "move it back to this place, or drop the changes: conclave diff {run} --drop"
+            )));
+        }
         changes.check().map_err(|error| failed(&error, &run))?;
     }
     if !args.yes {

@@ -94,6 +94,7 @@ pub(crate) async fn serve(
         journals: kept.journals(),
         subscribers,
         screen: Arc::clone(&screen),
+        store: reader.folder().to_owned(),
     });
     let resumed = conversations.resume(&reader).await?;
     let hosts = hosts(address, args.public.as_deref());

@@ -1,6 +1,7 @@
 //! `conclave trajectory`: agent logs in the formats of OpenHands. This module finds and shows them;
 //! the library parses them.
 
+mod compare;
 mod export;
 mod log;
 mod replay;

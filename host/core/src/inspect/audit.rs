@@ -399,12 +399,9 @@ impl AuditFindings {
                     format!("{limit} did not limit the model {model}: its price is not known");
                 self.push(of, AuditKind::LimitIgnored, None, what);
             }
-            Notice::SideEffectStarted { plugin, side_effect, .. } => {
-                let what = format!(
-                    "{} {}",
-                    crate::inspect::timeline::verb_of(side_effect).0,
-                    side_effect.target()
-                );
+            Notice::SideEffectStarted { plugin, side_effect, overlay, .. } => {
+                let (verb, _) = crate::inspect::timeline::verb_of(side_effect, *overlay);
+                let what = format!("{verb} {}", side_effect.target());
                 self.push(of, AuditKind::SideEffect, Some(plugin), what);
             }
             Notice::SideEffectEnded {

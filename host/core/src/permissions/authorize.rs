@@ -11,6 +11,7 @@ use crate::types::capability::Capability;
 use crate::types::delegation::{OnClose, ResultForm};
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{ChannelId, ModelName, PluginName, TaskName};
+use crate::types::side_effect::SideEffect;
 use crate::types::text::show_size;
 
 /// Stands in a suggested grant for the folder that the operator has to choose.
@@ -277,6 +278,18 @@ impl<'a> Rights<'a> {
     /// outside every folder, or if the folder is read-only.
     pub fn may_touch<'p>(&self, path: &'p str, writes: bool) -> Result<(usize, &'p str), Refused> {
         self.folder_of(path, writes).map_err(|record| Box::new(DenialRecord { writes, ..*record }))
+    }
+
+    /// Returns whether a side effect changes a file of a folder that is granted as an overlay.
+    #[must_use]
+    pub fn is_of_overlay(&self, side_effect: &SideEffect) -> bool {
+        let (SideEffect::WriteFile { path, .. } | SideEffect::RemoveFile { path }) = side_effect
+        else {
+            return false;
+        };
+        let index = self.may_touch(path, true).map(|(index, _)| index);
+        let grant = index.ok().and_then(|index| self.grants.files.get(index));
+        grant.is_some_and(|grant| grant.mode == FileMode::Overlay)
     }
 
     fn folder_of<'p>(&self, path: &'p str, writes: bool) -> Result<(usize, &'p str), Refused> {

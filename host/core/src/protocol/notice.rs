@@ -114,6 +114,9 @@ pub enum Notice {
         ordinal: u32,
         plugin: PluginName,
         side_effect: SideEffect,
+        /// Whether it changes an overlay of a folder: a person applies or drops the change.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        overlay: bool,
     },
     SideEffectEnded {
         call: CallId,

@@ -25,7 +25,11 @@ impl Budgets {
         let leave = match frames.caller_of(cx, call) {
             None => Err(over(&side_effect)),
             Some((plugin, _)) => self.admit_side_effect(cx, &plugin, &side_effect).map(|()| {
-                cx.notify(Notice::SideEffectStarted { call, ordinal, plugin, side_effect });
+                let rights = cx.setup.rights(&plugin);
+                let overlay = rights.is_some_and(|rights| rights.is_of_overlay(&side_effect));
+                let started =
+                    Notice::SideEffectStarted { call, ordinal, plugin, side_effect, overlay };
+                cx.notify(started);
             }),
         };
         cx.effects.push_back(Effect::AllowSideEffect { call, ordinal, leave });

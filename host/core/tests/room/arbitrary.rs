@@ -25,7 +25,7 @@ use conclave_core::types::outcome::EndCause;
 use conclave_core::types::request::{Announcement, Inbound, RequestId, RoomRequest};
 use conclave_core::types::risk::Risk;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::tool::{NestedCall, ToolError, ToolOutcome};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::{Value, json};
 
@@ -34,11 +34,18 @@ use crate::case::{Case, SECRET};
 /// A row of numbers, read in order. Followed by endless zeros.
 pub(crate) struct Choices<'a> {
     rest: std::slice::Iter<'a, u16>,
+    /// Whether tools call other tools, and runs are stopped.
+    is_nesting: bool,
 }
 
 impl<'a> Choices<'a> {
     pub(crate) fn new(row: &'a [u16]) -> Self {
-        Self { rest: row.iter() }
+        Self { rest: row.iter(), is_nesting: false }
+    }
+
+    /// Returns choices for rooms whose tools call other tools.
+    pub(crate) fn nesting(row: &'a [u16]) -> Self {
+        Self { is_nesting: true, ..Self::new(row) }
     }
 
     pub(crate) fn are_over(&self) -> bool {
@@ -88,6 +95,9 @@ const TEXTS: [&str; 22] = [
 ];
 const NAMES: [&str; 10] =
     ["", "user", "LLM", "agent", "desk", "HELP", "mute", "slow", "nobody", "loop"];
+/// The tools that agents and tools of a nesting room call.
+const NESTED: [&str; 7] =
+    ["box.a", "box.b", "safe.open", "shell.run", "shell.kill", "done", "no.such"];
 const TOOLS: [&str; 18] = [
     "box.a",
     "box.b",
@@ -138,6 +148,39 @@ pub(crate) fn guarded_case(choices: &mut Choices<'_>) -> Case {
         }
     }
     serde_json::from_value(plan).expect("a case of the right form")
+}
+
+/// Returns a case whose plugins call one another's tools, some after an approval and some outside of
+/// a sandbox.
+pub(crate) fn nesting_case(choices: &mut Choices<'_>) -> Case {
+    let asks = if choices.flag() { json!(["tools", "scratch"]) } else { json!(["tools"]) };
+    let task = |choices: &mut Choices<'_>| {
+        json!({
+            "agent": "desk", "allow_multiple_tools": true, "confirm": confirm(choices),
+            "host_tools": ["done"], "not_handled": if choices.below(4) == 3 { json!(["box.b"]) } else { json!([]) },
+        })
+    };
+    let case = json!({
+        "name": "nesting",
+        "setup": {
+            "tasks": { "desk": task(choices) },
+            "policy": [{ "tool": "box.b", "decide": "ask" }, { "tool": "shell.kill", "decide": "deny" }],
+            "plugins": {
+                "desk": { "grants": { "tools": ["*"], "route": ["done"] } },
+                "box": { "tools": ["a", "b"], "sandboxed": choices.flag(), "asks": asks, "grants": { "tools": ["safe.*", "shell.*"] } },
+                "safe": { "tools": ["open"], "sandboxed": true, "grants": { "tools": ["box.*", "shell.run"] } },
+                "shell": { "tools": ["run", "kill", "poll"], "sandboxed": choices.flag(), "grants": { "tools": ["box.*", "safe.*"] } },
+                "judge": { "kinds": ["security-analyzer"] },
+            },
+            "limits": {
+                "turns": 1 + choices.below(6),
+                "tool_calls": if choices.below(4) == 3 { json!(choices.below(9)) } else { Value::Null },
+                "ask": choices.flag(),
+            },
+        },
+        "expect": {},
+    });
+    serde_json::from_value(case).expect("a case of the right form")
 }
 
 #[expect(clippy::too_many_lines, reason = "one field for each option")]
@@ -265,6 +308,13 @@ fn confirm(choices: &mut Choices<'_>) -> Value {
 
 /// Returns a control event for a run in progress.
 pub(crate) fn steers(choices: &mut Choices<'_>) -> Event {
+    if choices.is_nesting && choices.below(4) == 3 {
+        let reason = "enough".to_owned();
+        return match choices.flag() {
+            true => Event::TurnStopped { reason },
+            false => Event::Cancelled { reason },
+        };
+    }
     match choices.below(5) {
         4 => requested(choices),
         0 => Event::Paused { reason: "wait".to_owned() },
@@ -432,6 +482,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
 
 /// Returns answers to an effect, or no answer if the effect needs none. Sometimes a plugin asks a
 /// model before it answers.
+#[expect(clippy::too_many_lines, reason = "one arm for each effect")]
 pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> {
     let asks = |choices: &mut Choices<'_>, call: CallId, answer: Event| match choices.below(4) {
         0 => vec![answer],
@@ -448,6 +499,9 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         ],
     };
     match effect {
+        Effect::StepAgent { call, .. } if choices.is_nesting && choices.below(4) != 0 => {
+            vec![calling(choices, *call)]
+        }
         Effect::StepAgent { call, .. } => {
             let answer = Event::AgentStepped {
                 call: *call,
@@ -459,6 +513,10 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         Effect::AskResponder { call, .. } => {
             let answer = stepped(choices).map(|turn| choices.flag().then_some(turn));
             vec![Event::AgentResponded { call: *call, answer, report: report(choices) }]
+        }
+        Effect::CallTool { call, .. } if choices.is_nesting => continued(choices, *call, 0),
+        Effect::AnswerTools { call, ordinal, .. } if choices.is_nesting => {
+            continued(choices, *call, ordinal + 1)
         }
         Effect::CallTool { call, .. } => {
             let answer = Event::ToolAnswered {
@@ -533,6 +591,39 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         | Effect::AnswerTools { .. }
         | Effect::AbandonCall { .. }
         | Effect::Finish { .. } => Vec::new(),
+    }
+}
+
+/// Returns the step of an agent that calls tools.
+fn calling(choices: &mut Choices<'_>, call: CallId) -> Event {
+    let names: Vec<&str> = (0..=choices.below(3)).map(|_| choices.one(&NESTED)).collect();
+    let tool_calls = names.into_iter().map(|name| ToolCall::new(name, json!({}))).collect();
+    let action = Action::Reply(Reply { tool_calls, ..Reply::default() });
+    let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    Event::AgentStepped { call, answer: Ok(turn), report: report(choices) }
+}
+
+/// Returns what a tool does next, after `ordinal` requests of nested calls: it answers, requests
+/// more of them, or ends before their answers.
+pub(crate) fn continued(choices: &mut Choices<'_>, call: CallId, ordinal: u32) -> Vec<Event> {
+    let answer =
+        Event::ToolAnswered { call, answer: tool_answer(choices), report: report(choices) };
+    if ordinal > 3 || choices.are_over() {
+        return vec![answer];
+    }
+    // Its arguments tell each nested call from all others.
+    let nested = |(offset, name): (usize, &str)| NestedCall {
+        name: name.to_owned(),
+        arguments: Arc::new(json!({ "nested": format!("{call}-{ordinal}-{offset}") })),
+    };
+    let count = [0, 1, 1, 2, 3, 4, 66][choices.below(7)];
+    let names: Vec<&str> = (0..count).map(|_| choices.one(&NESTED)).collect();
+    let calls = names.into_iter().enumerate().map(nested).collect();
+    let asked = Event::ToolsAsked { call, ordinal, calls };
+    match choices.below(8) {
+        0..=2 => vec![answer],
+        3 => vec![asked, answer],
+        _ => vec![asked],
     }
 }
 

@@ -22,6 +22,7 @@ mod handoff;
 mod idle;
 mod long;
 mod matching;
+mod nesting;
 mod pausing;
 mod plan;
 mod planning;

@@ -385,7 +385,7 @@ impl OpenOverlay {
         let target = match &self.target {
             Ok(target) => target,
             Err(error) => {
-                return BaseEntry::Other(format!("the folder cannot be opened: {error}"));
+                return BaseEntry::Other(format!("its folder cannot be opened: {error}"));
             }
         };
         for (end, _) in path.match_indices('/') {

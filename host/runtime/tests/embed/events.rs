@@ -324,6 +324,7 @@ fn notices() -> Vec<Notice> {
                 body: None,
                 secrets: vec!["met_token".to_owned()],
             },
+            overlay: false,
         },
         Notice::SideEffectEnded {
             call: CallId(3),

@@ -5,6 +5,7 @@ mod ls;
 mod mended;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bashkit::{
@@ -18,8 +19,8 @@ const LEFT_OUT: [&str; 18] = [
     "scp", "semver", "sftp", "ssh", "template", "verify", "vi",
 ];
 
-/// Adds the commands to a shell.
-pub(crate) fn add(builder: BashBuilder) -> BashBuilder {
+/// Adds the commands to a shell. `listed` says whether its task has read their list.
+pub(crate) fn add(builder: BashBuilder, listed: &Arc<AtomicBool>) -> BashBuilder {
     builder
         .builtin_filter(|name| !LEFT_OUT.contains(&name))
         .builtin("sleep", Box::new(Sleep))
@@ -36,7 +37,7 @@ pub(crate) fn add(builder: BashBuilder) -> BashBuilder {
         .builtin("unzip", Box::new(mended::Unzip))
         .builtin("zcat", Box::new(mended::Zcat))
         .builtin("zip", Box::new(mended::Zip))
-        .command_resolver(Arc::new(Unknown))
+        .command_resolver(Arc::new(Unknown(Arc::clone(listed))))
 }
 
 /// Runs the library's own command of a name that the plugin took.
@@ -99,25 +100,36 @@ fn interval(operand: &str) -> Option<Duration> {
     Some(Duration::try_from_secs_f64(number * seconds).unwrap_or(Duration::MAX))
 }
 
-/// Reports a command that does not exist, with those that do.
-struct Unknown;
+/// Commands of other machines that run Python.
+const PYTHON: [&str; 7] = ["ipython", "pip", "pip3", "pytest", "python", "python3", "uv"];
+
+/// Reports a command that does not exist; the first time with those that do.
+struct Unknown(Arc<AtomicBool>);
 
 impl CommandResolver for Unknown {
     fn resolve(&self, name: &str) -> Option<Arc<dyn Builtin>> {
-        Some(Arc::new(UnknownCommand(name.to_owned())))
+        Some(Arc::new(UnknownCommand { name: name.to_owned(), listed: Arc::clone(&self.0) }))
     }
 }
 
-struct UnknownCommand(String);
+struct UnknownCommand {
+    name: String,
+    listed: Arc<AtomicBool>,
+}
 
 #[async_trait]
 impl Builtin for UnknownCommand {
     async fn execute(&self, _: BuiltinContext<'_>) -> bashkit::Result<ExecResult> {
-        let commands = add(Bash::builder()).build().builtin_names().join(" ");
-        let text = format!(
-            "bash: {}: command not found\nNo programs of the machine run here. The commands are: {commands}\n",
-            self.0
-        );
+        let mut text = format!("bash: {}: command not found\n", self.name);
+        if PYTHON.contains(&self.name.as_str()) {
+            text += "Python runs only in cells, by the action run_ipython, if the task has it.\n";
+        } else if self.listed.swap(true, Ordering::Relaxed) {
+            // The list has 1 KB, which the model would read again each time.
+            text += "No programs of the machine run here; `help` lists the commands.\n";
+        } else {
+            let commands = add(Bash::builder(), &self.listed).build().builtin_names().join(" ");
+            text += &format!("No programs of the machine run here. The commands are: {commands}\n");
+        }
         Ok(ExecResult::err(text, 127))
     }
 }

@@ -269,7 +269,13 @@ impl FsBackend for Folder {
     }
 
     async fn write(&self, path: &Path, content: &[u8]) -> bashkit::Result<()> {
-        Ok(self.write_file(text(path)?, 0, content, true)?)
+        let path = text(path)?;
+        // `sed -i` writes a hidden file and renames it, or the file itself where that is refused. A
+        // rename is a copy here, so the hidden file would only add two side effects to the run.
+        if is_replacement(path) {
+            return Err(io::Error::from(ErrorKind::PermissionDenied).into());
+        }
+        Ok(self.write_file(path, 0, content, true)?)
     }
 
     async fn append(&self, path: &Path, content: &[u8]) -> bashkit::Result<()> {
@@ -368,6 +374,12 @@ fn directory(name: &str) -> Entry {
 fn split(path: &str) -> Option<(&str, &str)> {
     let (parent, name) = path.rsplit_once('/')?;
     (!name.is_empty()).then_some((if parent.is_empty() { "/" } else { parent }, name))
+}
+
+/// Returns whether the library makes this file in order to replace another one by it.
+fn is_replacement(path: &str) -> bool {
+    let name = split(path).map_or("", |(_, name)| name);
+    name.starts_with(".bashkit-") && name.ends_with(".tmp")
 }
 
 fn join(path: &str, name: &str) -> String {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -124,7 +125,8 @@ pub(crate) fn run(
     timeout: Duration,
 ) -> Ran {
     let files = Files::open(state);
-    let mut bash = build(&files);
+    let listed = Arc::new(AtomicBool::new(state.listed));
+    let mut bash = build(&files, &listed);
     let mut script = String::new();
     if let Some(shell) = shell.as_ref() {
         bash.restore_shell_state(shell);
@@ -164,10 +166,11 @@ pub(crate) fn run(
     }
     drop(bash);
     files.close(state);
+    state.listed = listed.load(Ordering::Relaxed);
     Ran { output: output.into_text(), end, waited }
 }
 
-fn build(files: &Files) -> Bash {
+fn build(files: &Files, listed: &Arc<AtomicBool>) -> Bash {
     // The host's limits on CPU time and memory stop a command; these bound only what would
     // otherwise end with a fault and no output.
     let limits = ExecutionLimits::new()
@@ -189,7 +192,7 @@ fn build(files: &Files) -> Bash {
         .cwd(files.start.as_str())
         .limits(limits)
         .session_limits(SessionLimits::unlimited());
-    commands::add(builder).build()
+    commands::add(builder, listed).build()
 }
 
 /// Returns the commands that set again what ends with each call of the library: the options of

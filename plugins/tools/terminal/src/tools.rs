@@ -37,6 +37,9 @@ pub(crate) struct Run {
     background: Option<bool>,
     #[serde(default)]
     timeout_s: Option<u64>,
+    /// Whether the command is input for a running program, as in logs of 2025-11.
+    #[serde(default)]
+    is_input: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -50,7 +53,13 @@ pub(crate) fn arguments<T: DeserializeOwned>(arguments: Value) -> Result<T> {
 }
 
 /// Runs a command, or starts one in the background.
-pub(crate) fn run(Run { command, background, timeout_s }: Run) -> Result<Outcome> {
+pub(crate) fn run(Run { command, background, timeout_s, is_input }: Run) -> Result<Outcome> {
+    if is_input == Some(true) {
+        // As a command it would do something else.
+        return Err(Error::other(
+            "no program is running that could read this input: a command ends before the next one begins",
+        ));
+    }
     let settings: Settings = config::get()?;
     let timeout = Duration::from_secs(timeout_s.unwrap_or(settings.timeout_s));
     let mut state = TerminalState::load();

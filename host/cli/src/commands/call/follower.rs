@@ -133,8 +133,8 @@ impl Subscriber for CallFollower {
                 }
             }
             RunEvent::Notice { notice: Notice::Denied { record, .. } } => self.denied(record),
-            RunEvent::Notice { notice: Notice::SideEffectStarted { side_effect, .. } } => {
-                let (what, target) = told_side_effect(side_effect);
+            RunEvent::Notice { notice: Notice::SideEffectStarted { side_effect, overlay, .. } } => {
+                let (what, target) = told_side_effect(side_effect, *overlay);
                 self.put(&EntryText::new(FAINT, what).cut(FAINT, &target));
             }
             RunEvent::Notice {

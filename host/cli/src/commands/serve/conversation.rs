@@ -2,6 +2,7 @@
 //! transcript is folded from the room's records, so nothing is stored for the page alone.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conclave_core::inspect::transcript::{
@@ -14,6 +15,7 @@ use conclave_core::types::ids::{CallId, ChannelId, RoomId};
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::overlay::pending_changes;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -30,6 +32,8 @@ pub(super) struct Conversation {
     handle: OnceLock<RoomHandle>,
     state: Mutex<ConversationState>,
     changed: watch::Sender<()>,
+    /// The folder of the store, with the room's overlays.
+    store: PathBuf,
 }
 
 /// What the page shows.
@@ -58,6 +62,8 @@ pub(super) struct ConversationStatus {
     #[serde(flatten)]
     status: TranscriptStatus,
     approvals: Vec<PendingApproval>,
+    /// The number of files that wait in overlays; 0 while the agents work.
+    pending_changes: usize,
 }
 
 /// A call that waits for the operator.
@@ -82,6 +88,7 @@ impl Conversation {
         room: RoomId,
         transcript: Transcript,
         approvals: impl IntoIterator<Item = (RoomId, CallId, ApprovalRequest)>,
+        store: PathBuf,
     ) -> Arc<Self> {
         let approvals =
             approvals.into_iter().map(|(room, call, request)| ((room, call), request.tool));
@@ -92,7 +99,7 @@ impl Conversation {
             failure: None,
         };
         let (state, changed) = (Mutex::new(state), watch::Sender::new(()));
-        Arc::new(Self { room, handle: OnceLock::new(), state, changed })
+        Arc::new(Self { room, handle: OnceLock::new(), state, changed, store })
     }
 
     pub(super) fn room(&self) -> &RoomId {
@@ -124,6 +131,15 @@ impl Conversation {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the status of a state.
+    pub(super) fn status(&self, state: &ConversationState) -> ConversationStatus {
+        let status = state.status(&self.room);
+        // It changes with each write of a turn, and the page needs it at the end.
+        let pending_changes =
+            if status.status.is_working { 0 } else { pending_changes(&self.store, &self.room) };
+        ConversationStatus { pending_changes, ..status }
+    }
+
     pub(super) fn is_open(&self) -> bool {
         let state = self.state();
         state.failure.is_none() && state.transcript.status().closed.is_none()
@@ -140,7 +156,7 @@ impl Conversation {
 }
 
 impl ConversationState {
-    pub(super) fn status(&self, root: &RoomId) -> ConversationStatus {
+    fn status(&self, root: &RoomId) -> ConversationStatus {
         let mut status = self.transcript.status();
         if let Some(failure) = &self.failure {
             status.closed = Some(failure.clone());
@@ -153,7 +169,7 @@ impl ConversationState {
             id: approval_id(room, *call),
             tool: tool.clone(),
         });
-        ConversationStatus { approvals: approvals.collect(), status }
+        ConversationStatus { approvals: approvals.collect(), status, pending_changes: 0 }
     }
 
     fn notice(&mut self, room: &RoomId, root: &RoomId, notice: &Notice) {

@@ -2,6 +2,7 @@
 //! server starts again.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::inspect::transcript::Transcript;
@@ -40,6 +41,8 @@ pub(super) struct Conversations {
     journals: Arc<dyn Journals>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     screen: Arc<Screen>,
+    /// The folder of the store.
+    store: PathBuf,
     /// The number of this process, in the ids of events.
     epoch: String,
     rooms: Mutex<BTreeMap<u64, Arc<Conversation>>>,
@@ -55,11 +58,12 @@ pub(super) struct RoomParts {
     pub(super) journals: Arc<dyn Journals>,
     pub(super) subscribers: Vec<Arc<dyn Subscriber>>,
     pub(super) screen: Arc<Screen>,
+    pub(super) store: PathBuf,
 }
 
 impl Conversations {
     pub(super) fn new(parts: RoomParts) -> Self {
-        let RoomParts { prepared, name, channel, journals, subscribers, screen } = parts;
+        let RoomParts { prepared, name, channel, journals, subscribers, screen, store } = parts;
         Self {
             prepared,
             name,
@@ -67,6 +71,7 @@ impl Conversations {
             journals,
             subscribers,
             screen,
+            store,
             epoch: RandomIds.run().to_string(),
             rooms: Mutex::default(),
             beginning: tokio::sync::Mutex::default(),
@@ -127,7 +132,7 @@ impl Conversations {
         let number = last + 1;
         let room = self.room_of(number);
         let transcript = Transcript::new(room.clone(), self.channel.clone());
-        let conversation = Conversation::new(room, transcript, []);
+        let conversation = Conversation::new(room, transcript, [], self.store.clone());
         let failed = |error: String| Refusal::new(RefusalCode::RoomClosed, error);
         let session = self.prepared.session(self.options(&conversation));
         let session = session.map_err(|error| failed(error.to_string()))?;
@@ -152,7 +157,8 @@ impl Conversations {
             let WaitKey::Call(call) = wait.wait.key else { return None };
             Some((wait.room, call, *wait.wait.request?))
         });
-        let conversation = Conversation::new(room.clone(), transcript, approvals);
+        let conversation =
+            Conversation::new(room.clone(), transcript, approvals, self.store.clone());
         let session = self.prepared.reopen(room, self.options(&conversation)).await;
         let session = session.map_err(|error| unresumable(&error))?;
         if session.is_cut_off() {

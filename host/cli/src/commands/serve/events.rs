@@ -96,7 +96,7 @@ impl EventCursor {
 
     /// Prepares the status and the draft, which belong after the newest entry.
     fn prepare_status(&mut self, state: &ConversationState) {
-        let status = json!(state.status(self.conversation.room()));
+        let status = json!(self.conversation.status(state));
         let text = status.to_string();
         if self.status.as_ref() != Some(&text) {
             self.push("status", None, &status);

@@ -1,20 +1,23 @@
 //! `conclave trajectory replay FILE [CONFIG]`: starts a run with a log's task, and executes the
-//! log's actions as its first turns (O-119). Results are not compared. The config's present grants
-//! apply to every action.
+//! log's actions as its first turns (O-119). The config's present grants apply to every action.
+//! With `--compare` no agent is called, and the observations are compared with the log's.
 
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::trajectory::{Loaded, Replay, TrajectoryEvent};
+use conclave_core::trajectory::action::Finish;
+use conclave_core::trajectory::{Action, AnsweredAction, Loaded, Replay, TrajectoryEvent};
 use conclave_core::types::action::Turn;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::{RunInput, RunOptions};
 
+use super::compare::{self, RecordedRun};
 use super::log;
 use crate::args::{OutputArgs, TrajectoryReplay};
 use crate::commands::run::{RunContext, RunStyle, unkept};
 use crate::program::error::CliError;
+use crate::program::exit;
 use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup::{self, EngineStart};
 use crate::ui::interrupt::Interrupts;
@@ -44,8 +47,12 @@ pub(super) async fn replay(
     let style =
         RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let context = RunContext::new(&prepared, &args.config, &kept, style, &interrupts)?;
-    let count = plural(turns.len() as u64, "action", "actions");
-    let options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&kept) };
+    let count = plural((turns.len() - usize::from(args.compare)) as u64, "action", "actions");
+    let mut options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&kept) };
+    let recorded = Arc::new(RecordedRun::new(&room));
+    if args.compare {
+        options.subscribers = options.subscribers.with(Arc::clone(&recorded) as _);
+    }
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
         let _ = writeln!(
@@ -63,7 +70,17 @@ pub(super) async fn replay(
     let attending = context.attend(&kept, &host);
     let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop(attending);
-    context.end(&*outcome?, started, (&room, &kept))
+    let outcome = outcome?;
+    let end = || context.end(&outcome, started, (&room, &kept));
+    if !args.compare {
+        return end();
+    }
+    let compared = compare::compare(&loaded.events, recorded.take(), &outcome.reason);
+    // With --json, the result of the run is the last line.
+    let code = if output.json { exit::OK } else { end()? };
+    let agrees = compare::report(&compared, loaded.era, output)?;
+    let code = if output.json { end()? } else { code };
+    Ok(if code == exit::OK && !agrees { exit::FAILED } else { code })
 }
 
 /// Returns the task of a log, and its actions as turns.
@@ -74,6 +91,18 @@ fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>)
         let what = format!("{file} has no message of a user, so there is no task to run");
         return Err(CliError::usage(what)
             .hint("`conclave trajectory show --source user` lists the user's messages"));
+    };
+    let actions = if args.compare {
+        let executed = AnsweredAction::list(&loaded.events);
+        if executed.is_empty() {
+            let what = format!("{file} has no action that an executor carries out");
+            return Err(CliError::usage(what)
+                .hint("`conclave trajectory show --type action` lists its actions"));
+        }
+        let finish = Action::from(Finish::default());
+        executed.into_iter().map(|it| it.action.clone()).chain([finish]).collect()
+    } else {
+        actions
     };
     let turns = actions
         .into_iter()
@@ -122,5 +151,22 @@ mod tests {
         assert!(again(&alone, &args()).unwrap_err().to_string().contains("no message of a user"));
         let sdk = load(r#"[{"kind": "PauseEvent", "source": "user"}]"#);
         assert!(again(&sdk, &args()).unwrap_err().to_string().contains("no message of a user"));
+    }
+
+    #[test]
+    fn a_comparison_repeats_only_what_executors_carry_out_and_ends() {
+        let loaded = load(
+            r#"[{"source": "user", "action": "message", "args": {"content": "Count."}},
+                {"source": "agent", "action": "message", "args": {"content": "How?", "wait_for_response": true}},
+                {"source": "agent", "action": "run", "args": {"command": "ls"}},
+                {"source": "agent", "action": "think", "args": {"thought": "one"}}]"#,
+        );
+        let compared = TrajectoryReplay { compare: true, ..args() };
+        let (_, turns) = again(&loaded, &compared).unwrap();
+        let names: Vec<&str> = turns.iter().map(|turn| turn.action.name()).collect();
+        assert_eq!(names, ["run", "finish"]);
+        let idle = load(r#"[{"source": "user", "action": "message", "args": {"content": "Hi"}}]"#);
+        let error = again(&idle, &compared).unwrap_err().to_string();
+        assert!(error.contains("no action that an executor carries out"), "{error}");
     }
 }

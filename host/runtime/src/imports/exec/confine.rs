@@ -27,7 +27,7 @@ pub(super) const REPORT: &str = "report.json";
 /// The program's own folder in there: `HOME` and `TMPDIR`.
 pub(super) const HOME: &str = "home";
 /// A file that the first process locks for as long as it lives.
-const LOCK: &str = "launcher.lock";
+pub(super) const LOCK: &str = "launcher.lock";
 /// The last argument of the second process.
 const INSIDE: &str = "inside";
 

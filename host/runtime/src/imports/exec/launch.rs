@@ -1,21 +1,30 @@
 //! The host's side: starts the launcher, passes the input, collects the output and watches the
 //! limits. Does not use `tokio::process`, which installs a signal handler; a library must not.
 
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::types::side_effect::ProgramEnding;
 use conclave_core::types::text::{show_duration, show_size};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use super::confine::{HOME, Launch, ProgramReport, REPORT, SPEC};
+use super::confine::{HOME, LOCK, Launch, ProgramReport, REPORT, SPEC};
 use super::usage::{tasks_of_machine, usage_below};
 use super::{LaunchFailure, ProgramLauncher, ProgramOutput, ProgramSpec, WatchedLimits};
 use crate::support::abandonment::{AbandonFlag, AbandonGuard};
 
+/// The beginning of the names of private folders.
+const PRIVATE: &str = "conclave-exec-";
+/// A file in a private folder that its host locks for as long as it lives.
+const HOST_LOCK: &str = "host.lock";
+/// The folders of private folders that this process has cleaned.
+static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// Interval between two looks at a running program.
 const TICK: Duration = Duration::from_millis(5);
 /// Interval between two measurements of its resources, which read a file of each process.
@@ -48,7 +57,7 @@ fn run_here(
     let spec = &launch.spec;
     let folder = PrivateFolder::new(parent, launch).map_err(failed)?;
     let mut command = Command::new(&launch.program);
-    command.args(&launch.args).arg(&folder.0).env_clear().current_dir("/");
+    command.args(&launch.args).arg(&folder.path).env_clear().current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut process = RunningProgram(command.spawn().map_err(failed)?);
@@ -184,26 +193,40 @@ impl Drop for RunningProgram {
 }
 
 /// The private folder of a program, removed when it is dropped.
-struct PrivateFolder(PathBuf);
+struct PrivateFolder {
+    path: PathBuf,
+    /// The lock that tells other hosts that this one lives.
+    _lock: File,
+}
 
 impl PrivateFolder {
     fn new(parent: &Path, launch: &Launch) -> std::io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
+        // Links in the path would hide the folder from its own rules.
+        let parent = parent.canonicalize()?;
+        if CLEANED.lock().unwrap_or_else(PoisonError::into_inner).insert(parent.clone()) {
+            remove_abandoned(&parent);
+        }
         let mut name = [0; 8];
         getrandom::fill(&mut name).map_err(std::io::Error::other)?;
         let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Links in the path would hide the folder from its own rules.
-        let folder = Self(parent.canonicalize()?.join(format!("conclave-exec-{name}")));
+        let path = parent.join(format!("{PRIVATE}{name}"));
         let mut builder = std::fs::DirBuilder::new();
         builder.mode(0o700);
-        builder.create(&folder.0)?;
-        builder.create(folder.0.join(HOME))?;
-        std::fs::write(folder.0.join(SPEC), serde_json::to_vec(launch)?)?;
+        builder.create(&path)?;
+        // Locked before it has its name: a file of that name without a lock is of a host that ended.
+        let unnamed = path.join("lock");
+        let lock = File::create(&unnamed)?;
+        lock.lock()?;
+        std::fs::rename(unnamed, path.join(HOST_LOCK))?;
+        let folder = Self { path, _lock: lock };
+        builder.create(folder.path.join(HOME))?;
+        std::fs::write(folder.path.join(SPEC), serde_json::to_vec(launch)?)?;
         Ok(folder)
     }
 
     fn report(&self) -> Option<ProgramReport> {
-        serde_json::from_slice(&std::fs::read(self.0.join(REPORT)).ok()?).ok()
+        serde_json::from_slice(&std::fs::read(self.path.join(REPORT)).ok()?).ok()
     }
 }
 
@@ -211,6 +234,58 @@ impl Drop for PrivateFolder {
     fn drop(&mut self) {
         // A program can leave folders without permissions, which only its owner can remove; what
         // remains is in the system's folder for temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes the private folders of hosts that were killed. What cannot be removed stays.
+fn remove_abandoned(parent: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    let user = rustix::process::geteuid().as_raw();
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PRIVATE)) {
+        // In a folder for all users, another one may have made a folder or a link of such a name.
+        let is_own = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == user);
+        let is_free =
+            |name: &str| File::open(entry.path().join(name)).map(|file| file.try_lock().is_ok());
+        // The launcher ends right after its host. A program that was never launched has no launcher.
+        if is_own && is_free(HOST_LOCK).unwrap_or(false) && is_free(LOCK).unwrap_or(true) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn folders_of_killed_hosts_are_removed_and_all_others_stay() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = |name: &str, files: &[&str]| {
+            let path = temp.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            files.iter().for_each(|file| std::fs::write(path.join(file), "").unwrap());
+            path
+        };
+        let killed = folder("conclave-exec-1", &[HOST_LOCK, LOCK, SPEC]);
+        let never_launched = folder("conclave-exec-2", &[HOST_LOCK]);
+        let (alive, launched) = (
+            folder("conclave-exec-3", &[HOST_LOCK]),
+            folder("conclave-exec-4", &[HOST_LOCK, LOCK]),
+        );
+        let (begun, other) = (folder("conclave-exec-5", &["lock"]), folder("other", &[HOST_LOCK]));
+        let elsewhere = folder("elsewhere", &[HOST_LOCK]);
+        symlink(&elsewhere, temp.path().join("conclave-exec-6")).unwrap();
+        let locks =
+            [alive.join(HOST_LOCK), launched.join(LOCK)].map(|path| File::open(path).unwrap());
+        locks.iter().for_each(|file| file.lock().unwrap());
+        remove_abandoned(temp.path());
+        assert!(!killed.exists() && !never_launched.exists());
+        for kept in [alive, launched, begun, other, elsewhere.join(HOST_LOCK)] {
+            assert!(kept.exists(), "{}", kept.display());
+        }
     }
 }

@@ -107,9 +107,6 @@ fn denied_calls(network: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
         libc::SYS_syslog,
         libc::SYS_vhangup,
     ];
-    let condition = |index: u8, operation: SeccompCmpOp, value: u64| {
-        SeccompCondition::new(index, SeccompCmpArgLen::Dword, operation, value)
-    };
     let rule = |conditions: Vec<SeccompCondition>| SeccompRule::new(conditions);
     let namespaces = [
         libc::CLONE_NEWUSER,
@@ -123,15 +120,6 @@ fn denied_calls(network: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
     let namespaces = namespaces
         .map(|flag| u64::from(flag.unsigned_abs()))
         .map(|flag| rule(vec![condition(0, SeccompCmpOp::MaskedEq(flag), flag)?]));
-    // A socket of the machine, such as that of a container engine, is a file that no rule covers.
-    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    let socket = if network {
-        let others =
-            families.map(|family| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
-        vec![rule(others.into_iter().collect::<Result<_, _>>()?)?]
-    } else {
-        Vec::new()
-    };
     // A pair of datagram sockets can send to a socket of the machine, one of streams cannot.
     let pair = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
         rule(vec![condition(1, SeccompCmpOp::MaskedEq(0xf), u64::from(kind.unsigned_abs()))?])
@@ -143,7 +131,7 @@ fn denied_calls(network: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
         .map(|request| rule(vec![condition(1, SeccompCmpOp::Eq, request)?]));
     let mut calls: Vec<(i64, Vec<SeccompRule>)> = vec![
         (libc::SYS_clone, namespaces.into_iter().collect::<Result<_, _>>()?),
-        (libc::SYS_socket, socket),
+        (libc::SYS_socket, denied_sockets(network)?),
         (libc::SYS_socketpair, pair.into_iter().collect::<Result<_, _>>()?),
         (libc::SYS_prlimit64, vec![limits]),
         (libc::SYS_ioctl, terminal.into_iter().collect::<Result<_, _>>()?),
@@ -155,6 +143,35 @@ fn denied_calls(network: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
         calls.extend(other_numbers(&calls));
     }
     Ok(calls)
+}
+
+/// Returns the rules for sockets: all are forbidden without the network, and all but those of the
+/// internet with it.
+fn denied_sockets(network: bool) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    if !network {
+        return Ok(Vec::new());
+    }
+    // A socket of the machine, such as that of a container engine, is a file that no rule covers.
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let others =
+        families.map(|family| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
+    // Programs ask for the machine's addresses by `NETLINK_ROUTE`. The other protocols report on
+    // sockets, devices and audits of the machine.
+    let netlink = condition(0, SeccompCmpOp::Eq, u64::from(libc::AF_NETLINK.unsigned_abs()))?;
+    let protocol = u64::from(libc::NETLINK_ROUTE.unsigned_abs());
+    let other_protocol = condition(2, SeccompCmpOp::Ne, protocol)?;
+    Ok(vec![
+        SeccompRule::new(others.into_iter().collect::<Result<_, _>>()?)?,
+        SeccompRule::new(vec![netlink, other_protocol])?,
+    ])
+}
+
+fn condition(
+    index: u8,
+    operation: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, operation, value)
 }
 
 /// Returns the numbers under which the kernel may offer the same system calls a second time, to

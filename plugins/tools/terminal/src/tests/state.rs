@@ -1,9 +1,11 @@
 //! What lives on from call to call, and its limits.
 
 use conclave_sdk::testing::FakeHost;
+use conclave_sdk::{Call, Toolset};
 use serde_json::json;
 
 use super::{call, observed, run};
+use crate::Terminal;
 
 #[test]
 fn a_state_above_the_limit_is_refused_and_the_one_before_stays() {
@@ -82,9 +84,9 @@ fn a_folder_for_reading_only_is_not_changed() {
 #[test]
 fn a_command_that_does_not_exist_names_those_that_do() {
     let mut host = FakeHost::new();
-    let (output, code) = run(&mut host, "python3 -c 'print(1)'");
+    let (output, code) = run(&mut host, "node -e 'print(1)'");
     assert_eq!(code, 127);
-    assert!(output.starts_with("bash: python3: command not found\n"), "{output}");
+    assert!(output.starts_with("bash: node: command not found\n"), "{output}");
     for command in [" awk ", " curl ", " grep ", " jq ", " sed ", " tar "] {
         assert!(output.contains(command), "{output}");
     }
@@ -130,4 +132,36 @@ fn a_pattern_expands_to_all_names() {
         host = host.file(&format!("/many/{name}"), "");
     }
     assert_eq!(run(&mut host, "set -- /many/*; echo $#").0, "10050");
+}
+
+#[test]
+fn the_commands_are_listed_once_for_a_task() {
+    let mut host = FakeHost::new();
+    let (first, _) = run(&mut host, "git status");
+    let is_listed = |text: &str| text.contains("The commands are: ");
+    assert!(is_listed(&first) && first.contains(" grep "), "{first}");
+    let (second, code) = run(&mut host, "git diff; svn info");
+    assert!(!is_listed(&second) && second.matches("`help` lists").count() == 2, "{second}");
+    assert_eq!(code, 127);
+    let (python, _) = run(&mut host, "pytest -q");
+    assert!(python.contains("run_ipython") && !is_listed(&python), "{python}");
+    assert!(run(&mut host, "help").0.contains("grep"), "`help` lists them");
+}
+
+#[test]
+fn a_file_that_is_edited_in_place_keeps_its_mode_and_leaves_no_other() {
+    let mut host = FakeHost::new().writable("/work").file("/work/a.sh", "echo one\n");
+    run(&mut host, "chmod 700 a.sh");
+    let (output, code) = run(&mut host, "sed -i s/one/two/ a.sh; stat -c %a a.sh; ls -A");
+    assert_eq!((output.as_str(), code), ("700\na.sh", 0));
+    assert_eq!(host.content("/work/a.sh"), Some(b"echo two\n".as_slice()));
+}
+
+#[test]
+fn input_for_a_running_program_is_no_command() {
+    let mut host = FakeHost::new().writable("/work");
+    let input = json!({ "command": "touch made", "is_input": true });
+    let failed = host.run(|| Terminal::call("run", input, &Call::default()));
+    assert!(failed.is_err(), "{failed:?}");
+    assert_eq!(run(&mut host, "ls").0, "");
 }

@@ -97,6 +97,10 @@ function showStatus(status) {
   if (status.background.length) {
     lines.push(`In the background: ${status.background.map(([id, task]) => `${task} (${id})`).join(", ")}`);
   }
+  if (status.pending_changes) {
+    const files = status.pending_changes === 1 ? "1 changed file waits" : `${status.pending_changes} changed files wait`;
+    lines.push(`${files} until the operator applies or drops them: conclave diff ${current}`);
+  }
   if (status.is_asking && !status.is_working) lines.push("Waiting for your message");
   if (!status.can_send && !status.closed) lines.push("This channel sends no messages here");
   if (!status.can_receive && !status.closed) lines.push("This channel receives no messages: answers are not shown");

@@ -6,7 +6,7 @@ use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, RoomId, TaskName};
 
 /// Calls of one message that are combined into one line, at least: many similar lines would fill
-/// the screen.
+/// the screen. Of the calls that a tool makes, as many are shown.
 pub(super) const TOGETHER: usize = 4;
 
 /// The calls of a run, for its trace.
@@ -20,6 +20,10 @@ pub(super) struct CallBook {
     batches: HashMap<(RoomId, TaskName), CallGroup>,
     /// The progress of calls.
     progress: BTreeMap<(RoomId, CallId), CallProgress>,
+    /// The place of each nested call in progress among those of its tool's call.
+    nested: HashMap<(RoomId, CallId), usize>,
+    /// The number of nested calls of each call in progress.
+    nested_of: HashMap<(RoomId, CallId), usize>,
 }
 
 /// Calls of one message that are combined into one line.
@@ -54,6 +58,27 @@ impl CallBook {
         let number = self.count(room);
         self.calls.insert((room.clone(), call), (task.clone(), Some(number)));
         number
+    }
+
+    /// Counts a call that the tool of another call makes. Returns whether it is shown.
+    pub(super) fn nest(&mut self, room: &RoomId, call: CallId, within: CallId) -> bool {
+        let count = self.nested_of.entry((room.clone(), within)).or_default();
+        *count += 1;
+        let place = *count;
+        self.nested.insert((room.clone(), call), place);
+        place <= TOGETHER
+    }
+
+    /// Ends a nested call. Returns whether it is shown; `None` for a call of an agent.
+    pub(super) fn end_nested(&mut self, room: &RoomId, call: CallId) -> Option<bool> {
+        let place = self.nested.remove(&(room.clone(), call))?;
+        Some(place <= TOGETHER)
+    }
+
+    /// Ends a call. Returns the number of calls that its tool made, if some were not shown.
+    pub(super) fn take_nested(&mut self, room: &RoomId, call: CallId) -> Option<usize> {
+        let count = self.nested_of.remove(&(room.clone(), call));
+        count.filter(|count| *count > TOGETHER)
     }
 
     /// Returns the number of a tool call for which no tool was started.
@@ -135,6 +160,8 @@ impl CallBook {
         self.batches.retain(|(of, _), _| of != room);
         self.progress.retain(|(of, _), _| of != room);
         self.calls.retain(|(of, _), _| of != room);
+        self.nested.retain(|(of, _), _| of != room);
+        self.nested_of.retain(|(of, _), _| of != room);
     }
 }
 
@@ -171,6 +198,19 @@ mod tests {
             (book.end(&room, CallId(5)), book.end(&room, CallId(5))),
             ((Some(2), None), (None, None))
         );
+    }
+
+    #[test]
+    fn the_first_nested_calls_are_shown_and_all_are_counted() {
+        let (room, mut book) = (RoomId::from("3f2a"), CallBook::default());
+        let tool = CallId(1);
+        let shown: Vec<bool> = (2..8).map(|call| book.nest(&room, CallId(call), tool)).collect();
+        assert_eq!(shown, [true, true, true, true, false, false]);
+        let ended: Vec<_> = [2, 6, 9].map(|call| book.end_nested(&room, CallId(call))).into();
+        assert_eq!(ended, [Some(true), Some(false), None]);
+        assert_eq!((book.take_nested(&room, tool), book.take_nested(&room, tool)), (Some(6), None));
+        book.nest(&room, CallId(11), CallId(10));
+        assert_eq!(book.take_nested(&room, CallId(10)), None, "all were shown");
     }
 
     #[test]

@@ -80,12 +80,17 @@ impl TracePrinter {
                 self.put(&of(task), &entry);
             }
             Notice::QuestionUnanswered { .. } => {}
-            Notice::ToolCalled { call, task, name, arguments, .. } => {
-                let (number, is_batched) = {
+            Notice::ToolCalled { call, task, name, arguments, within, .. } => {
+                let (number, is_shown) = {
                     let mut state = self.state();
-                    (state.calls.begin(room, *call, task), state.calls.is_batched(room, task))
+                    let number = state.calls.begin(room, *call, task);
+                    let is_shown = match within {
+                        Some(within) => state.calls.nest(room, *call, *within),
+                        None => !state.calls.is_batched(room, task),
+                    };
+                    (number, is_shown)
                 };
-                if !is_batched {
+                if is_shown {
                     self.called(room, task, number, (name, arguments));
                 }
             }
@@ -104,9 +109,9 @@ impl TracePrinter {
             Notice::Denied { call, plugin, record } => {
                 self.denied(&address(room, seq), self.about(room, *call, plugin), record)
             }
-            Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
+            Notice::SideEffectStarted { call, plugin, side_effect, overlay, .. } => {
                 let (who, entry) = self.about(room, Some(*call), plugin);
-                let (what, target) = told_side_effect(side_effect);
+                let (what, target) = told_side_effect(side_effect, *overlay);
                 self.put(&who, &entry.words(Style::new(), what).cut(Style::new(), &target));
             }
             Notice::SideEffectEnded { call, plugin, answer, .. } => {
@@ -383,11 +388,18 @@ impl TracePrinter {
         else {
             return;
         };
-        let ((number, ended), batch, is_batched) = {
+        let (number, ended, batch, is_folded, nested) = {
             let mut state = self.state();
-            let is_batched = state.calls.is_batched(room, task);
-            let ended = call.map(|call| state.calls.end(room, call)).unwrap_or_default();
-            (ended, state.calls.answer_batched(room, task, report), is_batched)
+            let (number, ended) = call.map(|it| state.calls.end(room, it)).unwrap_or_default();
+            let nested = call.and_then(|it| state.calls.take_nested(room, it));
+            match call.and_then(|it| state.calls.end_nested(room, it)) {
+                Some(is_shown) => (number, ended, None, !is_shown, nested),
+                None => {
+                    let is_batched = state.calls.is_batched(room, task);
+                    let batch = state.calls.answer_batched(room, task, report);
+                    (number, ended, batch, is_batched, nested)
+                }
+            }
         };
         if let Some(ended) = ended {
             self.show_progress();
@@ -397,13 +409,13 @@ impl TracePrinter {
         }
         let who = name_of(room, task);
         let is_shown =
-            (!is_batched || *is_error) && !self.state().background.take_receipt(room, content);
+            (!is_folded || *is_error) && !self.state().background.take_receipt(room, content);
         if is_shown {
             let number = match (number, *is_error && call.is_none()) {
                 (None, true) => {
                     // No tool was started, so the call has no number and no shown arguments yet.
                     let number = self.state().calls.count(room);
-                    if let Some(arguments) = arguments.as_ref().filter(|_| !is_batched) {
+                    if let Some(arguments) = arguments.as_ref().filter(|_| !is_folded) {
                         self.called(room, task, number, (name, arguments));
                     }
                     Some(number)
@@ -421,7 +433,10 @@ impl TracePrinter {
                 (true, None) => entry.words(BAD, "refused").whole(BAD, content),
                 (true, Some(_)) => entry.words(BAD, "failed").whole(BAD, content),
             };
-            self.put(&who, &entry.tail(cost(report)));
+            let calls = nested.map(|count| format!("{count} calls of tools"));
+            let tail = [cost(report)].into_iter().chain(calls).filter(|it| !it.is_empty());
+            let tail: Vec<String> = tail.collect();
+            self.put(&who, &entry.tail(tail.join(" · ")));
         }
         if let Some((answers, all)) = batch {
             let entry = EntryText::plain(format!("{answers} answers"));

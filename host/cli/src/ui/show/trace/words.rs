@@ -15,11 +15,15 @@ use crate::ui::show::{FAINT, bytes, one_line, time};
 const REASON_COLUMNS: usize = 1_000;
 
 /// Returns a plugin's intended side effect, and its target.
-pub(crate) fn told_side_effect(side_effect: &SideEffect) -> (String, String) {
+pub(crate) fn told_side_effect(side_effect: &SideEffect, overlay: bool) -> (String, String) {
     match side_effect {
         SideEffect::Fetch { method, url, .. } => (format!("sends {method}"), url.to_string()),
         SideEffect::WriteFile { path, bytes, .. } => {
-            (format!("writes {}", show_size(bytes.length)), path.to_string())
+            let to = if overlay { " to an overlay" } else { "" };
+            (format!("writes {}{to}", show_size(bytes.length)), path.to_string())
+        }
+        SideEffect::RemoveFile { path } if overlay => {
+            ("removes in an overlay".to_owned(), path.to_string())
         }
         SideEffect::RemoveFile { path } => ("removes".to_owned(), path.to_string()),
         SideEffect::SetKey { key, value } => {

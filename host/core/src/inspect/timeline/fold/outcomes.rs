@@ -118,9 +118,9 @@ impl Now<'_> {
 
     pub(super) fn side_effect(&mut self, notice: Notice) {
         match notice {
-            Notice::SideEffectStarted { call, ordinal, plugin, side_effect } => {
+            Notice::SideEffectStarted { call, ordinal, plugin, side_effect, overlay } => {
                 self.fold.totals.side_effects += 1;
-                let (verb, bytes) = verb_of(&side_effect);
+                let (verb, bytes) = verb_of(&side_effect, overlay);
                 let what = RowSubject::SideEffect {
                     plugin,
                     verb,

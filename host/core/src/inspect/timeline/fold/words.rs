@@ -47,12 +47,14 @@ pub(super) fn kinds<T: serde::Serialize>(values: &[T], tag: &str) -> String {
     words.join(", ")
 }
 
-pub(crate) fn verb_of(side_effect: &SideEffect) -> (String, Option<u64>) {
+pub(crate) fn verb_of(side_effect: &SideEffect, overlay: bool) -> (String, Option<u64>) {
     let (verb, bytes) = match side_effect {
         SideEffect::Fetch { method, body, .. } => {
             return (short(method), body.as_ref().map(|body| body.length));
         }
+        SideEffect::WriteFile { bytes, .. } if overlay => ("write to overlay", Some(bytes.length)),
         SideEffect::WriteFile { bytes, .. } => ("write", Some(bytes.length)),
+        SideEffect::RemoveFile { .. } if overlay => ("remove in overlay", None),
         SideEffect::RemoveFile { .. } => ("remove", None),
         SideEffect::SetKey { value, .. } => ("set key", Some(value.length)),
         SideEffect::DeleteKey { .. } => ("delete key", None),
