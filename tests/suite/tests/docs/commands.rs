@@ -33,6 +33,7 @@ const ELSEWHERE: [(&str, &str); 23] = [
     ("npm install ", "downloads a toolchain of another language"),
     ("npx ", "a toolchain of another language"),
     ("conclave plugin new word-count", AUTHORING),
+    ("conclave plugin new polite", AUTHORING),
     ("conclave plugin new my-gate", AUTHORING),
     ("conclave plugin new my-condenser", AUTHORING),
     ("conclave plugin new my-memory", AUTHORING),
@@ -47,6 +48,7 @@ const ELSEWHERE: [(&str, &str); 23] = [
     ("conclave plugin build", AUTHORING),
     ("conclave plugin test", AUTHORING),
     ("conclave run \"How many words has this?\"", AUTHORING),
+    ("conclave run \"How tall is the light?\"", AUTHORING),
     (
         "conclave run conclave.toml \"What is here?\" --model https://",
         "reaches a server on the network",
