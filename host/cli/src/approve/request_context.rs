@@ -153,9 +153,12 @@ mod tests {
     fn where_a_rule_asks_an_overlay_is_no_remedy() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("conclave.toml");
-        std::fs::write(&file, "[[policy]]\ntool = \"notes.*\"\ndecide = \"ask\"\n").unwrap();
+        let config = "entry = \"desk\"\n[plugins.notes]\nsource = \"n.wasm\"\n[tasks.desk]\nagent = \"notes\"\n\
+                      [[policy]]\ntool = \"notes.*\"\ndecide = \"ask\"\n";
+        std::fs::write(&file, config).unwrap();
         let missing = about(temp.path(), &file).missing(&request(json!({})));
-        assert!(!missing.expect("a rule would allow it").contains("overlay"));
+        let missing = missing.expect("a rule would allow it");
+        assert!(missing.contains("requires it") && !missing.contains("overlay"), "{missing}");
     }
 }
 

@@ -19,7 +19,7 @@ const LEFT_OUT: [&str; 18] = [
     "scp", "semver", "sftp", "ssh", "template", "verify", "vi",
 ];
 
-/// Adds the commands to a shell. `listed` says whether its task has read their list.
+/// Adds the commands to a shell. `listed` says whether this call has listed them.
 pub(crate) fn add(builder: BashBuilder, listed: &Arc<AtomicBool>) -> BashBuilder {
     builder
         .builtin_filter(|name| !LEFT_OUT.contains(&name))
@@ -103,7 +103,7 @@ fn interval(operand: &str) -> Option<Duration> {
 /// Commands of other machines that run Python.
 const PYTHON: [&str; 7] = ["ipython", "pip", "pip3", "pytest", "python", "python3", "uv"];
 
-/// Reports a command that does not exist; the first time with those that do.
+/// Reports a command that does not exist; the first one of a call with those that do.
 struct Unknown(Arc<AtomicBool>);
 
 impl CommandResolver for Unknown {
@@ -123,10 +123,8 @@ impl Builtin for UnknownCommand {
         let mut text = format!("bash: {}: command not found\n", self.name);
         if PYTHON.contains(&self.name.as_str()) {
             text += "Python runs only in cells, by the action run_ipython, if the task has it.\n";
-        } else if self.listed.swap(true, Ordering::Relaxed) {
-            // The list has 1 KB, which the model would read again each time.
-            text += "No programs of the machine run here; `help` lists the commands.\n";
-        } else {
+        } else if !self.listed.swap(true, Ordering::Relaxed) {
+            // The list has 1 KB, which a script with several such commands would repeat.
             let commands = add(Bash::builder(), &self.listed).build().builtin_names().join(" ");
             text += &format!("No programs of the machine run here. The commands are: {commands}\n");
         }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ pub(crate) fn run(
     timeout: Duration,
 ) -> Ran {
     let files = Files::open(state);
-    let listed = Arc::new(AtomicBool::new(state.listed));
+    let listed = Arc::new(AtomicBool::new(false));
     let mut bash = build(&files, &listed);
     let mut script = String::new();
     if let Some(shell) = shell.as_ref() {
@@ -166,7 +166,6 @@ pub(crate) fn run(
     }
     drop(bash);
     files.close(state);
-    state.listed = listed.load(Ordering::Relaxed);
     Ran { output: output.into_text(), end, waited }
 }
 

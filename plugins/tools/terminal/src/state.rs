@@ -31,9 +31,6 @@ pub(crate) struct TerminalState {
     /// How many background commands were started.
     #[serde(default)]
     pub(crate) started: i64,
-    /// Whether the task has read the list of commands.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) listed: bool,
     /// The files of /tmp and of the home directory, without their contents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     files: Vec<SavedFile>,
