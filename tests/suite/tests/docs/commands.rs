@@ -18,12 +18,11 @@ use crate::cli::text;
 use crate::resume_cli::{kill, until};
 
 /// Lines that no test runs, by their prefix, with the reason.
-const ELSEWHERE: [(&str, &str); 25] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     (
         "cargo xtask ",
         "starts the tests themselves; xtask's own tests hold that these commands exist",
     ),
-    ("cargo new ", "the reader's own crate; `a_first_tool_is_built_and_run` builds another"),
     ("rustup target add ", "changes the machine; `cargo xtask` does it before any test runs"),
     ("cargo build --release --target wasm32-wasip2", "the reader's own crate"),
     ("cargo test", "the reader's own crate"),
