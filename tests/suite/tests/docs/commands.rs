@@ -18,13 +18,11 @@ use crate::cli::text;
 use crate::resume_cli::{kill, until};
 
 /// Lines that no test runs, by their prefix, with the reason.
-const ELSEWHERE: [(&str, &str); 24] = [
+const ELSEWHERE: [(&str, &str); 22] = [
     (
         "cargo xtask ",
         "starts the tests themselves; xtask's own tests hold that these commands exist",
     ),
-    ("rustup target add ", "changes the machine; `cargo xtask` does it before any test runs"),
-    ("cargo build --release --target wasm32-wasip2", "the reader's own crate"),
     ("cargo test", "the reader's own crate"),
     ("python3 -m venv ", "downloads a toolchain of another language"),
     ("cp docs/write-plugins/contract/", "prepares a build by a toolchain of another language"),
