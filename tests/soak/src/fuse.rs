@@ -169,6 +169,25 @@ impl Drop for Mount {
     }
 }
 
+/// The server's next step after a read of the device failed.
+#[derive(Debug, PartialEq)]
+enum AfterRead {
+    Again,
+    AgainLater,
+    End,
+}
+
+/// `is_mounted` may be newer than the error: the mount can be completed between the two.
+fn after_failed_read(error: Option<i32>, is_mounted: Option<bool>) -> AfterRead {
+    match error {
+        // EINTR, ENOENT or EAGAIN: interrupted, or an aborted request.
+        Some(4 | 2 | 11) => AfterRead::Again,
+        // EPERM: the device had no mount.
+        Some(1) if is_mounted != Some(false) => AfterRead::AgainLater,
+        _ => AfterRead::End,
+    }
+}
+
 impl Shared {
     fn serve(&self) {
         let mut buffer = vec![0; MOST + (64 << 10)];
@@ -177,15 +196,13 @@ impl Shared {
                 // Some sandboxes replace the device with another one, which has no data.
                 Ok(0) => return,
                 Ok(length) => self.take(&buffer[..length]),
-                Err(error) => match error.raw_os_error() {
-                    // EINTR, ENOENT or EAGAIN: interrupted, or an aborted request.
-                    Some(4 | 2 | 11) => {}
-                    // EPERM before the mount is complete.
-                    Some(1) if lock(&self.state).is_mounted.is_none() => {
-                        std::thread::sleep(Duration::from_millis(1))
+                Err(error) => {
+                    match after_failed_read(error.raw_os_error(), lock(&self.state).is_mounted) {
+                        AfterRead::Again => {}
+                        AfterRead::AgainLater => std::thread::sleep(Duration::from_millis(1)),
+                        AfterRead::End => return,
                     }
-                    _ => return,
-                },
+                }
             }
         }
     }
@@ -219,5 +236,21 @@ impl Shared {
     /// Sends an answer. Fails silently if the request was aborted meanwhile.
     fn answer(&self, unique: u64, answer: Answer) {
         let _ = (&self.device).write_all(&answer.bytes(unique));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_before_the_mount_was_complete_does_not_end_the_server() {
+        let no_mount = Some(1);
+        for is_mounted in [None, Some(true)] {
+            assert_eq!(after_failed_read(no_mount, is_mounted), AfterRead::AgainLater);
+        }
+        assert_eq!(after_failed_read(no_mount, Some(false)), AfterRead::End);
+        // ENODEV: it was unmounted.
+        assert_eq!(after_failed_read(Some(19), Some(true)), AfterRead::End);
     }
 }

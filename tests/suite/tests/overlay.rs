@@ -319,7 +319,7 @@ fn a_killed_run_resumes_with_its_changes_and_a_person_applies_them() {
     let entry: Value = serde_json::from_str(text(&output.stdout).trim()).expect("one entry");
     assert_eq!(entry["message"], "project: greet.sh, new/n, old.txt");
     assert_eq!((&entry["principal"], &entry["seq"]), (&json!("operator"), &Value::Null));
-    // Writes into an overlay are told from writes into a folder. `sed -i` writes the file itself.
+    // The audit distinguishes writes into an overlay. `sed -i` is one write, without a temporary file.
     let output = conclave(&rig, &["audit", &run, "--kind", "side-effect", "--json"]);
     let lines = text(&output.stdout);
     let entries = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));

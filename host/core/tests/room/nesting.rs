@@ -41,7 +41,7 @@ struct CallAccount {
     /// The arguments of nested calls whose tool was started, or that were shown to an approver.
     run: BTreeSet<String>,
     shown: BTreeSet<String>,
-    /// Calls whose host was told to stop them.
+    /// Calls with an `AbandonCall` effect.
     abandoned: BTreeSet<CallId>,
     wrong: Vec<String>,
 }
@@ -118,7 +118,7 @@ fn nested_id(arguments: &Value) -> Option<String> {
     arguments.get("nested")?.as_str().map(str::to_owned)
 }
 
-/// Returns what is wrong in a resumption after these records.
+/// Returns the violated properties of a resumption after these records.
 fn wrong_in_resumption(records: &[Record]) -> Vec<String> {
     let account = CallAccount::of(records);
     let unfinished = Unfinished::fold(records.to_vec());

@@ -1,5 +1,5 @@
-//! What a build does besides making a component: it leaves out what is there, and names what a
-//! component cannot have.
+//! `conclave plugin build` in Python and JavaScript: unchanged sources are not built again, and
+//! errors name the package or the line.
 
 use std::path::Path;
 use std::process::Command;
