@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+#[cfg(feature = "registry")]
+use conclave_core::config::ProblemCode;
 use conclave_core::config::{
-    Config, ConfigProblem, PluginSource, ProblemCode, PublicKey, SignedComponent, TrustRefusal,
+    Config, ConfigProblem, PluginSource, PublicKey, SignedComponent, TrustRefusal,
 };
 use conclave_core::types::ids::PluginName;
 
@@ -128,6 +130,7 @@ pub(super) enum Untrusted {
     #[error("{refusal}; {unread} more signatures in the registry were not read")]
     Unread { refusal: TrustRefusal, unread: usize },
     /// The signatures could not be read.
+    #[cfg(feature = "registry")]
     #[error("its signatures cannot be read: {reason}")]
     Unreadable { reason: String, help: String },
 }
@@ -141,6 +144,7 @@ impl Untrusted {
             Self::Unread { .. } => {
                 "remove signatures of others from the repository, or put the component and its signature file on disk".to_owned()
             }
+            #[cfg(feature = "registry")]
             Self::Unreadable { help, .. } => help.clone(),
         }
     }
@@ -150,6 +154,7 @@ impl Untrusted {
             Self::Refused(refusal) => refusal.code(),
             #[cfg(feature = "registry")]
             Self::Unread { refusal, .. } => refusal.code(),
+            #[cfg(feature = "registry")]
             Self::Unreadable { .. } => ProblemCode::Unsigned,
         };
         let key = format!("plugins.{plugin}.source");

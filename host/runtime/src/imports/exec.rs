@@ -46,6 +46,10 @@ pub struct ProgramLauncher {
 /// A program to start, with all that confines it.
 #[derive(Clone, Debug)]
 #[cfg_attr(all(feature = "exec", target_os = "linux"), derive(Serialize, Deserialize))]
+#[cfg_attr(
+    not(all(feature = "exec", target_os = "linux")),
+    expect(dead_code, reason = "no program starts")
+)]
 pub(crate) struct ProgramSpec {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
@@ -67,6 +71,10 @@ pub(crate) struct ProgramSpec {
 
 /// The limits that the host watches itself.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(all(feature = "exec", target_os = "linux")),
+    expect(dead_code, reason = "no program starts")
+)]
 pub(crate) struct WatchedLimits {
     pub(crate) time_ms: u64,
     /// Of standard output and standard error together.
@@ -85,6 +93,10 @@ pub(crate) struct ProgramOutput {
 
 /// The reason why a program did not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(feature = "exec", target_os = "linux")),
+    expect(dead_code, reason = "no program starts")
+)]
 pub(crate) enum LaunchFailure {
     /// The kernel cannot confine it as the grant requires.
     Unconfined(String),
