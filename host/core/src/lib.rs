@@ -55,6 +55,7 @@ pub mod types {
 /// capability.
 pub mod permissions {
     pub mod authorize;
+    pub mod effective;
     pub mod exec;
     pub mod fetch;
     pub mod grant;

@@ -225,7 +225,7 @@ impl Room {
             }
             Event::TimerFired { timer } => self.timer_fired(timer),
             Event::ReadsRecorded { .. } => {}
-            Event::Resumed { down_ms } => self.resumed(down_ms),
+            Event::Resumed { down_ms, setup } => self.resumed(down_ms, setup),
             Event::PluginReplaced { plugin, sha256 } => {
                 self.cx.notify(Notice::PluginReplaced { plugin, sha256 })
             }
@@ -322,7 +322,13 @@ impl Room {
         }
     }
 
-    /// Returns the setup of the room.
+    /// Returns the setup with which the run began.
+    #[must_use]
+    pub fn begun_setup(&self) -> &Arc<Setup> {
+        self.cx.begun.as_ref().unwrap_or(&self.cx.setup)
+    }
+
+    /// Returns the effective setup of the room.
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
         &self.cx.setup

@@ -2,6 +2,7 @@
 //! plugins. It is serialisable, so that a journal records the permissions of its run. Does not find
 //! or load plugins.
 
+mod narrowing;
 mod observers;
 pub mod plugin_query;
 mod rules;
@@ -31,6 +32,7 @@ use crate::types::stuck_rules::StuckRules;
 use crate::types::task_options::Overflow;
 use crate::types::tool::ToolSpec;
 
+pub use narrowing::ChangedComponent;
 pub use observers::ObserverRule;
 pub(crate) use rules::TaskRules;
 
@@ -644,10 +646,21 @@ pub struct Setup {
     /// The policy rules, in the order in which they are tried.
     #[serde(default, skip_serializing_if = "Policy::is_empty")]
     pub policy: Policy,
+    /// The rules of the config at the last resumption, if they are not those that the run began
+    /// with. The stricter decision of both counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_now: Option<Policy>,
     pub limits: RunLimits,
 }
 
 impl Setup {
+    /// Returns the policies that decide about a call, each with the number of rules before its
+    /// first.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = (&Policy, usize)> {
+        let now = self.policy_now.iter().map(|policy| (policy, self.policy.len()));
+        [(&self.policy, 0)].into_iter().chain(now)
+    }
+
     /// Returns the rights of a plugin; `None` if the config has no plugin of that name.
     #[must_use]
     pub fn rights<'a>(&'a self, plugin: &'a PluginName) -> Option<Rights<'a>> {

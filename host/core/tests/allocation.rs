@@ -104,6 +104,7 @@ fn setup_of(text: &str) -> Setup {
         gates: Vec::new(),
         observers: Vec::new(),
         policy: config.policy,
+        policy_now: None,
         limits: RunLimits::default(),
     }
 }

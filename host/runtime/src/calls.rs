@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conclave_core::protocol::call_log::{CallLog, LoggedRead};
-use conclave_core::setup::TaskSetup;
 use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
+use conclave_core::setup::{PluginSetup, TaskSetup};
 use conclave_core::types::action::Turn;
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
@@ -35,6 +35,9 @@ pub struct CallStart {
     pub call: CallId,
     /// The plugin that is called, by its name in the config.
     pub plugin: PluginName,
+    /// The plugin's setup in this room. Its grants and limits are those of the call: a resumed room
+    /// can have less than today's config grants. `None` if the config's own hold.
+    pub setup: Option<Arc<PluginSetup>>,
     /// The time that the guest sees.
     pub now: Millis,
     /// The plugin's scratch as its last answered call left it; empty if it never set one.

@@ -23,7 +23,7 @@ pub mod runner;
 mod side_effects;
 mod timers;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use conclave_core::journal::admission;
@@ -35,7 +35,9 @@ use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::types::completion::ModelError;
 use conclave_core::types::history::History;
-use conclave_core::types::ids::{CallId, ControlId, Millis, ModelName, RoomId, TaskName};
+use conclave_core::types::ids::{
+    CallId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName,
+};
 use conclave_core::types::observed::ObservedPosition;
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::room_secret::RoomSecret;
@@ -117,6 +119,11 @@ pub(crate) struct Driver {
     second: Option<Event>,
     /// The steps that resume an interrupted room.
     resumption: Option<Resumption>,
+    /// The plugins whose components were exchanged before the resumption, and have answered no call
+    /// since.
+    unproven: BTreeSet<PluginName>,
+    /// The exchanged component that failed at once, with its fault; it stopped the loop.
+    pub(crate) failed_exchange: Option<(PluginName, String)>,
     /// The call logs of calls that are run again, taken when they start.
     traces: HashMap<CallId, Arc<CallLog>>,
     /// The work in flight for the journal's snapshots; `None` if it keeps none.
@@ -245,6 +252,8 @@ impl Driver {
             first: None,
             second: None,
             resumption: None,
+            unproven: BTreeSet::new(),
+            failed_exchange: None,
             traces: HashMap::new(),
             in_flight: None,
             held: OutputBuffer::default(),
@@ -539,6 +548,7 @@ impl Driver {
     async fn commit_and_perform(&mut self, events: &mut Vec<Event>) -> Result<(), JournalFailure> {
         self.journal_opened().await?;
         self.journal()?.ready().await?;
+        self.check_exchanged(events)?;
         self.observers_ready(events).await;
         if self.commit(events)? {
             self.all_kept().await?;

@@ -48,6 +48,7 @@ impl Decisions {
             observers: Vec::new(),
             channels: Default::default(),
             policy: config.policy,
+            policy_now: None,
             limits: RunLimits::default(),
         };
         let asks = [(Capability::Model.as_str().to_owned(), CapabilityRequest::default())].into();

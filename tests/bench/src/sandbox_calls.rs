@@ -111,6 +111,7 @@ impl SandboxCalls {
             secret: RoomSecret::new([7; RoomSecret::LENGTH]),
             call: CallId(self.next.fetch_add(1, Ordering::Relaxed)),
             plugin: plugin.clone(),
+            setup: None,
             now: Millis(0),
             scratch: Arc::clone(scratch),
             trace: Arc::default(),

@@ -328,11 +328,7 @@ fn a_call_waits_for_a_word_from_another_terminal() {
     }
     let said = conclave(&rig, &["approve", &id, "--yes"]);
     assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
-    assert!(
-        text(&said.stdout).contains("its run receives the decision now"),
-        "{}",
-        text(&said.stdout)
-    );
+    assert!(text(&said.stdout).contains("its run has the decision"), "{}", text(&said.stdout));
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(
         (ended.status.code(), text(&ended.stdout).as_str()),

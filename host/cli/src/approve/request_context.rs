@@ -244,6 +244,7 @@ pub(super) mod testing {
             gates: Vec::new(),
             observers: Vec::new(),
             policy,
+            policy_now: None,
             limits: RunLimits::default(),
         };
         RequestContext {

@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::policy::budget::check_top_up_arguments;
@@ -12,8 +13,10 @@ use conclave_core::protocol::event::{Event, Record};
 use conclave_core::setup::Setup;
 use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::types::approval::{Approval, ApprovalRequest};
-use conclave_core::types::ids::{CallId, RoomId};
-use conclave_runtime::store::{ControlCommand, ControlMessage, WaitRow, is_in_use};
+use conclave_core::types::ids::{CallId, ControlId, RoomId};
+use conclave_runtime::store::{
+    ControlCommand, ControlMessage, DecisionSent, MailState, StoreError, WaitRow, is_in_use,
+};
 use serde_json::{Value, json};
 
 use crate::approve::{ApprovalView, KeyChoice, NOT_ALL_SHOWN, Pages, choice, plugin_of};
@@ -27,6 +30,10 @@ use crate::ui::screen::columns;
 use crate::ui::show::{FAINT, NAME, one_line, paint, printable};
 use crate::ui::{ask, stdout};
 
+/// The time in which a process records a decision; behind it the answer says that it will.
+const RECORDED_WITHIN: Duration = Duration::from_secs(30);
+/// The interval between two looks whether it has.
+const EVERY: Duration = Duration::from_millis(50);
 /// The reason of a refusal that gives none.
 const NO: &str = "the operator refused it";
 /// Characters of a reason that reach the agent.
@@ -120,17 +127,80 @@ impl PendingCall {
     fn check_unsaid(&self) -> Result<(), CliError> {
         let pending = ControlMessage::pending(self.found.reader.folder())
             .map_err(|error| unusable(&error))?;
-        let Some(ControlCommand::Decide { approval, .. }) =
-            pending.into_iter().find(|mail| self.is_meant(mail)).map(|mail| mail.word)
-        else {
-            return Ok(());
+        match pending.into_iter().find(|mail| self.is_meant(mail)) {
+            Some(mail) => Err(self.on_its_way(&mail)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the error for a call about which another decision is on its way.
+    fn on_its_way(&self, mail: &ControlMessage) -> CliError {
+        let word = match &mail.word {
+            ControlCommand::Decide { approval, .. } => decision_word(approval),
+            _ => "decided",
         };
-        let what = format!(
-            "{} was already {}; the run has not received that decision yet",
-            self.id(),
-            decision_word(&approval)
-        );
-        Err(CliError::usage(what).hint("--instead replaces that decision"))
+        let what =
+            format!("{} was already {word}; the run has not received that decision yet", self.id());
+        CliError::usage(what).hint("--instead replaces that decision")
+    }
+
+    /// Returns the error for a call that was decided before this decision arrived, with the
+    /// recorded decision.
+    fn decided_before(&self) -> CliError {
+        let what = match self.recorded() {
+            Ok(Some((_, word, author))) => {
+                format!("{} was already {word} by {author}; this decision has no effect", self.id())
+            }
+            Ok(None) => {
+                format!("{} is not pending any more; this decision has no effect", self.id())
+            }
+            Err(error) => return error,
+        };
+        CliError::usage(what)
+            .hint(format!("`conclave show {}` shows the state of the run", self.found.run()))
+    }
+
+    /// Returns the recorded decision about the call, with the id of its message if it came from
+    /// another process, and its author.
+    fn recorded(&self) -> Result<Option<(Option<ControlId>, &'static str, String)>, CliError> {
+        let records = self.found.reader.records(&self.found.room);
+        let records = records.map_err(|error| unusable(&error))?;
+        Ok(records.into_iter().find_map(|record| {
+            let Event::Decided { call, approval, author } = record.event.effective() else {
+                return None;
+            };
+            let id = match &record.event {
+                Event::ControlReceived { id, .. } => Some(id.clone()),
+                _ => None,
+            };
+            (*call == self.call).then(|| (id, decision_word(approval), author.to_string()))
+        }))
+    }
+
+    fn is_pending(&self) -> Result<bool, StoreError> {
+        let waits = self.found.reader.waits(Some(&self.found.run()))?;
+        Ok(waits
+            .iter()
+            .any(|row| row.room == self.found.room && row.wait.key == WaitKey::Call(self.call)))
+    }
+
+    /// Waits until the run's process has recorded the decision, for a short time. Returns whether
+    /// it has.
+    ///
+    /// # Errors
+    /// If another decision was recorded, which came from the run's own terminal.
+    fn wait_for_record(&self, mail: &ControlMessage) -> Result<bool, CliError> {
+        let (store, until) = (self.found.reader.folder(), Instant::now() + RECORDED_WITHIN);
+        while mail.state(store) != MailState::Gone {
+            if Instant::now() >= until || !is_in_use(store) {
+                return Ok(false);
+            }
+            std::thread::sleep(EVERY);
+        }
+        match self.recorded()? {
+            Some((Some(id), ..)) if id == mail.id => Ok(true),
+            _ => Err(self.decided_before()),
+        }
     }
 
     /// Takes back an earlier decision about this call.
@@ -179,22 +249,28 @@ impl PendingCall {
     fn say(&self, approval: Approval, instead: bool, output: OutputArgs) -> Result<u8, CliError> {
         if instead {
             self.take_back()?;
-        } else {
-            self.check_unsaid()?;
         }
         let decision = decision_word(&approval);
         let mail = ControlMessage::new(
             self.found.room.clone(),
             ControlCommand::Decide { call: self.call, approval },
         );
-        mail.send(self.found.reader.folder()).map_err(|error| unusable(&error))?;
+        let sent = mail.send_decision(self.found.reader.folder(), || self.is_pending());
+        match sent.map_err(|error| unusable(&error))? {
+            DecisionSent::Sent => {}
+            DecisionSent::Rival(other) => return Err(self.on_its_way(&other)),
+            DecisionSent::Decided => return Err(self.decided_before()),
+        }
+        let is_recorded = self.is_live && self.wait_for_record(&mail)?;
         let (id, run) = (self.id(), self.found.run());
         if output.json {
             stdout::json(
                 json!({ "type": "decision", "id": id, "decision": decision, "run_state": run_state(self.is_live) }),
             )?;
         } else if !output.quiet {
-            let when = if self.is_live {
+            let when = if is_recorded {
+                "its run has the decision".to_owned()
+            } else if self.is_live {
                 "its run receives the decision now".to_owned()
             } else {
                 format!("its run receives the decision when it is resumed: conclave resume {run}")

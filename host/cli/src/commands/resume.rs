@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::protocol::event::Event;
-use conclave_core::setup::Setup;
+use conclave_core::setup::{ChangedComponent, Setup};
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_runtime::store::{
     ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreError,
@@ -262,7 +262,9 @@ async fn resume_now(
     if output.json {
         stdout::json(json!({ "type": "resumed", "run": row.run }))?;
     } else if !output.quiet {
-        head::print(&prepared, Some(&row.run), loading.elapsed());
+        let rights = (&prepared, session.effective_setup().as_ref());
+        head::print_resumed(rights, &row.run, loading.elapsed());
+        report_changed(session.changed_components());
     }
     context.legend();
     let began = Instant::now();
@@ -324,6 +326,23 @@ fn report_unnamed(
         }
     }
     Ok(())
+}
+
+/// Reports each plugin whose component is not the one that the run began with.
+pub(crate) fn report_changed(changed: &[ChangedComponent]) {
+    for ChangedComponent { plugin, before, now, .. } in changed {
+        let short = |sha256: &str| sha256.chars().take(12).collect::<String>();
+        let what = match now.is_empty() {
+            true => format!("the plugin {plugin} is not in the config any more"),
+            false => format!(
+                "the component of {plugin} is another one than when the run was cut off: {} now, {} before; \
+                 approvals of its calls are asked for again",
+                short(now),
+                short(before)
+            ),
+        };
+        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, what));
+    }
 }
 
 /// Delivers the events of an ended run that its observers did not take.
@@ -404,7 +423,9 @@ fn in_use(error: &StoreError, row: &RunRow) -> CliError {
 pub(crate) fn unresumable(error: &ResumeError) -> CliError {
     match error {
         ResumeError::Unknown { .. } => CliError::usage(error.to_string()),
-        ResumeError::Changed { .. } => CliError::plugin(error.to_string()),
+        ResumeError::Changed { .. } | ResumeError::OtherPlugin { .. } => {
+            CliError::plugin(error.to_string())
+        }
         ResumeError::Journal(_) => CliError::internal(error.to_string()),
     }
 }

@@ -115,6 +115,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         gates: config.gates.clone(),
         observers: config.observers.clone(),
         policy: config.policy.clone(),
+        policy_now: None,
         limits: config.limits.clone(),
     };
     Ok(Assembly { setup, warnings: problems.in_order() })

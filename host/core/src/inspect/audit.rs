@@ -173,6 +173,8 @@ pub fn decision_entry(decision: &ChangeDecision) -> AuditEntry {
 #[derive(Default)]
 struct AuditFindings {
     entries: Vec<AuditEntry>,
+    /// Whether the room is a child room, whose setup is that of its root.
+    is_child: bool,
     /// The approval request of each call.
     asked: BTreeMap<CallId, ApprovalRequest>,
     /// The plugin of the tool that runs in each call.
@@ -206,12 +208,13 @@ impl AuditFindings {
         match of.record.event.effective() {
             Event::RoomOpened { setup, .. } => self.allowed(of, setup),
             Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),
-            Event::Resumed { down_ms } => self.push(
-                of,
-                AuditKind::Resumed,
-                None,
-                format!("resumed after {down_ms} ms without a host"),
-            ),
+            Event::Resumed { down_ms, .. } => {
+                let what = format!("resumed after {down_ms} ms without a host");
+                self.push(of, AuditKind::Resumed, None, what);
+                if let Some(setup) = of.setup.as_ref().filter(|_| !self.is_child) {
+                    self.granted(of, setup);
+                }
+            }
             Event::TurnStopped { reason } => {
                 self.push(of, AuditKind::Stopped, None, format!("the turn was stopped: {reason}"))
             }
@@ -248,9 +251,16 @@ impl AuditFindings {
     /// Appends the permissions of every plugin. Does nothing for a child room, whose setup is that
     /// of its root.
     fn allowed(&mut self, of: &ReplayedRecord, setup: &Setup) {
-        if matches!(&of.record.event, Event::RoomOpened { opening, .. } if opening.depth > 0) {
-            return;
+        if let Event::RoomOpened { opening, .. } = &of.record.event {
+            self.is_child = opening.depth > 0;
         }
+        if !self.is_child {
+            self.granted(of, setup);
+        }
+    }
+
+    /// Appends the effective permissions of every plugin.
+    fn granted(&mut self, of: &ReplayedRecord, setup: &Setup) {
         self.push(
             of,
             AuditKind::Granted,

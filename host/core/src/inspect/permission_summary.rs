@@ -13,9 +13,7 @@ use crate::permissions::grant::{
     ChannelsGrant, Confinement, DelegateGrant, ExecGrant, FetchGrant, FileGrant, FileMode, Grants,
     HistoryGrant, KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolsGrant,
 };
-use crate::permissions::manifest::Manifest;
 use crate::setup::{GatePoint, ModelSetup, PluginKind, Setup, TaskSetup};
-use crate::types::capability::Capability;
 use crate::types::confirm::ConfirmPolicy;
 use crate::types::ids::PluginName;
 use crate::types::text::{show_duration, show_size};
@@ -83,7 +81,7 @@ pub fn data_can_leave(setup: &Setup) -> String {
             secrets: _,
             history: _,
             exec,
-        } = asked_for(&plugin.facts.manifest, &plugin.grants);
+        } = plugin.grants.requested_by(&plugin.facts.manifest);
         for rule in fetch.iter().flat_map(|grant| &grant.rules) {
             places.insert(format!("{} ({name})", rule.url));
         }
@@ -115,7 +113,7 @@ pub fn data_can_leave(setup: &Setup) -> String {
 
 fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
-    let granted = asked_for(&plugin.facts.manifest, &plugin.grants);
+    let granted = plugin.grants.requested_by(&plugin.facts.manifest);
     let Grants {
         model,
         tools,
@@ -228,24 +226,6 @@ fn passes(point: GatePoint) -> &'static str {
     }
 }
 
-/// Returns the grants without those that the manifest does not request: they have no effect.
-fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
-    let asks = |capability: Capability| manifest.ask(capability).is_some();
-    Grants {
-        model: grants.model.clone().filter(|_| asks(Capability::Model)),
-        tools: grants.tools.clone().filter(|_| asks(Capability::Tools)),
-        delegate: grants.delegate.clone().filter(|_| asks(Capability::Delegate)),
-        route: grants.route.clone().filter(|_| asks(Capability::Route)),
-        files: if asks(Capability::Files) { grants.files.clone() } else { Vec::new() },
-        channels: grants.channels.clone().filter(|_| asks(Capability::Channels)),
-        fetch: grants.fetch.clone().filter(|_| asks(Capability::Fetch)),
-        kv: grants.kv.filter(|_| asks(Capability::Kv)),
-        secrets: if asks(Capability::Secrets) { grants.secrets.clone() } else { Vec::new() },
-        history: grants.history.filter(|_| asks(Capability::History)),
-        exec: grants.exec.clone().filter(|_| asks(Capability::Exec)),
-    }
-}
-
 /// `call search.find, search.read`: the part of the grant that all tasks together leave.
 fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<String> {
     let tasks = setup.tasks.values().filter(|task| task.agent == *agent);
@@ -290,7 +270,7 @@ fn nested_tools(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> BTreeSe
 fn may_reach(setup: &Setup, name: &PluginName) -> Option<String> {
     let nested = |plugin: &PluginName| {
         let plugin_setup = setup.plugins.get(plugin)?;
-        let granted = asked_for(&plugin_setup.facts.manifest, &plugin_setup.grants).tools?;
+        let granted = plugin_setup.grants.requested_by(&plugin_setup.facts.manifest).tools?;
         Some(nested_tools(setup, plugin, &granted))
     };
     let direct = nested(name)?;

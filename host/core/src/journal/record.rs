@@ -140,7 +140,8 @@ pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<ReplayedRecord> 
     for record in records {
         match &record.event {
             Event::RoomOpened { setup: opened, .. } => setup = Some(Arc::clone(opened)),
-            Event::RunStarted { setup: Some(anew), .. } => setup = Some(Arc::clone(anew)),
+            Event::RunStarted { setup: Some(anew), .. }
+            | Event::Resumed { setup: Some(anew), .. } => setup = Some(Arc::clone(anew)),
             _ => {}
         }
         let has_effect = room.effect_of(&record.event).is_some();

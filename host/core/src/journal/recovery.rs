@@ -10,7 +10,7 @@ use crate::protocol::call_log::CallLog;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::room::Room;
-use crate::setup::Setup;
+use crate::setup::{ChangedComponent, Setup};
 use crate::types::delivery::DeliveryView;
 use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, Millis, PluginName, TimerId};
@@ -170,7 +170,7 @@ impl InFlight {
                 }
             }
             Event::TimerFired { timer } => drop(self.timers.remove(timer)),
-            Event::Resumed { down_ms } => {
+            Event::Resumed { down_ms, .. } => {
                 // Downtime counts against no time limit, so timers move by its length.
                 self.timers.values_mut().for_each(|at| *at = at.plus(*down_ms))
             }
@@ -302,6 +302,10 @@ pub struct Resumption {
     pub events: Vec<Event>,
     /// Effects to perform afterwards, if their calls are still in flight.
     pub again: Vec<Restart>,
+    /// The effective setup from the resumption on.
+    pub setup: Arc<Setup>,
+    /// The plugins whose components are not those of the last time.
+    pub changed: Vec<ChangedComponent>,
 }
 
 impl Extend<Record> for Unfinished {
@@ -357,9 +361,18 @@ impl Unfinished {
     /// Returns the events and effects that resume the room at `now`. A room that has an outcome has
     /// ended.
     #[must_use]
-    pub fn resumption(&self, now: Millis) -> Resumption {
+    pub fn resumption(&self, now: Millis, today: &Setup) -> Resumption {
         let down = now.since(self.room.now());
-        let mut events = vec![Event::Resumed { down_ms: down }];
+        let (begun, in_force) = (self.room.begun_setup(), self.room.setup());
+        let setup = Arc::new(begun.narrowed_by(today));
+        let changed = in_force.changed_components(today);
+        let narrowed = (setup != *in_force).then(|| Arc::clone(&setup));
+        let mut events = vec![Event::Resumed { down_ms: down, setup: narrowed }];
+        let exchanged = changed.iter().filter(|changed| !changed.now.is_empty());
+        events.extend(exchanged.map(|changed| Event::PluginReplaced {
+            plugin: changed.plugin.clone(),
+            sha256: changed.now.clone(),
+        }));
         let mut again = Vec::new();
         for (call, (effect, start)) in &self.in_flight.calls {
             let mut trace = self.in_flight.logs.get(call).cloned().unwrap_or_default();
@@ -391,7 +404,7 @@ impl Unfinished {
                 .iter()
                 .map(|(timer, at)| plain(Effect::SetTimer { timer: *timer, at: at.plus(down) })),
         );
-        Resumption { events, again }
+        Resumption { events, again, setup, changed }
     }
 
     /// Resumes an interrupted call. A step continues and its plugin learns which side effect was

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::journal::recovery::Unfinished;
+use crate::protocol::event::{Event, Record};
 use crate::types::json_depth::{JSON_DEPTH_MAX, JsonError, from_json_within, is_deeper_than};
 
 /// The number of records after which another snapshot is due.
@@ -12,7 +13,7 @@ pub const SNAPSHOT_EVERY: u64 = 1_000;
 
 /// The format that this host writes and reads. It is raised when a field of a room, or of its work
 /// in flight, changes its meaning. Other fields are detected without it.
-pub const SNAPSHOT_FORMAT: u32 = 2;
+pub const SNAPSHOT_FORMAT: u32 = 3;
 
 /// The limit of nesting. A value of a record is a few levels deeper in the room.
 const DEPTH_MAX: usize = JSON_DEPTH_MAX + 32;
@@ -58,6 +59,40 @@ impl Unfinished {
         if is_deeper_than(&text, DEPTH_MAX) { Err(SnapshotError::TooDeep) } else { Ok(text) }
     }
 
+    /// Returns whether this is the state that these records lead to; they begin with the room's
+    /// first. A kept snapshot that differs was changed.
+    ///
+    /// # Errors
+    /// As [`to_snapshot`](Self::to_snapshot).
+    pub fn is_fold_of(
+        &self,
+        records: impl IntoIterator<Item = Record>,
+    ) -> Result<bool, SnapshotError> {
+        // Reads of calls in flight are not in every snapshot.
+        let plain = |state: &Self| {
+            Self::of(&state.room, &state.in_flight.clone().without_reads(), state.next)
+                .to_snapshot()
+        };
+        Ok(plain(self)? == plain(&Self::fold(records))?)
+    }
+
+    /// Returns whether the room has the setups of its records: that with which its run began, and
+    /// the effective one. `records` are those that carry a setup, in order, up to the snapshot.
+    #[must_use]
+    pub fn has_setups_of<'a>(&self, records: impl IntoIterator<Item = &'a Record>) -> bool {
+        let (mut begun, mut effective) = (None, None);
+        for record in records {
+            match &record.event {
+                Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => {
+                    (begun, effective) = (Some(setup), Some(setup));
+                }
+                Event::Resumed { setup: Some(setup), .. } => effective = Some(setup),
+                _ => {}
+            }
+        }
+        begun == Some(self.room.begun_setup()) && effective == Some(self.room.setup())
+    }
+
     /// Returns the room of a snapshot.
     ///
     /// # Errors
@@ -84,12 +119,12 @@ mod tests {
         let written = Unfinished::default().to_snapshot().expect("it is written");
         assert!(Unfinished::from_snapshot(&written).is_ok());
         let refused = |text: &str| Unfinished::from_snapshot(text).map(drop).expect_err("refused");
-        let other = written.replacen("\"format\":2", "\"format\":1", 1);
+        let other = written.replacen("\"format\":3", "\"format\":1", 1);
         assert!(matches!(refused(&other), SnapshotError::OtherFormat { found: 1 }));
         // Another format may have any state.
         let other = "{\"format\":7,\"state\":[1]}";
         assert!(matches!(refused(other), SnapshotError::OtherFormat { found: 7 }));
-        for text in ["", "{}", &written[..written.len() - 1], "{\"format\":2,\"state\":{}}"] {
+        for text in ["", "{}", &written[..written.len() - 1], "{\"format\":3,\"state\":{}}"] {
             assert!(matches!(refused(text), SnapshotError::Malformed(_)), "{text}");
         }
         // A field that this host does not know, and one that it would add.

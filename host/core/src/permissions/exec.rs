@@ -98,6 +98,42 @@ impl CommandPattern {
     }
 }
 
+impl CommandPattern {
+    /// Returns the pattern of the commands that both cover, word by word; `None` if there are none,
+    /// or if a word of both covers more than one word can say.
+    pub(crate) fn overlap(&self, other: &Self) -> Option<Self> {
+        let (mut one, mut two) = (self.0.split(' '), other.0.split(' '));
+        let mut words = vec![one.next().filter(|program| two.next() == Some(*program))?];
+        loop {
+            match (one.next(), two.next()) {
+                (None, None) => return Some(Self(words.join(" "))),
+                (Some("**"), rest) => {
+                    words.extend(rest.into_iter().chain(two));
+                    return Some(Self(words.join(" ")));
+                }
+                (rest, Some("**")) => {
+                    words.extend(rest.into_iter().chain(one));
+                    return Some(Self(words.join(" ")));
+                }
+                (Some(one), Some(two)) => words.push(narrower_word(one, two)?),
+                (Some(_), None) | (None, Some(_)) => return None,
+            }
+        }
+    }
+}
+
+/// Returns the word that covers fewer arguments, if all of them are covered by the other one too.
+fn narrower_word<'a>(one: &'a str, two: &'a str) -> Option<&'a str> {
+    // A `*` of the inner word can only meet a `*` of the outer one, which covers all that it does.
+    let has = |outer: &str, inner: &str| {
+        word_covers(outer, inner) && !(outer.starts_with('*') && inner.starts_with('-'))
+    };
+    if one == two || has(one, two) {
+        return Some(two);
+    }
+    has(two, one).then_some(one)
+}
+
 impl fmt::Display for CommandPattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)

@@ -30,7 +30,8 @@ pub struct PolicyDecision<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DecisionSource<'a> {
     Rule {
-        /// The index in the setup's policy.
+        /// The index in the setup's policy, and behind its end in the policy of the last
+        /// resumption.
         index: usize,
         rule: &'a Rule,
     },
@@ -81,9 +82,12 @@ pub fn decide_for_participants<'a, 'b>(
         Participant::Delegator(_) | Participant::DelegatingTool(_) => None,
     });
     let own = decide_for_all(setup, callers, tool, &arguments);
-    participants
-        .filter(|participant| !matches!(participant, Participant::Caller(_)))
-        .filter_map(|it| decide_for_delegator(&setup.policy, it.plugin(), tool, &arguments))
+    let above: Vec<_> =
+        participants.filter(|participant| !matches!(participant, Participant::Caller(_))).collect();
+    setup
+        .policies()
+        .flat_map(|policy| above.iter().map(move |it| (policy, it.plugin())))
+        .filter_map(|(policy, plugin)| decide_for_delegator(policy, plugin, tool, &arguments))
         .fold(own, stricter)
 }
 
@@ -94,16 +98,17 @@ fn decide_for_all<'a, 'b>(
     arguments: &CallArguments<'_>,
 ) -> PolicyDecision<'a> {
     let otherwise = without_rule(setup, tool);
-    let each = callers
-        .into_iter()
-        .map(|caller| decide_for(&setup.policy, caller, tool, arguments, otherwise));
-    each.reduce(stricter).unwrap_or(otherwise)
+    let of_caller = |caller| {
+        let each = setup.policies();
+        each.map(|policy| decide_for(policy, caller, tool, arguments, otherwise)).reduce(stricter)
+    };
+    callers.into_iter().filter_map(of_caller).reduce(stricter).unwrap_or(otherwise)
 }
 
 /// Returns the decision of the rules that name the delegator; `None` if none is about the call. A
 /// rule that may match counts as a match, unless it allows.
 fn decide_for_delegator<'a>(
-    policy: &'a Policy,
+    (policy, before): (&'a Policy, usize),
     delegator: &PluginName,
     tool: &str,
     arguments: &CallArguments<'_>,
@@ -112,14 +117,14 @@ fn decide_for_delegator<'a>(
     policy.candidates_naming(delegator, tool, arguments, |indices| {
         matches.add(policy, indices, |rule| rule.holds(delegator, tool, arguments));
     });
-    matches.strictest()
+    matches.strictest(before)
 }
 
 /// Returns the decision for one participant. A rule may be undecidable, if an argument is written
 /// in a way that hides its target. Such a rule never allows, and later rules can only make the
 /// decision stricter.
 fn decide_for<'a>(
-    policy: &'a Policy,
+    (policy, before): (&'a Policy, usize),
     caller: &PluginName,
     tool: &str,
     arguments: &CallArguments<'_>,
@@ -129,7 +134,7 @@ fn decide_for<'a>(
     policy.candidates(caller, tool, arguments, |indices| {
         matches.add(policy, indices, |rule| rule.holds(caller, tool, arguments));
     });
-    match matches.strictest() {
+    match matches.strictest(before) {
         Some(decision) if matches.certain.is_some() => decision,
         Some(decision) => stricter(decision, otherwise),
         None => otherwise,
@@ -172,8 +177,9 @@ impl<'a> FirstMatches<'a> {
         }
     }
 
-    /// Returns the strictest decision, of equal ones the first.
-    fn strictest(&self) -> Option<PolicyDecision<'a>> {
+    /// Returns the strictest decision, of equal ones the first. `before` is the number of rules in
+    /// front of this policy's.
+    fn strictest(&self, before: usize) -> Option<PolicyDecision<'a>> {
         let is_first =
             |may: &RuleMatch<'_>| self.certain.is_none_or(|certain| may.index < certain.index);
         // In this order the first of equal decisions stands first.
@@ -182,7 +188,7 @@ impl<'a> FirstMatches<'a> {
             .flatten()
             .map(|RuleMatch { index, rule }| PolicyDecision {
                 decide: rule.decide,
-                why: DecisionSource::Rule { index, rule },
+                why: DecisionSource::Rule { index: before + index, rule },
             })
             .reduce(stricter)
     }

@@ -353,6 +353,10 @@ pub enum Event {
     Resumed {
         /// Milliseconds in which no host ran; they count against no time limit.
         down_ms: u64,
+        /// The effective setup from here on: that with which the run began, as far as the config
+        /// of this resumption still allows it. `None` if it is the one in force.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        setup: Option<Arc<Setup>>,
     },
     /// A component was rebuilt during development, and later calls use the new one. For readers of
     /// the journal; does not change the room.

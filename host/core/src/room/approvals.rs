@@ -19,7 +19,7 @@ use crate::types::approval::{
 };
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
-use crate::types::ids::{CallId, FrameId, PluginName, TimerId};
+use crate::types::ids::{CallId, FrameId, PluginName};
 use crate::types::message::{ToolCall, ToolResult};
 use crate::types::risk::Risk;
 use crate::types::tool::ToolError;
@@ -107,6 +107,12 @@ impl Frames {
 }
 
 impl RoomContext {
+    pub(super) fn drop_approval_timer(&mut self, call: CallId) {
+        self.timers.retain(
+            |_, purpose| !matches!(purpose, TimerPurpose::Approval { call: of } if *of == call),
+        );
+    }
+
     pub(super) fn ask_approver(
         &mut self,
         (frame, slot): (FrameId, usize),
@@ -139,15 +145,7 @@ impl Room {
             _ => return,
         };
         self.cx.calls.remove(&call);
-        let of_call = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Approval { call: of } if *of == call);
-        let timers: Vec<TimerId> = self
-            .cx
-            .timers
-            .iter()
-            .filter(|(_, purpose)| of_call(purpose))
-            .map(|(timer, _)| *timer)
-            .collect();
-        timers.iter().for_each(|timer| drop(self.cx.timers.remove(timer)));
+        self.cx.drop_approval_timer(call);
         self.cx.notify(Notice::ApprovalGiven { call, approval: approval.clone(), author });
         let Some(waiting) = self.frames.slot_mut(&mut self.cx, id, slot) else { return };
         let name = waiting.now.name.clone();

@@ -48,7 +48,11 @@ pub(super) struct RoomContext {
     pub(super) phase: RoomPhase,
     pub(super) now: Millis,
     pub(super) opened: Millis,
+    /// The effective setup: that with which the run began, as the last resumption narrowed it.
     pub(super) setup: Arc<Setup>,
+    /// The setup with which the run began; `None` if it is the effective one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) begun: Option<Arc<Setup>>,
     pub(super) opening: RunOpening,
     /// `None` before the room is opened.
     #[serde(
@@ -100,8 +104,10 @@ impl Default for RoomContext {
                 gates: Vec::new(),
                 observers: Vec::new(),
                 policy: Policy::default(),
+                policy_now: None,
                 limits: RunLimits::default(),
             }),
+            begun: None,
             opening: RunOpening::default(),
             secret: None,
             calls: PendingCalls::default(),

@@ -16,13 +16,16 @@ use super::limit_increase::HeldRequest;
 use super::prompts::{is_filtered, is_text};
 use super::{Purpose, Room};
 use crate::protocol::effect::Effect;
+use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
 use crate::tool_calls::truncate::DoesNotFit;
 use crate::types::completion::{
     Completion, ModelDiagnostic, ModelDiagnosticKind, ModelError, ModelRequest, TokenUsage,
 };
 use crate::types::denial::DenialRecord;
+use crate::types::fault::Fault;
 use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
+use crate::types::tool::ToolError;
 use crate::types::usage::Spent;
 
 /// A pending model call.
@@ -295,6 +298,23 @@ impl Room {
     #[must_use]
     pub fn works_on(&self, call: CallId) -> Option<TaskName> {
         self.frames.works_on(&self.cx, call)
+    }
+
+    /// Returns the plugin whose call the event ends, and its fault; `None` for other events.
+    #[must_use]
+    pub fn call_end<'e>(&self, event: &'e Event) -> Option<(PluginName, Option<&'e Fault>)> {
+        let (call, fault) = match event {
+            Event::AgentStepped { call, answer, .. } => (call, answer.as_ref().err()),
+            Event::AgentResponded { call, answer, .. } => (call, answer.as_ref().err()),
+            Event::PluginQueried { call, answer, .. } => (call, answer.as_ref().err()),
+            Event::StrategyDecided { call, answer, .. } => (call, answer.as_ref().err()),
+            Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => {
+                (call, Some(fault))
+            }
+            Event::ToolAnswered { call, .. } => (call, None),
+            _ => return None,
+        };
+        Some((self.frames.caller_of(&self.cx, *call)?.0, fault))
     }
 }
 

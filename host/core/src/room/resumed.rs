@@ -1,12 +1,24 @@
 //! Resumption of a room after its host had stopped. The downtime does not count, and model attempts
 //! that were lost are charged. A pending message is repeated under the same key, so a channel that
-//! took it does not say it twice.
+//! took it does not say it twice. The config may have changed meanwhile: the run goes on with what
+//! both the config of its start and today's allow.
 
-use super::{Room, TimerPurpose};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::approvals::Consent;
+use super::{Purpose, Room, TimerPurpose};
+use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::{Histories, RoomContext};
+use crate::setup::Setup;
+use crate::tool_calls::toolbox::{TaskTool, ToolTarget};
+use crate::types::approval::{Approval, ApprovalAuthor};
+use crate::types::ids::{CallId, FrameId, Millis, PluginName};
+use crate::types::limits::RunLimits;
 
 impl Room {
-    pub(super) fn resumed(&mut self, down_ms: u64) {
+    pub(super) fn resumed(&mut self, down_ms: u64, setup: Option<Arc<Setup>>) {
         self.cx.notify(Notice::Resumed { down_ms });
         // A pause counts the downtime itself.
         if !self.pausing.count_downtime(down_ms) {
@@ -21,5 +33,136 @@ impl Room {
         self.result_delivery().forget_activities();
         self.budgets.charge_lost_attempts(&mut self.cx, &mut self.models);
         self.background.settle_stopped_tasks(&mut self.cx, &mut self.budgets);
+        if let Some(setup) = setup {
+            self.take_effective(setup);
+        }
+    }
+
+    /// Takes the effective setup of this resumption.
+    fn take_effective(&mut self, setup: Arc<Setup>) {
+        let before = std::mem::replace(&mut self.cx.setup, setup);
+        let changed = before.changed_components(&self.cx.setup);
+        let changed: BTreeSet<PluginName> =
+            changed.into_iter().map(|changed| changed.plugin).collect();
+        self.cx.narrow_limits(&before.limits);
+        let begun = self.cx.begun.take().unwrap_or_else(|| Arc::clone(&before));
+        // The setup of the start is in force again if today's config allows all of it.
+        self.cx.begun = (begun != self.cx.setup).then_some(begun);
+        self.histories.narrow_toolboxes(&self.cx);
+        self.frames.narrow(&self.cx, &before);
+        self.ask_again_about(&changed);
+    }
+
+    /// Drops each approval, open or given, of a call in which a changed component has a part, and
+    /// asks again: what was approved is what other code would do. The new question has another id,
+    /// so an answer to the old one that is still on its way decides nothing.
+    fn ask_again_about(&mut self, changed: &BTreeSet<PluginName>) {
+        if changed.is_empty() {
+            return;
+        }
+        let consents: Vec<(CallId, FrameId, usize, bool)> = self
+            .cx
+            .calls
+            .iter()
+            .filter_map(|(call, purpose)| match purpose {
+                Purpose::Approval { frame, slot } => Some((*call, *frame, *slot, true)),
+                Purpose::HeldTool { frame, slot, .. } => Some((*call, *frame, *slot, false)),
+                _ => None,
+            })
+            .filter(|(_, frame, slot, _)| {
+                self.frames.has_part(&self.cx.setup, *frame, *slot, changed)
+            })
+            .collect();
+        for (call, frame, slot, is_open) in consents {
+            self.cx.calls.remove(&call);
+            if !is_open {
+                let held = Purpose::HeldTool { frame, slot, asked: Consent::NotYet };
+                self.cx.calls.insert(call, held);
+                continue;
+            }
+            self.cx.drop_approval_timer(call);
+            self.cx.effects.push_back(Effect::AbandonCall { call });
+            let reason =
+                "a component was exchanged since it was asked, so it is asked again".to_owned();
+            self.cx.notify(Notice::ApprovalGiven {
+                call,
+                approval: Approval::Refused { reason },
+                author: ApprovalAuthor::Nobody,
+            });
+            self.tool_rounds().resume_slot(frame, slot, Consent::NotYet);
+        }
+    }
+}
+
+impl RoomContext {
+    /// Narrows the run's limits to those of the effective setup. A limit that was raised by an
+    /// approver, or that the run was opened with, stays where the config allows as much as before.
+    fn narrow_limits(&mut self, before: &RunLimits) {
+        // A background task has its part of the run's limits, which its parent narrows.
+        if self.opening.depth > 0 {
+            return;
+        }
+        let now = self.setup.limits.clone();
+        let limits = &mut self.opening.limits;
+        let narrow = |limit: &mut Option<u64>, before: Option<u64>, now: Option<u64>| {
+            if *limit == before {
+                *limit = now;
+            } else if let Some(now) = now.filter(|now| before.is_none_or(|before| *now < before)) {
+                *limit = Some(limit.map_or(now, |limit| limit.min(now)));
+            }
+        };
+        narrow(&mut limits.turns, before.turns, now.turns);
+        narrow(&mut limits.tokens, before.tokens, now.tokens);
+        narrow(&mut limits.cost_micro_usd, before.cost_micro_usd, now.cost_micro_usd);
+        narrow(&mut limits.model_calls, before.model_calls, now.model_calls);
+        narrow(&mut limits.tool_calls, before.tool_calls, now.tool_calls);
+        narrow(&mut limits.history, before.history, now.history);
+        narrow(&mut limits.cpu_ms, before.cpu_ms, now.cpu_ms);
+        narrow(&mut limits.tasks, before.tasks, now.tasks);
+        narrow(&mut limits.wall_ms, before.wall_ms, now.wall_ms);
+        limits.tasks_at_once = now.tasks_at_once;
+        limits.task_turns = now.task_turns;
+        (limits.depth, limits.when_used_up) = (now.depth, now.when_used_up);
+        if now.wall_ms != before.wall_ms {
+            self.move_deadline(before.wall_ms, now.wall_ms);
+        }
+    }
+
+    /// Moves the run's deadline by the difference of two wall-time limits.
+    fn move_deadline(&mut self, before: Option<u64>, now: Option<u64>) {
+        let deadline = match (self.opening.deadline, before, now) {
+            (Some(deadline), Some(before), Some(now)) => {
+                Some(Millis(deadline.plus(now).since(Millis(before))))
+            }
+            (None, None, Some(now)) => Some(self.now.plus(now)),
+            (_, _, None) => None,
+            (deadline, ..) => deadline,
+        };
+        self.opening.deadline = deadline;
+        self.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Wall));
+        if let Some(at) = deadline {
+            self.set_timer(TimerPurpose::Wall, at);
+        }
+    }
+}
+
+impl Histories {
+    /// Narrows the toolboxes that changed during the run to the plugins' tools of the effective
+    /// setup. Tools of the host stay as the run offered them.
+    fn narrow_toolboxes(&mut self, cx: &RoomContext) {
+        for (task, memory) in &mut self.memories {
+            let Some(toolbox) = &memory.toolbox else { continue };
+            let effective = cx.setup.tasks.get(task).map(|task| Arc::clone(&task.toolbox));
+            let kept = |tool: &TaskTool| match &tool.target {
+                ToolTarget::Host(_) => Some(tool.clone()),
+                ToolTarget::Plugin { .. } => effective
+                    .iter()
+                    .flat_map(|it| it.iter())
+                    .find(|it| it.target == tool.target)
+                    .cloned(),
+            };
+            memory.toolbox =
+                Some(Arc::new(toolbox.iter().filter_map(kept).collect::<Vec<_>>().into()));
+        }
     }
 }

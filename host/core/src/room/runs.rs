@@ -34,7 +34,7 @@ impl Room {
         }
         let is_new = setup.is_some();
         if let Some(setup) = setup {
-            self.cx.setup = setup;
+            (self.cx.setup, self.cx.begun) = (setup, None);
             // A toolbox that changed during the last run belongs to the old setup.
             self.histories.memories.values_mut().for_each(|memory| memory.toolbox = None);
             self.forget_removed_tasks();

@@ -249,7 +249,7 @@ impl Dialogue<'_> {
 
 impl RoomContext {
     /// Returns the tasks that a task's agent may hand work to: its sub-tasks and its delegates.
-    fn peers(&self, task: &TaskName) -> Vec<Peer> {
+    pub(super) fn peers(&self, task: &TaskName) -> Vec<Peer> {
         let Some((name, task)) = self.setup.tasks.get_key_value(task) else { return Vec::new() };
         let granted = self.setup.rights_in(&task.agent, name).filter(|rights| {
             rights.manifest.ask(crate::types::capability::Capability::Delegate).is_some()

@@ -344,6 +344,7 @@ impl Case {
                 (ChannelId::from("terminal"), Binding::of(ChannelKind::Text)),
             ])),
             policy: plan.policy.clone(),
+            policy_now: None,
             limits: self.limits(),
         }
     }

@@ -29,6 +29,7 @@ mod plan;
 mod planning;
 mod properties;
 mod recorder;
+mod resuming;
 mod rulings;
 mod side_effects;
 mod stuck;

@@ -238,7 +238,7 @@ fn what_is_under_way_has_no_end_and_the_time_without_a_host_is_left_out() {
     // The approval is pending while the host stops for an hour.
     records.truncate(2);
     records[1].at = START.plus(100);
-    records.push(record(2, 3_600_100, Event::Resumed { down_ms: 3_600_000 }));
+    records.push(record(2, 3_600_100, Event::Resumed { down_ms: 3_600_000, setup: None }));
     let last = records.len() as u64;
     let mut reads = record(
         last,
@@ -322,7 +322,9 @@ fn a_long_text_is_cut() {
 fn a_journal_that_does_not_begin_as_one_does_has_no_timeline() {
     assert!(Timeline::of([]).is_none());
     assert!(Timeline::of([Vec::new()]).is_none());
-    assert!(Timeline::of([vec![record(0, 0, Event::Resumed { down_ms: 1 })]]).is_none());
+    assert!(
+        Timeline::of([vec![record(0, 0, Event::Resumed { down_ms: 1, setup: None })]]).is_none()
+    );
     assert_eq!(Millis(5).since(Millis(9)), 0);
 }
 

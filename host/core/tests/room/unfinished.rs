@@ -66,7 +66,7 @@ proptest! {
         if unfinished.room.outcome().is_some() {
             return Ok(());
         }
-        let Resumption { events, again } = unfinished.resumption(LATER);
+        let Resumption { events, again, .. } = unfinished.resumption(LATER, &unfinished.room.setup().clone());
         let mut recorded = Recorded { room: unfinished.room, records: before, ..Recorded::default() };
         for event in events {
             recorded.handle(event, LATER);
@@ -93,6 +93,11 @@ proptest! {
         prop_assert!(recorded.room.outcome().is_some(), "it waits for {:?}", recorded.room.calls_in_flight().collect::<Vec<_>>());
         prop_assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
     }
+}
+
+/// Returns the resumption under the config that the room began with.
+fn resumed(unfinished: &Unfinished, at: Millis) -> Resumption {
+    unfinished.resumption(at, &unfinished.room.setup().clone())
 }
 
 fn case(setup: serde_json::Value) -> (Arc<Setup>, Case) {
@@ -130,8 +135,9 @@ fn a_step_goes_on_with_what_it_was_told() {
         asked(0),
         Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: done.clone() },
     ]);
-    let Resumption { events, again } = unfinished.resumption(START.plus(3 + 500));
-    assert_eq!(events, [Event::Resumed { down_ms: 500 }]);
+    let Resumption { events, again, .. } =
+        unfinished.resumption(START.plus(3 + 500), &unfinished.room.setup().clone());
+    assert_eq!(events, [Event::Resumed { down_ms: 500, setup: None }]);
     let step = again
         .iter()
         .find(|again| matches!(again.effect, Effect::StepAgent { .. }))
@@ -150,7 +156,7 @@ fn a_step_goes_on_with_what_it_was_told() {
 
 #[test]
 fn a_step_whose_effect_was_cut_off_is_told_so_and_does_not_do_it_again() {
-    let Resumption { events, again } = stepping(vec![asked(0)]).resumption(LATER);
+    let Resumption { events, again, .. } = resumed(&stepping(vec![asked(0)]), LATER);
     let told = SideEffectAnswer::Failed {
         cause: FailureCause::Interrupted,
         message: INTERRUPTED.to_owned(),
@@ -203,10 +209,10 @@ fn a_tool_is_called_again_only_where_that_does_nothing_twice() {
         || vec![Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() }];
     let sandboxed = "ab";
     // The journal records every side effect of a sandboxed tool, and here none is without its end.
-    let resumption = calling(false, sandboxed, Vec::new()).resumption(LATER);
+    let resumption = resumed(&calling(false, sandboxed, Vec::new()), LATER);
     assert_eq!((called_again(&resumption), resumption.events.len()), (1, 1));
     // The journal has no end for the side effect, so the key may or may not be set.
-    let resumption = calling(false, sandboxed, effect()).resumption(LATER);
+    let resumption = resumed(&calling(false, sandboxed, effect()), LATER);
     assert_eq!(called_again(&resumption), 0);
     assert!(
         matches!(resumption.events[1], Event::SideEffectEnded { call: CallId(1), ordinal: 0, .. }),
@@ -215,14 +221,14 @@ fn a_tool_is_called_again_only_where_that_does_nothing_twice() {
     );
     assert!(is_interrupted(&resumption.events[2]));
     // The author declared the tool idempotent, so a repeated set is harmless.
-    let resumption = calling(true, sandboxed, effect()).resumption(LATER);
+    let resumption = resumed(&calling(true, sandboxed, effect()), LATER);
     assert_eq!((called_again(&resumption), resumption.events.len()), (1, 1));
     assert!(resumption.again.iter().any(|again| again.trace.may_repeat));
     // Side effects outside a sandbox are not in the journal, so the outcome is unknown.
-    let resumption = calling(false, "", Vec::new()).resumption(LATER);
+    let resumption = resumed(&calling(false, "", Vec::new()), LATER);
     assert_eq!(called_again(&resumption), 0);
     assert!(is_interrupted(&resumption.events[1]));
-    let resumption = calling(true, "", Vec::new()).resumption(LATER);
+    let resumption = resumed(&calling(true, "", Vec::new()), LATER);
     assert_eq!(called_again(&resumption), 1);
 }
 
@@ -250,7 +256,7 @@ fn a_snapshot_names_the_records_with_the_reads_of_a_call_and_does_not_hold_them(
         records(events).into_iter().map(|record| Record { seq: record.seq + 1, ..record }),
     );
     let step = |unfinished: &Unfinished| {
-        let again = unfinished.resumption(LATER).again;
+        let again = unfinished.resumption(LATER, &unfinished.room.setup().clone()).again;
         let step = again.into_iter().find(|again| matches!(again.effect, Effect::StepAgent { .. }));
         step.expect("the step is made again").trace.reads.clone()
     };
@@ -262,7 +268,11 @@ fn a_snapshot_names_the_records_with_the_reads_of_a_call_and_does_not_hold_them(
 fn an_agent_reads_that_its_call_was_interrupted() {
     let unfinished = calling(false, "", Vec::new());
     let mut room: Room = unfinished.room.clone();
-    unfinished.resumption(LATER).events.into_iter().for_each(|event| room.handle(event, LATER));
+    unfinished
+        .resumption(LATER, &unfinished.room.setup().clone())
+        .events
+        .into_iter()
+        .for_each(|event| room.handle(event, LATER));
     let task = TaskName::from("desk");
     let told = room
         .history(&task)
@@ -304,7 +314,7 @@ fn a_model_reply_is_not_bought_twice() {
         Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion), trouble: None },
         ask(1),
     ]);
-    let Resumption { again, .. } = unfinished.resumption(LATER);
+    let Resumption { again, .. } = unfinished.resumption(LATER, &unfinished.room.setup().clone());
     let models: Vec<u32> = again
         .iter()
         .filter_map(|again| {
@@ -325,7 +335,10 @@ fn a_model_reply_is_not_bought_twice() {
 #[test]
 fn time_in_which_no_host_ran_does_not_count() {
     let unfinished = stepping(Vec::new());
-    let (before, mut room) = (unfinished.resumption(START.plus(5_000)), unfinished.room.clone());
+    let (before, mut room) = (
+        unfinished.resumption(START.plus(5_000), &unfinished.room.setup().clone()),
+        unfinished.room.clone(),
+    );
     let timers = |resumption: &Resumption| -> Vec<Millis> {
         resumption
             .again
@@ -335,7 +348,7 @@ fn time_in_which_no_host_ran_does_not_count() {
             })
             .collect()
     };
-    let soon = timers(&unfinished.resumption(START));
+    let soon = timers(&unfinished.resumption(START, &unfinished.room.setup().clone()));
     assert_eq!(timers(&before), soon.iter().map(|at| at.plus(5_000)).collect::<Vec<_>>());
     assert!(!soon.is_empty(), "the run has a wall limit");
     before.events.into_iter().for_each(|event| room.handle(event, START.plus(5_000)));
@@ -344,7 +357,10 @@ fn time_in_which_no_host_ran_does_not_count() {
             .any(|notice| notice == Notice::Resumed { down_ms: 5_000 })
     );
     // The clock was set back while the host was down, so the downtime is 0 and not negative.
-    assert_eq!(unfinished.resumption(Millis(0)).events, [Event::Resumed { down_ms: 0 }]);
+    assert_eq!(
+        unfinished.resumption(Millis(0), &unfinished.room.setup().clone()).events,
+        [Event::Resumed { down_ms: 0, setup: None }]
+    );
 }
 
 /// Returns a room whose agent has just performed this action. The first call after the step is call
@@ -369,7 +385,7 @@ fn acting(action: Action, sha256: &str, events: Vec<Event>) -> Unfinished {
 
 /// Returns the room after a crash, its resumption and the effects that it performs.
 fn gone_on(unfinished: Unfinished) -> (Room, Resumption, Vec<Effect>) {
-    let resumption = unfinished.resumption(LATER);
+    let resumption = unfinished.resumption(LATER, &unfinished.room.setup().clone());
     let mut room = unfinished.room;
     resumption.events.iter().for_each(|event| room.handle(event.clone(), LATER));
     let effects = std::iter::from_fn(|| room.poll_effect()).collect();
@@ -414,7 +430,7 @@ fn polling(sha256: &str) -> Unfinished {
     let run = Action::Run { command: "srv".to_owned(), background: true };
     let mut unfinished = acting(run.clone(), sha256, vec![began.clone()]);
     let timers = |unfinished: &Unfinished| -> Vec<_> {
-        let again = unfinished.resumption(START).again;
+        let again = unfinished.resumption(START, &unfinished.room.setup().clone()).again;
         again
             .iter()
             .filter_map(|again| {

@@ -140,9 +140,10 @@ impl Beginning {
                 Driver::opening(Arc::clone(&self.shared), self.setup, inlet).map_err(text)?
             }
         });
-        if let Some(plugin) = child.changed_plugin(&self.shared.admitted) {
+        if let Some(changed) = child.changed_plugin() {
             let reason = format!(
-                "the plugin `{plugin}` is not what it was when the host stopped in the middle of one of its calls"
+                "the component of the plugin `{}` is not what it was when the host stopped",
+                changed.plugin
             );
             child.give_up(&reason).await.map_err(text)?;
             return Err(reason);

@@ -172,6 +172,7 @@ impl Driver {
                 progressing: self.progressing.clone(),
                 plugin: plugin.clone(),
             }),
+            setup: self.room.setup().plugins.get(&plugin).cloned(),
             plugin,
         }
     }

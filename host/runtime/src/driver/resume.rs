@@ -1,15 +1,14 @@
 //! The resumption of an interrupted room: its journal is replayed, and its pending work is started
 //! again. The core decides which calls can be repeated.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conclave_core::journal::recovery::{InFlight, Restart, Resumption, Unfinished};
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
-use conclave_core::setup::{PluginSetup, Setup};
-use conclave_core::types::ids::{CallId, PluginName, RoomId};
+use conclave_core::setup::{ChangedComponent, Setup};
+use conclave_core::types::ids::{CallId, RoomId};
 
 use super::{Driver, Inlet, RoomJournal, RunContext, draw_secret};
 use crate::storage::journal::{JournalFailure, Reopened};
@@ -54,7 +53,7 @@ impl Driver {
         // A journal without events has nothing to resume; the run begins like any other.
         driver.opened = (unfinished.next > 0).then_some(setup);
         driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none())
-            .then(|| unfinished.resumption(now));
+            .then(|| unfinished.resumption(now, &driver.shared.admitted));
         *driver.room = unfinished.room;
         while driver.room.poll_task().is_some() {}
         driver.room.tasks().for_each(|task| driver.outside.known.put(Arc::clone(task)));
@@ -107,14 +106,48 @@ impl Driver {
         self.resumption.is_some()
     }
 
-    /// Returns a plugin whose component has changed although one of its calls would be run again.
-    pub(crate) fn changed_plugin(&self, now: &Setup) -> Option<PluginName> {
-        let before = &self.room.setup().plugins;
-        let sha256 = |setup: &BTreeMap<PluginName, Arc<PluginSetup>>, name: &PluginName| {
-            setup.get(name).map(|plugin| plugin.facts.sha256.clone())
+    /// Returns the first plugin whose component is another one now, so that the run cannot be
+    /// resumed: one of its calls would be run again, or it is another plugin under the same name.
+    pub(crate) fn changed_plugin(&self) -> Option<&ChangedComponent> {
+        let resumption = self.resumption.as_ref()?;
+        let again = resumption.plugins();
+        let is_in_the_way = |changed: &&ChangedComponent| {
+            changed.refusal.is_some() || again.contains(&changed.plugin)
         };
-        let again = self.resumption.as_ref().map(Resumption::plugins).unwrap_or_default();
-        again.into_iter().find(|name| sha256(before, name) != sha256(&now.plugins, name)).cloned()
+        resumption.changed.iter().find(is_in_the_way)
+    }
+
+    /// Returns the plugins of an interrupted run whose components are other ones now.
+    pub(crate) fn changed_components(&self) -> &[ChangedComponent] {
+        self.resumption.as_ref().map(|it| &it.changed[..]).unwrap_or_default()
+    }
+
+    /// Returns the setup that an interrupted run goes on with.
+    pub(crate) fn effective_setup(&self) -> &Arc<Setup> {
+        self.resumption.as_ref().map_or(&self.setup, |resumption| &resumption.setup)
+    }
+
+    /// Stops the loop before an event is journalled that says that an exchanged component failed at
+    /// once: the run stays interrupted, and can be resumed with the former component. One good
+    /// answer of the component is enough for its later faults to count as any others.
+    pub(super) fn check_exchanged(&mut self, events: &[Event]) -> Result<(), JournalFailure> {
+        if self.unproven.is_empty() {
+            return Ok(());
+        }
+        for event in events {
+            let Some((plugin, fault)) = self.room.call_end(event.effective()) else { continue };
+            match fault.filter(|_| self.unproven.contains(&plugin)) {
+                None => drop(self.unproven.remove(&plugin)),
+                Some(fault) => {
+                    let message = fault.message.clone();
+                    self.failed_exchange = Some((plugin, message.clone()));
+                    let cause = std::io::Error::other(message);
+                    let place = "its journal".to_owned();
+                    return Err(JournalFailure { room: self.id.clone(), place, cause });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the events that arrived meanwhile and are to be handled next.
@@ -122,12 +155,16 @@ impl Driver {
         &mut self,
         resumption: Resumption,
     ) -> Result<Vec<Event>, JournalFailure> {
-        let Resumption { mut events, again } = resumption;
+        let Resumption { mut events, again, setup: _, changed } = resumption;
+        self.unproven = changed.into_iter().map(|changed| changed.plugin).collect();
         // The events below may hold answers to calls that run again only after them.
         for Restart { effect, trace, .. } in &again {
             effect.starts().into_iter().for_each(|call| self.expect(call, trace));
         }
         self.commit_and_perform(&mut events).await?;
+        // Child rooms, approvers and the next run see the effective setup from here on.
+        self.setup = Arc::clone(self.room.setup());
+        self.opened = Some(Arc::clone(&self.setup));
         // The steps below build on these events, so their records come first.
         self.all_kept().await?;
         self.perform_free();

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use conclave_core::protocol::event::{Event, HistoryChange, RoleCall, RunOpening};
-use conclave_core::setup::{ReturnType, Setup};
+use conclave_core::setup::{ChangedComponent, ReturnType, Setup};
 use conclave_core::types::action::Turn;
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{ChannelId, PluginName, RoomId, TaskName};
@@ -155,6 +155,20 @@ pub enum SessionError {
         /// The root room of the session.
         room: RoomId,
     },
+    /// A component that was exchanged before the resumption failed at its first call. The run was
+    /// left as it was, and can be resumed.
+    #[error(
+        "the component of the plugin `{plugin}` was exchanged since room {room} was cut off, and failed at its first call: {fault}. \
+         The run stays as it was: install the former component again, or mend this one, and resume it: conclave resume {room}"
+    )]
+    FailedExchange {
+        /// The root room of the session.
+        room: RoomId,
+        /// The plugin, by its name in the config.
+        plugin: PluginName,
+        /// The fault of its call.
+        fault: String,
+    },
     /// The room's last run was interrupted, so no other can begin; nothing was started.
     #[error("the last run of room {room} was interrupted, and has to be resumed or stopped first")]
     Unfinished {
@@ -188,6 +202,19 @@ pub enum ResumeError {
         room: RoomId,
         /// The first plugin that differs, by its name in the config.
         plugin: PluginName,
+    },
+    /// Another plugin stands under the name of one that the run began with.
+    #[error(
+        "the plugin `{plugin}` is another one than when room {room} began: {reason}; build or install the former component again, \
+         or end the run: conclave stop {room}"
+    )]
+    OtherPlugin {
+        /// The requested room.
+        room: RoomId,
+        /// The first such plugin, by its name in the config.
+        plugin: PluginName,
+        /// What differs.
+        reason: String,
     },
     /// The journal of the room cannot be read or continued.
     #[error(transparent)]
@@ -288,14 +315,18 @@ impl Session {
         options: RunOptions,
         room: &RoomId,
     ) -> Result<Self, ResumeError> {
-        let setup = Arc::clone(&parts.setup);
         let observers = Observers::new(&parts, &options, room, true);
         let (shared, over) = shared(parts, options, room, &observers);
         let Some(driver) = Driver::reopen(shared, room).await? else {
             return Err(ResumeError::Unknown { room: room.clone() });
         };
-        match driver.changed_plugin(&setup) {
-            Some(plugin) => Err(ResumeError::Changed { room: room.clone(), plugin }),
+        match driver.changed_plugin().cloned() {
+            Some(ChangedComponent { plugin, refusal: Some(reason), .. }) => {
+                Err(ResumeError::OtherPlugin { room: room.clone(), plugin, reason })
+            }
+            Some(ChangedComponent { plugin, refusal: None, .. }) => {
+                Err(ResumeError::Changed { room: room.clone(), plugin })
+            }
             None => {
                 let room = room.clone();
                 let mut session = Self { room, driver, is_broken: false, observers, _over: over };
@@ -361,9 +392,26 @@ impl Session {
         let outcome = going.outcome().await;
         if let Some(session) = going.0.take() {
             session.is_broken = outcome.is_err();
+            if let Some((plugin, fault)) = session.driver.failed_exchange.take() {
+                let room = session.room.clone();
+                return Err(SessionError::FailedExchange { room, plugin, fault });
+            }
             session.driver.renew();
         }
         Ok(outcome?)
+    }
+
+    /// Returns the setup that an interrupted run goes on with: what it began with, as far as today's
+    /// config still allows it. After a run, the setup of the next one.
+    #[must_use]
+    pub fn effective_setup(&self) -> &Arc<Setup> {
+        self.driver.effective_setup()
+    }
+
+    /// Returns the plugins of an interrupted run whose components are other ones now.
+    #[must_use]
+    pub fn changed_components(&self) -> &[ChangedComponent] {
+        self.driver.changed_components()
     }
 
     /// Returns the root room's id.

@@ -51,6 +51,7 @@ impl CallAccess {
             secret: _,
             call,
             plugin,
+            setup: in_room,
             now,
             scratch: _,
             trace,
@@ -60,6 +61,8 @@ impl CallAccess {
             effects: _,
             observer,
         } = start;
+        // A resumed room can have less than the config grants.
+        let setup = in_room.unwrap_or(setup);
         let book = LogBook::new(call, Arc::clone(&observer), setup.limits.log);
         let (requests, tool_requests) = (AtomicU32::new(0), AtomicU32::new(0));
         let (denials, is_over) = (Mutex::default(), AtomicBool::new(false));

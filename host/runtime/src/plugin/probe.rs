@@ -62,6 +62,7 @@ pub(super) async fn probe(
         secret: RoomSecret::WITHHELD,
         call: CallId(0),
         plugin: name,
+        setup: None,
         now: Millis(0),
         scratch: Arc::default(),
         trace: Arc::default(),

@@ -2,7 +2,8 @@
 //! A guest's fault is data, not an error of the host.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use conclave_core::setup::plugin_query::PluginQuery;
 use conclave_core::setup::{PluginKind, PluginSetup};
@@ -29,7 +30,12 @@ pub(crate) struct Sandbox {
     plugin: Arc<LoadedPlugin>,
     grantee: Arc<PluginContext>,
     at_once: CallPermits,
+    /// The contexts of resumed rooms, whose grants or limits are narrower than the config's.
+    narrowed: Mutex<Vec<Arc<PluginContext>>>,
 }
+
+/// Narrowed contexts of a plugin that stay open; the oldest is dropped first.
+const NARROWED_MAX: usize = 8;
 
 impl Sandbox {
     /// Prepares a loaded plugin with its setup, and opens its granted folders.
@@ -43,7 +49,7 @@ impl Sandbox {
     ) -> Result<Self, FolderError> {
         let at_once = CallPermits::new(usize::try_from(setup.limits.at_once).unwrap_or(usize::MAX));
         let grantee = Arc::new(PluginContext::new(name, setup)?);
-        Ok(Self { plugin, grantee, at_once })
+        Ok(Self { plugin, grantee, at_once, narrowed: Mutex::default() })
     }
 
     /// Sets the secrets of the config, which are empty by default.
@@ -85,14 +91,66 @@ impl Sandbox {
             Err(ToolError::Fault { fault }) => return kind.failed(fault).into(),
             Err(error) => return PluginOutput::Tool(Err(error)).into(),
         };
-        let mut state = Box::new(CallState::new(Arc::clone(&self.grantee), start, input));
+        let context = match self.context_in(start.setup.as_ref()).await {
+            Ok(context) => context,
+            Err(error) => {
+                let fault = Fault::new(FaultKind::NotStarted, error.to_string());
+                return kind.failed(fault).into();
+            }
+        };
+        let mut state = Box::new(CallState::new(Arc::clone(&context), start, input));
         if let GuestFunction::Plain { tool, arguments } = &function {
             state.program = tool.program_input(arguments);
         }
         let (engine, code) = (self.plugin.engine(), self.plugin.code());
         let (output, report) = run::run(engine, code, Some(&self.at_once), state, &function).await;
-        let (output, report) = scrub::ended(&self.grantee, output, report);
+        let (output, report) = scrub::ended(&context, output, report);
         PluginAnswer { output: output.unwrap_or_else(|fault| kind.failed(fault)), report }
+    }
+
+    /// Returns the context of a room with this setup of the plugin: the config's own, or one with
+    /// the narrower grants and limits of a resumed room.
+    async fn context_in(
+        &self,
+        in_room: Option<&Arc<PluginSetup>>,
+    ) -> Result<Arc<PluginContext>, FolderError> {
+        let is_of_room = |context: &PluginContext| {
+            in_room.is_none_or(|in_room| {
+                Arc::ptr_eq(in_room, &context.setup)
+                    || (&in_room.grants, &in_room.limits)
+                        == (&context.setup.grants, &context.setup.limits)
+            })
+        };
+        let Some(in_room) = in_room.filter(|_| !is_of_room(&self.grantee)) else {
+            return Ok(Arc::clone(&self.grantee));
+        };
+        let known = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = known.iter().find(|context| is_of_room(context)) {
+            return Ok(Arc::clone(context));
+        }
+        drop(known);
+        let setup = PluginSetup {
+            grants: in_room.grants.clone(),
+            limits: in_room.limits.clone(),
+            ..PluginSetup::clone(&self.grantee.setup)
+        };
+        let (name, of_config) = (self.grantee.name.clone(), Arc::clone(&self.grantee));
+        // Opening folders is disk work. Done twice by two first calls, it does no harm.
+        let opened = tokio::task::spawn_blocking(move || {
+            let context = PluginContext::new(name, Arc::new(setup))?;
+            Ok(Arc::new(PluginContext {
+                services: of_config.services.clone(),
+                vault: Arc::clone(&of_config.vault),
+                ..context
+            }))
+        });
+        let context = opened.await.unwrap_or_else(|broken| resume_unwind(broken.into_panic()))?;
+        let mut known = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= NARROWED_MAX {
+            known.remove(0);
+        }
+        known.push(Arc::clone(&context));
+        Ok(context)
     }
 
     /// Returns the export that a call goes to, and the input that the guest reads through imports.

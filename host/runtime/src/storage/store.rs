@@ -29,7 +29,7 @@ use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 
 pub use conclave_core::protocol::control::ControlCommand;
-pub use mail::{ControlMessage, MailState};
+pub use mail::{ControlMessage, DecisionSent, MailState};
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, RunState, WaitRow};
 pub use writer::{Collected, Retention, StoreCheck};

@@ -58,6 +58,7 @@ fn start() -> CallStart {
         secret: RoomSecret::new([7; RoomSecret::LENGTH]),
         call: CallId(1),
         plugin: PluginName::from("app"),
+        setup: None,
         now: Millis(0),
         scratch: Arc::default(),
         trace: Arc::default(),

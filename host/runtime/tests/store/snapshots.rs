@@ -195,6 +195,44 @@ fn a_snapshot_of_another_host_is_ignored_and_no_damage() {
     assert!(crate::support::reopened_in(&*journals, "a").is_err());
 }
 
+/// D10: the snapshot is outside of the audit chain, so whoever may write the file can give it any
+/// state with a hash that fits.
+#[test]
+fn a_snapshot_that_was_changed_with_its_hash_is_found_and_grants_nothing() {
+    // A change of the setup, and another one, which only the commands find.
+    for (from, to, is_used) in [
+        ("\"setup\":{\"entry\":\"desk\"", "\"setup\":{\"entry\":\"dusk\"", false),
+        ("\"opened\":1000", "\"opened\":1001", true),
+    ] {
+        let temp = tempfile::tempdir().unwrap();
+        let store = opened_every(temp.path(), 10);
+        written(&store, 25);
+        let connection = sql(temp.path());
+        let (body, record): (Vec<u8>, Vec<u8>) = connection
+            .query_row(
+                "SELECT snapshots.body, events.hash FROM snapshots, events WHERE events.seq = 19",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .unwrap();
+        let body = String::from_utf8(body).unwrap();
+        let changed = body.replacen(from, to, 1);
+        assert_ne!(changed, body, "{from}");
+        let hash = {
+            use sha2::Digest;
+            sha2::Sha256::new().chain_update(record).chain_update(&changed).finalize().to_vec()
+        };
+        connection
+            .execute("UPDATE snapshots SET body = ?, hash = ?", (changed.as_bytes(), hash))
+            .unwrap();
+        let reader = StoreReader::open(temp.path()).unwrap();
+        let expected = ["the snapshot of room a is not the state that its records lead to"];
+        assert_eq!(reader.check().unwrap().problems, expected, "{from}");
+        assert_eq!(reader.verify(None).unwrap().problems, expected, "{from}");
+        assert_eq!(resumed(&store).0, if is_used { 20 } else { 0 }, "{from}");
+    }
+}
+
 #[test]
 fn a_snapshot_is_never_ahead_of_its_records() {
     let temp = tempfile::tempdir().unwrap();

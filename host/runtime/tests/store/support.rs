@@ -31,6 +31,7 @@ pub(crate) fn setup() -> Arc<Setup> {
         gates: Vec::new(),
         observers: Vec::new(),
         policy: Policy::default(),
+        policy_now: None,
         limits,
     })
 }

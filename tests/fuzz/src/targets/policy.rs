@@ -94,6 +94,7 @@ fn setup(policy: Vec<Rule>) -> Setup {
         gates: Vec::new(),
         observers: Vec::new(),
         policy: policy.into(),
+        policy_now: None,
         limits: RunLimits { turns: None, wall_ms: None, depth: 0, ..RunLimits::default() },
     }
 }

@@ -17,7 +17,7 @@ const OWN: [&str; 6] = [
     " ?    workspace.write wants to run for chat, with 2 arguments ZZ",
     "      page 9 of 9: read all pages to approve ZZ",
     "      [s] next page > ZZ",
-    "0a1b2c3d:c4 approved; its run receives the decision now ZZ",
+    "0a1b2c3d:c4 approved; its run has the decision ZZ",
     "not approved; the call is still pending ZZ",
 ];
 /// The end of the question to an approver.

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use conclave_core::inspect::permission_summary::{RightsRow, data_can_leave, rights_table};
+use conclave_core::setup::Setup;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::Prepared;
 
@@ -29,11 +30,17 @@ const MOST_OF_A_PATH: usize = 24;
 /// Prints the head of a run to stderr.
 pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) {
     print_leaving(
-        prepared,
+        (prepared, prepared.setup()),
         &room.map(|room| format!("run {room} · ")).unwrap_or_default(),
         &data_can_leave(prepared.setup()),
         took,
     );
+}
+
+/// Prints the head of a run that is resumed, with its effective permissions: what it began with, as
+/// far as today's config still grants it.
+pub(crate) fn print_resumed(rights: (&Prepared, &Setup), room: &RoomId, took: Duration) {
+    print_leaving(rights, &format!("run {room} · "), &data_can_leave(rights.1), took);
 }
 
 /// Prints the head of a server: its tools' results leave to the client, in addition to all other
@@ -45,10 +52,10 @@ pub(crate) fn print_served(prepared: &Prepared, took: Duration) {
     } else {
         format!("the MCP client, {leaves}")
     };
-    print_leaving(prepared, "", &leaves, took);
+    print_leaving((prepared, prepared.setup()), "", &leaves, took);
 }
 
-fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
+fn print_leaving((prepared, setup): (&Prepared, &Setup), id: &str, leaves: &str, took: Duration) {
     let mut err = crate::ui::output::stderr();
     let plugins = prepared.plugins();
     let cached = plugins.iter().filter(|plugin| plugin.from_cache).count();
@@ -60,13 +67,16 @@ fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
     let style = if leaves == NOWHERE { GOOD } else { ODD };
     let _ =
         writeln!(err, "{id}{from} in {} · data can leave to: {}", time(took), paint(style, leaves));
-    let _ = writeln!(err, "{}\n", table(prepared));
+    let _ = writeln!(err, "{}\n", table_of(&rows_of(prepared, setup)));
 }
 
 /// Returns the permissions, a line for each plugin.
 pub(crate) fn table(prepared: &Prepared) -> String {
-    let rows = rows(prepared);
-    let widths = Widths::of(&rows);
+    table_of(&rows(prepared))
+}
+
+fn table_of(rows: &[RightsRow]) -> String {
+    let widths = Widths::of(rows);
     // A pipe has no width.
     let most = if std::io::stderr().is_terminal() { columns() } else { usize::MAX };
     rows.iter().flat_map(|row| lines(row, widths, most)).collect::<Vec<_>>().join("\n")
@@ -78,7 +88,11 @@ fn count(plugins: usize) -> String {
 
 /// Returns the permission summary of a prepared config.
 pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
-    let mut rows = rights_table(prepared.setup(), prepared.sources());
+    rows_of(prepared, prepared.setup())
+}
+
+fn rows_of(prepared: &Prepared, setup: &Setup) -> Vec<RightsRow> {
+    let mut rows = rights_table(setup, prepared.sources());
     rows.iter_mut().for_each(|row| row.dev = prepared.is_dev(&row.plugin));
     rows
 }

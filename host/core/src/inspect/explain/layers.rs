@@ -400,6 +400,8 @@ fn ruling(setup: &Setup, question: &AccessQuestion, tool: &str) -> (String, Opti
     };
     match ruling.why {
         decision::DecisionSource::Rule { index, rule } => {
+            // The rules of the last resumption stand behind those of the start.
+            let index = index.checked_sub(setup.policy.len()).unwrap_or(index);
             (format!("{words}: the rule at {}", rule.source), Some(format!("policy[{index}]")))
         }
         why => (format!("{words}: no rule matches, and {why}"), None),

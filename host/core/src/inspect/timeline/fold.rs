@@ -229,7 +229,7 @@ impl Now<'_> {
                 });
             }
             Event::RunStarted { opening, .. } => self.moment(self.lane, message_of(opening)),
-            Event::Resumed { down_ms } => {
+            Event::Resumed { down_ms, .. } => {
                 self.fold.clock.down(self.at, *down_ms);
                 self.resumed = self.at;
                 // Each room of a run is resumed; only the root's resumption becomes a row.

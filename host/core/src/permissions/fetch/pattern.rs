@@ -57,6 +57,13 @@ impl HostPattern {
     pub fn covers(&self, host: &str) -> bool {
         host_covers(&self.canonical, host)
     }
+
+    /// Returns the pattern of the hosts that both cover; `None` if there are none. Of two patterns
+    /// that share a host, one covers all hosts of the other.
+    pub(crate) fn overlap(&self, other: &Self) -> Option<Self> {
+        let narrower = narrower_host(&self.canonical, &other.canonical)?;
+        Some(if narrower == self.canonical { self.clone() } else { other.clone() })
+    }
 }
 
 impl TryFrom<String> for HostPattern {
@@ -154,6 +161,34 @@ impl UrlPattern {
     pub fn names_host(&self, host: &str) -> bool {
         PatternParts::of(&self.canonical).is_some_and(|view| host_covers(view.host, host))
     }
+
+    /// Returns the pattern of the URLs that both cover; `None` if there are none.
+    pub(crate) fn overlap(&self, other: &Self) -> Option<Self> {
+        let (one, two) = (PatternParts::of(&self.canonical)?, PatternParts::of(&other.canonical)?);
+        if (one.scheme, one.port) != (two.scheme, two.port) {
+            return None;
+        }
+        let host = narrower_host(one.host, two.host)?;
+        let (path, is_prefix) = match (one.is_prefix, two.is_prefix) {
+            (_, false) if one.covers_path(two.path) => (two.path, false),
+            (false, _) if two.covers_path(one.path) => (one.path, false),
+            (true, true) if two.path.starts_with(one.path) => (two.path, true),
+            (true, true) if one.path.starts_with(two.path) => (one.path, true),
+            _ => return None,
+        };
+        let is = |parts: &PatternParts<'_>| {
+            (parts.host, parts.path, parts.is_prefix) == (host, path, is_prefix)
+        };
+        if is(&one) {
+            return Some(self.clone());
+        }
+        if is(&two) {
+            return Some(other.clone());
+        }
+        let (scheme, port) = (one.scheme, one.port);
+        let star = if is_prefix { "*" } else { "" };
+        Self::parse(&format!("{scheme}://{host}:{port}{path}{star}")).ok()
+    }
 }
 
 impl TryFrom<String> for UrlPattern {
@@ -214,12 +249,20 @@ impl<'a> PatternParts<'a> {
         url.scheme() == self.scheme
             && url.host_str().is_some_and(|host| host_covers(self.host, host))
             && url.port_or_known_default() == Some(self.port)
-            && if self.is_prefix {
-                url.path().starts_with(self.path)
-            } else {
-                url.path() == self.path
-            }
+            && self.covers_path(url.path())
     }
+
+    fn covers_path(&self, path: &str) -> bool {
+        if self.is_prefix { path.starts_with(self.path) } else { path == self.path }
+    }
+}
+
+/// Returns the host that covers fewer names; `None` if the two have none in common.
+fn narrower_host<'a>(one: &'a str, two: &'a str) -> Option<&'a str> {
+    if one == two || host_covers(one, two) {
+        return Some(two);
+    }
+    host_covers(two, one).then_some(one)
 }
 
 /// Returns whether `*.example.org` and the like cover a host: `a.example.org` and

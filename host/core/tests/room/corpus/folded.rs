@@ -264,7 +264,8 @@ fn resume(records: &[Record], way: Way, canon: &mut Canon<'_>) -> String {
         else {
             continue;
         };
-        let resumption = unfinished.resumption(last.at.plus(DOWN_MS));
+        let resumption =
+            unfinished.resumption(last.at.plus(DOWN_MS), &unfinished.room.setup().clone());
         for resumed in &resumption.events {
             line(&mut text, &canon.text(&event(resumed)));
         }

@@ -254,6 +254,7 @@ fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
             .chain(observers)
             .collect(),
         policy: setup.policy.iter().cloned().chain(own_leave(caller, tool)).collect(),
+        policy_now: None,
         ..setup.clone()
     })
 }

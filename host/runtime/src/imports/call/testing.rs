@@ -49,6 +49,7 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
         secret: RoomSecret::new([7; RoomSecret::LENGTH]),
         call: CallId(1),
         plugin: name,
+        setup: None,
         now: Millis(0),
         scratch: Arc::default(),
         trace: Arc::default(),

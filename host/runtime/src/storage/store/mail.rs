@@ -29,6 +29,8 @@ const BAD: &str = "bad";
 const WHOLE: &str = "json";
 /// The extension of a message that the receiver has taken.
 const TAKEN: &str = "taken";
+/// The file whose lock a process holds while it sends a decision.
+const DECISIONS: &str = "decisions.lock";
 /// The maximum size of a message in bytes.
 const MOST: u64 = 1 << 20;
 /// The age in milliseconds at which a message without a receiving run is deleted.
@@ -58,6 +60,16 @@ pub enum MailState {
     PutAside,
 }
 
+/// What became of a decision that was to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DecisionSent {
+    Sent,
+    /// Another decision about the call is on its way. Nothing was sent.
+    Rival(Box<ControlMessage>),
+    /// The call does not wait any more. Nothing was sent.
+    Decided,
+}
+
 impl ControlMessage {
     /// Returns a message with a new id.
     #[must_use]
@@ -77,6 +89,40 @@ impl ControlMessage {
         bytes
             .and_then(|bytes| put(&store.join(FOLDER), self.id.as_str(), &bytes))
             .map_err(|error| failed(store, &error))
+    }
+
+    /// Sends a decision about a pending call, unless another one is on its way or has been recorded.
+    /// `is_pending` returns whether the call still waits for a decision. Of several processes that
+    /// decide at once, one sends, and the others get its decision.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and with the error of `is_pending`.
+    pub fn send_decision(
+        &self,
+        store: &Path,
+        is_pending: impl FnOnce() -> Result<bool, StoreError>,
+    ) -> Result<DecisionSent, StoreError> {
+        let ControlCommand::Decide { call, .. } = &self.word else {
+            return self.send(store).map(|()| DecisionSent::Sent);
+        };
+        let is_rival = |mail: &Self| {
+            mail.room == self.room
+                && matches!(&mail.word, ControlCommand::Decide { call: of, .. } if of == call)
+        };
+        if !schema::path(store).is_file() {
+            return Err(StoreError::Missing { folder: store.to_owned() });
+        }
+        // Held until the message is there: the look and the message are one step for others. The
+        // lock ends with the file, also when the process is killed.
+        let _lock = lock_decisions(&store.join(FOLDER)).map_err(|error| failed(store, &error))?;
+        if let Some(rival) = Self::pending(store)?.into_iter().find(is_rival) {
+            return Ok(DecisionSent::Rival(Box::new(rival)));
+        }
+        // In this order: a receiver records a decision before it deletes the message.
+        if !is_pending()? {
+            return Ok(DecisionSent::Decided);
+        }
+        self.send(store).map(|()| DecisionSent::Sent)
     }
 
     /// Returns the messages of this store that are not deleted yet, in order of creation.
@@ -214,6 +260,18 @@ fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Waits until no other process sends a decision.
+fn lock_decisions(folder: &Path) -> io::Result<fs::File> {
+    schema::make_folder(folder)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(folder.join(DECISIONS))?;
+    file.lock()?;
+    Ok(file)
+}
+
 fn failed(store: &Path, error: &io::Error) -> StoreError {
     StoreError::Other { folder: store.to_owned(), what: format!("its mail: {error}") }
 }
@@ -299,6 +357,9 @@ fn put_aside(folder: &Path, path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use conclave_core::types::approval::Approval;
+    use conclave_core::types::ids::CallId;
+
     use super::*;
 
     fn stop(room: &str) -> ControlMessage {
@@ -323,6 +384,46 @@ mod tests {
             .into_iter()
             .map(|received| received.mail)
             .collect()
+    }
+
+    fn decision(store: &Path, approval: Approval) -> DecisionSent {
+        let word = ControlCommand::Decide { call: CallId(7), approval };
+        let mail = ControlMessage::new(RoomId::from("a"), word);
+        mail.send_decision(store, || Ok(true)).unwrap()
+    }
+
+    #[test]
+    fn of_decisions_at_once_one_is_sent_and_the_others_learn_which() {
+        let (temp, _) = sent(&[]);
+        for _ in 0..20 {
+            let results: Vec<DecisionSent> = std::thread::scope(|scope| {
+                let refused = || Approval::Refused { reason: "no".to_owned() };
+                let deciders: Vec<_> = (0..8)
+                    .map(|nth| if nth % 2 == 0 { Approval::Approved } else { refused() })
+                    .map(|approval| scope.spawn(|| decision(temp.path(), approval)))
+                    .collect();
+                deciders.into_iter().map(|decider| decider.join().unwrap()).collect()
+            });
+            let received = all(temp.path());
+            assert_eq!(received.len(), 1, "{received:?}");
+            let sent = results.iter().filter(|result| **result == DecisionSent::Sent).count();
+            assert_eq!(sent, 1, "{results:?}");
+            let rivals = results.iter().filter_map(|result| match result {
+                DecisionSent::Rival(mail) => Some(&**mail),
+                _ => None,
+            });
+            assert!(rivals.clone().count() == 7 && rivals.into_iter().all(|it| *it == received[0]));
+            received[0].remove(temp.path()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_decision_about_a_decided_call_is_not_sent() {
+        let (temp, _) = sent(&[]);
+        let word = ControlCommand::Decide { call: CallId(7), approval: Approval::Approved };
+        let mail = ControlMessage::new(RoomId::from("a"), word);
+        assert_eq!(mail.send_decision(temp.path(), || Ok(false)).unwrap(), DecisionSent::Decided);
+        assert_eq!(ControlMessage::pending(temp.path()).unwrap(), []);
     }
 
     #[test]

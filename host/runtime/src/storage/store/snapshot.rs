@@ -9,6 +9,7 @@ use conclave_core::types::ids::RoomId;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use sha2::{Digest, Sha256};
 
+use super::read;
 use super::record::Hash;
 
 /// The reason why a snapshot is not used.
@@ -22,6 +23,8 @@ pub(super) enum UnusableSnapshot {
     OtherRules { found: u32 },
     #[error(transparent)]
     Unreadable(#[from] SnapshotError),
+    #[error("its setup and grants are not those of the room's records")]
+    OtherSetup,
 }
 
 /// Writes the snapshot of a room with its text, unless the record before it is not in the store.
@@ -74,9 +77,60 @@ pub(super) fn read(
             Ok(usable(body, &row.get::<_, Vec<u8>>(1)?, row.get(2)?, row.get(3)?))
         })
         .optional()?;
-    Ok(found.and_then(|usable| {
-        usable.map(Box::new).map_err(|reason| report_unused(room, &reason)).ok()
-    }))
+    let usable = match found {
+        Some(Ok(snapshot)) if !has_setups_of_records(connection, room, &snapshot)? => {
+            Err(UnusableSnapshot::OtherSetup)
+        }
+        Some(usable) => usable,
+        None => return Ok(None),
+    };
+    Ok(usable.map(Box::new).map_err(|reason| report_unused(room, &reason)).ok())
+}
+
+/// Returns whether the room of a snapshot has the setups of its records. A snapshot is not in the
+/// audit chain, so what a run may do is never taken from it alone.
+fn has_setups_of_records(
+    connection: &Connection,
+    room: &str,
+    snapshot: &Unfinished,
+) -> rusqlite::Result<bool> {
+    let mut query = connection.prepare_cached(
+        "SELECT seq FROM events WHERE room = ? AND seq < ?
+         AND kind IN ('room-opened', 'run-started', 'resumed') ORDER BY seq",
+    )?;
+    let mut rows = query.query(params![room, snapshot.next.cast_signed()])?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        let seq = row.get::<_, i64>(0)?.cast_unsigned();
+        // An unreadable record is reported when the room is read from its first one.
+        let Ok(record) = read::record(connection, room, seq) else { return Ok(false) };
+        records.push(record);
+    }
+    Ok(snapshot.has_setups_of(&records))
+}
+
+/// Returns the rooms whose snapshot is not the fold of their records, although its hash is right:
+/// those that are not `damaged`. A snapshot that no resumption of this host would use is left out.
+pub(super) fn forged(connection: &Connection, damaged: &[String]) -> rusqlite::Result<Vec<String>> {
+    let mut query = connection.prepare("SELECT room, next, body FROM snapshots ORDER BY room")?;
+    let mut rows = query.query([])?;
+    let mut forged = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (room, next): (String, i64) = (row.get(0)?, row.get(1)?);
+        if damaged.contains(&room) {
+            continue;
+        }
+        let body = row.get_ref(2)?.as_blob()?;
+        let numbers = 0..=next.cast_unsigned().saturating_sub(1);
+        let snapshot = std::str::from_utf8(body).map(Unfinished::from_snapshot);
+        let records = read::each(connection, &room, numbers, |row, blob| row.record(blob));
+        if let (Ok(Ok(snapshot)), Ok(records)) = (snapshot, records)
+            && snapshot.is_fold_of(records).is_ok_and(|is_fold| !is_fold)
+        {
+            forged.push(room);
+        }
+    }
+    Ok(forged)
 }
 
 fn usable(

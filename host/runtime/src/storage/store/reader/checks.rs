@@ -54,7 +54,13 @@ fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Re
     loose(&transaction, &mut problems)?;
     rooms(&transaction, &mut checked, &mut problems)?;
     blobs(&transaction, &mut checked, &mut problems)?;
-    for room in snapshot::damaged(&transaction)? {
+    let damaged = snapshot::damaged(&transaction)?;
+    for room in snapshot::forged(&transaction, &damaged)? {
+        problems.add(|| {
+            format!("the snapshot of room {room} is not the state that its records lead to")
+        });
+    }
+    for room in damaged {
         problems.add(|| format!("the snapshot of room {room} is not what was written"));
     }
     checked.bytes = bytes(&transaction)?;

@@ -125,7 +125,7 @@ impl StoreWriter {
         let now = SystemClock.now().max(unfinished.room.now());
         let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
         let events = [
-            Event::Resumed { down_ms: now.since(folded.now()) },
+            Event::Resumed { down_ms: now.since(folded.now()), setup: None },
             Event::Cancelled { reason: reason.to_owned() },
         ];
         for (event, seq) in events.into_iter().zip(unfinished.next..) {

@@ -1,0 +1,188 @@
+//! The effective setup of a run that is resumed: what the run began with, as far as today's config
+//! still allows it. The room, the imports, the policy and the head of a run read nothing else. Does
+//! not find or load plugins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{ModelSetup, PluginFacts, PluginSetup, Setup, TaskBudget, TaskSetup};
+use crate::permissions::grant::{Grants, Rights};
+use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
+use crate::types::ids::PluginName;
+
+/// A plugin whose component is not the one that the run began with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedComponent {
+    pub plugin: PluginName,
+    /// The digests, in lower-case hexadecimal; empty for native code and for a plugin that the
+    /// config does not have any more.
+    pub before: String,
+    pub now: String,
+    /// The reason why the run cannot go on with it: it is another plugin, not another version.
+    pub refusal: Option<String>,
+}
+
+impl Setup {
+    /// Returns what both allow: this setup, with which the run began, and today's. Plugins that
+    /// today's config lacks keep no grant; plugins that are new have no part in the run.
+    #[must_use]
+    pub fn narrowed_by(&self, today: &Self) -> Self {
+        if self == today {
+            return self.clone();
+        }
+        let plugins: BTreeMap<PluginName, Arc<PluginSetup>> = self
+            .plugins
+            .iter()
+            .map(|(name, begun)| {
+                let narrowed = begun.narrowed_by(today.plugins.get(name).map(AsRef::as_ref));
+                (name.clone(), same_or_new(begun, narrowed))
+            })
+            .collect();
+        let tasks = self.tasks.iter().map(|(name, begun)| {
+            let today = today.tasks.get(name).map(AsRef::as_ref);
+            let agent = plugins.get(&begun.agent).map(AsRef::as_ref);
+            (name.clone(), same_or_new(begun, begun.narrowed_by(today, agent)))
+        });
+        Self {
+            tasks: tasks.collect(),
+            // Requests go to the servers of today's config, so that is what is shown and counted.
+            models: self
+                .models
+                .iter()
+                .map(|(name, begun)| {
+                    let model: &ModelSetup = today.models.get(name).unwrap_or(begun);
+                    (name.clone(), model.clone())
+                })
+                .collect(),
+            policy_now: (self.policy != today.policy).then(|| today.policy.clone()),
+            limits: self.limits.narrowed_by(&today.limits),
+            plugins,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the plugins of the run whose components are other ones today, in order of name.
+    #[must_use]
+    pub fn changed_components(&self, today: &Self) -> Vec<ChangedComponent> {
+        let changed = |(name, begun): (&PluginName, &Arc<PluginSetup>)| {
+            let facts = today.plugins.get(name).map(|plugin| &plugin.facts);
+            let now = facts.map(|facts| facts.sha256.clone()).unwrap_or_default();
+            (now != begun.facts.sha256).then(|| ChangedComponent {
+                plugin: name.clone(),
+                before: begun.facts.sha256.clone(),
+                refusal: facts.and_then(|facts| begun.facts.is_no_version_of(facts)),
+                now,
+            })
+        };
+        self.plugins.iter().filter_map(changed).collect()
+    }
+}
+
+impl PluginFacts {
+    /// Returns the reason why today's component is another plugin; `None` if it may be another
+    /// version of this one.
+    fn is_no_version_of(&self, today: &Self) -> Option<String> {
+        if self.manifest.name != today.manifest.name {
+            let (before, now) = (&self.manifest.name, &today.manifest.name);
+            return Some(format!("it is {now:?} now, and was {before:?}"));
+        }
+        (self.kinds != today.kinds).then(|| "it exports other interfaces now".to_owned())
+    }
+}
+
+impl PluginSetup {
+    fn narrowed_by(&self, today: Option<&Self>) -> Self {
+        let Some(today) = today else {
+            return Self { grants: Grants::default(), ..self.clone() };
+        };
+        // A new version of a component must not come into a grant that the old one never asked for.
+        let begun = self.grants.requested_by(&self.facts.manifest);
+        Self {
+            facts: today.facts.clone(),
+            grants: begun.narrowed_by(&today.grants),
+            limits: self.limits.narrowed_by(&today.limits),
+            config: today.config.clone(),
+        }
+    }
+}
+
+impl TaskSetup {
+    fn narrowed_by(&self, today: Option<&Self>, agent: Option<&PluginSetup>) -> Self {
+        let may_call = |tool: &TaskTool| {
+            let Some(admitted) = tool.target.admitted_name() else { return true };
+            agent.is_some_and(|agent| {
+                let rights = Rights {
+                    plugin: self.agent.as_str(),
+                    manifest: &agent.facts.manifest,
+                    grants: &agent.grants,
+                    narrowed: None,
+                };
+                rights.may_call(&admitted).is_ok()
+            })
+        };
+        let tools = self.toolbox.iter().filter(|tool| may_call(tool));
+        let Some(today) = today else {
+            let toolbox = Arc::new(tools.cloned().collect::<Vec<_>>().into());
+            return Self { toolbox, ..self.clone() };
+        };
+        let tools: Vec<TaskTool> =
+            tools.filter_map(|tool| tool.narrowed_by(&today.toolbox)).collect();
+        Self {
+            toolbox: Arc::new(tools.into()),
+            scope: self.scope.narrowed_by(&today.scope),
+            confirm: self.confirm.narrowed_by(&today.confirm),
+            budget: self.budget.narrowed_by(&today.budget),
+            turns: smaller(self.turns, today.turns),
+            deadline_ms: smaller(self.deadline_ms, today.deadline_ms),
+            ..self.clone()
+        }
+    }
+}
+
+impl TaskTool {
+    /// Returns the tool as far as today's toolbox has it; `None` if that lacks a plugin's tool. The
+    /// agent reads today's description, because today's component answers.
+    fn narrowed_by(&self, today: &Toolbox) -> Option<Self> {
+        let other = today.iter().find(|other| other.target == self.target);
+        let (is_offered, is_handled) = match (other, &self.target) {
+            (Some(other), _) => (other.offered, other.handled),
+            (None, ToolTarget::Host(_)) => (false, self.handled),
+            (None, ToolTarget::Plugin { .. }) => return None,
+        };
+        let mut tool = self.clone();
+        (tool.offered, tool.handled) = (self.offered && is_offered, self.handled && is_handled);
+        if let Some(other) = other {
+            tool.summary.description.clone_from(&other.summary.description);
+            tool.summary.input_schema.clone_from(&other.summary.input_schema);
+            tool.result_tokens = smaller(self.result_tokens, other.result_tokens);
+        }
+        Some(tool)
+    }
+}
+
+impl TaskBudget {
+    fn narrowed_by(&self, today: &Self) -> Self {
+        Self {
+            turns: smaller(self.turns, today.turns),
+            tokens: smaller(self.tokens, today.tokens),
+            cost_micro_usd: smaller(self.cost_micro_usd, today.cost_micro_usd),
+            model_calls: smaller(self.model_calls, today.model_calls),
+            tool_calls: smaller(self.tool_calls, today.tool_calls),
+            cpu_ms: smaller(self.cpu_ms, today.cpu_ms),
+            tasks: smaller(self.tasks, today.tasks),
+        }
+    }
+}
+
+/// Returns the smaller of two limits; `None` is no limit.
+fn smaller<T: Ord>(begun: Option<T>, today: Option<T>) -> Option<T> {
+    match (begun, today) {
+        (Some(begun), Some(today)) => Some(begun.min(today)),
+        (begun, today) => begun.or(today),
+    }
+}
+
+/// Keeps the shared value if nothing changed, so that caches of it stay valid.
+fn same_or_new<T: PartialEq>(begun: &Arc<T>, narrowed: T) -> Arc<T> {
+    if **begun == narrowed { Arc::clone(begun) } else { Arc::new(narrowed) }
+}

@@ -1,0 +1,324 @@
+//! The setup of a room that is resumed under another config: what the run began with, as far as
+//! today's config still allows it, in every room that can be resumed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use conclave_core::journal::recovery::{Resumption, Unfinished};
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::room::Room;
+use conclave_core::setup::Setup;
+use conclave_core::types::action::{Action, Reply, Turn};
+use conclave_core::types::approval::{Approval, ApprovalAuthor};
+use conclave_core::types::denial::Layer;
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::{CallId, Millis, PluginName};
+use conclave_core::types::message::ToolCall;
+use serde_json::{Value, json};
+
+use crate::case::{Case, SECRET, START};
+
+/// A room with its records, which can be interrupted at any time.
+struct Journal {
+    room: Room,
+    records: Vec<Record>,
+    denied: Vec<(String, Layer)>,
+}
+
+impl Journal {
+    fn begin(setup: &Arc<Setup>, opening: RunOpening) -> Self {
+        let mut journal = Self { room: Room::new(), records: Vec::new(), denied: Vec::new() };
+        let setup = Arc::clone(setup);
+        journal.handle(Event::RoomOpened { setup, opening, secret: SECRET });
+        journal
+    }
+
+    fn handle(&mut self, event: Event) -> Vec<Effect> {
+        let at = Millis(START.0 + self.records.len() as u64);
+        let seq = self.records.len() as u64;
+        self.room.handle(event.clone(), at);
+        let principal = Principal("tester".into());
+        self.records.push(Record { seq, at, principal, rules: RULES, event });
+        while let Some(notice) = self.room.poll_notice() {
+            if let Notice::Denied { record, .. } = notice {
+                self.denied.push((record.denial.target.clone(), record.layer));
+            }
+        }
+        std::iter::from_fn(|| self.room.poll_effect()).collect()
+    }
+
+    /// Interrupts the room and resumes it under a config. Returns the effects of the resumption.
+    fn resume(&mut self, today: &Setup, through_snapshot: bool) -> Vec<Effect> {
+        let mut unfinished = Unfinished::fold(self.records.clone());
+        if through_snapshot {
+            let snapshot = unfinished.to_snapshot().expect("it is written");
+            unfinished = Unfinished::from_snapshot(&snapshot).expect("it is read");
+        }
+        let Resumption { events, setup, .. } =
+            unfinished.resumption(Millis(START.0 + 1_000), today);
+        let effects = events.into_iter().flat_map(|event| self.handle(event)).collect();
+        assert_eq!(*self.room.setup(), setup, "the room has the setup that was promised");
+        let folded = Unfinished::fold(self.records.clone());
+        assert_eq!(folded.room.setup(), self.room.setup(), "the records hold the setup");
+        effects
+    }
+
+    fn step(&mut self, call: u64, tool: &str, arguments: Value) -> Vec<Effect> {
+        let call_of = ToolCall { id: "1".to_owned(), ..ToolCall::new(tool, arguments) };
+        let turn = Turn {
+            action: Action::Reply(Reply { tool_calls: vec![call_of], ..Reply::default() }),
+            thought: String::new(),
+            wait_for_response: false,
+            extra: Vec::new(),
+        };
+        let report = CallReport::default();
+        self.handle(Event::AgentStepped { call: CallId(call), answer: Ok(turn), report })
+    }
+}
+
+fn case(setup: Value) -> Case {
+    serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
+        .expect("a case of the right form")
+}
+
+fn setup(change: Value) -> Arc<Setup> {
+    let mut setup = json!({
+        "models": { "small": {}, "large": {} },
+        "tasks": { "desk": {}, "digest": {}, "mail": {} },
+        "plugins": {
+            "desk": { "grants": { "tools": ["notes.list"], "model": ["small"], "delegate": ["digest"] } },
+            "notes": { "tools": ["list", "save"], "sandboxed": true },
+        },
+        "limits": { "turns": 20, "tool_calls": 10 },
+    });
+    merge(&mut setup, change);
+    case(setup).setup().into()
+}
+
+fn merge(into: &mut Value, change: Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, change) => *into = change,
+    }
+}
+
+/// The rooms that can be resumed.
+fn openings() -> Vec<(&'static str, RunOpening)> {
+    let run = case(json!({ "limits": { "turns": 20, "tool_calls": 10 } })).opening();
+    vec![
+        ("a run", run.clone()),
+        ("a child room", RunOpening { depth: 1, ..run.clone() }),
+        ("a conversation", RunOpening { persistent: true, ..run }),
+    ]
+}
+
+/// Configs of a later day, each of which adds, removes, widens or narrows.
+fn later() -> Vec<(&'static str, Arc<Setup>)> {
+    let grants = |grants: Value| setup(json!({ "plugins": { "desk": { "grants": grants } } }));
+    let rule = |decide: &str| json!([{ "tool": "notes.*", "decide": decide, "source": "c:1" }]);
+    let gone = |grants: Value| {
+        let mut all = json!({
+            "tasks": { "desk": {} },
+            "plugins": { "desk": { "grants": grants } , "notes": { "tools": ["list", "save"], "sandboxed": true } },
+        });
+        merge(&mut all, json!({ "limits": { "turns": 20, "tool_calls": 10 } }));
+        Arc::new(case(all).setup())
+    };
+    vec![
+        ("tools widened", grants(json!({ "tools": ["notes.*"] }))),
+        ("tools narrowed", grants(json!({ "tools": [] }))),
+        ("model added", grants(json!({ "model": ["small", "large"] }))),
+        ("model replaced", grants(json!({ "model": ["large"] }))),
+        ("delegate widened", grants(json!({ "delegate": ["digest", "mail"] }))),
+        ("delegate removed", grants(json!({ "delegate": [] }))),
+        ("all removed", gone(json!({}))),
+        ("policy denies", setup(json!({ "policy": rule("deny") }))),
+        ("policy allows", setup(json!({ "policy": rule("allow") }))),
+        (
+            "confirm added",
+            setup(json!({ "tasks": { "desk": { "confirm": { "policy": "always" } } } })),
+        ),
+        ("limits narrowed", setup(json!({ "limits": { "turns": 5 } }))),
+        ("limits widened", setup(json!({ "limits": { "turns": 90, "tool_calls": 90 } }))),
+        ("tool limit", setup(json!({ "plugins": { "desk": { "grants": { "tool_calls": 0 } } } }))),
+    ]
+}
+
+#[test]
+fn every_room_goes_on_with_what_both_its_start_and_today_allow() {
+    let begun = setup(json!({}));
+    for (room, opening) in openings() {
+        for (change, today) in later() {
+            for through_snapshot in [false, true] {
+                let at = format!("{room}, {change}, snapshot: {through_snapshot}");
+                let mut journal = Journal::begin(&begun, opening.clone());
+                journal.resume(&today, through_snapshot);
+                let effective = begun.narrowed_by(&today);
+                assert_eq!(**journal.room.setup(), effective, "{at}");
+                assert_eq!(journal.room.begun_setup(), &begun, "{at}");
+                journal.resume(&today, through_snapshot);
+                assert_eq!(**journal.room.setup(), effective, "{at}: once more");
+                journal.resume(&begun, through_snapshot);
+                assert_eq!(journal.room.setup(), &begun, "{at}: and back");
+            }
+        }
+    }
+}
+
+/// Returns what becomes of a call of `notes.list` after a resumption under this config: whether it
+/// started, was asked about, or was denied by a layer.
+fn call_after(
+    begun: &Arc<Setup>,
+    today: &Setup,
+    opening: RunOpening,
+) -> (bool, bool, Option<Layer>) {
+    let mut journal = Journal::begin(begun, opening);
+    journal.resume(today, false);
+    let effects = journal.step(0, "notes.list", json!({}));
+    (
+        effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. })),
+        effects.iter().any(|effect| matches!(effect, Effect::AskApproval { .. })),
+        journal.denied.first().map(|(_, layer)| *layer),
+    )
+}
+
+#[test]
+fn a_call_after_a_resumption_is_decided_by_the_effective_setup() {
+    let begun = setup(json!({}));
+    let of = |wanted: &str| {
+        later().into_iter().find(|(change, _)| *change == wanted).expect("there is one").1
+    };
+    let run = || openings().remove(0).1;
+    assert_eq!(call_after(&begun, &begun, run()), (true, false, None));
+    assert_eq!(call_after(&begun, &of("tools widened"), run()), (true, false, None));
+    assert_eq!(
+        call_after(&begun, &of("tools narrowed"), run()),
+        (false, false, Some(Layer::Config))
+    );
+    assert_eq!(
+        call_after(&begun, &of("policy denies"), run()),
+        (false, false, Some(Layer::Policy))
+    );
+    assert_eq!(call_after(&begun, &of("confirm added"), run()), (false, true, None));
+    assert_eq!(call_after(&begun, &of("tool limit"), run()), (false, false, Some(Layer::Runtime)));
+    // A rule that was there at the start holds although today's config lacks it, and the other way
+    // round.
+    let denied = of("policy denies");
+    assert_eq!(call_after(&denied, &begun, run()), (false, false, Some(Layer::Policy)));
+    let allowed = of("policy allows");
+    assert_eq!(call_after(&allowed, &denied, run()), (false, false, Some(Layer::Policy)));
+}
+
+#[test]
+fn a_limit_that_was_narrowed_holds_and_one_that_was_widened_does_not() {
+    let begun = setup(json!({ "limits": { "turns": 3 } }));
+    let ends_after = |today: &Setup| {
+        let opening = RunOpening { limits: begun.limits.clone(), ..openings().remove(0).1 };
+        let mut journal = Journal::begin(&begun, opening);
+        journal.resume(today, false);
+        let mut steps = 0;
+        while journal.room.outcome().is_none() && steps < 50 {
+            let calls: Vec<CallId> = journal.room.calls_in_flight().collect();
+            for call in calls {
+                steps += 1;
+                let answer = Err(Fault::new(FaultKind::Wall, "x"));
+                let report = CallReport::default();
+                journal.handle(Event::AgentStepped { call, answer, report });
+            }
+        }
+        journal.room.outcome().map(|outcome| outcome.reason.clone()).unwrap_or_default()
+    };
+    let narrow = setup(json!({ "limits": { "turns": 1 } }));
+    let narrowed = begun.narrowed_by(&narrow);
+    assert_eq!(narrowed.limits.turns, Some(1));
+    assert!(ends_after(&narrow).contains("turns"), "{}", ends_after(&narrow));
+    let wide = setup(json!({ "limits": { "turns": 90 } }));
+    assert_eq!(begun.narrowed_by(&wide).limits.turns, Some(3));
+}
+
+/// Returns the setup with another component of `notes`.
+fn exchanged(setup: &Setup) -> Setup {
+    let mut setup = setup.clone();
+    let notes = setup.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
+    Arc::make_mut(notes).facts.sha256 = "ff".repeat(32);
+    setup
+}
+
+#[test]
+fn an_approval_does_not_hold_for_an_exchanged_component() {
+    let ask = json!([{ "tool": "notes.*", "decide": "ask", "source": "c:1" }]);
+    let begun = setup(json!({ "policy": ask }));
+    let mut journal = Journal::begin(&begun, openings().remove(0).1);
+    let effects = journal.step(0, "notes.list", json!({}));
+    let asked = |effects: &[Effect]| {
+        effects.iter().find_map(|effect| match effect {
+            Effect::AskApproval { call, .. } => Some(*call),
+            _ => None,
+        })
+    };
+    let first = asked(&effects).expect("it is asked about");
+    let effects = journal.resume(&exchanged(&begun), false);
+    let second = asked(&effects).expect("it is asked about again");
+    assert_ne!(first, second);
+    // An answer to the first question, given before the exchange, decides nothing.
+    let approve = |call| Event::Decided {
+        call,
+        approval: Approval::Approved,
+        author: ApprovalAuthor::Program,
+    };
+    let effects = journal.handle(approve(first));
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. })), "{effects:?}");
+    let effects = journal.handle(approve(second));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. })), "{effects:?}");
+}
+
+#[test]
+fn an_approval_holds_if_no_component_was_exchanged() {
+    let ask = json!([{ "tool": "notes.*", "decide": "ask", "source": "c:1" }]);
+    let begun = setup(json!({ "policy": ask }));
+    let mut journal = Journal::begin(&begun, openings().remove(0).1);
+    let effects = journal.step(0, "notes.list", json!({}));
+    let first = effects.iter().find_map(Effect::starts).expect("it is asked about");
+    let wider = setup(
+        json!({ "policy": ask, "plugins": { "desk": { "grants": { "model": ["large"] } } } }),
+    );
+    journal.resume(&wider, false);
+    let approval = Approval::Approved;
+    let author = ApprovalAuthor::Program;
+    let effects = journal.handle(Event::Decided { call: first, approval, author });
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. })), "{effects:?}");
+}
+
+#[test]
+fn a_changed_component_is_named_and_another_plugin_is_refused() {
+    let begun = setup(json!({}));
+    let changed = begun.changed_components(&exchanged(&begun));
+    assert_eq!(changed.len(), 1);
+    assert_eq!((changed[0].plugin.as_str(), &changed[0].refusal), ("notes", &None));
+    assert!(begun.changed_components(&begun).is_empty());
+    let mut other = exchanged(&begun);
+    let notes = other.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
+    Arc::make_mut(notes).facts.manifest.name = "another".to_owned();
+    assert!(begun.changed_components(&other)[0].refusal.is_some());
+    let mut other = exchanged(&begun);
+    let notes = other.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
+    Arc::make_mut(notes).facts.kinds = BTreeSet::new();
+    assert!(begun.changed_components(&other)[0].refusal.is_some());
+}
+
+#[test]
+fn the_end_of_a_call_names_its_plugin_and_its_fault() {
+    let begun = setup(json!({}));
+    let journal = Journal::begin(&begun, openings().remove(0).1);
+    let fault = Fault::new(FaultKind::Wall, "too slow");
+    let report = CallReport::default();
+    let failed = Event::AgentStepped { call: CallId(0), answer: Err(fault.clone()), report };
+    let (plugin, of_event) = journal.room.call_end(&failed).expect("it ends a call");
+    assert_eq!((plugin.as_str(), of_event), ("desk", Some(&fault)));
+}
