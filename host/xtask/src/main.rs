@@ -25,11 +25,13 @@ mod phase;
 mod picture;
 mod place;
 mod program;
+mod progress;
 mod python_plugin;
 mod servers;
 mod skips;
 mod soak;
 mod test;
+mod times;
 mod toml;
 mod type_size;
 
@@ -79,6 +81,8 @@ usage: cargo xtask COMMAND [OPTIONS]
       --only ID,…      these; `C-1*` is every id that begins so
       --config         print the configs that scenarios become instead
   guests             only the components that the tests run
+  times [COMMAND…]   where the time of a cold demo, install and test goes; writes docs/internals/build-times.md
+      --runs N         each so often; the median is recorded
   picture            draw docs/demo.svg and docs/trace.svg anew from what the program prints
 
   --verbose          show cargo's own output instead of writing it to a log
@@ -99,6 +103,9 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    if times::is_wrapper(arguments.first()) {
+        return times::run_compiler(arguments);
+    }
     let Some((command, rest)) = arguments.split_first() else {
         return Err(XtaskFailure::usage(USAGE));
     };
@@ -123,6 +130,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
         "counts" => counts::run(Checkout::find()?, rest),
         "fuzz" => fuzz::run(Checkout::find()?, rest),
         "soak" => soak::run(Checkout::find()?, rest),
+        "times" => times::run(&Checkout::find()?, rest),
         "picture" => picture::run(Checkout::find()?, rest),
         unknown => Err(XtaskFailure::usage(format!(
             "`{unknown}` is no command of cargo xtask.\n\n{USAGE}"

@@ -1,7 +1,6 @@
 //! Builds the program `conclave` for use, with the machine code of the stock plugins inside, for
 //! `cargo xtask install` and `dist`.
 
-use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::process::Command;
 
 use crate::components;
 use crate::failure::XtaskFailure;
-use crate::phase::Phases;
+use crate::phase::{CargoBuild, Phases};
 use crate::place::Checkout;
 
 /// The profile of the optimised program; see Cargo.toml.
@@ -70,13 +69,16 @@ impl ProgramBuild<'_> {
         fs::create_dir_all(&code).map_err(|error| XtaskFailure::io("make", &code, &error))?;
         let mut command = self.cargo(place, PRECOMPILER, &code);
         command.args(["--features", "precompile"]);
-        let crates = crates(place);
-        phases.build("building the host and its compiler", "precompiler", command, crates)?;
+        let build = CargoBuild { log: "precompiler", command };
+        phases.build("building the host and its compiler", vec![build])?;
         let mut command = Command::new(self.built(place, PRECOMPILER));
         command.arg(place.stock()).arg(&code).arg(self.code.word());
         phases.run("compiling the stock plugins", "precompile", command)?;
         let command = self.cargo(place, PROGRAM, &code);
-        phases.build("building the program conclave", "conclave", command, None)?;
+        phases.build(
+            "building the program conclave",
+            vec![CargoBuild { log: "conclave", command }],
+        )?;
         Ok(self.program(place))
     }
 
@@ -95,17 +97,6 @@ impl ProgramBuild<'_> {
         }
         command
     }
-}
-
-/// Returns the number of crates that the program is made of, for a build's progress.
-fn crates(place: &Checkout) -> Option<usize> {
-    let mut command = place.cargo(["tree", "-p", "conclave-host", "--prefix", "none"]);
-    let listed = command.args(["-e", "normal,build", "--offline"]).output().ok()?;
-    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-    // A crate with some more dependants is listed again, marked by `(*)`.
-    let names = text.lines().filter_map(|line| line.split(" (").next());
-    let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
-    Some(names.len()).filter(|count| *count > 0)
 }
 
 /// Copies a program in two steps: a running one cannot be written to, but it can be replaced.

@@ -10,8 +10,8 @@ use crate::commands::sign::read_key;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::registry::{failed, registry};
-use crate::state::source::{self, ComponentPlace, envelopes_beside, reference};
+use crate::state::registry::{envelopes_beside, failed, reference, registry};
+use crate::state::source::{self, ComponentPlace};
 use crate::ui::show::{FAINT, bytes, one_line, paint};
 use crate::ui::stdout;
 

@@ -12,8 +12,8 @@ use crate::args::{OutputArgs, Sign};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::registry::{failed, registry};
-use crate::state::source::{self, ComponentPlace, envelopes_beside};
+use crate::state::registry::{envelopes_beside, failed, registry};
+use crate::state::source::{self, ComponentPlace};
 use crate::ui::show::{FAINT, paint, show_path};
 use crate::ui::stdout;
 

@@ -11,7 +11,6 @@ use std::thread::JoinHandle;
 use conclave_core::config::{Config, ConfigProblem, ModelConfig, NAME_MAX, Problems};
 use conclave_core::setup::PluginSetup;
 use conclave_core::types::ids::{ModelName, PluginName};
-use conclave_mcp::source::Servers;
 use conclave_runtime::engine::{Engine, EngineError, EngineSettings};
 use conclave_runtime::kv::{KvStore, MemoryKv, NoKv, Sqlite};
 use conclave_runtime::plugin::{LoadError, Precompiled};
@@ -26,6 +25,7 @@ use crate::program::error::CliError;
 use crate::program::shell::shell;
 use crate::state::journals::RunStorage;
 use crate::state::lock_file::LockFile;
+#[cfg(feature = "registry")]
 use crate::state::registry::DockerLogins;
 use crate::state::source::{LocatedComponent, is_build};
 use crate::ui::show::{FAINT, NAME, ODD, one_line, paint, plural, printable, show_path, time};
@@ -336,9 +336,11 @@ pub(crate) fn host_options() -> HostOptions {
         stock: conclave_stock::stock(),
         precompiled: precompiled(),
         compiler: crate::program::compile::compiler(),
+        #[cfg(feature = "exec")]
         launcher: Some(crate::program::exec::launcher()),
         secrets: Arc::new(secrets()),
-        servers: Some(Arc::new(servers())),
+        servers: crate::program::mcp_servers::client(),
+        #[cfg(feature = "registry")]
         logins: Arc::new(DockerLogins),
         kv: kv(),
         guarded: state(),
@@ -357,11 +359,6 @@ fn precompiled() -> Precompiled {
     unsafe {
         Precompiled::new(conclave_stock::code())
     }
-}
-
-/// Returns the launcher of MCP servers. They inherit only `PATH` and `HOME` from this process.
-fn servers() -> Servers {
-    Servers::new(|name| std::env::var(name).ok())
 }
 
 /// Returns `kv.sqlite` in the state folder, the plugins' key-value store. It is created at the
@@ -406,6 +403,7 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
 }
 
 /// Returns the folder of downloaded components. `None` if nothing is cached.
+#[cfg(feature = "registry")]
 pub(crate) fn components_folder() -> Option<PathBuf> {
     cache_folder().map(|folder| folder.join("components"))
 }
