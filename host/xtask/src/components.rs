@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use crate::failure::XtaskFailure;
 use crate::needs;
@@ -14,6 +14,33 @@ use crate::python_plugin;
 use crate::toml;
 
 const STOCK_PREFIX: &str = "conclave-plugin-";
+
+/// How components are compiled.
+#[derive(Clone, Copy)]
+pub(crate) enum Optimised {
+    /// As people run them, and as their speed is measured.
+    Fully,
+    /// In a quarter of the time, for tests.
+    Little,
+}
+
+impl Optimised {
+    fn settings(self) -> [&'static str; 2] {
+        match self {
+            Self::Fully => ["--profile", "plugin"],
+            Self::Little => ["--config", "host/xtask/guests.toml"],
+        }
+    }
+
+    /// Returns the folder of components below the target folder.
+    fn folder(self, place: &Checkout) -> PathBuf {
+        let profile = match self {
+            Self::Fully => "plugin",
+            Self::Little => "debug",
+        };
+        place.target.join(PLUGIN_TARGET).join(profile)
+    }
+}
 
 /// Runs `cargo xtask build`.
 pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
@@ -51,7 +78,7 @@ pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCo
         }
     };
     needs::check(&place)?;
-    build_guests(&place, &mut Phases::new(&place, 1, verbose))?;
+    build_guests(&place, &mut Phases::new(&place, 1, verbose), Optimised::Little)?;
     eprintln!("{}", place.shown(&place.guests()));
     Ok(ExitCode::SUCCESS)
 }
@@ -60,12 +87,13 @@ pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCo
 /// their own when they are built.
 pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     let plugins = stock_plugins(place)?;
-    let mut command = place.cargo(["build", "--profile", "plugin", "--target", PLUGIN_TARGET]);
+    let mut command = place.cargo(["build", "--target", PLUGIN_TARGET]);
+    command.args(Optimised::Fully.settings());
     for plugin in &plugins {
         command.args(["-p", &plugin.package]);
     }
     phases.run(&format!("building {} stock plugins", plugins.len()), "stock", command)?;
-    let built = place.target.join(PLUGIN_TARGET).join("plugin");
+    let built = Optimised::Fully.folder(place);
     let components =
         plugins.iter().map(|plugin| (built.join(&plugin.file), plugin.name().to_owned()));
     publish_all(components.chain(python_plugin::build(place)?), &place.stock())
@@ -85,20 +113,23 @@ pub(crate) fn build_conclave(
 }
 
 /// One phase: builds the guests of the tests into `target/conclave/guests`.
-pub(crate) fn build_guests(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
+pub(crate) fn build_guests(
+    place: &Checkout,
+    phases: &mut Phases,
+    optimised: Optimised,
+) -> Result<(), XtaskFailure> {
     let guests = guests(place)?;
-    let command = place.cargo([
-        "build",
-        "-p",
-        "conclave-guests",
-        "--examples",
-        "--profile",
-        "plugin",
-        "--target",
-        PLUGIN_TARGET,
-    ]);
+    let mut command = guest_build(place, optimised);
+    command.arg("--examples");
     phases.run(&format!("building {} test guests", guests.len()), "guests", command)?;
-    publish_all(guests.into_iter().map(|name| (built_guest(place, &name), name)), &place.guests())
+    let built = guests.into_iter().map(|name| (built_guest(place, optimised, &name), name));
+    publish_all(built, &place.guests())
+}
+
+fn guest_build(place: &Checkout, optimised: Optimised) -> Command {
+    let mut command = place.cargo(["build", "-p", "conclave-guests", "--target", PLUGIN_TARGET]);
+    command.args(optimised.settings());
+    command
 }
 
 /// One phase: builds only these guests; the others stay unchanged.
@@ -107,15 +138,8 @@ pub(crate) fn build_some_guests(
     phases: &mut Phases,
     names: &[&str],
 ) -> Result<(), XtaskFailure> {
-    let mut command = place.cargo([
-        "build",
-        "-p",
-        "conclave-guests",
-        "--profile",
-        "plugin",
-        "--target",
-        PLUGIN_TARGET,
-    ]);
+    // That of the stock plugins, which are built beside them and share the SDK.
+    let mut command = guest_build(place, Optimised::Fully);
     for name in names {
         command.args(["--example", name]);
     }
@@ -123,7 +147,7 @@ pub(crate) fn build_some_guests(
     let folder = place.guests();
     fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
     names.iter().try_for_each(|name| {
-        publish(&built_guest(place, name), &folder.join(format!("{name}.wasm")))
+        publish(&built_guest(place, Optimised::Fully, name), &folder.join(format!("{name}.wasm")))
     })
 }
 
@@ -132,12 +156,8 @@ pub(crate) fn guests(place: &Checkout) -> Result<Vec<String>, XtaskFailure> {
     Ok(toml::strings(&place.read("tests/guests/Cargo.toml")?, "[[example]]", "name"))
 }
 
-fn built_guest(place: &Checkout, name: &str) -> PathBuf {
-    place
-        .target
-        .join(PLUGIN_TARGET)
-        .join("plugin/examples")
-        .join(format!("{}.wasm", name.replace('-', "_")))
+fn built_guest(place: &Checkout, optimised: Optimised, name: &str) -> PathBuf {
+    optimised.folder(place).join("examples").join(format!("{}.wasm", name.replace('-', "_")))
 }
 
 struct ComponentCrate {

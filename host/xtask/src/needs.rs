@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::failure::XtaskFailure;
 use crate::phase;
@@ -80,6 +81,17 @@ pub(crate) fn check_companions(place: &Checkout) -> Result<(), XtaskFailure> {
 /// Returns the host's target triple, such as `x86_64-unknown-linux-gnu`.
 pub(crate) fn host_triple() -> Result<String, XtaskFailure> {
     TargetCompiler::find().map(|compiler| compiler.host)
+}
+
+/// Returns clippy's compiler, beside that of the toolchain; `None` if it is not installed.
+pub(crate) fn clippy_driver() -> Option<PathBuf> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let program = format!("bin/clippy-driver{}", env::consts::EXE_SUFFIX);
+        let driver = TargetCompiler::find().ok()?.sysroot.join(program);
+        driver.is_file().then_some(driver)
+    };
+    FOUND.get_or_init(find).clone()
 }
 
 /// Returns whether `cargo nextest` is installed.

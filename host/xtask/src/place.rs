@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::XtaskFailure;
+use crate::needs;
 
 /// The target triple of plugins.
 pub(crate) const PLUGIN_TARGET: &str = "wasm32-wasip2";
@@ -116,6 +117,20 @@ impl Checkout {
             }) {
                 command.env_remove(name);
             }
+        }
+        command
+    }
+
+    /// Does the same; the repository's own crates are compiled by clippy, which lints what it
+    /// compiles. `cargo clippy` would analyse them, and everything that they depend on, a second time.
+    /// Without clippy they are compiled by rustc.
+    ///
+    /// What clippy compiles runs slower than what rustc compiles if it is optimised, so this is for
+    /// tests only.
+    pub(crate) fn linted_cargo<const N: usize>(&self, words: [&str; N]) -> Command {
+        let mut command = self.cargo(words);
+        if let Some(driver) = needs::clippy_driver() {
+            command.env("RUSTC_WORKSPACE_WRAPPER", driver);
         }
         command
     }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
-use crate::components;
+use crate::components::{self, Optimised};
 use crate::counts;
 use crate::failure::XtaskFailure;
 use crate::gates;
@@ -83,7 +83,8 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     }
     if asked.filters.is_empty() {
         needs::check_companions(&place)?;
-        return everything(&tests, &mut Phases::new(&place, 24, asked.verbose));
+        let total = CHECKS + LAYERS.iter().map(phases_of).sum::<usize>();
+        return everything(&tests, &mut Phases::new(&place, total, asked.verbose));
     }
     let mut phases = Phases::new(&place, 5, asked.verbose);
     prepare(&place, &mut phases)?;
@@ -94,6 +95,9 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     eprint!("{}", surroundings.skips.explained());
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
+
+/// The number of phases of `everything` before the layers.
+const CHECKS: usize = 13;
 
 fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskFailure> {
     let place = tests.place;
@@ -114,20 +118,39 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskF
     )?;
     build_components(place, phases)?;
     // After the components, which conclave-stock's build script looks for.
-    let mut clippy = place.cargo(["clippy", "--all-targets", "--all-features", "--keep-going"]);
-    clippy.args(packages(&names(tests.tested))).args(["--", "-D", "warnings"]);
-    phases.run("asking clippy", "clippy", clippy)?;
-    counts::build_core(place, phases)?;
-    build_tests(place, phases, &names(tests.tested))?;
+    let built = names(tests.tested);
+    phases.run("building the program and the tests", "tests", all_targets(place, &built))?;
+    phases.check("looking at clippy's findings", || no_findings(all_targets(place, &built)))?;
+    counts::build_core(place, phases, &built)?;
     phases.check("counting instructions", || {
         let skipped = counts::check(place)?;
         skipped.map_or(Ok(()), |reason| tests.surroundings.skips.add(reason))
     })?;
     let mut rows = Vec::new();
     for layer in &LAYERS {
-        rows.push(tests.layer(layer, phases, &names(tests.tested))?);
+        rows.push(tests.layer(layer, phases, &built)?);
     }
     Ok(told(&rows, &tests.surroundings.skips))
+}
+
+/// Builds all targets of these packages, with clippy as the compiler.
+fn all_targets(place: &Checkout, built: &[&str]) -> Command {
+    let mut command = place.linted_cargo(["build", "--all-targets", "--keep-going"]);
+    command.args(selection(built));
+    command
+}
+
+/// Fails with the warnings of a build that is done. Cargo repeats those of crates that it does not
+/// compile again.
+fn no_findings(mut built: Command) -> Result<(), XtaskFailure> {
+    // Without cargo's own messages, such as the warnings of build scripts.
+    built.arg("--quiet");
+    let output = built.output().map_err(|error| phase::not_started(&built, &error))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() && text.trim().is_empty() {
+        return Ok(());
+    }
+    Err(XtaskFailure::new(format!("\n{}", text.trim_end())))
 }
 
 /// Runs only these layers, and builds only what they need.
@@ -276,8 +299,8 @@ impl Tests<'_> {
 
     /// Runs the examples in the documentation of the code, as a phase.
     fn examples(&self, row: &mut LayerRow, phases: &mut Phases) -> Result<(), XtaskFailure> {
-        let mut command = self.place.cargo(["test", "--doc", "--all-features", "--no-fail-fast"]);
-        command.args(packages(&names(self.tested))).arg("--").args(self.filters);
+        let mut command = self.place.linted_cargo(["test", "--doc", "--no-fail-fast"]);
+        command.args(selection(&names(self.tested))).arg("--").args(self.filters);
         self.surroundings.put_around(&mut command);
         let log = "doc-tests";
         let outcome = phases.run("testing the examples in the documentation", log, command);
@@ -351,20 +374,10 @@ impl Tests<'_> {
                        value: &std::path::Path|
          -> Result<Option<Command>, XtaskFailure> {
             let command = if needs::has_nextest(self.place) {
-                let mut command = self.place.cargo([
-                    "nextest",
-                    "run",
-                    "--cargo-quiet",
-                    "--run-ignored",
-                    "only",
-                    "--all-features",
-                    "--tests",
-                ]);
+                let mut command = self.runner(&names(self.tested));
                 command
-                    .args(packages(&names(self.tested)))
+                    .args(["--run-ignored", "only"])
                     .args(["-E", &format!("package(={SUITE}) & test(/^{filter}::/)")]);
-                self.configured(&mut command);
-                self.surroundings.put_around(&mut command);
                 Some(command)
             } else {
                 self.exactly(|name| name.starts_with(&format!("{filter}::")), true)?
@@ -387,10 +400,6 @@ impl Tests<'_> {
         let mut command = runner(self.place, packages);
         self.surroundings.put_around(&mut command);
         command
-    }
-
-    fn configured(&self, command: &mut Command) {
-        configured(self.place, command);
     }
 
     /// Limits the output to failures, and the tests to those that the filters accept.
@@ -601,7 +610,7 @@ pub(crate) fn prepare(place: &Checkout, phases: &mut Phases) -> Result<(), Xtask
 
 fn build_components(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     components::build_stock(place, phases)?;
-    components::build_guests(place, phases)
+    components::build_guests(place, phases, Optimised::Little)
 }
 
 /// Two phases. The program is built for the tests that start it, in any package.
@@ -610,8 +619,17 @@ fn build_tests(
     phases: &mut Phases,
     packages: &[&str],
 ) -> Result<(), XtaskFailure> {
-    components::build_conclave(place, phases, false)?;
+    let command = program(place, packages, "conclave");
+    phases.run("building the program conclave", "conclave", command)?;
     build_binaries(place, phases, packages)
+}
+
+/// Builds a program as the tests are built: of crates with the features that all packages together
+/// select, so that no crate is compiled twice.
+pub(crate) fn program(place: &Checkout, packages: &[&str], name: &str) -> Command {
+    let mut command = place.linted_cargo(["build", "--bin", name]);
+    command.args(selection(packages));
+    command
 }
 
 fn build_binaries(
@@ -627,29 +645,17 @@ fn build_binaries(
 /// Returns `cargo nextest run`, or `cargo test` without nextest. Doc examples are left out.
 fn runner(place: &Checkout, names: &[&str]) -> Command {
     let mut command = if needs::has_nextest(place) {
-        let mut command = place.cargo([
-            "nextest",
-            "run",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--all-features",
-            "--cargo-quiet",
-        ]);
-        configured(place, &mut command);
+        let mut command = place.linted_cargo(["nextest", "run", "--cargo-quiet"]);
+        // It has the time after which a test that hangs is ended.
+        command
+            .arg("--tool-config-file")
+            .arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
         command
     } else {
-        place.cargo(["test", "--lib", "--bins", "--tests", "--all-features"])
+        place.linted_cargo(["test"])
     };
-    command.args(packages(names));
+    command.args(["--lib", "--bins", "--tests"]).args(selection(names));
     command
-}
-
-/// Adds the config with the time after which nextest ends a test that hangs.
-fn configured(place: &Checkout, command: &mut Command) {
-    command
-        .arg("--tool-config-file")
-        .arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
 }
 
 /// Returns the runner for tests of exactly these names, in any module.
@@ -667,12 +673,15 @@ pub(crate) fn runner_of(
     Ok(command)
 }
 
-fn names(tested: &[Package]) -> Vec<&str> {
+pub(crate) fn names(tested: &[Package]) -> Vec<&str> {
     tested.iter().map(|package| package.name.as_str()).collect()
 }
 
-fn packages<'a>(names: &[&'a str]) -> Vec<&'a str> {
-    names.iter().flat_map(|name| ["-p", *name]).collect()
+/// Selects packages with all their features. Cargo unifies the features of the packages that are
+/// selected together: builds share their crates only if they select the same ones.
+pub(crate) fn selection<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let packages = names.iter().flat_map(|name| ["-p", *name]);
+    ["--all-features"].into_iter().chain(packages).collect()
 }
 
 #[cfg(test)]
