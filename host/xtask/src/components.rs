@@ -9,11 +9,26 @@ use std::process::{Command, ExitCode};
 use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::Phases;
-use crate::place::{Checkout, PLUGIN_TARGET};
+use crate::place::{Checkout, PLUGIN_TARGET, digest, digest_of, files_below};
 use crate::python_plugin;
+use crate::shared::SharedComponents;
 use crate::toml;
 
 const STOCK_PREFIX: &str = "conclave-plugin-";
+
+/// The folders of what guests are made of. A test compares them with the dependencies.
+const GUEST_SOURCES: [&str; 7] = [
+    "tests/guests",
+    "tests/script",
+    "plugins/prose",
+    "sdk/rust",
+    "sdk/rust-macros",
+    "host/trajectory",
+    "wit",
+];
+/// The settings of their build.
+const GUEST_SETTINGS: [&str; 4] =
+    ["Cargo.toml", "Cargo.lock", ".cargo/config.toml", "host/xtask/guests.toml"];
 
 /// How components are compiled.
 #[derive(Clone, Copy)]
@@ -118,17 +133,43 @@ pub(crate) fn build_guests(
     phases: &mut Phases,
     optimised: Optimised,
 ) -> Result<(), XtaskFailure> {
-    let guests = guests(place)?;
+    let names = guests(place)?;
+    let label = format!("building {} test guests", names.len());
+    let shared = match optimised {
+        Optimised::Little => SharedComponents::find(place, "guests", &guest_inputs(place)?),
+        Optimised::Fully => None,
+    };
+    if let Some(known) = shared.as_ref().and_then(|shared| shared.get(&names)) {
+        return phases.check(&label, || publish_all(known.into_iter(), &place.guests()));
+    }
     let mut command = guest_build(place, optimised);
     command.arg("--examples");
-    phases.run(&format!("building {} test guests", guests.len()), "guests", command)?;
-    let built = guests.into_iter().map(|name| (built_guest(place, optimised, &name), name));
-    publish_all(built, &place.guests())
+    phases.run(&label, "guests", command)?;
+    let built: Vec<_> =
+        names.into_iter().map(|name| (built_guest(place, optimised, &name), name)).collect();
+    publish_all(built.iter().cloned(), &place.guests())?;
+    if let Some(shared) = shared {
+        shared.put(&built);
+    }
+    Ok(())
+}
+
+/// Returns a digest of everything that guests are made of.
+fn guest_inputs(place: &Checkout) -> Result<String, XtaskFailure> {
+    let mut files: Vec<PathBuf> = GUEST_SETTINGS.iter().map(|file| place.root.join(file)).collect();
+    for folder in GUEST_SOURCES {
+        files.extend(files_below(&place.root.join(folder), ""));
+    }
+    Ok(format!("{}-{}", digest(place, files)?, digest_of(needs::compiler()?.as_bytes())))
 }
 
 fn guest_build(place: &Checkout, optimised: Optimised) -> Command {
     let mut command = place.cargo(["build", "-p", "conclave-guests", "--target", PLUGIN_TARGET]);
     command.args(optimised.settings());
+    if let Optimised::Little = optimised {
+        // Cargo would take these in place of the flags of the settings.
+        command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    }
     command
 }
 
@@ -247,4 +288,25 @@ fn publish(built: &Path, file: &Path) -> Result<(), XtaskFailure> {
     let draft = file.with_extension("wasm.new");
     fs::write(&draft, bytes).map_err(|error| XtaskFailure::io("write", &draft, &error))?;
     fs::rename(&draft, file).map_err(|error| XtaskFailure::io("write", file, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers;
+
+    #[test]
+    fn a_guest_is_made_of_the_folders_of_its_dependencies() {
+        let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
+        let members = layers::members(&place).unwrap_or_else(|failure| panic!("{}", failure.text));
+        let mut names = BTreeSet::from(["conclave-guests".to_owned()]);
+        let mut folders = BTreeSet::from(["wit"]);
+        while let Some(name) = names.pop_first() {
+            let package = members.iter().find(|package| package.name == name);
+            let package = package.unwrap_or_else(|| panic!("there is no package {name}"));
+            folders.insert(&package.folder);
+            names.extend(package.dependencies.iter().cloned());
+        }
+        assert_eq!(folders, BTreeSet::from(GUEST_SOURCES));
+    }
 }

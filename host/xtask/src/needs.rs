@@ -94,12 +94,19 @@ pub(crate) fn clippy_driver() -> Option<PathBuf> {
     FOUND.get_or_init(find).clone()
 }
 
+/// Returns the compiler's version and commit.
+pub(crate) fn compiler() -> Result<String, XtaskFailure> {
+    TargetCompiler::find().map(|compiler| compiler.version)
+}
+
 /// Returns whether `cargo nextest` is installed.
 pub(crate) fn has_nextest(place: &Checkout) -> bool {
     answers(&mut place.cargo(["nextest", "--version"]))
 }
 
 struct TargetCompiler {
+    /// All that it says about its version.
+    version: String,
     release: String,
     host: String,
     sysroot: PathBuf,
@@ -126,6 +133,7 @@ impl TargetCompiler {
         Ok(Self {
             release: line("release: "),
             host: line("host: "),
+            version: version.clone(),
             sysroot: PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim()),
         })
     }

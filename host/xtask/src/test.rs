@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
+use crate::changed;
 use crate::components::{self, Optimised};
 use crate::counts;
 use crate::failure::XtaskFailure;
@@ -18,6 +20,7 @@ use crate::phase::{self, Phases, spelled};
 use crate::place::Checkout;
 use crate::servers;
 use crate::skips::{self, Skips};
+use crate::slowest::{self, TimedTest};
 use crate::type_size;
 
 /// The parsed arguments.
@@ -31,6 +34,10 @@ struct TestOptions {
     busy: u32,
     /// Whether the tests get a home folder that is not empty.
     is_crowded: bool,
+    /// The number of slow tests to list.
+    slowest: usize,
+    /// The commit from which on changes choose the tests.
+    changed_since: Option<String>,
 }
 
 impl TestOptions {
@@ -41,17 +48,15 @@ impl TestOptions {
             match word.as_str() {
                 "--verbose" | "-v" => asked.verbose = true,
                 "--crowded" => asked.is_crowded = true,
-                "--busy" => {
-                    let count = words.next().and_then(|count| count.parse().ok());
-                    asked.busy = count.ok_or_else(|| {
-                        XtaskFailure::usage(
-                            "cargo xtask test --busy needs a number, such as `--busy 8`",
-                        )
-                    })?;
+                "--changed" => asked.changed_since = Some("HEAD".to_owned()),
+                "--busy" => asked.busy = number(word, words.next())?,
+                "--slowest" => asked.slowest = number(word, words.next())?,
+                option if option.starts_with("--changed=") => {
+                    asked.changed_since = option.split_once('=').map(|(_, base)| base.to_owned());
                 }
                 option if option.starts_with('-') => {
                     return Err(XtaskFailure::usage(format!(
-                        "cargo xtask test does not know `{option}`: it takes --verbose, --busy N, --crowded, layers ({}) and parts of tests' names",
+                        "cargo xtask test does not know `{option}`: it takes --verbose, --busy N, --slowest N, --crowded, --changed, layers ({}) and parts of tests' names",
                         LAYERS.map(|layer| layer.name).join(", ")
                     )));
                 }
@@ -63,8 +68,21 @@ impl TestOptions {
                 },
             }
         }
+        if asked.changed_since.is_some() && !asked.layers.is_empty() {
+            return Err(XtaskFailure::usage(
+                "cargo xtask test --changed chooses tests of all layers: leave the layers out",
+            ));
+        }
         Ok(asked)
     }
+}
+
+fn number<N: FromStr>(option: &str, value: Option<&String>) -> Result<N, XtaskFailure> {
+    value.and_then(|value| value.parse().ok()).ok_or_else(|| {
+        XtaskFailure::usage(format!(
+            "cargo xtask test {option} needs a number, such as `{option} 8`"
+        ))
+    })
 }
 
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
@@ -78,13 +96,17 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         surroundings: &surroundings,
         filters: &asked.filters,
     };
+    if let Some(base) = &asked.changed_since {
+        return reached(&tests, base, &asked);
+    }
     if !asked.layers.is_empty() {
         return some_layers(&tests, &asked);
     }
     if asked.filters.is_empty() {
         needs::check_companions(&place)?;
         let total = CHECKS + LAYERS.iter().map(phases_of).sum::<usize>();
-        return everything(&tests, &mut Phases::new(&place, total, asked.verbose));
+        let mut phases = Phases::new(&place, total, asked.verbose);
+        return everything(&tests, &mut phases, asked.slowest);
     }
     let mut phases = Phases::new(&place, 5, asked.verbose);
     prepare(&place, &mut phases)?;
@@ -99,7 +121,11 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 /// The number of phases of `everything` before the layers.
 const CHECKS: usize = 13;
 
-fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskFailure> {
+fn everything(
+    tests: &Tests<'_>,
+    phases: &mut Phases,
+    listed: usize,
+) -> Result<ExitCode, XtaskFailure> {
     let place = tests.place;
     phases.check("looking up the rules and pages that code cites", || {
         gates::cited_rules_resolve(place)?;
@@ -130,7 +156,36 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskF
     for layer in &LAYERS {
         rows.push(tests.layer(layer, phases, &built)?);
     }
-    Ok(told(&rows, &tests.surroundings.skips))
+    Ok(told(&rows, &tests.surroundings.skips, listed))
+}
+
+/// Runs the tests that the changes since a commit can reach, without the examples in the
+/// documentation and the layer `foreign`.
+fn reached(tests: &Tests<'_>, base: &str, asked: &TestOptions) -> Result<ExitCode, XtaskFailure> {
+    let place = tests.place;
+    let reach = changed::reach(place, &layers::members(place)?, base)?;
+    if reach.is_empty() {
+        eprintln!("nothing changed since {base} that a test could see");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut phases = Phases::new(place, 5, asked.verbose);
+    prepare(place, &mut phases)?;
+    // Without nextest all tests run, because cargo has no filter for packages and modules at once.
+    let mut command = tests.runner(&names(tests.tested));
+    if needs::has_nextest(place) {
+        command.arg("-E").arg(reach.expression()).args(["--no-tests", "pass"]);
+    }
+    tests.quietly(&mut command);
+    phases.announce(&format!("running the tests of {}", reach.described()));
+    let began = Instant::now();
+    slowest::forget(place);
+    let (count, is_well) = counted_run(&mut command)?;
+    let mut row = LayerRow::new("changed");
+    row.add(count, !is_well);
+    row.tests = slowest::of_last_run(place);
+    row.skip(tests.surroundings.skips.count());
+    row.took = began.elapsed();
+    Ok(told(&[row], &tests.surroundings.skips, asked.slowest))
 }
 
 /// Builds all targets of these packages, with clippy as the compiler.
@@ -186,7 +241,7 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Xtask
     for layer in &asked.layers {
         rows.push(tests.layer(layer, &mut phases, &binaries)?);
     }
-    Ok(told(&rows, &tests.surroundings.skips))
+    Ok(told(&rows, &tests.surroundings.skips, asked.slowest))
 }
 
 /// Returns the number of phases of a layer.
@@ -216,10 +271,11 @@ struct LayerRow {
     took: Duration,
     /// Whether something other than a test failed.
     is_broken: bool,
+    tests: Vec<TimedTest>,
 }
 
 /// Prints the table, and the totals in a line of their own at the end.
-fn told(rows: &[LayerRow], skips: &Skips) -> ExitCode {
+fn told(rows: &[LayerRow], skips: &Skips, most: usize) -> ExitCode {
     let mut sum = Count::default();
     eprintln!("\n{:<10}{:>8}{:>8}{:>9}   time", "layer", "passed", "failed", "skipped");
     for LayerRow { name, count, skipped, took, .. } in rows {
@@ -240,6 +296,10 @@ fn told(rows: &[LayerRow], skips: &Skips) -> ExitCode {
     }
     if is_broken && sum.failed == 0 {
         eprintln!("\na layer did not come to its end: see above");
+    }
+    if most > 0 {
+        let tests = rows.iter().flat_map(|row| row.tests.iter().cloned());
+        eprint!("{}", slowest::listed(tests.collect(), most));
     }
     eprint!("\n{}", skips.explained());
     eprintln!("{} passed, {} failed", sum.passed, sum.failed);
@@ -262,13 +322,7 @@ impl Tests<'_> {
         phases: &mut Phases,
         built: &[&str],
     ) -> Result<LayerRow, XtaskFailure> {
-        let mut row = LayerRow {
-            name: layer.name,
-            count: Some(Count::default()),
-            skipped: 0,
-            took: Duration::ZERO,
-            is_broken: false,
-        };
+        let mut row = LayerRow::new(layer.name);
         let commands = match layer.name {
             FOREIGN => self.foreign(phases)?,
             _ => self.commands(layer, built)?,
@@ -289,8 +343,10 @@ impl Tests<'_> {
                 // the end.
                 command.args(["--no-tests", "pass"]);
             }
+            slowest::forget(self.place);
             let (count, is_well) = counted_run(&mut command)?;
             row.add(count, !is_well);
+            row.tests.extend(slowest::of_last_run(self.place));
         }
         row.skip(self.surroundings.skips.count() - skipped);
         row.took = began.elapsed();
@@ -429,6 +485,17 @@ const QUIET: [&str; 6] = [
 ];
 
 impl LayerRow {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            count: Some(Count::default()),
+            skipped: 0,
+            took: Duration::ZERO,
+            is_broken: false,
+            tests: Vec::new(),
+        }
+    }
+
     fn add(&mut self, count: Count, is_broken: bool) {
         self.count = Some(self.count.unwrap_or_default().plus(count));
         self.is_broken |= is_broken;
@@ -706,7 +773,10 @@ mod tests {
             (asked.filters, asked.busy, asked.is_crowded),
             (vec!["budget".to_owned()], 8, true)
         );
-        for words in [&["--busy"][..], &["--busy", "much"], &["--fast"]] {
+        let since = |words: &[&str]| self::asked(words).ok().and_then(|it| it.changed_since);
+        assert_eq!(since(&["--changed", "budget"]).as_deref(), Some("HEAD"));
+        assert_eq!(since(&["--changed=main~2"]).as_deref(), Some("main~2"));
+        for words in [&["--busy"][..], &["--busy", "much"], &["--fast"], &["--changed", "core"]] {
             assert!(self::asked(words).is_err(), "{words:?}");
         }
     }
@@ -735,6 +805,7 @@ mod tests {
             skipped: 0,
             took: Duration::ZERO,
             is_broken: true,
+            tests: Vec::new(),
         };
         row.skip(2);
         assert_eq!((row.count, row.skipped), (Some(Count { passed: 3, failed: 1 }), 2));
