@@ -6,6 +6,7 @@
 
 mod attacks;
 mod bench;
+mod changed;
 mod components;
 mod conformance;
 mod counts;
@@ -28,7 +29,9 @@ mod program;
 mod progress;
 mod python_plugin;
 mod servers;
+mod shared;
 mod skips;
+mod slowest;
 mod soak;
 mod test;
 mod times;
@@ -52,6 +55,8 @@ usage: cargo xtask COMMAND [OPTIONS]
                      core, runtime, guests, suite, cli, docs, foreign (LiteLLM, MCP peers, Python and JavaScript)
   test FILTER…       only the tests whose names contain one of these; behind a layer's name, of those layers
       --busy N         with N loops beside it that take what the machine has
+      --changed[=BASE] only what the changes since BASE can reach, by crate and by guest; without it, since the last commit
+      --slowest N      and then list the N tests that took most time
       --crowded        in a home and a folder for temporary files that are full of stores, keys and configs
   attacks            try every attack that docs/reference/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
