@@ -19,6 +19,7 @@ use crate::place::Checkout;
 use crate::servers;
 use crate::skips::{self, Skips};
 use crate::type_size;
+use crate::weight;
 
 /// The parsed arguments.
 #[derive(Debug, Default)]
@@ -118,6 +119,7 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskF
     clippy.args(packages(&names(tests.tested))).args(["--", "-D", "warnings"]);
     phases.run("asking clippy", "clippy", clippy)?;
     counts::build_core(place, phases)?;
+    weight::check_components(place)?;
     build_tests(place, phases, &names(tests.tested))?;
     phases.check("counting instructions", || {
         let skipped = counts::check(place)?;
