@@ -48,6 +48,7 @@ mod state {
     pub(crate) mod setup;
     pub(crate) mod source;
     pub(crate) mod state_folder;
+    pub(crate) mod stock;
     pub(crate) mod stores;
     pub(crate) mod toolchain;
     pub(crate) mod watch;

@@ -164,7 +164,8 @@ fn read(place: &Checkout) -> Result<Counts, XtaskFailure> {
     Ok(parsed(&text))
 }
 
-fn parsed(text: &str) -> Counts {
+/// Returns the rows of a file of figures: a name and a number on each line.
+pub(crate) fn parsed(text: &str) -> Counts {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let rows = lines.filter_map(|line| {
         let (name, count) = line.split_once(' ')?;
@@ -185,7 +186,7 @@ fn written(counts: &Counts) -> String {
 }
 
 /// Returns a number with `_` between thousands.
-fn spelled(number: u64) -> String {
+pub(crate) fn spelled(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> = digits
         .as_bytes()

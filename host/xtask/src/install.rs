@@ -2,7 +2,6 @@
 //! writes its man pages.
 
 use std::env;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -62,11 +61,10 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     }
     let mut phases = Phases::new(&place, program::PHASES, options.verbose);
     let built = build.run(&place, &mut phases)?;
-    let program = root.join("bin").join(program::file_name());
-    program::copy(&built, &program)?;
+    let program = built.install(&root)?;
     program::write_manual(&program, &root.join("share/man/man1"))?;
-    let size = fs::metadata(&program).map_or(0, |file| file.len()) >> 20;
-    eprintln!("{} ({size} MiB)", program.display());
+    let (size, files) = built.weight();
+    eprintln!("{} ({} MiB, and {} MiB in lib)", program.display(), size >> 20, files >> 20);
     let folder = root.join("bin");
     if !env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|known| known == folder))
     {

@@ -37,6 +37,7 @@ mod test;
 mod times;
 mod toml;
 mod type_size;
+mod weight;
 
 use std::env;
 use std::process::ExitCode;
@@ -74,6 +75,8 @@ usage: cargo xtask COMMAND [OPTIONS]
       --write-curves   the same, and draw docs/internals/growth.svg anew
   counts             count the instructions of the core's hot paths with valgrind, and compare them with those recorded
       --record         write tests/counts/counts.txt anew
+  weight             weigh the program that `install` built last, and compare it with what is recorded
+      --record         write tests/counts/weight.txt anew
   soak [ARGS…]       kill a busy host and cut its power, again and again, and look whether anything was lost or done twice
       --kills N        so often; 500 when neither this nor the next is given
       --power-cuts N   so often; 200 when neither is given; needs Linux and /dev/fuse
@@ -136,6 +139,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
         "fuzz" => fuzz::run(Checkout::find()?, rest),
         "soak" => soak::run(Checkout::find()?, rest),
         "times" => times::run(&Checkout::find()?, rest),
+        "weight" => weight::run(&Checkout::find()?, rest),
         "picture" => picture::run(Checkout::find()?, rest),
         unknown => Err(XtaskFailure::usage(format!(
             "`{unknown}` is no command of cargo xtask.\n\n{USAGE}"

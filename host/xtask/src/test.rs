@@ -22,6 +22,7 @@ use crate::servers;
 use crate::skips::{self, Skips};
 use crate::slowest::{self, TimedTest};
 use crate::type_size;
+use crate::weight;
 
 /// The parsed arguments.
 #[derive(Debug, Default)]
@@ -144,6 +145,7 @@ fn everything(
     )?;
     build_components(place, phases)?;
     // After the components, which conclave-stock's build script looks for.
+    weight::check_components(place)?;
     let built = names(tests.tested);
     phases.run("building the program and the tests", "tests", all_targets(place, &built))?;
     phases.check("looking at clippy's findings", || no_findings(all_targets(place, &built)))?;

@@ -16,7 +16,7 @@ use crate::args::{Doctor, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::machine::{self, CheckResult, Finding};
-use crate::state::setup;
+use crate::state::{setup, stock};
 use crate::ui::show::{BAD, FAINT, GOOD, ODD, paint, time};
 use crate::ui::stdout;
 
@@ -95,6 +95,7 @@ fn has_model(probe: &Probe) -> bool {
 
 async fn machine() -> Vec<Finding> {
     let mut findings = vec![program(), build()];
+    findings.extend(machine::program_files());
     findings.push(sandbox().await);
     findings.push(machine::page_map_scan());
     findings.extend(
@@ -115,8 +116,8 @@ fn program() -> Finding {
         std::env::consts::OS,
         std::env::consts::ARCH
     );
-    let is_compiled = conclave_stock::code().next().is_some();
-    match conclave_stock::stock().len() {
+    let is_compiled = !conclave_stock::prebuilt().is_empty();
+    match stock::stock().len() {
         0 => Finding::note(
             WHAT,
             format!("{found}, without stock plugins"),

@@ -29,7 +29,7 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
         ComponentPlace::File(file) => envelopes_beside(file)?,
         _ => Vec::new(),
     };
-    let package = Package::new(found.bytes, &found.inspection);
+    let package = Package::new(found.bytes()?, &found.inspection);
     let registry = registry();
     let pushed = registry.push(&reference, &package).await.map_err(|error| failed(&error))?;
     signatures.extend(key.map(|key| key.sign(&Statement::of_artifact(&pushed))));

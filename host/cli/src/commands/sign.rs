@@ -29,7 +29,7 @@ pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError
     let found = source::find(&args.source, again).await?;
     let signed = match &found.place {
         ComponentPlace::File(file) => {
-            let package = Package::new(found.bytes, &found.inspection);
+            let package = Package::new(found.bytes()?, &found.inspection);
             append(file, key.sign(&Statement::of_package(&package)))?;
             show_path(signature_file(file))
         }

@@ -1,13 +1,14 @@
 //! Resolves a plugin's source and inspects it: its bytes, its manifest, and its name in a config.
 //! Nothing of it is run or built.
 
+use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use conclave_core::config::PluginSource;
 use conclave_core::types::oci::OciReference;
 use conclave_runtime::MissingStock;
-use conclave_runtime::plugin::{Inspection, inspect, read_component};
+use conclave_runtime::plugin::{Inspection, PluginComponent, read_component};
 
 use crate::args::Language;
 use crate::program::error::CliError;
@@ -15,6 +16,7 @@ use crate::program::shell::shell;
 use crate::state::folders;
 use crate::state::project::{self, Project};
 use crate::state::registry::{download, pull};
+use crate::state::stock::stock;
 use crate::ui::show::show_path;
 
 /// The folder in a target folder that holds components.
@@ -27,10 +29,22 @@ pub(crate) struct LocatedComponent {
     /// Whether it is the build of a crate, which the operator builds.
     pub(crate) is_built_here: bool,
     pub(crate) inspection: Inspection,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) component: PluginComponent,
 }
 
 impl LocatedComponent {
+    /// Returns the bytes for an artifact or a signature.
+    ///
+    /// # Errors
+    /// If they are a file beside the program that is missing or changed.
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, CliError> {
+        let bytes = self.component.bytes().map(Cow::into_owned);
+        bytes.map_err(|error| {
+            CliError::internal(error.to_string())
+                .hint("`conclave doctor` checks the program's files")
+        })
+    }
+
     /// Returns the name to propose for it: that of its manifest, or of the file if it has none.
     pub(crate) fn name(&self) -> String {
         let of_file = match &self.place {
@@ -98,16 +112,21 @@ pub(crate) async fn find(
     again: impl Fn(&str) -> String,
 ) -> Result<LocatedComponent, CliError> {
     let is_built_here = Path::new(source).is_dir() || is_build(Path::new(source));
-    let (place, bytes) = match source.split_once(':') {
-        Some(("stock", name)) => (ComponentPlace::Stock(name.to_owned()), stock_bytes(name)?),
-        Some(("http" | "https", _)) => download(source, again).await?,
-        Some(("oci", _)) => pull(source).await?,
-        _ => from_disk(Path::new(source))?,
+    let (place, component) = match source.split_once(':') {
+        Some(("stock", name)) => (ComponentPlace::Stock(name.to_owned()), stock_component(name)?),
+        Some(("http" | "https", _)) => with_bytes(download(source, again).await?),
+        Some(("oci", _)) => with_bytes(pull(source).await?),
+        _ => with_bytes(from_disk(Path::new(source))?),
     };
-    let inspection = inspect(&bytes)
+    let inspection = component
+        .inspection()
         .map_err(|error| CliError::plugin(format!("{} is not a plugin: {error}", place.shown())))?;
     let is_built_here = is_built_here && matches!(place, ComponentPlace::File(_));
-    Ok(LocatedComponent { place, is_built_here, inspection, bytes })
+    Ok(LocatedComponent { place, is_built_here, inspection, component })
+}
+
+fn with_bytes((place, bytes): (ComponentPlace, Vec<u8>)) -> (ComponentPlace, PluginComponent) {
+    (place, bytes.into())
 }
 
 /// Returns whether the path is where a build puts a component. Cargo puts that of a crate at
@@ -127,21 +146,21 @@ pub(crate) fn is_build(file: &Path) -> bool {
 
 /// Inspects an installed plugin's source, if that needs no download.
 pub(crate) fn look_up(source: &PluginSource) -> Option<Inspection> {
-    let bytes = match source {
-        PluginSource::Stock(name) => stock_bytes(name).ok()?,
-        PluginSource::File(path) => read_component(Path::new(&path.path)).ok()?,
+    let component: PluginComponent = match source {
+        PluginSource::Stock(name) => stock_component(name).ok()?,
+        PluginSource::File(path) => read_component(Path::new(&path.path)).ok()?.into(),
         PluginSource::Native(_)
         | PluginSource::Url { .. }
         | PluginSource::Oci { .. }
         | PluginSource::Mcp(_) => return None,
     };
-    inspect(&bytes).ok()
+    component.inspection().ok()
 }
 
-fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
-    let stock = conclave_stock::stock();
-    if let Some(bytes) = stock.get(name) {
-        return Ok(bytes.to_vec());
+fn stock_component(name: &str) -> Result<PluginComponent, CliError> {
+    let mut stock = stock();
+    if let Some(component) = stock.remove(name) {
+        return Ok(component);
     }
     let missing = MissingStock::new(name, stock.keys().map(String::as_str));
     Err(CliError::usage(missing.to_string()).hint(missing.help()))
