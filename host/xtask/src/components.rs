@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use crate::failure::XtaskFailure;
 use crate::needs;
-use crate::phase::Phases;
+use crate::phase::{CargoBuild, Phases};
 use crate::place::{Checkout, PLUGIN_TARGET, digest, digest_of, files_below};
 use crate::python_plugin;
 use crate::shared::SharedComponents;
@@ -173,6 +173,71 @@ fn guest_build(place: &Checkout, optimised: Optimised) -> Command {
     command
 }
 
+/// The components that a config names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct NamedComponents {
+    /// Those behind `stock:`.
+    stock: BTreeSet<String>,
+    /// The guests of the tests.
+    guests: BTreeSet<String>,
+}
+
+impl NamedComponents {
+    /// Returns the components of a config of `docs/examples`.
+    pub(crate) fn of(config: &str) -> Self {
+        let mut named = Self::default();
+        for line in config.lines().filter(|line| line.trim_start().starts_with("source")) {
+            let source = line.split('"').nth(1).unwrap_or_default();
+            if let Some(name) = source.strip_prefix("stock:") {
+                named.stock.insert(name.to_owned());
+            } else if let Some(name) = guest_named(source) {
+                named.guests.insert(name.to_owned());
+            }
+        }
+        named
+    }
+}
+
+fn guest_named(source: &str) -> Option<&str> {
+    source.split_once("conclave/guests/")?.1.strip_suffix(".wasm")
+}
+
+/// One phase: builds only what a config names, as the tests' guests are built, which shares the
+/// macros with the program. Other components stay unchanged.
+pub(crate) fn build_named(
+    place: &Checkout,
+    phases: &mut Phases,
+    named: &NamedComponents,
+) -> Result<(), XtaskFailure> {
+    let plugins: Vec<_> = stock_plugins(place)?
+        .into_iter()
+        .filter(|plugin| named.stock.contains(plugin.name()))
+        .collect();
+    let mut command = guest_build(place, Optimised::Little);
+    for plugin in &plugins {
+        command.args(["-p", &plugin.package]);
+    }
+    command.args((!plugins.is_empty()).then_some("--lib"));
+    for guest in &named.guests {
+        command.args(["--example", guest]);
+    }
+    let count = plugins.len() + named.guests.len();
+    let build = CargoBuild { log: "plugins", command };
+    phases.build(&format!("building {count} plugins"), vec![build])?;
+    let built = Optimised::Little.folder(place);
+    let components = plugins
+        .iter()
+        .map(|plugin| (built.join(&plugin.file), place.stock().join(plugin.component())));
+    let guests = named.guests.iter().map(|name| {
+        let file = place.guests().join(format!("{name}.wasm"));
+        (built_guest(place, Optimised::Little, name), file)
+    });
+    for folder in [place.stock(), place.guests()] {
+        fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
+    }
+    components.chain(guests).try_for_each(|(built, file)| publish(&built, &file))
+}
+
 /// One phase: builds only these guests; the others stay unchanged.
 pub(crate) fn build_some_guests(
     place: &Checkout,
@@ -211,6 +276,11 @@ impl ComponentCrate {
     /// Returns the name for configs: `stock:NAME`.
     fn name(&self) -> &str {
         self.package.strip_prefix(STOCK_PREFIX).unwrap_or(&self.package)
+    }
+
+    /// Returns the name of its component in the folder of stock plugins.
+    fn component(&self) -> String {
+        format!("{}.wasm", self.name())
     }
 }
 
@@ -294,6 +364,14 @@ fn publish(built: &Path, file: &Path) -> Result<(), XtaskFailure> {
 mod tests {
     use super::*;
     use crate::layers;
+
+    #[test]
+    fn a_config_names_its_components() {
+        let config = "# source = \"stock:none\"\nsource = \"stock:search\"   # here\n  source = \"../../target/conclave/guests/finder.wasm\"\nsource = \"./other.wasm\"\n";
+        let named = NamedComponents::of(config);
+        assert_eq!(named.stock, BTreeSet::from(["search".to_owned()]));
+        assert_eq!(named.guests, BTreeSet::from(["finder".to_owned()]));
+    }
 
     #[test]
     fn a_guest_is_made_of_the_folders_of_its_dependencies() {

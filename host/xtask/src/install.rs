@@ -56,10 +56,14 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     needs::check(&place)?;
     let profile = if options.fast_build { program::FAST } else { program::OPTIMISED };
     let build = ProgramBuild { profile, target: None, code: CodeTarget::ThisMachine };
-    if !build.program(&place).is_file() {
-        eprintln!("{}", first_build(options.fast_build));
-    }
     let mut phases = Phases::new(&place, program::PHASES, options.verbose);
+    if !build.program(&place).is_file() {
+        phases.announce_first_build(if options.fast_build {
+            "install --fast-build"
+        } else {
+            "install"
+        });
+    }
     let built = build.run(&place, &mut phases)?;
     let program = built.install(&root)?;
     program::write_manual(&program, &root.join("share/man/man1"))?;
@@ -78,17 +82,6 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         "next: `{PROGRAM} init`, `{PROGRAM} doctor`; completions: `{PROGRAM} completions --help`"
     );
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns how long the first build takes.
-fn first_build(fast: bool) -> &'static str {
-    if fast {
-        "The first build takes about six minutes on two cores. The program is slower than an \
-         optimised one."
-    } else {
-        "The first build takes ten to fifteen minutes on two cores; `--fast-build` takes six, for a \
-         slower program."
-    }
 }
 
 /// Returns the folder in which cargo installs programs.

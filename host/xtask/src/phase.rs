@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::failure::XtaskFailure;
 use crate::place::Checkout;
-use crate::progress::BuildProgress;
-use crate::times::{self, Estimate};
+use crate::progress::{BuildProgress, rounded};
+use crate::times::{self, Recorded};
 
 /// The maximum number of lines shown of a log: the first error with its context fits, a page of
 /// errors stays in the file.
@@ -82,8 +82,18 @@ impl Phases {
         }
     }
 
-    /// Takes what is known about the builds of all phases, from which the remaining time is estimated.
-    pub(crate) fn expect(&mut self, estimate: Estimate) {
+    /// Says how long a first build takes, as far as it was measured, and estimates the remaining time
+    /// while it runs.
+    pub(crate) fn announce_first_build(&mut self, command: &str) {
+        let Some(estimate) = Recorded::read(&self.place).estimate(command) else {
+            eprintln!("The first build takes some minutes; later ones take seconds.");
+            return;
+        };
+        eprintln!(
+            "The first build takes about {} (measured on {} idle cores); later ones take seconds.",
+            rounded(estimate.wall_here()),
+            estimate.cores
+        );
         self.progress = BuildProgress::new(estimate);
     }
 

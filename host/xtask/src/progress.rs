@@ -71,7 +71,7 @@ impl BuildProgress {
 }
 
 /// Returns a time in steps that do not jump each second.
-fn rounded(time: Duration) -> String {
+pub(crate) fn rounded(time: Duration) -> String {
     let seconds = time.as_secs().max(1);
     let step = if seconds > 60 { 10 } else { 5 };
     spelled(Duration::from_secs(seconds.div_ceil(step) * step))
