@@ -361,7 +361,11 @@ fn precompiled() -> Precompiled {
 
 /// Returns the launcher of MCP servers. They inherit only `PATH` and `HOME` from this process.
 fn servers() -> Servers {
-    Servers::new(|name| std::env::var(name).ok())
+    let servers = Servers::new(|name| std::env::var(name).ok());
+    match crate::program::exec::supervisor() {
+        Some(supervisor) => servers.supervised_by(supervisor),
+        None => servers,
+    }
 }
 
 /// Returns `kv.sqlite` in the state folder, the plugins' key-value store. It is created at the
