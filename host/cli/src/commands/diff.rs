@@ -29,6 +29,8 @@ use crate::ui::{ask, stdout};
 
 /// Characters of a digest that are shown.
 const DIGEST: usize = 12;
+/// The remark about a changed file whose content is missing.
+const LOST: &str = "lost: its content is missing from the store";
 /// The remark about a changed file whose content is that of the folder.
 const SAME: &str = "the same as in the folder";
 
@@ -171,10 +173,15 @@ fn failed(error: &OverlayError, run: &RoomId) -> CliError {
 enum FileDiff {
     Text(TextChange),
     Binary,
+    /// The content of the changed file is missing.
+    Lost,
 }
 
 impl FileDiff {
     fn of(folder: &FolderChanges, file: &PendingChange) -> Result<Self, OverlayError> {
+        if file.is_lost {
+            return Ok(Self::Lost);
+        }
         let FileContents { old, new } = folder.contents(file)?;
         let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
         Ok(match (as_text(&old), as_text(&new)) {
@@ -228,7 +235,7 @@ fn show(
 /// behind a link.
 fn kind(file: &PendingChange) -> &'static str {
     match (&file.base, &file.old, &file.new) {
-        (.., None) => "removed",
+        (.., None) if !file.is_lost => "removed",
         (None, None, _) => "added",
         _ => "modified",
     }
@@ -238,6 +245,7 @@ fn kind(file: &PendingChange) -> &'static str {
 fn not_in_patch(diff: &FileDiff, file: &PendingChange) -> Option<String> {
     match diff {
         FileDiff::Binary => Some(format!("a binary file, {}", sizes(file))),
+        FileDiff::Lost => Some(LOST.to_owned()),
         FileDiff::Text(_) if file.old == file.new => Some(SAME.to_owned()),
         FileDiff::Text(_) => None,
     }
@@ -270,6 +278,7 @@ fn stat(file: &PendingChange, diff: &FileDiff) -> String {
             )
         }
         FileDiff::Binary => format!("binary, {}", sizes(file)),
+        FileDiff::Lost => paint(BAD, LOST),
     };
     format!("  {} | {amounts}{kind}", show_path(&file.path))
 }
@@ -279,6 +288,7 @@ fn head(file: &PendingChange, diff: &FileDiff) -> Vec<String> {
     let (old, new) = (quoted('a', &file.path), quoted('b', &file.path));
     let mut lines = vec![format!("diff --git {old} {new}")];
     match (&file.old, &file.new) {
+        _ if file.is_lost => lines.push(LOST.to_owned()),
         (None, _) => lines.push("new file mode 100644".to_owned()),
         (_, None) => lines.push("deleted file mode 100644".to_owned()),
         _ => {}
@@ -289,6 +299,7 @@ fn head(file: &PendingChange, diff: &FileDiff) -> Vec<String> {
         digest.as_ref().map_or_else(|| "/dev/null".to_owned(), |_| format!("{name}{end}"))
     };
     match diff {
+        FileDiff::Lost => {}
         FileDiff::Text(change) if change.hunks.is_empty() => {}
         FileDiff::Text(_) => {
             lines.push(format!("--- {}", side(&file.old, old)));
@@ -373,12 +384,12 @@ fn as_json(
         FileDiff::Text(change) => {
             (Some(change.added), Some(change.removed), Some(patch(file, diff)))
         }
-        FileDiff::Binary => (None, None, None),
+        FileDiff::Binary | FileDiff::Lost => (None, None, None),
     };
     json!({
         "type": "change", "run": run, "folder": folder.dir, "path": file.path, "change": kind(file),
         "old": file.old, "new": file.new, "added": added, "removed": removed, "diff": text,
-        "conflict": file.conflict,
+        "conflict": file.conflict, "lost": file.is_lost,
     })
 }
 
@@ -391,7 +402,8 @@ mod tests {
     }
 
     fn file(path: &str, old: Option<FileDigest>, new: Option<FileDigest>) -> PendingChange {
-        PendingChange { path: path.to_owned(), base: old.clone(), old, new, conflict: None }
+        let (path, base) = (path.to_owned(), old.clone());
+        PendingChange { path, base, old, new, is_lost: false, conflict: None }
     }
 
     #[test]

@@ -8,7 +8,13 @@ use conclave_runtime::servers::ToolServers;
 /// Returns the client. Servers inherit only `PATH` and `HOME` from this process.
 #[cfg(feature = "mcp")]
 pub(crate) fn client() -> Option<Arc<dyn ToolServers>> {
-    Some(Arc::new(conclave_mcp::source::Servers::new(|name| std::env::var(name).ok())))
+    let servers = conclave_mcp::source::Servers::new(|name| std::env::var(name).ok());
+    #[cfg(feature = "exec")]
+    let servers = match crate::program::exec::supervisor() {
+        Some(supervisor) => servers.supervised_by(supervisor),
+        None => servers,
+    };
+    Some(Arc::new(servers))
 }
 
 #[cfg(not(feature = "mcp"))]

@@ -19,11 +19,11 @@ use rmcp::service::{
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 
-use super::address;
 use super::program::Program;
 use super::redaction::KeyFilter;
 use super::refusing::Refusing;
 use super::tools::MOST;
+use super::{Servers, address};
 
 /// Time limit until the tools are listed. It is long because some programs are downloaded first.
 const START: Duration = Duration::from_secs(90);
@@ -55,11 +55,8 @@ pub(super) enum CallFailure {
 impl Connection {
     /// Starts or reaches the server and lists its tools. Dropping the future stops a started
     /// program.
-    pub(super) async fn open(
-        environment: fn(&str) -> Option<String>,
-        start: &ServerStart,
-    ) -> Result<Self, String> {
-        let opened = tokio::time::timeout(START, Self::in_some_way(environment, start)).await;
+    pub(super) async fn open(servers: &Servers, start: &ServerStart) -> Result<Self, String> {
+        let opened = tokio::time::timeout(START, Self::in_some_way(servers, start)).await;
         opened.unwrap_or_else(|_| {
             Err(format!("it did not list its tools within {} s", START.as_secs()))
         })
@@ -67,22 +64,19 @@ impl Connection {
 
     /// Tries the newest protocol first, then the old handshake: some servers exit at an unknown
     /// request.
-    async fn in_some_way(
-        environment: fn(&str) -> Option<String>,
-        start: &ServerStart,
-    ) -> Result<Self, String> {
+    async fn in_some_way(servers: &Servers, start: &ServerStart) -> Result<Self, String> {
         let newest = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
-        match Self::in_this_way(environment, start, newest).await {
+        match Self::in_this_way(servers, start, newest).await {
             Ok(connection) => Ok(connection),
-            Err(_) => Self::in_this_way(environment, start, ClientLifecycleMode::Initialize).await,
+            Err(_) => Self::in_this_way(servers, start, ClientLifecycleMode::Initialize).await,
         }
     }
 
     async fn in_this_way(
-        environment: fn(&str) -> Option<String>,
+        servers: &Servers,
         start: &ServerStart,
         way: ClientLifecycleMode,
     ) -> Result<Self, String> {
@@ -97,9 +91,10 @@ impl Connection {
                 let said = KeyFilter::without(
                     given.iter().map(|(name, key)| (name.as_str(), key.as_str())),
                 )?;
-                let variables = variables(environment, env, &given);
+                let variables = variables(servers.environment, env, &given);
+                let supervisor = servers.supervisor.as_ref();
                 let (mut program, (lines, stdin)) =
-                    Program::start(command, &cwd.path, &variables, message_max, &said)?;
+                    Program::start(supervisor, command, &cwd.path, &variables, message_max, &said)?;
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(lines, stdin)
                     .with_max_line_length(message_max.saturating_add(2));
                 let service = Refusing.serve_with_lifecycle(transport, way).await;

@@ -1,7 +1,7 @@
 //! The process of a local server: its start, its environment, its stderr and its end. The protocol
 //! is not in here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+use super::ServerSupervisor;
 use super::redaction::KeyFilter;
 use crate::text::shown;
 
@@ -21,14 +22,17 @@ use crate::text::shown;
 const LAST_WORDS: usize = 600;
 /// Maximum bytes of a line that are buffered.
 const LINE: usize = 64 << 10;
-/// Time to end after the first signal, before the process is killed.
+/// Time to end after the first signal, before the process is killed. A supervisor has more, because
+/// it waits as long itself, and then ends the whole tree.
 const GRACE: Duration = Duration::from_millis(250);
+const SUPERVISOR_GRACE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);
 
 /// A running process with its process group.
 pub(super) struct Program {
     child: Child,
     group: u32,
+    is_supervised: bool,
     last_words: Arc<Mutex<String>>,
     is_too_long: Arc<AtomicBool>,
 }
@@ -37,9 +41,10 @@ pub(super) struct Program {
 pub(super) type Pipes = (LineFrames<ChildStdout>, ChildStdin);
 
 impl Program {
-    /// Starts the process. `variables` is its whole environment, and `message_max` the bytes of a
-    /// message. `said` redacts its last stderr line.
+    /// Starts the process, through the supervisor if there is one. `variables` is its whole
+    /// environment, and `message_max` the bytes of a message. `said` redacts its last stderr line.
     pub(super) fn start(
+        supervisor: Option<&ServerSupervisor>,
         command: &[String],
         cwd: &str,
         variables: &BTreeMap<String, String>,
@@ -50,7 +55,14 @@ impl Program {
         // A relative path is meant from the current directory. The child would resolve it from its
         // own.
         let absolute = name.contains('/').then(|| std::path::absolute(name).ok()).flatten();
-        let mut process = Command::new(absolute.as_deref().unwrap_or(Path::new(name)));
+        let program = absolute.as_deref().unwrap_or(Path::new(name));
+        let mut process = match supervisor {
+            Some(supervisor) => Command::new(&supervisor.program),
+            None => Command::new(program),
+        };
+        if let Some(supervisor) = supervisor {
+            process.args(&supervisor.args).arg(program);
+        }
         process.args(arguments).env_clear().envs(variables).current_dir(if cwd.is_empty() {
             "."
         } else {
@@ -81,8 +93,9 @@ impl Program {
         };
         let group = child.id().ok_or("it ended at once")?;
         // Registered before the handshake, so that `stop_all` also finds a server that hangs in it.
-        running().insert(group);
-        Ok((Self { child, group, last_words, is_too_long }, (lines, stdin)))
+        let is_supervised = supervisor.is_some();
+        running().insert(group, is_supervised);
+        Ok((Self { child, group, is_supervised, last_words, is_too_long }, (lines, stdin)))
     }
 
     /// Returns why the server stopped answering, as far as the process shows it.
@@ -105,7 +118,8 @@ impl Drop for Program {
         // A polite signal first, so that the server can clean up.
         signal(self.group, false);
         let mut waited = Duration::ZERO;
-        while waited < GRACE && matches!(self.child.try_wait(), Ok(None)) {
+        let grace = if self.is_supervised { SUPERVISOR_GRACE } else { GRACE };
+        while waited < grace && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(TICK);
             waited += TICK;
         }
@@ -116,16 +130,20 @@ impl Drop for Program {
     }
 }
 
-/// The running process groups, so that `stop_all` can end them at exit.
-static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// The running process groups, and whether each has a supervisor, so that `stop_all` can end them
+/// at exit.
+static RUNNING: Mutex<BTreeMap<u32, bool>> = Mutex::new(BTreeMap::new());
 
-fn running() -> MutexGuard<'static, BTreeSet<u32>> {
+fn running() -> MutexGuard<'static, BTreeMap<u32, bool>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills all started process groups at once.
+/// Kills all started process groups at once. A supervisor ends its own when this process exits,
+/// with what has left the group.
 pub(super) fn stop_all() {
-    std::mem::take(&mut *running()).into_iter().for_each(|group| signal(group, true));
+    for (group, is_supervised) in std::mem::take(&mut *running()) {
+        signal(group, !is_supervised);
+    }
 }
 
 #[cfg(unix)]

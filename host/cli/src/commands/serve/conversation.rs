@@ -15,7 +15,7 @@ use conclave_core::types::ids::{CallId, ChannelId, RoomId};
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::overlay::pending_changes;
+use conclave_runtime::overlay::{blocked_changes, pending_changes};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -64,6 +64,8 @@ pub(super) struct ConversationStatus {
     approvals: Vec<PendingApproval>,
     /// The number of files that wait in overlays; 0 while the agents work.
     pending_changes: usize,
+    /// Those of them that cannot be applied as they are.
+    blocked_changes: usize,
 }
 
 /// A call that waits for the operator.
@@ -135,9 +137,13 @@ impl Conversation {
     pub(super) fn status(&self, state: &ConversationState) -> ConversationStatus {
         let status = state.status(&self.room);
         // It changes with each write of a turn, and the page needs it at the end.
-        let pending_changes =
-            if status.status.is_working { 0 } else { pending_changes(&self.store, &self.room) };
-        ConversationStatus { pending_changes, ..status }
+        if status.status.is_working {
+            return status;
+        }
+        let pending_changes = pending_changes(&self.store, &self.room);
+        let blocked_changes =
+            if pending_changes == 0 { 0 } else { blocked_changes(&self.store, &self.room) };
+        ConversationStatus { pending_changes, blocked_changes, ..status }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -169,7 +175,8 @@ impl ConversationState {
             id: approval_id(room, *call),
             tool: tool.clone(),
         });
-        ConversationStatus { approvals: approvals.collect(), status, pending_changes: 0 }
+        let approvals = approvals.collect();
+        ConversationStatus { approvals, status, pending_changes: 0, blocked_changes: 0 }
     }
 
     fn notice(&mut self, room: &RoomId, root: &RoomId, notice: &Notice) {

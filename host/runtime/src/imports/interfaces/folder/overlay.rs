@@ -3,6 +3,8 @@
 //! folder; the first write copies a file; a removal is a line of a log. The core decides which layer
 //! answers for a path.
 
+mod reads;
+
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -15,10 +17,11 @@ use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes, Layer}
 use conclave_core::types::side_effect::Digest as FileDigest;
 use sha2::{Digest, Sha256};
 
+use self::reads::FirstReads;
 use super::ledger::FolderSize;
 use super::listing::{self, KEPT, Listing, NamedEntries, Page, PageRequest};
-use super::write::{Existing, existing, new_file, perform, sync_directory, to_write, write_at};
-use super::{FileChange, FolderEntry, FolderFailure, GrantedFolder};
+use super::write::{Existing, existing, perform, sync_directory, to_write, write_at};
+use super::{FileChange, FileModes, FolderEntry, FolderFailure, GrantedFolder};
 use crate::support::durable_file::make_folders;
 use crate::support::overlay_files::{
     FILES, OverlayLog, OverlayOrigin, content_name, lock, overlay_folder,
@@ -80,8 +83,8 @@ impl RunOverlays {
             state.lock(&self.folder)?;
             overlay = OverlayState::open(&folder)?;
         }
-        let origin = origin.clone();
-        let overlay = Arc::new(Overlay { folder, origin, state: Mutex::new(overlay) });
+        let (origin, reads) = (origin.clone(), FirstReads::open(&folder)?);
+        let overlay = Arc::new(Overlay { folder, origin, reads, state: Mutex::new(overlay) });
         state.open.insert(overlay.origin.dir.clone(), Arc::clone(&overlay));
         Ok(overlay)
     }
@@ -106,6 +109,7 @@ impl RunState {
 pub(super) struct Overlay {
     folder: PathBuf,
     origin: OverlayOrigin,
+    reads: FirstReads,
     state: Mutex<OverlayState>,
 }
 
@@ -201,7 +205,11 @@ impl<'a> OverlayView<'a> {
             Layer::UpperDirectory => Err(FolderFailure::NotAFile),
             Layer::Removed => Err(FolderFailure::NotFound),
             Layer::BelowFile => Err(FolderFailure::NotADirectory),
-            Layer::Base => self.base.open_file(&rest),
+            Layer::Base => {
+                let opened = self.base.open_file(&rest);
+                self.overlay.reads.note(&rest, &opened);
+                opened
+            }
         }
     }
 
@@ -290,9 +298,13 @@ impl<'a> OverlayView<'a> {
         perform(&store.files, &name, copied, &change, new)?;
         store.bytes = Some(after);
         // The file becomes visible with its record, after its content.
-        let original =
-            state.changes.get(change.rest).and_then(ChangedFile::base).cloned().or(original);
-        let record = ChangeRecord::Written { path: change.rest.to_owned(), base: original };
+        let (path, before) = (change.rest.to_owned(), state.changes.get(change.rest));
+        let changed_since_read = match before {
+            Some(before) => before.changed_since_read(),
+            None => self.changed_since_read(change.rest, base.as_ref()),
+        };
+        let base = before.and_then(ChangedFile::base).cloned().or(original);
+        let record = ChangeRecord::Written { path, base, changed_since_read };
         state.record(record, change.durable)?;
         Ok(new)
     }
@@ -307,14 +319,18 @@ impl<'a> OverlayView<'a> {
         };
         let original = match (state.changes.get(rest), &base) {
             (Some(ChangedFile::Removed { .. }), _) => return Ok(()),
-            (Some(ChangedFile::Written { base }), _) => base.clone(),
+            (Some(ChangedFile::Written { base, .. }), _) => base.clone(),
             (None, Some(base)) => Some(digest(&base.file, |_| Ok(()))?),
             (None, None) => return Ok(()),
         };
         let record = match original {
-            Some(base) => {
+            Some(original) => {
                 self.check_files(&state.changes, rest)?;
-                ChangeRecord::Removed { path, base }
+                let changed_since_read = match state.changes.get(rest) {
+                    Some(before) => before.changed_since_read(),
+                    None => self.changed_since_read(rest, base.as_ref()),
+                };
+                ChangeRecord::Removed { path, base: original, changed_since_read }
             }
             None => ChangeRecord::Reverted { path },
         };
@@ -327,6 +343,11 @@ impl<'a> OverlayView<'a> {
         // overlay is opened next, and counts until then.
         store.bytes = None;
         remove_if_there(&store.files, &content_name(rest))
+    }
+
+    /// Returns whether the folder's file is another one than the run first read.
+    fn changed_since_read(&self, rest: &str, now: Option<&Existing>) -> bool {
+        self.overlay.reads.has_changed(rest, now.map(|now| &now.metadata))
     }
 
     /// Syncs a changed file to the disk, with its record. Other files were not written here.
@@ -481,7 +502,7 @@ pub(super) fn digest(
 
 /// Copies a file of the folder into the overlay.
 fn copy(from: &File, files: &Dir, name: &str) -> io::Result<FileDigest> {
-    let to = files.open_with(name, &new_file())?;
+    let to = files.open_with(name, &FileModes::Plugin.new_file())?;
     let mut offset = 0;
     digest(from, |piece| {
         write_at(&to, offset, piece)?;
