@@ -10,6 +10,7 @@ mod refusing;
 mod result;
 mod server;
 mod tools;
+mod weight;
 
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::native::Plugin;
