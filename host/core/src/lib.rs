@@ -69,6 +69,7 @@ pub mod permissions {
 /// application.
 pub mod overlay {
     pub mod apply;
+    pub mod attention;
     pub mod changes;
     pub mod diff;
 }

@@ -10,6 +10,7 @@ mod refusing;
 mod result;
 mod server;
 mod tools;
+mod weight;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

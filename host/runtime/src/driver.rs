@@ -7,6 +7,7 @@
 
 pub mod approve;
 mod approving;
+mod backpressure;
 pub mod channel;
 mod children;
 mod commit;
@@ -23,7 +24,7 @@ pub mod runner;
 mod side_effects;
 mod timers;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use conclave_core::journal::admission;
@@ -44,14 +45,15 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::calls::Plugins;
 use crate::driver::approve::Approver;
+use crate::driver::backpressure::HeldWork;
 use crate::driver::channel::Channels;
-use crate::driver::observing::ObserverQueues;
+use crate::driver::observing::{ObserverQueue, ObserverQueues};
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::imports::interfaces::folder::RunOverlays;
 use crate::models::ModelClient;
-use crate::observe::subscribe::{FollowGate, Publisher, RunEvent, Subscribers};
+use crate::observe::subscribe::{FollowGate, Publisher, Subscribers};
 use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
 use crate::support::clock::{BoxFuture, Clock};
 use crate::support::fail_points::kill_point;
@@ -132,8 +134,10 @@ pub(crate) struct Driver {
     under_way: HashMap<CallId, UnderWay>,
     /// The length of `under_way` at which ended calls are removed.
     clean_at: usize,
-    /// Whether the run was stopped, or its wall time is over: it waits for no observer any more.
-    is_stopping: bool,
+    /// The work that waits for space in an observer's queue.
+    held_work: VecDeque<HeldWork>,
+    /// Whether the wait for a queue was reported and its end was not.
+    reports_wait: bool,
     /// The reason why the run is paused; its child rooms are paused with it.
     paused: Option<String>,
     waiting: Arc<WaitingRequests>,
@@ -253,7 +257,8 @@ impl Driver {
             begun: None,
             under_way: HashMap::new(),
             clean_at: CLEAN_AT,
-            is_stopping: false,
+            held_work: VecDeque::new(),
+            reports_wait: false,
             paused: None,
             waiting: Arc::default(),
             side_effects: Arc::default(),
@@ -348,7 +353,6 @@ impl Driver {
     /// Prepares a run: the room's first, or the next after one has ended. Nothing happens before
     /// [`run`](Self::run).
     pub(crate) fn begin(&mut self, opening: RunOpening) {
-        self.is_stopping = false;
         self.forget_stale();
         self.begin_with(opening);
     }
@@ -529,6 +533,9 @@ impl Driver {
                     events.extend(std::iter::from_fn(|| self.events.try_recv()));
                     events.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
                 }
+                () = has_space(self.shared.observers.full().map(Arc::clone)), if self.reports_wait || !self.held_work.is_empty() => {
+                    self.perform_held_work();
+                }
                 // The loop holds a sender itself, so the channel stays open until the room has
                 // ended.
                 _ = self.events.recv_many(&mut events, COMMIT_MAX) => {}
@@ -539,48 +546,11 @@ impl Driver {
     async fn commit_and_perform(&mut self, events: &mut Vec<Event>) -> Result<(), JournalFailure> {
         self.journal_opened().await?;
         self.journal()?.ready().await?;
-        self.observers_ready(events).await;
         if self.commit(events)? {
             self.all_kept().await?;
         }
         self.perform_free();
         Ok(())
-    }
-
-    /// Waits while the queue of an observer is full. Events and timers that arrive meanwhile are added
-    /// to `events`. A stop ends the wait, and so does the run's wall time: no observer, and no server
-    /// behind it, may hold a run for longer.
-    async fn observers_ready(&mut self, events: &mut Vec<Event>) {
-        if self.shared.observers.is_empty() {
-            return;
-        }
-        while let Some(queue) = self.shared.observers.full().map(Arc::clone) {
-            let room = &self.room;
-            self.is_stopping |= events.iter().any(|event| match event.effective() {
-                Event::Cancelled { .. } | Event::TaskKilled { .. } => true,
-                Event::TimerFired { timer } => room.is_wall_timer(*timer),
-                _ => false,
-            });
-            if self.is_stopping {
-                return;
-            }
-            if let Some(queued) = queue.begin_wait() {
-                let observer = queue.observer.clone();
-                self.teller.tell(|| RunEvent::ObserverQueueFull { observer, queued });
-            }
-            tokio::select! {
-                biased;
-                () = queue.has_space() => {}
-                due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
-                    events.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
-                }
-                _ = self.events.recv_many(events, COMMIT_MAX) => {}
-            }
-        }
-        for queue in self.shared.observers.iter().filter(|queue| queue.end_wait()) {
-            let observer = queue.observer.clone();
-            self.teller.tell(|| RunEvent::ObserverQueueFree { observer });
-        }
     }
 
     /// Waits until every append so far is durable.
@@ -600,13 +570,7 @@ impl Driver {
                 HeldOutput::CommitPublished(number) => self.follow.told_through(number),
                 HeldOutput::Task(task) => self.outside.known.put(task),
                 HeldOutput::Control(id) => self.confirm(&id),
-                HeldOutput::Effect(effect, start) => {
-                    if self.is_wanted(&effect) {
-                        kill_point!("before-perform");
-                        self.perform(*effect, start.map(|start| *start));
-                        kill_point!("after-perform");
-                    }
-                }
+                HeldOutput::Effect(effect, start) => self.perform_or_hold(effect, start),
             }
         }
         self.poll_begun();
@@ -673,6 +637,7 @@ impl Driver {
                 }
             }
         }
+        self.held_work.clear();
         self.waiting.clear();
         self.side_effects.clear();
         self.asking.clear();
@@ -690,6 +655,13 @@ impl Drop for Driver {
                 work.abort();
             }
         }
+    }
+}
+
+/// Waits until a queue has space; ready at once without a full queue.
+async fn has_space(full: Option<Arc<ObserverQueue>>) {
+    if let Some(queue) = full {
+        queue.has_space().await;
     }
 }
 

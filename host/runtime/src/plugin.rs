@@ -3,6 +3,7 @@
 
 mod anatomy;
 mod arguments;
+mod budget;
 mod cache;
 mod checked_code;
 mod compiler;
@@ -88,6 +89,16 @@ pub enum LoadError {
     /// The component is invalid or truncated; the text is the parser's reason.
     #[error("it is damaged: {0}")]
     Malformed(String),
+    /// The component declares more than the host takes from one file, whatever its size.
+    #[error(
+        "it has more than {limit} {what}, which is the limit for a component of any size. If it is meant to have them, build it as several components."
+    )]
+    Budget {
+        /// What is limited, in the plural.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
     /// The component has no manifest.
     #[error(
         "it has no manifest (a custom section `conclave:manifest`). Build it with the SDK, or add one."

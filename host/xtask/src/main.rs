@@ -21,6 +21,7 @@ mod imports;
 mod install;
 mod languages;
 mod layers;
+mod locks;
 mod needs;
 mod phase;
 mod picture;

@@ -15,6 +15,7 @@ use crate::failure::XtaskFailure;
 use crate::gates;
 use crate::imports;
 use crate::layers::{self, DOCS, FOREIGN, LAYERS, Needs, Package, SUITE, TestLayer};
+use crate::locks;
 use crate::needs;
 use crate::phase::{self, Phases, spelled};
 use crate::place::Checkout;
@@ -135,6 +136,9 @@ fn everything(
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
     phases.check("looking for tests that wait for time", || gates::tests_wait_for_facts(place))?;
     phases.check("looking for imports that point up", || imports::imports_point_down(place))?;
+    phases.check("looking for locks that are held over IO", || {
+        locks::no_lock_is_held_over_io(place)
+    })?;
     phases.check("looking for types of many methods", || type_size::types_stay_small(place))?;
     phases.check("looking at the lock file of the fuzzer", || gates::fuzzer_is_locked(place))?;
     phases.run_or(

@@ -29,6 +29,8 @@ use super::{Servers, address};
 const START: Duration = Duration::from_secs(90);
 /// Maximum number of pages of the tool list.
 const PAGES: usize = 64;
+/// Maximum bytes of the list of tools, over all pages.
+const LIST: usize = 2 << 20;
 /// Bytes allowed for a message without a result, such as the list of tools.
 const MESSAGE: u64 = 2 << 20;
 /// Maximum bytes of a message, regardless of the configured limits.
@@ -212,7 +214,7 @@ async fn list(
     service: &RunningService<RoleClient, Refusing>,
     said: &KeyFilter,
 ) -> Result<Vec<Tool>, String> {
-    let mut tools = Vec::new();
+    let (mut tools, mut bytes) = (Vec::new(), 0_usize);
     let mut cursor = None;
     for _ in 0..PAGES {
         let page = service
@@ -222,10 +224,14 @@ async fn list(
         let page = page.map_err(|error| {
             format!("its tools could not be listed: {}", said.words(&plain(&error), WORDS))
         })?;
+        bytes = page.tools.iter().map(size).fold(bytes, usize::saturating_add);
         tools.extend(page.tools);
         // Checked per page, so that an endless list takes bounded memory.
         if tools.len() > MOST {
             return Err(format!("it has more than {MOST} tools"));
+        }
+        if bytes > LIST {
+            return Err(format!("its list of tools has more than {LIST} bytes"));
         }
         match page.next_cursor {
             Some(next) => cursor = Some(next),
@@ -237,6 +243,11 @@ async fn list(
         }
     }
     Err(format!("its list of tools has more than {PAGES} pages"))
+}
+
+/// Returns the bytes of a tool as JSON.
+fn size(tool: &Tool) -> usize {
+    serde_json::to_vec(tool).map_or(usize::MAX, |json| json.len())
 }
 
 fn refused(error: &ClientInitializeError, said: &KeyFilter) -> String {

@@ -16,12 +16,16 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::ServerSupervisor;
 use super::redaction::KeyFilter;
+use super::weight::JsonWeight;
 use crate::text::shown;
 
 /// Characters of the last stderr line that are shown.
 const LAST_WORDS: usize = 600;
 /// Maximum bytes of a line that are buffered.
 const LINE: usize = 64 << 10;
+/// Maximum weight of a message, as [`JsonWeight`] counts it: about 50 MB in memory. The longest list
+/// of tools that is admitted weighs a tenth of it.
+const WEIGHT: usize = 500_000;
 /// Time to end after the first signal, before the process is killed. A supervisor has more, because
 /// it waits as long itself, and then ends the whole tree.
 const GRACE: Duration = Duration::from_millis(250);
@@ -89,6 +93,7 @@ impl Program {
             inner: stdout,
             most: message_max,
             length: 0,
+            weight: JsonWeight::default(),
             is_too_long: Arc::clone(&is_too_long),
         };
         let group = child.id().ok_or("it ended at once")?;
@@ -185,11 +190,12 @@ async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: KeyFi
     }
 }
 
-/// A reader that fails at a line longer than a message may be.
+/// A reader that fails at a line that is longer than a message may be, or has more values.
 pub(super) struct LineFrames<R> {
     inner: R,
     most: usize,
     length: usize,
+    weight: JsonWeight,
     is_too_long: Arc<AtomicBool>,
 }
 
@@ -202,8 +208,9 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineFrames<R> {
         let before = buffer.filled().len();
         std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
         for index in before..buffer.filled().len() {
-            self.length = if buffer.filled()[index] == b'\n' { 0 } else { self.length + 1 };
-            if self.length > self.most {
+            let byte = buffer.filled()[index];
+            self.length = if byte == b'\n' { 0 } else { self.length + 1 };
+            if self.weight.add(byte) > WEIGHT || self.length > self.most {
                 self.is_too_long.store(true, Ordering::Relaxed);
                 buffer.set_filled(before);
                 return Poll::Ready(Err(io::Error::other("a message is too long")));
@@ -226,6 +233,7 @@ mod tests {
             inner: text.as_bytes(),
             most: 4,
             length: 0,
+            weight: JsonWeight::default(),
             is_too_long: Arc::clone(&is_too_long),
         };
         let mut text = String::new();
@@ -233,5 +241,24 @@ mod tests {
         assert!(!is_too_long.load(Ordering::Relaxed));
         assert!(lines("12\n12345\n").read_to_string(&mut text).await.is_err());
         assert!(is_too_long.load(Ordering::Relaxed));
+    }
+
+    /// Each object takes six hundred bytes once it is parsed.
+    #[tokio::test]
+    async fn a_line_with_too_many_values_is_the_end() {
+        let is_too_long = Arc::<AtomicBool>::default();
+        let objects = |count: usize| format!("[{}{{}}]\n", "{\"a\":{}},".repeat(count));
+        for (count, is_read) in [(1_000, true), (WEIGHT / 16, false)] {
+            let text = objects(count);
+            let mut lines = LineFrames {
+                inner: text.as_bytes(),
+                most: usize::MAX,
+                length: 0,
+                weight: JsonWeight::default(),
+                is_too_long: Arc::clone(&is_too_long),
+            };
+            let read = lines.read_to_string(&mut String::new()).await;
+            assert_eq!(read.is_ok(), is_read, "{count}");
+        }
     }
 }

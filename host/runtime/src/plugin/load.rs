@@ -91,9 +91,8 @@ impl Loader {
             }
             Compiler::Child { .. } => preparing.await,
         };
-        let PreparedCode { inspection, code, origin, notes } =
+        let PreparedCode { inspection, code, exports, origin, notes } =
             prepared.map_err(|panic| LoadError::Compile(excerpt(&panic.to_string(), 600)))??;
-        let exports = Exports::find(&code, &inspection)?;
         let mut facts = PluginFacts {
             manifest: inspection.manifest.clone(),
             kinds: inspection.kinds.clone(),
@@ -131,7 +130,8 @@ impl Loader {
         let (compiled, origin, notes) =
             self.compiled(component, &inspection.sha256, limits, compiling)?;
         let code = self.link(&compiled, &inspection.imports)?;
-        Ok(PreparedCode { inspection, code, origin, notes })
+        let exports = Exports::find(&code, &inspection)?;
+        Ok(PreparedCode { inspection, code, exports, origin, notes })
     }
 
     /// Returns compiled code, from the program or the cache if possible.
@@ -294,6 +294,7 @@ pub(crate) async fn schemas(tools: Vec<ToolSpec>) -> Result<Vec<Schema>, LoadErr
 struct PreparedCode {
     inspection: Inspection,
     code: InstancePre<CallState>,
+    exports: Exports,
     origin: CodeOrigin,
     notes: Vec<String>,
 }

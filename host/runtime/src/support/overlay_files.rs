@@ -180,9 +180,22 @@ impl OverlayLog {
         changes: &Changes,
         durable: bool,
     ) -> io::Result<()> {
-        if self.lines >= 2 * changes.len() + SPARE_LINES {
+        if self.is_long(changes.len()) {
             self.rewrite(changes)?;
         }
+        self.append_line(record, durable)
+    }
+
+    /// Returns whether the log has many more lines than the overlay has changes.
+    pub(crate) fn is_long(&self, changes: usize) -> bool {
+        self.lines >= 2 * changes + SPARE_LINES
+    }
+
+    /// Appends a record, as [`append`](Self::append) does.
+    ///
+    /// # Errors
+    /// The operating system's error. The log is as before then.
+    pub(crate) fn append_line(&mut self, record: &ChangeRecord, durable: bool) -> io::Result<()> {
         let before = self.file.stream_position()?;
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
@@ -205,7 +218,10 @@ impl OverlayLog {
     }
 
     /// Replaces the log by the shortest one with the same changes.
-    fn rewrite(&mut self, changes: &Changes) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The operating system's error. The log is as before then.
+    pub(crate) fn rewrite(&mut self, changes: &Changes) -> io::Result<()> {
         let records = changes.records();
         let mut text = Vec::new();
         for record in &records {

@@ -8,19 +8,58 @@ use wasmtime::component::{Type, Val};
 const PARTS: usize = 2_000;
 /// Maximum depth of a type.
 const DEPTH: usize = 32;
+/// Maximum bytes of all types of a component, as JSON Schema and as WIT. Functions may share types,
+/// so that a few bytes for an export can repeat the largest type. In memory they take up to twenty
+/// times as many.
+pub(super) const WRITTEN: usize = 512 << 10;
+/// Bytes of a part besides its names: `{"type":"integer","minimum":0,"maximum":255}`.
+const PART: usize = 48;
+/// Bytes of a name besides its characters: quotes and a comma.
+const NAME: usize = 3;
 
 /// Why a function cannot be a tool.
 #[derive(Debug)]
 pub(super) struct Unserved(pub(super) String);
 
-/// Writes the types of one function, within limits.
+/// Writes the types of a component's functions, within limits.
 #[derive(Default)]
 pub(super) struct TypeWriter {
     parts: usize,
     depth: usize,
+    written: usize,
 }
 
 impl TypeWriter {
+    /// Begins the next function.
+    pub(super) fn begin(&mut self) {
+        (self.parts, self.depth) = (0, 0);
+    }
+
+    /// Returns whether the types of the component have used up their limit.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.written > WRITTEN
+    }
+
+    /// Counts names before they are written.
+    ///
+    /// # Errors
+    /// If the types of the component become too large.
+    pub(super) fn count<'a>(
+        &mut self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), Unserved> {
+        let bytes = names.into_iter().map(|name| name.len() + NAME);
+        self.add(bytes.fold(0, usize::saturating_add))
+    }
+
+    fn add(&mut self, bytes: usize) -> Result<(), Unserved> {
+        self.written = self.written.saturating_add(bytes);
+        if self.is_used_up() {
+            return Err(Unserved(format!("all types together have more than {WRITTEN} bytes")));
+        }
+        Ok(())
+    }
+
     fn part<T>(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<T, Unserved>,
@@ -32,9 +71,21 @@ impl TypeWriter {
                 "its types are too large: at most {PARTS} parts, {DEPTH} deep"
             )));
         }
+        self.add(PART)?;
         let written = write(self);
         self.depth -= 1;
         written
+    }
+
+    /// Counts the parts that a type consists of, before any is written.
+    fn count_parts(&mut self, ty: &Type) -> Result<(), Unserved> {
+        match ty {
+            Type::Record(record) => self.count(record.fields().map(|field| field.name)),
+            Type::Variant(variant) => self.count(variant.cases().map(|case| case.name)),
+            Type::Enum(names) => self.count(names.names()),
+            Type::Flags(flags) => self.count(flags.names()),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the JSON Schema of a type.
@@ -46,6 +97,7 @@ impl TypeWriter {
     }
 
     fn schema_of(&mut self, ty: &Type) -> Result<Value, Unserved> {
+        self.count_parts(ty)?;
         let integer =
             |least: i64, most: u64| json!({ "type": "integer", "minimum": least, "maximum": most });
         Ok(match ty {
@@ -130,6 +182,7 @@ impl TypeWriter {
     }
 
     fn text_of(&mut self, ty: &Type) -> Result<String, Unserved> {
+        self.count_parts(ty)?;
         let word = match ty {
             Type::Bool => "bool",
             Type::S8 => "s8",

@@ -663,3 +663,46 @@ fn a_copy_of_a_live_overlay_has_the_content_of_each_of_its_changes() {
         is_over.store(true, order);
     });
 }
+
+/// Reads run on the threads of the executor. A write may wait long for the disk.
+#[test]
+fn no_read_waits_for_a_write() {
+    let rig = Rig::new((1_000, 10));
+    rig.write("a", b"changed").unwrap();
+    rig.view(|view| {
+        let _writing = held(&view.overlay.writer);
+        assert_eq!(view.look("a")?.length, 7);
+        assert_eq!(view.look("b")?.length, 10);
+        assert_eq!(read_at(&view.open_file("to-a")?, 0, 10)?, b"changed");
+        assert!(!view.page(request("", None, 10, 100), None)?.entries.is_empty());
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// The file is sparse: hashing it would take minutes.
+#[test]
+fn a_file_that_is_too_large_to_be_hashed_is_neither_replaced_nor_removed() {
+    let rig = Rig::new((1_000, 10));
+    let large = fs::File::create(rig.base().join("large")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let is_refused = |failure| matches!(failure, FolderFailure::TooLarge { most: HASHED });
+    assert!(is_refused(rig.write("large", b"x").unwrap_err()));
+    assert!(is_refused(rig.remove("large").unwrap_err()));
+    assert_eq!(rig.view(|view| view.look("large")).unwrap().length, 1 << 40);
+    rig.remove("b").unwrap();
+}
+
+#[test]
+fn a_digest_belongs_to_the_file_that_is_there_when_it_is_recorded() {
+    let rig = Rig::new((1_000, 10));
+    let there = |name: &str| {
+        existing(&rig.folder.dir, name, OpenOptions::new().read(true)).unwrap().unwrap()
+    };
+    let of_a = HashedFile::of(&there("a")).unwrap();
+    let (digest_a, b) = (of_a.digest.clone(), there("b"));
+    let of_b = HashedFile::digest_of(Some(of_a), &b).unwrap();
+    assert!(of_b != digest_a && of_b.length == 10, "{of_b:?}");
+    let again = HashedFile::of(&there("a")).unwrap();
+    assert_eq!(HashedFile::digest_of(Some(again), &there("a")).unwrap(), digest_a);
+}
