@@ -105,6 +105,7 @@ pub mod room;
 /// A room's records: their lines, the fold to a room, the recovery after an interruption.
 pub mod journal {
     pub mod admission;
+    pub mod durable_first;
     pub mod observed;
     pub mod pending_work;
     pub mod record;

@@ -69,6 +69,9 @@ const COMMIT_MAX: usize = 64;
 /// The number of entries in `under_way` below which it is never searched for ended calls.
 const CLEAN_AT: usize = 32;
 
+/// Called before the records of a run's end are durable. Returns whether it passed the answer on.
+pub(crate) type EarlyAnswer<'a> = Box<dyn FnOnce() -> bool + Send + 'a>;
+
 /// The clients of a config's models.
 pub(crate) type Models = HashMap<ModelName, Arc<dyn ModelClient>>;
 
@@ -134,6 +137,8 @@ pub(crate) struct Driver {
     under_way: HashMap<CallId, UnderWay>,
     /// The length of `under_way` at which ended calls are removed.
     clean_at: usize,
+    /// Whether the room did nothing so far but compute, so that its answer may precede its records.
+    only_computes: bool,
     /// The work that waits for space in an observer's queue.
     held_work: VecDeque<HeldWork>,
     /// Whether the wait for a queue was reported and its end was not.
@@ -257,6 +262,7 @@ impl Driver {
             begun: None,
             under_way: HashMap::new(),
             clean_at: CLEAN_AT,
+            only_computes: true,
             held_work: VecDeque::new(),
             reports_wait: false,
             paused: None,
@@ -353,6 +359,7 @@ impl Driver {
     /// Prepares a run: the room's first, or the next after one has ended. Nothing happens before
     /// [`run`](Self::run).
     pub(crate) fn begin(&mut self, opening: RunOpening) {
+        self.only_computes = true;
         self.forget_stale();
         self.begin_with(opening);
     }
@@ -399,7 +406,7 @@ impl Driver {
     /// Fails when the journal fails.
     pub(crate) async fn take_now(&mut self, event: Event) -> Result<(), JournalFailure> {
         self.commit_and_perform(&mut vec![event]).await?;
-        self.all_kept().await?;
+        self.hurry_all().await?;
         self.perform_free();
         Ok(())
     }
@@ -425,7 +432,7 @@ impl Driver {
         self.stop_what_is_left();
         taken?;
         // The caller may drop the store next, so the end is made durable first.
-        self.all_kept().await?;
+        self.hurry_all().await?;
         self.perform_free();
         Ok(())
     }
@@ -466,9 +473,21 @@ impl Driver {
     /// # Errors
     /// Fails when the journal fails: an effect without a record must not be performed.
     pub(crate) async fn run(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        self.run_and_answer(None).await
+    }
+
+    /// Runs the room until the run ends, and calls `answer` before the last records are durable if the
+    /// run did nothing but compute.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) async fn run_and_answer(
+        &mut self,
+        answer: Option<EarlyAnswer<'_>>,
+    ) -> Result<Arc<Outcome>, JournalFailure> {
         // Children of an abandoned run may still be stopping. Their events must not reach this run.
         self.children_over().await;
-        let ended = self.run_on().await;
+        let ended = self.run_on(answer).await;
         self.outside.close();
         if ended.is_err() {
             // Work that the journal does not hold must not continue.
@@ -477,7 +496,31 @@ impl Driver {
         ended
     }
 
-    async fn run_on(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
+    async fn run_on(
+        &mut self,
+        answer: Option<EarlyAnswer<'_>>,
+    ) -> Result<Arc<Outcome>, JournalFailure> {
+        let outcome = self.run_to_outcome().await?;
+        let is_answered = answer.is_some_and(|answer| self.only_computes && answer());
+        if is_answered {
+            // Nothing waits for these records any more, so they share a commit with others.
+            self.all_kept().await?;
+        } else {
+            self.hurry_all().await?;
+        }
+        self.perform_free();
+        // Refuses pending requests before the wait for child rooms, which can take long.
+        self.outside.close();
+        self.stop_what_is_left();
+        self.children_over().await;
+        kill_point!("before-settle");
+        self.journal()?.settle().await?;
+        kill_point!("after-settle");
+        Ok(outcome)
+    }
+
+    /// Runs the room until it has an outcome, whose records may not be durable.
+    async fn run_to_outcome(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
         self.journal_opened().await?;
         // Only child rooms have `progressing`, and `opened` is called for root rooms only.
         if self.progressing.is_none() {
@@ -501,15 +544,6 @@ impl Driver {
                 self.commit_and_perform(&mut events).await?;
             }
             if let Some(outcome) = self.room.outcome().map(Arc::clone) {
-                self.all_kept().await?;
-                self.perform_free();
-                // Refuses pending requests before the wait for child rooms, which can take long.
-                self.outside.close();
-                self.stop_what_is_left();
-                self.children_over().await;
-                kill_point!("before-settle");
-                self.journal()?.settle().await?;
-                kill_point!("after-settle");
                 return Ok(outcome);
             }
             while self.beside.try_join_next().is_some() {}
@@ -547,10 +581,18 @@ impl Driver {
         self.journal_opened().await?;
         self.journal()?.ready().await?;
         if self.commit(events)? {
-            self.all_kept().await?;
+            self.hurry_all().await?;
         }
         self.perform_free();
         Ok(())
+    }
+
+    /// Makes every append so far durable without a delay, and waits for it.
+    async fn hurry_all(&mut self) -> Result<(), JournalFailure> {
+        if !self.held.is_empty() {
+            self.journal()?.hurry();
+        }
+        self.all_kept().await
     }
 
     /// Waits until every append so far is durable.

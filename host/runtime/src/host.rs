@@ -45,7 +45,7 @@ use crate::calls::Plugins;
 use crate::driver::observing::ObserverBacklog;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
-use crate::host::prepared::{PluginInfo, Prepared};
+use crate::host::prepared::{CallSetups, PluginInfo, Prepared};
 use crate::host::reload::{PluginFile, Rebuilt};
 use crate::host::servers::ToolServers;
 use crate::imports::call::HostServices;
@@ -513,6 +513,7 @@ impl Host {
             warnings,
             rebuilt,
             turn_wall: None,
+            call_setups: CallSetups::default(),
             everything: Arc::clone(&self.everything),
         })
     }

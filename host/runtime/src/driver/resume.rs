@@ -129,7 +129,7 @@ impl Driver {
         }
         self.commit_and_perform(&mut events).await?;
         // The steps below build on these events, so their records come first.
-        self.all_kept().await?;
+        self.hurry_all().await?;
         self.perform_free();
         // Events that arrived before the resumption, such as an approval from another process, are
         // handled before any approver is asked again. Requests wait, because they may refer to
