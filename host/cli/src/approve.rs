@@ -23,7 +23,7 @@ use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::policy::decision::DecisionSource;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{
-    Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest,
+    Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest, Participant,
 };
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::risk::Risk;
@@ -107,9 +107,9 @@ impl Drop for Expiry<'_> {
 struct QuestionKind {
     tool: String,
     executor: Option<PluginName>,
-    caller: PluginName,
-    asked_by: Option<PluginName>,
-    delegators: Vec<PluginName>,
+    /// All that led to the call, in order, and whether each is behind the newest delegation. An
+    /// answer about one chain of plugins is none about another.
+    participants: Vec<(PluginName, bool)>,
     causes: Vec<ApprovalCause>,
 }
 
@@ -118,12 +118,9 @@ impl QuestionKind {
         Self {
             tool: request.tool.clone(),
             executor: request.executor.clone(),
-            caller: request.caller.clone(),
-            asked_by: request.asked_by.clone(),
-            delegators: request
-                .delegators
-                .iter()
-                .map(|delegator| delegator.plugin.clone())
+            participants: request
+                .participants()
+                .map(|it| (it.plugin().clone(), matches!(it, Participant::Caller(_))))
                 .collect(),
             causes: request.causes.clone(),
         }
@@ -275,10 +272,9 @@ impl ApproverState {
     fn take_edit(&self, request: &ApprovalRequest) -> Option<PendingEdit> {
         let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
         let is_this = |edit: &PendingEdit| {
-            let (tool, caller, asked_by) =
-                (&edit.original.tool, &edit.original.caller, &edit.original.asked_by);
             edit.arguments == request.arguments
-                && (tool, caller, asked_by) == (&request.tool, &request.caller, &request.asked_by)
+                && edit.original.tool == request.tool
+                && edit.original.participants().eq(request.participants())
         };
         if request.problem.is_some() && edited.as_ref().is_some_and(is_this) {
             edited.take()
@@ -543,7 +539,7 @@ mod tests {
     #[test]
     fn an_answer_for_this_run_covers_only_the_same_kind_of_question() {
         let own = request(json!({}));
-        let follow_up = ApprovalRequest { asked_by: Some("sneaky".into()), ..own.clone() };
+        let follow_up = ApprovalRequest { led_by: vec!["sneaky".into()], ..own.clone() };
         let confirmed = ApprovalRequest { causes: vec![ApprovalCause::Confirm], ..own.clone() };
         let both = ApprovalRequest {
             causes: vec![ApprovalCause::Rule(0), ApprovalCause::Confirm],
@@ -551,8 +547,12 @@ mod tests {
         };
         let action =
             ApprovalRequest { tool: "write".into(), executor: Some("notes".into()), ..own.clone() };
-        let delegator =
-            Delegator { task: "main".into(), plugin: "driver".into(), brief: String::new() };
+        let delegator = Delegator {
+            task: "main".into(),
+            plugin: "driver".into(),
+            brief: String::new(),
+            led_by: Vec::new(),
+        };
         let delegated = ApprovalRequest { delegators: vec![delegator], ..own.clone() };
         for other in [follow_up, confirmed, both, action, delegated] {
             assert_ne!(QuestionKind::of(&own), QuestionKind::of(&other), "{other:?}");

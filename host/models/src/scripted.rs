@@ -171,6 +171,7 @@ impl Scripted {
                 name: call.name.clone(),
                 arguments: Arc::new(call.args.clone()),
                 untrusted: false,
+                led_by: Vec::new(),
             })
             .collect();
         let ScriptUsage { input_tokens, output_tokens } = self.script.usage;

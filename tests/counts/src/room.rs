@@ -167,6 +167,7 @@ fn action(agent: &str, call: u64) -> Action {
                     json!({ "query": "Skerryvore", "pad": "0123456789abcdef".repeat(64) }),
                 ),
                 untrusted: false,
+                led_by: Vec::new(),
             }],
             ..Reply::default()
         }),

@@ -192,7 +192,7 @@ fn the_operators_rules_decide_about_each_call() {
         Notice::ApprovalAsked { request, .. } => Some(request.clone()),
         _ => None,
     });
-    assert_eq!(asked.expect("it is asked about").asked_by, Some("nested".into()));
+    assert_eq!(asked.expect("it is asked about").led_by, ["nested".into()]);
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn a_tool_cannot_have_done_by_its_caller_what_it_has_no_leave_for() {
     let asked = asked(&ran);
     assert_eq!(asked.len(), 1, "the deputy has no rule: {}", ran.content());
     assert_eq!(
-        (asked[0].caller.as_str(), asked[0].asked_by.as_ref().map(|by| by.as_str())),
+        (asked[0].caller.as_str(), asked[0].led_by.first().map(|by| by.as_str())),
         ("caller", Some("deputy"))
     );
     assert!(ran.content().contains("Not approved"), "{}", ran.content());

@@ -182,7 +182,7 @@ pub(super) mod testing {
         ApprovalRequest {
             task: "desk".into(),
             caller: "librarian".into(),
-            asked_by: None,
+            led_by: Vec::new(),
             delegators: Vec::new(),
             executor: None,
             tool: "notes.save".into(),

@@ -8,6 +8,7 @@ use anstyle::Style;
 use conclave_core::permissions::grant::FileGrant;
 use conclave_core::permissions::policy_rules::is_odd;
 use conclave_core::types::approval::ApprovalRequest;
+use conclave_core::types::ids::PluginName;
 use serde_json::Value;
 
 use super::request_context::Performer;
@@ -168,6 +169,13 @@ impl Remark {
     }
 }
 
+/// Returns the plugins of a chain, the nearest first: `, which relay requests for evil`.
+fn led_by(words: &str, plugins: &[PluginName], does: &str) -> String {
+    let Some((last, others)) = plugins.split_last() else { return String::new() };
+    let others: Vec<String> = others.iter().rev().map(|by| format!(" for {by}")).collect();
+    format!("{words} {last} {does}{}", others.concat())
+}
+
 /// Returns the rows that name the tool, its callers and the causes of the question.
 fn header(
     request: &ApprovalRequest,
@@ -177,11 +185,7 @@ fn header(
     columns: usize,
 ) -> Vec<String> {
     let tool = one_line(&request.tool, 80);
-    let whose = request
-        .asked_by
-        .as_ref()
-        .map(|plugin| format!(", which {plugin} requests"))
-        .unwrap_or_default();
+    let whose = led_by(", which", &request.led_by, "requests");
     let with = match arguments {
         0 => "without arguments".to_owned(),
         count => format!("with {}", plural(count, "argument", "arguments")),
@@ -189,9 +193,10 @@ fn header(
     let mut rows = vec![format!("{tool} wants to run for {}{whose}, {with}", request.caller)];
     for delegator in request.delegators.iter().rev() {
         rows.push(format!(
-            "delegated by {} in the task {}",
+            "delegated by {} in the task {}{}",
             delegator.plugin,
-            one_line(delegator.task.as_str(), 80)
+            one_line(delegator.task.as_str(), 80),
+            led_by(", which", &delegator.led_by, "requested")
         ));
     }
     if let Some((name, plugin)) = performer.filter(|_| request.executor.is_some()) {
@@ -392,9 +397,10 @@ mod tests {
     #[test]
     fn the_chain_of_delegators_is_shown_above_the_answer() {
         let brief = "please write /work/a\n ?    notes.save wants to run for librarian".to_owned();
-        let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief };
+        let delegator =
+            Delegator { task: "main".into(), plugin: "driver".into(), brief, led_by: Vec::new() };
         let follow_up = ApprovalRequest {
-            asked_by: Some("sneaky".into()),
+            led_by: vec!["sneaky".into()],
             delegators: vec![delegator],
             ..request(json!({}))
         };
@@ -496,7 +502,7 @@ mod tests {
         fn no_text_leaves_its_rows(text in "(\\PC|[\u{a0}\u{3000}\u{202e}\u{200b}\u{1b}\t\n\u{301} │╰?]){0,400}", name in "\\PC{0,60}", at in 0_usize..5) {
             let arguments = json!({ name: text });
             nothing_is_forged(&request(arguments), WIDTHS[at]);
-            let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief: text.clone() };
+            let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief: text.clone(), led_by: Vec::new() };
             nothing_is_forged(&ApprovalRequest { delegators: vec![delegator], ..request(json!({})) }, WIDTHS[at]);
         }
     }

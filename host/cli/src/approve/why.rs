@@ -8,6 +8,7 @@ use conclave_core::inspect::permission_summary::rights_table;
 use conclave_core::policy::decision::DecisionSource;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX};
+use conclave_core::types::ids::PluginName;
 
 use super::request_context::RequestContext;
 use crate::ui::screen::columns;
@@ -35,13 +36,20 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
         paint(NAME, &request.caller),
         one_line(request.task.as_str(), 80)
     );
-    if let Some(plugin) = &request.asked_by {
-        let _ = write!(text, ", because {} requests it", paint(NAME, plugin));
-    }
+    let led_by = |plugins: &[PluginName], does: &str| match plugins.split_last() {
+        Some((last, others)) => {
+            let others: Vec<String> =
+                others.iter().rev().map(|by| format!(" for {}", paint(NAME, by))).collect();
+            format!(", because {} {does} it{}", paint(NAME, last), others.concat())
+        }
+        None => String::new(),
+    };
+    text.push_str(&led_by(&request.led_by, "requests"));
     for delegator in request.delegators.iter().rev() {
         let (plugin, task) =
             (paint(NAME, &delegator.plugin), one_line(delegator.task.as_str(), 80));
         let _ = write!(text, "\n      delegated by {plugin} in the task {task}");
+        text.push_str(&led_by(&delegator.led_by, "requested"));
         let brief: String = delegator.brief.chars().take(BRIEF_MAX).collect();
         let _ = write!(text, "\n{}", foreign::block(&brief, Style::new(), 6, columns()));
     }
@@ -105,7 +113,7 @@ mod tests {
     #[test]
     fn why_names_the_cause_the_caller_and_the_reach() {
         let about = about(Path::new("/srv/notes"), Path::new("/nowhere/conclave.toml"));
-        let request = ApprovalRequest { asked_by: Some("sneaky".into()), ..request(json!({})) };
+        let request = ApprovalRequest { led_by: vec!["sneaky".into()], ..request(json!({})) };
         let text = anstream::adapter::strip_str(&text(&request, &about)).to_string();
         for part in [
             "no rule of the config matches, and notes may write notes/",

@@ -131,10 +131,15 @@ fn row(wait: &WaitRow, decision: Option<&str>, now: Millis) -> Vec<(Style, Strin
     ]
 }
 
-/// Returns the tool, with the tool plugin that requests the call, if one does.
+/// Returns the tool, with the tool plugins that led to the call, if any did.
 fn tool(wait: &WaitRow, request: Option<&ApprovalRequest>) -> String {
-    match request.and_then(|request| request.asked_by.as_ref()) {
-        Some(plugin) => format!("{} (by {plugin})", wait.wait.target),
+    let led_by = request.map(|request| request.led_by.as_slice()).unwrap_or_default();
+    match led_by.split_last() {
+        Some((last, others)) => {
+            let others: Vec<String> =
+                others.iter().rev().map(|plugin| format!(" for {plugin}")).collect();
+            format!("{} (by {last}{})", wait.wait.target, others.concat())
+        }
         None => wait.wait.target.clone(),
     }
 }

@@ -16,7 +16,7 @@ use conclave_core::journal::record::ReplayedRecord;
 use conclave_core::permissions::grant::Grants;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
-use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::approval::{Approval, ApprovalRequest, Delegator};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::ids::{PluginName, TaskName};
 use serde_json::{Value, json};
@@ -261,7 +261,9 @@ fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explan
     let Some(setup) = &told.setup else { return Vec::new() };
     // An action has no layers but its executor's.
     let of_request = |request: &ApprovalRequest| {
-        explain_call(setup, (&request.task, &request.caller), &request.tool, &request.arguments)
+        let led_by = (&request.delegators[..], &request.led_by[..]);
+        let caller = (&request.task, &request.caller);
+        explain_call(setup, caller, led_by, &request.tool, &request.arguments)
             .filter(|_| request.executor.is_none())
     };
     let explain_one = |notice: &Notice| -> Option<(Asker, Explanation)> {
@@ -271,9 +273,9 @@ fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explan
                 let explanation = explain_denial(setup, plugin, record, asker.task.as_ref());
                 Some((asker, explanation))
             }
-            Notice::ToolCalled { task, caller, name, arguments, .. } => {
+            Notice::ToolCalled { task, caller, name, arguments, led_by, .. } => {
                 let tool = admitted(setup, task, name);
-                explain_call(setup, (task, caller), &tool, arguments)
+                explain_call(setup, (task, caller), (&[], &led_by[..]), &tool, arguments)
             }
             Notice::ApprovalAsked { request, .. } => of_request(request),
             Notice::ApprovalGiven {
@@ -311,6 +313,7 @@ fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explan
 fn explain_call(
     setup: &Setup,
     (task, caller): (&TaskName, &PluginName),
+    (delegators, led_by): (&[Delegator], &[PluginName]),
     tool: &str,
     arguments: &Value,
 ) -> Option<(Asker, Explanation)> {
@@ -318,6 +321,8 @@ fn explain_call(
     let question = AccessQuestion {
         arguments: arguments.clone(),
         task: Some(task.clone()),
+        delegators: delegators.to_vec(),
+        led_by: led_by.to_vec(),
         ..AccessQuestion::new(caller.as_str(), Capability::Tools).of(tool)
     };
     Some((asker, explain(setup, &question).ok()?))

@@ -13,7 +13,7 @@ use crate::policy::budget::Budget;
 use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
 use crate::setup::Setup;
-use crate::types::approval::{Approval, ApprovalRequest};
+use crate::types::approval::{Approval, ApprovalRequest, led_by};
 use crate::types::fault::{Fault, FaultKind};
 use crate::types::ids::{CallId, Millis, PluginName};
 use crate::types::side_effect::{FailureCause, SideEffectAnswer};
@@ -176,7 +176,7 @@ struct AuditFindings {
     /// The approval request of each call.
     asked: BTreeMap<CallId, ApprovalRequest>,
     /// The plugin of the tool that runs in each call.
-    at_work: BTreeMap<CallId, PluginName>,
+    at_work: BTreeMap<CallId, (PluginName, Vec<PluginName>)>,
 }
 
 impl AuditFindings {
@@ -277,7 +277,7 @@ impl AuditFindings {
     }
 
     fn fault(&mut self, of: &ReplayedRecord, call: CallId, fault: &Fault) {
-        let Some(plugin) = self.at_work.remove(&call) else { return };
+        let Some((plugin, _)) = self.at_work.remove(&call) else { return };
         self.fault_of(of, &plugin, fault);
     }
 
@@ -306,9 +306,9 @@ impl AuditFindings {
                     ),
                 );
             }
-            Notice::ToolCalled { call, name, .. } => {
+            Notice::ToolCalled { call, name, led_by, .. } => {
                 let plugin = name.split_once('.').map_or(name.as_str(), |(plugin, _)| plugin);
-                self.at_work.insert(*call, PluginName::from(plugin));
+                self.at_work.insert(*call, (PluginName::from(plugin), led_by.clone()));
             }
             Notice::Denied { plugin, record, .. } => {
                 let what = format!(
@@ -321,14 +321,7 @@ impl AuditFindings {
                 self.push(of, AuditKind::Denied, Some(plugin), what);
             }
             Notice::ApprovalAsked { call, request } => {
-                let mut by = request
-                    .asked_by
-                    .as_ref()
-                    .map(|plugin| format!(", requested by {plugin}"))
-                    .unwrap_or_default();
-                for delegator in request.delegators.iter().rev() {
-                    by += &format!(", delegated by {}", delegator.plugin);
-                }
+                let by = request.origin();
                 let risk = match (request.risk, &request.risk_reason) {
                     (Some(risk), Some(reason)) => format!(
                         "; {} risk: {}",
@@ -399,9 +392,11 @@ impl AuditFindings {
                     format!("{limit} did not limit the model {model}: its price is not known");
                 self.push(of, AuditKind::LimitIgnored, None, what);
             }
-            Notice::SideEffectStarted { plugin, side_effect, overlay, .. } => {
+            Notice::SideEffectStarted { call, plugin, side_effect, overlay, .. } => {
                 let (verb, _) = crate::inspect::timeline::verb_of(side_effect, *overlay);
-                let what = format!("{verb} {}", side_effect.target());
+                let by = self.at_work.get(call).map(|(_, by)| by.as_slice()).unwrap_or_default();
+                let by = led_by(", requested by", by);
+                let what = format!("{verb} {}{by}", side_effect.target());
                 self.push(of, AuditKind::SideEffect, Some(plugin), what);
             }
             Notice::SideEffectEnded {

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use crate::permissions::authorize::Refused;
 use crate::permissions::paths::why_no_offer;
+use crate::policy::decision::{PolicyDecision, decide_for_participants};
 use crate::setup::Setup;
+use crate::types::approval::{Delegator, participants};
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{PluginName, TaskName};
@@ -92,9 +94,19 @@ pub struct AccessQuestion {
     pub arguments: Value,
     /// The task on whose behalf the plugin acts; `None` for every task of this agent.
     pub task: Option<TaskName>,
+    /// The delegations that led to a tool call, the outermost first.
+    pub delegators: Vec<Delegator>,
+    /// The tools that led to a tool call of this plugin, in order.
+    pub led_by: Vec<PluginName>,
 }
 
 impl AccessQuestion {
+    /// Returns the decision of the rules about a tool call, for all that led to it.
+    fn ruling<'a>(&self, setup: &'a Setup, tool: &str) -> PolicyDecision<'a> {
+        let participants = participants(&self.delegators, &self.plugin, &self.led_by);
+        decide_for_participants(setup, participants, tool, &self.arguments)
+    }
+
     /// Returns a question about the capability as a whole.
     #[must_use]
     pub fn new(plugin: impl Into<PluginName>, capability: Capability) -> Self {
@@ -109,6 +121,8 @@ impl AccessQuestion {
             host: None,
             arguments: json!({}),
             task: None,
+            delegators: Vec::new(),
+            led_by: Vec::new(),
         }
     }
 

@@ -142,6 +142,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         delegate.as_ref().map(may_delegate),
         tools.as_ref().and_then(|_| may_call(setup, name, calls)),
         tools.as_ref().and_then(|tools| may_nest(setup, name, tools)),
+        may_reach(setup, name),
         model.as_ref().map(may_ask),
         may_read(&files),
         may_write(&files, FileMode::ReadWrite),
@@ -260,24 +261,63 @@ fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<Str
 /// `call search.find for its callers`: the tools that the plugin's own tools may call, as far as an
 /// agent that calls the plugin may call them too.
 fn may_nest(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> Option<String> {
-    let facts = &setup.plugins.get(name)?.facts;
-    if !facts.kinds.contains(&PluginKind::Tools) {
-        return None;
+    let tools = nested_tools(setup, name, grant);
+    let names = join(
+        shortened(setup, tools.iter().map(String::as_str).collect()).iter().map(String::as_str),
+    );
+    let bound = bounds(&[grant.calls.map(|calls| count(calls, "call"))]);
+    (!names.is_empty()).then(|| format!("call {names} for the agents that call it{bound}"))
+}
+
+/// Returns the tools that the plugin's own tools may call.
+fn nested_tools(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> BTreeSet<String> {
+    let kinds = setup.plugins.get(name).map(|plugin| &plugin.facts.kinds);
+    if !kinds.is_some_and(|kinds| kinds.contains(&PluginKind::Tools)) {
+        return BTreeSet::new();
     }
-    let admitted: Vec<String> = setup
-        .plugins
-        .iter()
-        .filter(|(plugin, _)| *plugin != name)
+    let others = setup.plugins.iter().filter(|(plugin, _)| *plugin != name);
+    others
         .flat_map(|(plugin, setup)| {
             setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))
         })
         .filter(|tool| grant.names.iter().any(|pattern| pattern.covers(tool)))
         .filter(|tool| setup.tasks.values().any(|task| task.calls(name) && task.carries_out(tool)))
-        .collect();
-    let tools = admitted.iter().map(String::as_str).collect();
-    let names = join(shortened(setup, tools).iter().map(String::as_str));
-    let bound = bounds(&[grant.calls.map(|calls| count(calls, "call"))]);
-    (!names.is_empty()).then(|| format!("call {names} for the agents that call it{bound}"))
+        .collect()
+}
+
+/// `reach notes.save through relay`: the tools that the tools it calls may call in turn, at any
+/// depth, and the plugins on the way. Rules that deny them for this plugin hold there too.
+fn may_reach(setup: &Setup, name: &PluginName) -> Option<String> {
+    let nested = |plugin: &PluginName| {
+        let plugin_setup = setup.plugins.get(plugin)?;
+        let granted = asked_for(&plugin_setup.facts.manifest, &plugin_setup.grants).tools?;
+        Some(nested_tools(setup, plugin, &granted))
+    };
+    let direct = nested(name)?;
+    let plugin_of = |tool: &str| PluginName::from(tool.split_once('.').map_or(tool, |(of, _)| of));
+    let (mut reached, mut through) = (BTreeSet::new(), BTreeSet::new());
+    // A plugin is expanded once: grants can form a circle.
+    let mut seen = BTreeSet::from([name.clone()]);
+    let mut next: Vec<PluginName> = direct.iter().map(|tool| plugin_of(tool)).collect();
+    while let Some(plugin) = next.pop() {
+        if !seen.insert(plugin.clone()) {
+            continue;
+        }
+        let tools: Vec<String> = nested(&plugin)
+            .into_iter()
+            .flatten()
+            .filter(|tool| !direct.contains(tool) && plugin_of(tool) != *name)
+            .collect();
+        if !tools.is_empty() {
+            through.insert(plugin);
+        }
+        next.extend(tools.iter().map(|tool| plugin_of(tool)));
+        reached.extend(tools);
+    }
+    let tools = shortened(setup, reached.iter().map(String::as_str).collect());
+    let names = join(tools.iter().map(String::as_str));
+    let plugins = join(through.iter().map(PluginName::as_str));
+    (!names.is_empty()).then(|| format!("reach {names} through {plugins}"))
 }
 
 /// Shortens all of a plugin's tools to one word if there are more than a few.

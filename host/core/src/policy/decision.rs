@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::permissions::policy_rules::{CallArguments, Decide, Holds, Policy, Rule};
 use crate::setup::{PluginSetup, Setup};
-use crate::types::approval::ApprovalRequest;
+use crate::types::approval::{ApprovalRequest, Participant};
 use crate::types::ids::PluginName;
 
 pub use derived::{derived, reason};
@@ -64,22 +64,26 @@ pub fn decide<'a, 'b>(
     decide_for_all(setup, callers, tool, &CallArguments::new(arguments))
 }
 
-/// Returns the decision for a delegated call: [`decide`] for its participants, made stricter by the
-/// rules that name one of the `delegators`. A plugin cannot escape a rule that denies or asks by
-/// delegating to another. A rule that allows counts for its own plugin only.
+/// Returns the decision for all that have a part in a call: [`decide`] for its callers, made
+/// stricter by the rules that name a plugin from before a delegation. A plugin cannot escape a rule
+/// that denies or asks by letting another one call. A rule that allows counts for its own plugin
+/// only.
 #[must_use]
-pub fn decide_delegated<'a, 'b>(
+pub fn decide_for_participants<'a, 'b>(
     setup: &'a Setup,
-    callers: impl IntoIterator<Item = &'b PluginName>,
-    delegators: impl IntoIterator<Item = &'b PluginName>,
+    participants: impl Iterator<Item = Participant<'b>> + Clone,
     tool: &str,
     arguments: &Value,
 ) -> PolicyDecision<'a> {
     let arguments = CallArguments::new(arguments);
+    let callers = participants.clone().filter_map(|participant| match participant {
+        Participant::Caller(plugin) => Some(plugin),
+        Participant::Delegator(_) | Participant::DelegatingTool(_) => None,
+    });
     let own = decide_for_all(setup, callers, tool, &arguments);
-    delegators
-        .into_iter()
-        .filter_map(|delegator| decide_for_delegator(&setup.policy, delegator, tool, &arguments))
+    participants
+        .filter(|participant| !matches!(participant, Participant::Caller(_)))
+        .filter_map(|it| decide_for_delegator(&setup.policy, it.plugin(), tool, &arguments))
         .fold(own, stricter)
 }
 
@@ -203,7 +207,6 @@ impl ApprovalRequest {
     /// Returns the decision of the operator's current rules for these arguments.
     #[must_use]
     pub fn decide<'a>(&self, setup: &'a Setup, arguments: &Value) -> PolicyDecision<'a> {
-        let delegators = self.delegators.iter().map(|delegator| &delegator.plugin);
-        decide_delegated(setup, self.callers(), delegators, &self.tool, arguments)
+        decide_for_participants(setup, self.participants(), &self.tool, arguments)
     }
 }

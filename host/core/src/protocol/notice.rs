@@ -79,6 +79,9 @@ pub enum Notice {
         /// The running call whose tool made it; `None` if the agent did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<CallId>,
+        /// The plugins that led to it, in order; empty if the agent made it itself.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        led_by: Vec<PluginName>,
     },
     ToolAnswered {
         /// The call; `None` if it was answered without starting a tool.

@@ -10,12 +10,12 @@ use super::confirming::{ByRule, RequestedAct};
 use super::messages::unknown_plugin;
 use super::tools::failed;
 use super::{Purpose, Room, TimerPurpose};
-use crate::permissions::policy_rules::Decide;
-use crate::policy::decision::{DecisionSource, PolicyDecision, decide_delegated};
+use crate::permissions::policy_rules::{Decide, Rule};
+use crate::policy::decision::{DecisionSource, PolicyDecision, decide_for_participants};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::approval::{
-    Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest,
+    Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest, participants,
 };
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
@@ -55,22 +55,28 @@ impl Frames {
         id: FrameId,
         slot: usize,
         call: &ToolCall,
-        (caller, asked_by): (&PluginName, Option<&PluginName>),
+        caller: &PluginName,
         asked: Consent,
     ) -> ConsentRuling {
         let setup = Arc::clone(&cx.setup);
-        let callers = [caller].into_iter().chain(asked_by);
-        // The delegators' rules apply too, or a delegation could get around them.
+        // The rules of all that led to the call apply, or another plugin could get around them.
         let delegators = self.delegators(cx, id);
-        let above = delegators.iter().map(|delegator| &delegator.plugin);
+        let participants = participants(&delegators, caller, &call.led_by);
         let PolicyDecision { decide, why } =
-            decide_delegated(&setup, callers, above, &call.name, &call.arguments);
-        let wanted = RequestedAct { frame: id, slot, call, action: None, caller, asked_by };
+            decide_for_participants(&setup, participants, &call.name, &call.arguments);
+        let wanted = RequestedAct { frame: id, slot, call, action: None, caller };
         match decide {
             // An allowing rule does not override the task's rules of consent.
             Decide::Allow => self.consent_to(cx, &wanted, None, asked),
             Decide::Deny => {
-                let reason = format!("the rule at {why} denies it");
+                let reason = match why {
+                    DecisionSource::Rule {
+                        rule: Rule { caller: Some(by), source, .. }, ..
+                    } if by != caller => {
+                        format!("the rule at {source} denies it to {by}, which led to the call")
+                    }
+                    why => format!("the rule at {why} denies it"),
+                };
                 let record = match setup.rights(caller) {
                     Some(rights) => {
                         rights.refuse(Capability::Tools, &call.name, Layer::Policy, &reason, None)

@@ -120,7 +120,6 @@ pub(super) struct RequestedDelegation {
     pub(super) call: ToolCall,
     /// `None` for a call of a host tool.
     pub(super) action: Option<Delegation>,
-    pub(super) asked_by: Option<PluginName>,
     /// The consent that it has so far, for the arguments in `call`.
     pub(super) asked: Consent,
 }

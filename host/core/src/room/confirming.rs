@@ -29,7 +29,6 @@ pub(super) struct RequestedAct<'a> {
     /// `None` for a tool call.
     pub(super) action: Option<&'a Action>,
     pub(super) caller: &'a PluginName,
-    pub(super) asked_by: Option<&'a PluginName>,
 }
 
 /// The request for approval by an operator's rule, or by the grants if no rule matches.
@@ -55,7 +54,7 @@ impl Frames {
         };
         self.consent_to(
             cx,
-            &RequestedAct { frame: id, slot, call, action, caller: &caller, asked_by: None },
+            &RequestedAct { frame: id, slot, call, action, caller: &caller },
             None,
             asked,
         )
@@ -128,7 +127,7 @@ impl Frames {
             ApprovalRequest {
                 task: name,
                 caller: wanted.caller.clone(),
-                asked_by: wanted.asked_by.cloned(),
+                led_by: wanted.call.led_by.clone(),
                 delegators: self.delegators(cx, wanted.frame),
                 tool: wanted.call.name.clone(),
                 executor,
@@ -161,15 +160,12 @@ impl Frames {
         while let Some(frame) = next.and_then(|id| self.get(&id)) {
             next = frame.caller;
             if let Some((caller, task)) = frame.caller.and_then(|caller| self.task_of(cx, caller)) {
-                let brief = frame
-                    .latest_user_message
-                    .as_ref()
-                    .map(|message| message.text())
-                    .unwrap_or_default();
+                let message = frame.latest_user_message.as_ref();
                 delegators.push(Delegator {
                     task: caller.task.clone(),
                     plugin: task.agent.clone(),
-                    brief: brief_of(brief),
+                    brief: brief_of(message.map(|message| message.text()).unwrap_or_default()),
+                    led_by: frame.led_by.clone(),
                 });
             }
         }

@@ -213,6 +213,9 @@ pub(super) struct Frame {
     #[serde(skip)]
     pub(super) task_setup: CachedTaskSetup,
     pub(super) caller: Option<FrameId>,
+    /// The tools that led to the caller's delegation, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) led_by: Vec<PluginName>,
     pub(super) inputs: Arc<Value>,
     /// The system text of this activation, if it differs from the task's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -420,10 +423,8 @@ pub(super) struct Slot {
     /// The call as it stands in the message.
     pub(super) call: Arc<ToolCall>,
     /// The call that is carried out: the original, or one that a tool asked for in its place
-    /// (L-121).
+    /// (L-121). Its `led_by` names all that led to it.
     pub(super) now: Arc<ToolCall>,
-    /// The tool plugin whose outcome asked for it; `None` if the agent did.
-    pub(super) asked_by: Option<PluginName>,
     /// Number of tools that led to this call, one after the other.
     pub(super) depth: u32,
     /// The action, if the slot is not a tool call; `call` then names it.
@@ -494,12 +495,11 @@ impl From<CallOutcome> for SlotAnswer {
 
 impl Slot {
     /// Returns a call that has not begun.
-    pub(super) fn new(call: ToolCall, asked_by: Option<PluginName>) -> Self {
+    pub(super) fn new(call: ToolCall) -> Self {
         let (call, state) = (Arc::new(call), SlotState::Ready);
         Self {
             now: Arc::clone(&call),
             call,
-            asked_by,
             depth: 0,
             action: None,
             nested: None,
@@ -512,7 +512,7 @@ impl Slot {
     /// and for people.
     pub(super) fn of_action(action: Action, arguments: impl Into<Arc<Value>>) -> Self {
         let call = ToolCall::new(action.name(), arguments);
-        Self { action: Some(action), ..Self::new(call, None) }
+        Self { action: Some(action), ..Self::new(call) }
     }
 
     /// Returns the slot with an answer, if there is one.
@@ -541,6 +541,11 @@ impl Slot {
         Arc::make_mut(&mut self.now).arguments.clone_from(&arguments);
         Arc::make_mut(&mut self.call).arguments = arguments;
         self.action = Some(action);
+    }
+
+    /// Returns whether a plugin other than its agent requests the call that is carried out.
+    pub(super) fn is_requested(&self) -> bool {
+        self.now.requester().is_some()
     }
 
     /// Returns the child that works on it.

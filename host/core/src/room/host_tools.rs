@@ -14,7 +14,7 @@ use super::tools::{calls_as_json, host_tool_of, taint_of};
 use crate::tool_calls::arguments;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
-use crate::types::message::{Label, Message, Role, ToolCall};
+use crate::types::message::{Label, Message, Role, ToolCall, lead};
 
 impl ToolRounds<'_> {
     /// Carries out a call of a host tool. The call stands in `message`, or a tool plugin asked for
@@ -24,10 +24,9 @@ impl ToolRounds<'_> {
         id: FrameId,
         tool: HostTool,
         call: &ToolCall,
-        asked_by: Option<&PluginName>,
         message: &Arc<Message>,
     ) -> CallOutcome {
-        if let Err(text) = self.dialogue().check_host_tool(id, tool, call, asked_by) {
+        if let Err(text) = self.dialogue().check_host_tool(id, tool, call) {
             return self.frames.error_outcome(self.cx, id, text);
         }
         // These tools build their own outcome.
@@ -69,7 +68,12 @@ impl ToolRounds<'_> {
             HostTool::AddRecipient => Some(self.dialogue().address_added(id, call, message)),
             HostTool::Rewind => Some(self.dialogue().rewound(id, call, message)),
         };
-        CallOutcome { message: said.map(Box::new), ..CallOutcome::default() }
+        let said = said.map(|mut message| {
+            let by_tools = message.tools.iter_mut().map(|handed| &mut handed.led_by);
+            [&mut message.led_by].into_iter().chain(by_tools).for_each(|it| lead(it, &call.led_by));
+            Box::new(message)
+        });
+        CallOutcome { message: said, ..CallOutcome::default() }
     }
 }
 
@@ -81,36 +85,29 @@ impl Dialogue<'_> {
         id: FrameId,
         tool: HostTool,
         call: &ToolCall,
-        asked_by: Option<&PluginName>,
     ) -> Result<(), String> {
-        if let Some(plugin) = asked_by
+        if let Some(plugin) = call.requester()
             && let Err(record) = self.frames.require_route(self.cx, id, plugin, tool.as_str())
         {
             return Err(self.cx.denied(plugin, *record));
         }
-        self.may_hand_on(id, tool, call, asked_by)?;
+        self.may_hand_on(id, tool, call)?;
         self.frames.may_hand_to(self.cx, id, tool, call)
     }
 
     /// Checks the calls that a call passes on. An agent passes on only calls of its own tools,
     /// unless it has the `route` grant. A plugin's arguments must match the schema; a model's were
     /// checked when they were parsed.
-    fn may_hand_on(
-        &mut self,
-        id: FrameId,
-        tool: HostTool,
-        call: &ToolCall,
-        asked_by: Option<&PluginName>,
-    ) -> Result<(), String> {
+    fn may_hand_on(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> Result<(), String> {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return Ok(()) };
         let (toolbox, agent, rules) =
             (self.histories.toolbox(self.cx, &frame.task), task.agent.clone(), task.rules());
-        if asked_by.is_some() && rules.checks_handler_arguments {
+        if call.requester().is_some() && rules.checks_handler_arguments {
             arguments::check(&tool.input_schema(), &call.arguments)
                 .map_err(|wrong| arguments::explain(&call.name, &wrong))?;
         }
         let hands_on = matches!(tool, HostTool::AgentDone | HostTool::AgentSend | HostTool::Result)
-            && asked_by.is_none();
+            && call.requester().is_none();
         if hands_on && calls_in(call).iter().any(|handed| toolbox.get(&handed.name).is_none()) {
             return self
                 .frames
@@ -126,6 +123,7 @@ impl Dialogue<'_> {
             json!({ "content": null, "tools": calls_as_json(std::slice::from_ref(call)) });
         let done = ToolCall {
             untrusted: call.untrusted,
+            led_by: call.led_by.clone(),
             ..ToolCall::new(
                 self.histories.name_of(self.cx, self.frames, id, HostTool::AgentDone),
                 arguments,
@@ -188,6 +186,7 @@ impl Dialogue<'_> {
         let arguments = json!({ "content": passed.text(), "tools": calls_as_json(&calls) });
         let done = ToolCall {
             untrusted: tainted,
+            led_by: passed.led_by.clone(),
             ..ToolCall::new(
                 self.histories.name_of(self.cx, self.frames, id, HostTool::AgentDone),
                 arguments,
@@ -347,6 +346,7 @@ impl Frames {
         let mut message = self.host_message(cx, id, content);
         message.labels.extend(tools.iter().any(|call| call.untrusted).then_some(Label::Untrusted));
         message.from_agent = true;
+        tools.iter().for_each(|call| lead(&mut message.led_by, &call.led_by));
         message.tools = tools;
         Some(message)
     }

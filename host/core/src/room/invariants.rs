@@ -260,7 +260,7 @@ mod tests {
         let call = ToolCall::new("box.a", serde_json::json!({}));
         let message = Arc::new(Message::new(0, Role::Llm, "desk"));
         FrameWait::Tools(ToolRound::new(
-            (0..slots).map(|_| Slot::new(call.clone(), None)).collect(),
+            (0..slots).map(|_| Slot::new(call.clone())).collect(),
             message,
         ))
     }

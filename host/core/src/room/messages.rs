@@ -18,7 +18,7 @@ use crate::types::action::{Action, Observation, PastAction, Reply, Turn};
 use crate::types::capability::Capability;
 use crate::types::denial::{Denial, DenialRecord, Layer};
 use crate::types::ids::{FrameId, PluginName, TaskName};
-use crate::types::message::{Label, Message, Role, Signal, ToolCall};
+use crate::types::message::{Label, Message, Role, Signal, ToolCall, lead};
 
 impl RoomContext {
     /// Returns an empty message from a role, with the next number.
@@ -222,6 +222,7 @@ impl Dialogue<'_> {
         if let Some(frame) = self.frames.get_mut(&frame) {
             let message = message.into();
             if message.sender == Role::User {
+                lead(&mut frame.led_by, &message.led_by);
                 frame.latest_user_message = Some(Arc::clone(&message));
             }
             frame.pending_sender = sender;

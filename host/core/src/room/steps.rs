@@ -70,6 +70,7 @@ impl Dialogue<'_> {
             task: task.clone(),
             task_setup: CachedTaskSetup::new(&setup, task),
             caller,
+            led_by: Vec::new(),
             system: self.cx.own_system(task, &inputs),
             inputs,
             peers: Arc::new(self.cx.peers(task)),
@@ -163,6 +164,7 @@ impl Dialogue<'_> {
                 message.recipient = pending.recipient.clone().filter(|_| !for_all);
                 message.labels.clone_from(&pending.labels);
                 message.from_agent = pending.from_agent;
+                message.led_by.clone_from(&pending.led_by);
                 // The caller's message now links to this copy, in place of any earlier child
                 // (L-051b).
                 message.parent = self

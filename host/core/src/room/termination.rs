@@ -400,6 +400,7 @@ impl Dialogue<'_> {
         // The same applies to calls that end a task.
         message.tools.retain(|call| EndScope::of(&toolbox, call) != Some(EndScope::Task));
         message.labels.clone_from(&pending.labels);
+        message.led_by.clone_from(&pending.led_by);
         // Text of the child's own agent becomes data for the caller.
         let is_marked =
             pending.labels.iter().any(|label| matches!(label, Label::Tool | Label::Task));
@@ -1002,6 +1003,7 @@ pub(super) fn calls_in(call: &ToolCall) -> Vec<ToolCall> {
         Some(ToolCall {
             untrusted: call.untrusted
                 || handed.get("untrusted").is_some_and(|it| *it == json!(true)),
+            led_by: call.led_by.clone(),
             ..ToolCall::new(name, arguments)
         })
     };

@@ -21,7 +21,7 @@ use crate::types::action::Action;
 use crate::types::fault::CallReport;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
-use crate::types::message::{Label, Message, Role, ToolCall, ToolResult};
+use crate::types::message::{Label, Message, Role, ToolCall, ToolResult, lead};
 
 pub(crate) use start::{naming_task_list, wider_tools};
 
@@ -135,17 +135,23 @@ impl ToolRounds<'_> {
             untrusted: call.untrusted || pending.labels.contains(&Label::Untrusted),
             ..call
         };
-        let said = if let Some(tool) =
+        let mut said = if let Some(tool) =
             host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_)))
         {
             // The operator's rule made it, so it is not reported as an agent's call.
-            Some(self.run_host_tool(id, tool, &call, None, &pending))
+            Some(self.run_host_tool(id, tool, &call, &pending))
         } else if self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &call, None) {
             Some(self.frames.handed_on(self.cx, id, call.clone()))
         } else {
             None
         };
-        let slot = Slot::new(call, None).answered(said);
+        // The operator's rule needs no grant of a plugin, so they are added behind the check.
+        let call = ToolCall { led_by: pending.led_by.clone(), ..call };
+        if let Some(message) = said.as_mut().and_then(|said| said.message.as_mut()) {
+            lead(&mut message.led_by, &call.led_by);
+            message.tools.iter_mut().for_each(|handed| lead(&mut handed.led_by, &call.led_by));
+        }
+        let slot = Slot::new(call).answered(said);
         Some(RuleAnswer::Round(ToolRound::new(vec![slot], pending)))
     }
 
@@ -171,7 +177,7 @@ impl ToolRounds<'_> {
                 let text =
                     self.histories.unknown_tool(self.cx, &agent, &name, &toolbox, &call.name);
                 let said = Some(self.frames.error_outcome(self.cx, id, text));
-                slots.push(Slot::new(call, None).answered(said));
+                slots.push(Slot::new(call).answered(said));
                 continue;
             }
             let is_handed_on =
@@ -185,11 +191,11 @@ impl ToolRounds<'_> {
                 let refused = allowed.map_err(|record| self.cx.denied(&agent, *record)).err();
                 let said = refused.map(|text| self.frames.error_outcome(self.cx, id, text));
                 let call = ToolCall { untrusted: said.is_some() && call.untrusted, ..call };
-                slots.push(Slot::new(call, None).answered(said));
+                slots.push(Slot::new(call).answered(said));
                 continue;
             }
             let said = is_handed_on.then(|| self.frames.handed_on(self.cx, id, call.clone()));
-            slots.push(Slot::new(call, None).answered(said));
+            slots.push(Slot::new(call).answered(said));
         }
         self.start_round(id, ToolRound::new(slots, pending));
     }
@@ -197,7 +203,10 @@ impl ToolRounds<'_> {
     /// Carries out the calls of the pending message.
     fn respond_to_calls(&mut self, id: FrameId, pending: &Arc<Message>, calls: Vec<ToolCall>) {
         let origin = self.frames.origin_of(self.cx, id, pending);
-        let slot = |call: ToolCall| Slot::new(call, origin.clone());
+        let slot = |call: ToolCall| match &origin {
+            Some(origin) => Slot::new(ToolCall { led_by: call.led_by_and(origin), ..call }),
+            None => Slot::new(call),
+        };
         let mut slots: Vec<Slot> = calls.into_iter().map(slot).collect();
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return self.cx.violated(Invariant::FrameExists, id);
@@ -267,7 +276,7 @@ impl ToolRounds<'_> {
         if !slot.is_open() {
             return;
         }
-        let (call, asked_by) = (Arc::clone(&slot.now), slot.asked_by.clone());
+        let call = Arc::clone(&slot.now);
         let said = match slot.work(&toolbox) {
             SlotWork::Action(action) => {
                 let action = action.clone();
@@ -279,14 +288,11 @@ impl ToolRounds<'_> {
             }
             // It may wait for gates, then for an approver, then for its result.
             SlotWork::HostTool(HostTool::DelegateTask) => {
-                let (slot, by) = ((id, index), asked_by.as_ref());
-                self.background_work().delegate_by_call(slot, &call, by, message.seq, asked)
+                self.background_work().delegate_by_call((id, index), &call, message.seq, asked)
             }
-            SlotWork::HostTool(tool) => {
-                Some(self.run_host_tool(id, tool, &call, asked_by.as_ref(), &message))
-            }
+            SlotWork::HostTool(tool) => Some(self.run_host_tool(id, tool, &call, &message)),
             SlotWork::PluginTool => self
-                .start_tool(id, index, &call, asked_by.as_ref(), asked)
+                .start_tool(id, index, &call, asked)
                 .map(|result| self.frames.result_outcome(self.cx, id, result)),
         };
         if let Some(said) = said {
@@ -488,6 +494,7 @@ impl Frames {
     fn handed_on(&self, cx: &mut RoomContext, id: FrameId, call: ToolCall) -> CallOutcome {
         let mut message = self.host_message(cx, id, String::new());
         message.labels.extend(call.untrusted.then_some(Label::Untrusted));
+        message.led_by.clone_from(&call.led_by);
         message.tools = vec![call];
         message.from_agent = true;
         CallOutcome { message: Some(Box::new(message)), ..CallOutcome::default() }
@@ -534,7 +541,7 @@ impl Dialogue<'_> {
             };
             self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &text);
             let said = Some(self.frames.error_outcome(self.cx, id, text));
-            let slot = Slot::new(call.clone(), None).answered(said);
+            let slot = Slot::new(call.clone()).answered(said);
             slots.insert(index.min(slots.len()), slot);
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{arguments, json, xml};
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::host_tool::HostTool;
-use crate::types::message::{Label, Message, Role, ToolCall};
+use crate::types::message::{Label, Message, Role, ToolCall, lead};
 
 /// The parser with the reader's toolbox and options.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +103,7 @@ impl CallParser<'_> {
                 CallAttempt::Call(mut call) => {
                     // L-172: calls inherit the message's origin.
                     call.untrusted |= untrusted;
+                    lead(&mut call.led_by, &message.led_by);
                     let mine = self.carries_out(&call);
                     // Of a model's native calls, the reference knows only those that the task
                     // carries out.
@@ -234,12 +235,12 @@ fn checked(tool: &TaskTool, id: String, given: &Value) -> CallAttempt {
     match arguments::check(&tool.summary.input_schema, given) {
         Ok(arguments) => {
             let arguments = Arc::new(arguments);
-            CallAttempt::Call(ToolCall { id, name, arguments, untrusted: false })
+            CallAttempt::Call(ToolCall { id, ..ToolCall::new(name, arguments) })
         }
         // the room reports the error, in a form of its own.
         Err(_) if tool.target == ToolTarget::Host(HostTool::DelegateTask) && given.is_object() => {
             let arguments = Arc::new(given.clone());
-            CallAttempt::Call(ToolCall { id, name, arguments, untrusted: false })
+            CallAttempt::Call(ToolCall { id, ..ToolCall::new(name, arguments) })
         }
         Err(wrong) => {
             CallAttempt::Wrong(WrongCall { text: arguments::explain(&name, &wrong), tool: name })

@@ -32,6 +32,44 @@ pub struct Delegator {
     /// The beginning of the delegation's brief.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub brief: String,
+    /// The tools that led to the delegation, in order; empty if the agent delegated by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub led_by: Vec<PluginName>,
+}
+
+/// A plugin with a part in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Participant<'a> {
+    /// The agent of a task that delegated.
+    Delegator(&'a Delegator),
+    /// A tool that led to the delegation of the agent before it.
+    DelegatingTool(&'a PluginName),
+    /// The agent that makes the call, or the tools that led to it within the agent's task.
+    Caller(&'a PluginName),
+}
+
+impl<'a> Participant<'a> {
+    #[must_use]
+    pub fn plugin(&self) -> &'a PluginName {
+        match self {
+            Self::Delegator(delegator) => &delegator.plugin,
+            Self::DelegatingTool(plugin) | Self::Caller(plugin) => plugin,
+        }
+    }
+}
+
+/// Returns the participants in a call, in the order in which they led to it.
+pub(crate) fn participants<'a>(
+    delegators: &'a [Delegator],
+    caller: &'a PluginName,
+    led_by: &'a [PluginName],
+) -> impl Iterator<Item = Participant<'a>> + Clone {
+    let of_delegation = |delegator: &'a Delegator| {
+        let tools = delegator.led_by.iter().map(Participant::DelegatingTool);
+        [Participant::Delegator(delegator)].into_iter().chain(tools)
+    };
+    let callers = [caller].into_iter().chain(led_by).map(Participant::Caller);
+    delegators.iter().flat_map(of_delegation).chain(callers)
 }
 
 /// The limit of a brief in a [`Delegator`], in bytes.
@@ -43,9 +81,11 @@ pub struct ApprovalRequest {
     pub task: TaskName,
     /// The calling plugin.
     pub caller: PluginName,
-    /// The tool plugin whose answer requests this call; `None` if the caller requests it itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_by: Option<PluginName>,
+    /// The plugins that led to the call within the caller's task, in order: tools whose answers
+    /// or running calls requested it. The last one requests it. Empty if the caller makes the call
+    /// itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub led_by: Vec<PluginName>,
     /// The delegations that led to the call, the outermost first; empty if the call belongs to the
     /// run's own task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -77,9 +117,30 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    /// Returns the plugins that participate in the call.
+    /// Returns the plugins that have a part in the call, in the order in which they led to it:
+    /// each delegating agent with the tools that led to its delegation, then the caller, then the
+    /// tools that led to the call. Decisions, questions, answers and the audit are about all of
+    /// them.
+    pub fn participants(&self) -> impl Iterator<Item = Participant<'_>> + Clone {
+        participants(&self.delegators, &self.caller, &self.led_by)
+    }
+
+    /// Returns the plugins whose own rules must allow the call: the caller and the tools that led
+    /// to the call within its task.
     pub fn callers(&self) -> impl Iterator<Item = &PluginName> {
-        [&self.caller].into_iter().chain(&self.asked_by)
+        [&self.caller].into_iter().chain(&self.led_by)
+    }
+
+    /// Returns who led to the call besides its caller, the nearest first, for people: `, requested
+    /// by relay for evil, delegated by driver`; empty if the caller makes it itself.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        let mut text = led_by(", requested by", &self.led_by);
+        for delegator in self.delegators.iter().rev() {
+            text += &format!(", delegated by {}", delegator.plugin);
+            text += &led_by(" at the request of", &delegator.led_by);
+        }
+        text
     }
 
     /// Returns the index of the rule that asks; `None` if no rule does.
@@ -99,6 +160,16 @@ impl ApprovalRequest {
             .iter()
             .all(|cause| matches!(cause, ApprovalCause::Rule(_) | ApprovalCause::Grants))
     }
+}
+
+/// Returns the last plugin of a chain behind these words, then those that led to its request, for
+/// people: `, requested by relay for evil`; empty for an empty chain.
+#[must_use]
+pub fn led_by(words: &str, plugins: &[PluginName]) -> String {
+    let mut nearest = plugins.iter().rev();
+    let Some(last) = nearest.next() else { return String::new() };
+    let others: Vec<String> = nearest.map(|plugin| format!(" for {plugin}")).collect();
+    format!("{words} {last}{}", others.concat())
 }
 
 /// The author of an answer to an [`ApprovalRequest`].

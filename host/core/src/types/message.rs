@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::trajectory::fence;
 use crate::types::action::Action;
+use crate::types::ids::PluginName;
 use crate::types::text::is_deceptive;
 
 /// The role of a message's sender (L-001).
@@ -66,6 +67,11 @@ pub struct ToolCall {
     /// forwarded (L-172).
     #[serde(default, skip_serializing_if = "is_false")]
     pub untrusted: bool,
+    /// The plugins that led to the call, in order: tools whose answers or running calls requested
+    /// it, and agents whose call another task carries out. The last one requests it. Empty if the
+    /// agent makes the call itself. Set by the host alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub led_by: Vec<PluginName>,
 }
 
 impl ToolCall {
@@ -73,8 +79,37 @@ impl ToolCall {
     #[must_use]
     pub fn new(name: impl Into<String>, arguments: impl Into<Arc<Value>>) -> Self {
         let arguments = arguments.into();
-        Self { id: String::new(), name: name.into(), arguments, untrusted: false }
+        Self {
+            id: String::new(),
+            name: name.into(),
+            arguments,
+            untrusted: false,
+            led_by: Vec::new(),
+        }
     }
+
+    /// Returns the plugin that requests the call; `None` if its agent does.
+    #[must_use]
+    pub fn requester(&self) -> Option<&PluginName> {
+        self.led_by.last()
+    }
+
+    /// Returns who leads to a call that this plugin requests because of this one: the plugins
+    /// behind this call, then the plugin. A plugin stands in the list once, so that calls that
+    /// are passed back and forth do not lengthen it.
+    #[must_use]
+    pub fn led_by_and(&self, plugin: &PluginName) -> Vec<PluginName> {
+        let mut led_by = self.led_by.clone();
+        lead(&mut led_by, std::slice::from_ref(plugin));
+        led_by
+    }
+}
+
+/// Adds plugins that lead to a call or a message behind those that already do. Each stands in the
+/// list once, at its latest place.
+pub(crate) fn lead(led_by: &mut Vec<PluginName>, next: &[PluginName]) {
+    led_by.retain(|plugin| !next.contains(plugin));
+    led_by.extend_from_slice(next);
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -204,6 +239,10 @@ pub struct Message {
     /// The message that it answers (L-059).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u64>,
+    /// The plugins that led to a message by a host tool, as in [`ToolCall::led_by`]. They have a
+    /// part in the calls of the task that it sets to work.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub led_by: Vec<PluginName>,
 }
 
 pub(crate) fn weight_of(value: &Value) -> usize {
@@ -253,6 +292,7 @@ impl Message {
             action: None,
             signal: None,
             parent: None,
+            led_by: Vec::new(),
         }
     }
 

@@ -723,6 +723,7 @@ fn calls(choices: &mut Choices<'_>) -> Vec<ToolCall> {
             _ => value(choices),
         }),
         untrusted: choices.below(4) == 3,
+        led_by: Vec::new(),
     };
     let count = [0, 0, 1, 1, 2, 3, 150][choices.below(7)];
     (0..count).map(|_| call(choices)).collect()

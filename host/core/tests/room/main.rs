@@ -23,6 +23,7 @@ mod idle;
 mod long;
 mod matching;
 mod nesting;
+mod participants;
 mod pausing;
 mod plan;
 mod planning;

@@ -80,12 +80,14 @@ impl CallPlan {
                 name: name.clone(),
                 arguments: Arc::new(json!({})),
                 untrusted: false,
+                led_by: Vec::new(),
             },
             Self::Whole { name, id, arguments } => ToolCall {
                 id: id.clone(),
                 name: name.clone(),
                 arguments: Arc::new(arguments.clone()),
                 untrusted: false,
+                led_by: Vec::new(),
             },
         }
     }

@@ -178,6 +178,7 @@ fn calling(idempotent: bool, sha256: &str, events: Vec<Event>) -> Unfinished {
         name: "box.a".to_owned(),
         arguments: Arc::new(json!({})),
         untrusted: false,
+        led_by: Vec::new(),
     };
     let action = Action::Reply(Reply { content: None, tool_calls: vec![call], ..Reply::default() });
     let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };

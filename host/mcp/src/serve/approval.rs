@@ -18,24 +18,14 @@ pub(super) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
 
 /// Returns the question: the caller, the tool with all arguments, and the reason for asking.
 pub(super) fn question(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
-    let asked_by = request
-        .asked_by
-        .as_ref()
-        .map(|plugin| format!(", as an answer of {plugin} wants"))
-        .unwrap_or_default();
-    let set_to_work: String = request
-        .delegators
-        .iter()
-        .rev()
-        .map(|delegator| format!(", set to work by {}", delegator.plugin))
-        .collect();
+    let origin = request.origin();
     let arguments = serde_json::to_string_pretty(&request.arguments).unwrap_or_default();
     let within = request
         .expires_ms
         .map(|ms| format!(" Decide within {}.", show_duration(ms)))
         .unwrap_or_default();
     let message = format!(
-        "{}{set_to_work} wants to call {}{asked_by}, with these arguments:\n{}\nAsked because {}.{within}",
+        "{} wants to call {}{origin}, with these arguments:\n{}\nAsked because {}.{within}",
         request.caller,
         request.tool,
         escaped(&arguments),

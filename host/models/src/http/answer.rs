@@ -224,6 +224,7 @@ fn finished_calls(
             name,
             arguments: Arc::new(masked(arguments(call.arguments), quoter)),
             untrusted: false,
+            led_by: Vec::new(),
         });
     }
     finished

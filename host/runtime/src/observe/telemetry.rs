@@ -139,7 +139,7 @@ impl SpanSubscriber {
             Notice::PluginFaulted { call, fault, .. } => {
                 open.call(*call).record(names::ERROR, word(&fault.kind));
             }
-            Notice::ToolCalled { call, task, caller, name, arguments, within } => {
+            Notice::ToolCalled { call, task, caller, name, arguments, within, .. } => {
                 open.tool_called(room, *call, (task, caller), name, *within);
                 if self.content {
                     open.call(*call).record(names::TOOL_ARGUMENTS, cut(&arguments.to_string()));

@@ -294,6 +294,7 @@ fn notices() -> Vec<Notice> {
             name: find(),
             arguments: arguments().into(),
             within: None,
+            led_by: Vec::new(),
         },
         Notice::ToolAnswered {
             call: Some(tool),
@@ -338,7 +339,7 @@ fn notices() -> Vec<Notice> {
             request: ApprovalRequest {
                 task: task("answer"),
                 caller: plugin("librarian"),
-                asked_by: None,
+                led_by: Vec::new(),
                 delegators: Vec::new(),
                 executor: None,
                 tool: find(),

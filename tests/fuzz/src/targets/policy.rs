@@ -146,7 +146,7 @@ fn left(setup: &Setup, call: &Call) {
     let request = ApprovalRequest {
         task: "t".into(),
         caller: caller.clone(),
-        asked_by: call.callers.get(1).cloned(),
+        led_by: call.callers.iter().skip(1).cloned().collect(),
         delegators: Vec::new(),
         executor: None,
         tool: call.tool.clone(),

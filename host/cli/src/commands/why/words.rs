@@ -8,7 +8,7 @@ use conclave_core::inspect::explain::AccessQuestion;
 use conclave_core::journal::record::ReplayedRecord;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
-use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::approval::{Approval, ApprovalRequest, led_by};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{Denial, DenialRecord};
 use conclave_core::types::ids::{CallId, PluginName, TaskName};
@@ -228,8 +228,9 @@ pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> AccessQ
 /// Returns the line of a notice, if it adds something to the layers.
 fn of_notice(notice: &Notice) -> Option<String> {
     Some(match notice {
-        Notice::ToolCalled { task, caller, name, arguments, .. } => {
-            format!("{caller} called {name} {arguments} for the task {task}")
+        Notice::ToolCalled { task, caller, name, arguments, led_by: by, .. } => {
+            let by = led_by(", requested by", by);
+            format!("{caller} called {name} {arguments} for the task {task}{by}")
         }
         Notice::ToolAnswered { call, name, is_error, content, .. } => {
             let verb = match (is_error, call) {
@@ -241,8 +242,12 @@ fn of_notice(notice: &Notice) -> Option<String> {
         }
         Notice::ApprovalAsked { request, .. } => {
             format!(
-                "you were asked about {} {} by {}: {}",
-                request.tool, request.arguments, request.caller, request.source
+                "you were asked about {} {} by {}{}: {}",
+                request.tool,
+                request.arguments,
+                request.caller,
+                request.origin(),
+                request.source
             )
         }
         Notice::ApprovalGiven { approval, author, .. } => {

@@ -1,7 +1,6 @@
 //! The layers of one question, from the manifest to the grant's own limits. The decision is asked
 //! once, and each layer before the refusing one explains why it did not refuse.
 
-use std::iter::once;
 use std::sync::Arc;
 
 use url::Host;
@@ -86,7 +85,7 @@ fn may_call(
     if tasks.is_empty() {
         callers_may_call(setup, rights, tool)?;
     }
-    let ruling = decision::decide(setup, once(agent), tool, &question.arguments);
+    let ruling = question.ruling(setup, tool);
     if ruling.decide == Decide::Deny {
         let reason = format!("the rule at {} denies it", ruling.why);
         return Err(rights.refuse(Capability::Tools, tool, Layer::Policy, &reason, None));
@@ -218,10 +217,10 @@ pub(super) fn answers(
 }
 
 fn asks(setup: &Setup, question: &AccessQuestion) -> bool {
-    question.target.as_deref().is_some_and(|tool| {
-        decision::decide(setup, once(&question.plugin), tool, &question.arguments).decide
-            == Decide::Ask
-    })
+    question
+        .target
+        .as_deref()
+        .is_some_and(|tool| question.ruling(setup, tool).decide == Decide::Ask)
 }
 
 /// Returns the text of a layer that does not refuse, with the deciding key of the config; `None` if
@@ -393,8 +392,7 @@ fn in_tasks(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<
 }
 
 fn ruling(setup: &Setup, question: &AccessQuestion, tool: &str) -> (String, Option<String>) {
-    let ruling =
-        decision::decide(setup, once::<&PluginName>(&question.plugin), tool, &question.arguments);
+    let ruling = question.ruling(setup, tool);
     let words = match ruling.decide {
         Decide::Allow => "runs without asking",
         Decide::Ask => "you are asked each time",

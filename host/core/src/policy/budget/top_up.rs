@@ -110,7 +110,7 @@ impl LimitIncrease {
         ApprovalRequest {
             task: self.task.clone(),
             caller: PluginName::from(CALLER),
-            asked_by: None,
+            led_by: Vec::new(),
             delegators: Vec::new(),
             executor: None,
             tool: self.budget.key().to_owned(),

@@ -258,7 +258,7 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
     let request = ApprovalRequest {
         task: "t".into(),
         caller: "librarian".into(),
-        asked_by: Some("sneaky".into()),
+        led_by: vec!["sneaky".into()],
         delegators: Vec::new(),
         executor: None,
         tool: "notes.save".to_owned(),
@@ -306,7 +306,7 @@ fn asks(tool: &str) -> ApprovalRequest {
     ApprovalRequest {
         task: "t".into(),
         caller: "librarian".into(),
-        asked_by: None,
+        led_by: Vec::new(),
         delegators: Vec::new(),
         executor: None,
         tool: tool.to_owned(),
@@ -362,7 +362,9 @@ fn what_a_rule_denies_a_plugin_holds_through_delegation() {
     let through = |rules: Vec<Rule>, above: &[&str]| {
         let (ruled, caller) = (setup(rules), [PluginName::from("librarian")]);
         let above: Vec<PluginName> = above.iter().map(|name| PluginName::from(*name)).collect();
-        decide_delegated(&ruled, &caller, &above, "notes.save", &json!({})).decide
+        let above = above.iter().map(Participant::DelegatingTool);
+        let all = above.chain(caller.iter().map(Participant::Caller));
+        decide_for_participants(&ruled, all, "notes.save", &json!({})).decide
     };
     let rules = |decide| vec![named("driver", decide), named("librarian", Decide::Allow)];
     assert_eq!(through(rules(Decide::Deny), &[]), Decide::Allow);

@@ -65,10 +65,10 @@ impl ToolRounds<'_> {
         let name = self.histories.name_of_tool(self.cx, self.frames, id, plugin, tool);
         let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
         slot.now = Arc::new(ToolCall { name, ..ToolCall::clone(&slot.call) });
-        let (now, asked_by) = (slot.now.clone(), slot.asked_by.clone());
+        let now = slot.now.clone();
         // An approval of the action covers its tool call. Rules that deny are still applied.
         let asked = if asked == Consent::Approved { Consent::Edited } else { asked };
-        if let Some(result) = self.start_tool(id, index, &now, asked_by.as_ref(), asked) {
+        if let Some(result) = self.start_tool(id, index, &now, asked) {
             self.frames.refuse_act(self.cx, id, index, result);
         }
     }

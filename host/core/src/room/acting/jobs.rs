@@ -523,6 +523,7 @@ impl RoomContext {
             name,
             arguments,
             within: None,
+            led_by: Vec::new(),
         });
         let (content, fault) = match answer {
             Ok(outcome) => (poll_output(outcome), None),

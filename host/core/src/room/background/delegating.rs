@@ -22,7 +22,7 @@ use crate::setup::GatePoint;
 use crate::types::action::Action;
 use crate::types::delegation::{BackgroundRecord, Delegation};
 use crate::types::host_tool::HostTool;
-use crate::types::ids::{BackgroundId, FrameId, PluginName, TaskName};
+use crate::types::ids::{BackgroundId, FrameId, TaskName};
 use crate::types::message::ToolCall;
 use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use crate::types::usage::Spent;
@@ -60,13 +60,10 @@ impl BackgroundWork<'_> {
         &mut self,
         (id, slot): (FrameId, usize),
         call: &ToolCall,
-        asked_by: Option<&PluginName>,
         seq: u64,
         asked: Consent,
     ) -> Option<CallOutcome> {
-        if let Err(text) =
-            self.dialogue().check_host_tool(id, HostTool::DelegateTask, call, asked_by)
-        {
+        if let Err(text) = self.dialogue().check_host_tool(id, HostTool::DelegateTask, call) {
             return Some(self.frames.error_outcome(self.cx, id, text));
         }
         let worker = self.frames.get(&id).and_then(|frame| {
@@ -94,12 +91,7 @@ impl BackgroundWork<'_> {
             }
         };
         delegation.wait = worker.is_some_and(|worker| worker.wait);
-        let wish = RequestedDelegation {
-            call: call.clone(),
-            action: None,
-            asked_by: asked_by.cloned(),
-            asked,
-        };
+        let wish = RequestedDelegation { call: call.clone(), action: None, asked };
         self.delegate_for_slot(Waiter { frame: id, slot, seq }, delegation, wish)
     }
 
@@ -116,7 +108,6 @@ impl BackgroundWork<'_> {
         let wish = RequestedDelegation {
             call: ToolCall::clone(&call),
             action: Some(delegation.clone()),
-            asked_by: None,
             asked,
         };
         self.delegate_for_slot(Waiter { frame: id, slot, seq }, delegation, wish)
@@ -251,7 +242,7 @@ impl BackgroundWork<'_> {
         delegating: Delegating,
         checked: CheckedDelegation,
     ) -> Option<DelegationAnswer> {
-        let Delegating { delegation, origin, wish: _ } = delegating;
+        let Delegating { delegation, origin, wish } = delegating;
         // Counted before the child opens, so that the child's opening includes it.
         if let Some(agent) = &checked.agent {
             self.budgets.used_by(agent).background += 1;
@@ -259,7 +250,13 @@ impl BackgroundWork<'_> {
         self.cx.counters.background += 1;
         let number = self.cx.counters.background;
         let id = BackgroundId::from(format!("task-{number}"));
-        let delegators = self.frames.delegators_of_child(self.cx, &origin, &delegation, &checked);
+        let delegators = self.frames.delegators_of_child(
+            self.cx,
+            &origin,
+            &delegation,
+            &checked,
+            wish.as_deref(),
+        );
         let (mut opening, context) = self.child_opening(&id, &delegation, &checked);
         opening.delegators = delegators;
         self.budgets.spent = self.budgets.spent.plus(Spent { tasks: 1, ..Spent::default() });
@@ -395,8 +392,7 @@ impl Frames {
             return ConsentRuling::Runs;
         };
         let (frame, slot) = (*frame, *slot);
-        let RequestedDelegation { mut call, action, asked_by, asked } =
-            RequestedDelegation::clone(wish);
+        let RequestedDelegation { mut call, action, asked } = RequestedDelegation::clone(wish);
         let Delegation { description: task, brief, .. } = &delegating.delegation;
         let (action, is_changed) = match action {
             Some(mut wanted) => {
@@ -428,14 +424,8 @@ impl Frames {
         let Some(caller) = self.agent_of(cx, frame).cloned() else { return ConsentRuling::Runs };
         // An approver's edit was approved as written, but a gate has changed it since.
         let asked = if is_changed && asked == Consent::Edited { Consent::NotYet } else { asked };
-        let wanted = RequestedAct {
-            frame,
-            slot,
-            call: &call,
-            action: action.as_ref(),
-            caller: &caller,
-            asked_by: asked_by.as_ref(),
-        };
+        let wanted =
+            RequestedAct { frame, slot, call: &call, action: action.as_ref(), caller: &caller };
         self.consent_to(cx, &wanted, None, asked)
     }
 }

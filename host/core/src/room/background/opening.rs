@@ -5,8 +5,8 @@ use crate::room::{BackgroundWork, Budgets, Frames, Histories, RoomContext};
 use serde_json::{Map, Value, json};
 
 use super::super::confirming::brief_of;
-use super::TaskOrigin;
 use super::checks::CheckedDelegation;
+use super::{RequestedDelegation, TaskOrigin};
 use crate::protocol::event::RunOpening;
 use crate::trajectory::fence;
 use crate::types::approval::Delegator;
@@ -94,6 +94,7 @@ impl Frames {
         origin: &TaskOrigin,
         delegation: &Delegation,
         checked: &CheckedDelegation,
+        wish: Option<&RequestedDelegation>,
     ) -> Vec<Delegator> {
         let mut delegators = match origin {
             TaskOrigin::Slot { frame, .. } => self.delegators(cx, *frame),
@@ -101,7 +102,12 @@ impl Frames {
         };
         if let (Some(task), Some(plugin)) = (&checked.by, &checked.agent) {
             let brief = brief_of(delegation.brief.as_ref().unwrap_or(&delegation.description));
-            delegators.push(Delegator { task: task.clone(), plugin: plugin.clone(), brief });
+            delegators.push(Delegator {
+                task: task.clone(),
+                plugin: plugin.clone(),
+                brief,
+                led_by: wish.map(|wish| wish.call.led_by.clone()).unwrap_or_default(),
+            });
         }
         delegators
     }

@@ -62,6 +62,7 @@ impl ToolRounds<'_> {
         let Some(slot) = self.frames.slot_mut(self.cx, id, parent) else { return };
         let (depth, before) = (slot.depth + 1, slot.nested_calls as usize);
         let untrusted = slot.now.untrusted || is_untrusted;
+        let led_by = slot.now.led_by_and(plugin);
         slot.nested_calls =
             slot.nested_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
         if calls.is_empty() {
@@ -77,6 +78,7 @@ impl ToolRounds<'_> {
                 // With an id of the plugin's choice, a result could pass for that of another call.
                 id: format!("{call}-{ordinal}-{offset}"),
                 untrusted,
+                led_by: led_by.clone(),
                 ..ToolCall::new(name_in_task(&toolbox, name), arguments)
             };
             let denial = self.cx.may_nest(plugin, &toolbox, &next.name).err();
@@ -111,8 +113,7 @@ impl ToolRounds<'_> {
             }
             let said = refusal.map(|text| self.frames.error_outcome(self.cx, id, text));
             let nested = Some(Nested { call, ordinal, denial, is_told: false });
-            let slot =
-                Slot { depth, nested, ..Slot::new(next, Some(plugin.clone())) }.answered(said);
+            let slot = Slot { depth, nested, ..Slot::new(next) }.answered(said);
             let Some(round) = self.frames.round_mut(self.cx, id) else { return };
             round.push(slot);
         }
@@ -124,7 +125,7 @@ impl ToolRounds<'_> {
         let mut plugins = vec![plugin.clone()];
         let mut next = self.frames.slot(id, slot);
         while let Some((nested, slot)) = next.and_then(|slot| Some((slot.nested.as_ref()?, slot))) {
-            plugins.extend(slot.asked_by.clone());
+            plugins.extend(slot.now.requester().cloned());
             next = match self.cx.calls.get(&nested.call) {
                 Some(Purpose::Tool { slot, .. }) => self.frames.slot(id, *slot),
                 _ => None,

@@ -206,6 +206,7 @@ impl ToolRounds<'_> {
         let depth = slot.depth + 1;
         // A call that follows from an untrusted one is untrusted too.
         let tainted = slot.now.untrusted || is_untrusted;
+        let led_by = slot.now.led_by_and(plugin);
         let toolbox = self
             .frames
             .get(&id)
@@ -213,6 +214,7 @@ impl ToolRounds<'_> {
             .unwrap_or_default();
         let as_here = |next: ToolCall| ToolCall {
             untrusted: next.untrusted || tainted,
+            led_by: led_by.clone(),
             name: name_in_task(&toolbox, next.name),
             ..next
         };
@@ -222,7 +224,7 @@ impl ToolRounds<'_> {
             let next = then.remove(0);
             let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
             let before = std::mem::replace(&mut slot.now, Arc::new(next.clone()));
-            (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
+            slot.depth = depth;
             slot.state = SlotState::Ready;
             match self.dialogue().outcome_without_call(id, next, depth, Some(&before), plugin) {
                 Some(said) => self.frames.answer_slot(self.cx, id, index, said.into()),
@@ -246,7 +248,7 @@ impl ToolRounds<'_> {
             } else {
                 self.dialogue().outcome_without_call(id, next.clone(), depth, None, plugin)
             };
-            let slot = Slot { depth, ..Slot::new(next, Some(plugin.clone())) }.answered(said);
+            let slot = Slot { depth, ..Slot::new(next) }.answered(said);
             let Some(round) = self.frames.round_mut(self.cx, id) else { return };
             round.push(slot);
         }
@@ -384,7 +386,7 @@ impl Frames {
             .filter(|_| any_native)
             .zip(native)
             .filter(|((slot, ..), native)| {
-                **native || (rules.joined_results_steer && slot.asked_by.is_some())
+                **native || (rules.joined_results_steer && slot.is_requested())
             })
             .map(|((slot, said, message), _)| ToolResult {
                 content: text_of(message),
@@ -394,16 +396,19 @@ impl Frames {
         // Routing that a tool asked for applies, regardless of the other results.
         let steering: Vec<&Message> = said
             .iter()
-            .filter(|(slot, ..)| slot.asked_by.is_some() && rules.joined_results_steer)
+            .filter(|(slot, ..)| slot.is_requested() && rules.joined_results_steer)
             .map(|(_, _, message)| *message)
             .collect();
         let tools: Vec<ToolCall> =
             steering.iter().flat_map(|message| message.tools.iter().cloned()).collect();
         let recipient = steering.iter().find_map(|message| message.recipient.clone());
+        let led_by: Vec<PluginName> =
+            steering.iter().flat_map(|message| message.led_by.iter().cloned()).collect();
         let attachments =
             said.iter().flat_map(|(_, _, message)| message.attachments.iter().cloned()).collect();
         let mut message = self.host_message(cx, id, content);
         message.labels.push(Label::Tool);
+        message.led_by = led_by;
         (message.tool_results, message.recipient, message.attachments) =
             (results, recipient, attachments);
         (message.from_agent, message.tools) = (!tools.is_empty(), tools);

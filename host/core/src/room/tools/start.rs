@@ -11,7 +11,6 @@ use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::{Budgets, Histories, RoomContext, ToolRounds};
-use crate::setup::PluginKind;
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
@@ -28,7 +27,6 @@ impl ToolRounds<'_> {
         id: FrameId,
         slot: usize,
         call: &ToolCall,
-        asked_by: Option<&PluginName>,
         asked: Consent,
     ) -> Option<ToolResult> {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
@@ -48,31 +46,19 @@ impl ToolRounds<'_> {
         if let Some(record) = self.budgets.calls_are_used_up(self.cx, &agent, &admitted) {
             return Some(failed(call, self.cx.denied(&agent, *record)));
         }
-        // If another task carries out an agent's call, it still counts as the agent's. A nested
-        // call also counts for the tool that makes it.
+        // The call also counts for each plugin that led to it.
         let within = self.frames.slot(id, slot).and_then(|slot| Some(slot.nested.as_ref()?.call));
-        let origin = asked_by
-            .filter(|by| {
-                within.is_some()
-                    || self
-                        .cx
-                        .setup
-                        .plugins
-                        .get(*by)
-                        .is_some_and(|by| by.facts.kinds.contains(&PluginKind::Agent))
-            })
-            .cloned();
-        if let Some(origin) = &origin
-            && let Some(record) = self.budgets.calls_are_used_up(self.cx, origin, &admitted)
-        {
-            return Some(failed(call, self.cx.denied(origin, *record)));
+        for by in call.led_by.iter().filter(|by| **by != agent) {
+            if let Some(record) = self.budgets.calls_are_used_up(self.cx, by, &admitted) {
+                return Some(failed(call, self.cx.denied(by, *record)));
+            }
         }
         if asked != Consent::Approved {
             // Rules are about the admitted name; most tasks use no other.
             let renamed =
                 (call.name != admitted).then(|| ToolCall { name: admitted, ..call.clone() });
-            let (call, callers) = (renamed.as_ref().unwrap_or(call), (&agent, asked_by));
-            match self.frames.apply_rules(self.cx, id, slot, call, callers, asked) {
+            let call = renamed.as_ref().unwrap_or(call);
+            match self.frames.apply_rules(self.cx, id, slot, call, &agent, asked) {
                 ConsentRuling::Runs => {}
                 ConsentRuling::Waits => return None,
                 ConsentRuling::Refused(result) => return Some(result),
@@ -104,9 +90,10 @@ impl ToolRounds<'_> {
         }
         self.budgets.spent = self.budgets.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
         self.budgets.used_by(&agent).tool_calls += 1;
-        if let Some(origin) = &origin {
-            self.budgets.used_by(origin).tool_calls += 1;
+        for by in call.led_by.iter().filter(|by| **by != agent) {
+            self.budgets.used_by(by).tool_calls += 1;
         }
+        let led_by = call.led_by.clone();
         let frame = id;
         let id = self.cx.next_call(Purpose::Tool { frame, slot, plugin: plugin.clone() });
         if !self.cx.takes_turns(&plugin) {
@@ -120,6 +107,7 @@ impl ToolRounds<'_> {
             name,
             arguments: arguments.clone(),
             within,
+            led_by,
         });
         let effect = Effect::CallTool {
             call: id,

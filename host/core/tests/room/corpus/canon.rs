@@ -58,11 +58,18 @@ impl<'n> Canon<'n> {
                 if !self.names.is_empty() {
                     holders.extend(words(fields).map(|(_, word)| word));
                 }
-                let named = fields.iter().filter(|(_, value)| !value.is_null());
+                // Who led to a call is a later list; a question had its last member alone.
+                let (led_by, asked_by) = ("led_by", "asked_by".to_owned());
+                let requester = fields
+                    .get(led_by)
+                    .filter(|_| fields.contains_key("causes"))
+                    .and_then(|plugins| plugins.as_array()?.last());
+                let named = fields.iter().filter(|(key, value)| !value.is_null() && *key != led_by);
                 let named =
                     named.map(|(key, value)| (self.names.recorded(&holders, key), (key, value)));
                 // A renamed key keeps its position, so it is sorted by its recorded name.
-                let sorted: BTreeMap<&str, (&String, &Value)> = named.collect();
+                let mut sorted: BTreeMap<&str, (&String, &Value)> = named.collect();
+                sorted.extend(requester.map(|plugin| ("asked_by", (&asked_by, plugin))));
                 out.push('{');
                 for (index, (name, (key, value))) in sorted.into_iter().enumerate() {
                     if index > 0 {

@@ -58,7 +58,7 @@ impl Now<'_> {
 
     pub(super) fn tool(&mut self, notice: Notice) {
         match notice {
-            Notice::ToolCalled { call, task, caller, name, arguments, within } => {
+            Notice::ToolCalled { call, task, caller, name, arguments, within, .. } => {
                 self.fold.totals.tool_calls += 1;
                 let what = RowSubject::Tool {
                     task,

@@ -9,9 +9,10 @@ use crate::permissions::policy_rules::{
     ArgumentPattern, ArgumentPlace, ArgumentRule, CallArguments, Decide, Holds, Rule,
 };
 use crate::policy::decision::{
-    DecisionSource, PolicyDecision, decide, decide_delegated, stricter, without_rule,
+    DecisionSource, PolicyDecision, decide, decide_for_participants, stricter, without_rule,
 };
 use crate::setup::Setup;
+use crate::types::approval::Participant;
 use crate::types::ids::PluginName;
 
 /// A call, with the plugins that delegated it.
@@ -286,6 +287,9 @@ proptest! {
             .iter()
             .filter_map(|delegator| scan(&setup, delegator, true, &call))
             .fold(own, stricter);
-        prop_assert_eq!(decide_delegated(&setup, callers, delegators, tool, arguments), delegated);
+        let above = delegators.iter().map(Participant::DelegatingTool);
+        let participants = above.chain(callers.iter().map(Participant::Caller));
+        let decided = decide_for_participants(&setup, participants, tool, arguments);
+        prop_assert_eq!(decided, delegated);
     }
 }
