@@ -9,7 +9,7 @@ use conclave_core::protocol::event::Principal;
 use conclave_core::types::approval::Approval;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::Subscriber;
-use conclave_runtime::{Caller, RoomHandle, RunOptions};
+use conclave_runtime::{Caller, RoomHandle, RunOptions, ToolRun};
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientResult, ElicitRequest, ElicitRequestParams,
@@ -116,7 +116,7 @@ impl Desk {
                 let (handle, name) = (calling.handle(), name.clone());
                 let run = tokio::spawn(async move {
                     let _recording = recording;
-                    let (answer, answered) = oneshot::channel();
+                    let (answer, answered) = oneshot::channel::<ToolRun>();
                     let passed_on = async {
                         let Ok(run) = answered.await else { return Some(sender) };
                         drop(queued);

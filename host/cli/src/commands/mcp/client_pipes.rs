@@ -18,6 +18,10 @@ const PIECE: usize = 4_096;
 
 /// Returns stdin and stdout for one client. Files cannot be waited for, so they are read and written
 /// on threads.
+#[expect(
+    deprecated,
+    reason = "its replacement is unsafe, because a descriptor must stay open; these two are the process's own and never closed"
+)]
 pub(super) fn open() -> (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) {
     let from: Box<dyn AsyncRead + Send + Unpin> =
         match AsyncFd::with_interest(io::stdin(), Interest::READABLE) {
