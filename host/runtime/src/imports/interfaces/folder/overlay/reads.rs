@@ -39,14 +39,23 @@ impl FirstReads {
             Err(FolderFailure::NotFound) => Ok(FileStamp::Absent),
             Err(_) => return,
         };
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Ok(stamp), true) = (stamp, files.len() < FILES && !files.contains_key(rest)) else {
+        let Ok(stamp) = stamp else { return };
+        if !self.remember(rest, stamp) {
             return;
-        };
+        }
         // A read must not fail for it: without the line, the next process does not know the read.
         let read = FirstRead { path: rest.to_owned(), stamp: Some(stamp) };
         let _ = make_folders(&self.overlay, 0o700).and_then(|()| append_read(&self.overlay, &read));
-        files.insert(read.path, stamp);
+    }
+
+    /// Returns whether it is the first read of the path, and is remembered.
+    fn remember(&self, rest: &str, stamp: FileStamp) -> bool {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = files.len() < FILES && !files.contains_key(rest);
+        if is_first {
+            files.insert(rest.to_owned(), stamp);
+        }
+        is_first
     }
 
     /// Returns whether a file of the folder, which is `now`, is another one than the run first
