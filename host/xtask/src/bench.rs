@@ -25,7 +25,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         eprintln!("The first build with optimisation takes some minutes; later ones take seconds.");
     }
     let mut phases = Phases::new(&place, 6, verbose);
-    components::build_stock(&place, &mut phases)?;
+    components::build_stock(&place, &mut phases, Optimised::Fully)?;
     components::build_guests(&place, &mut phases, Optimised::Fully)?;
     languages::build(&place, &mut phases)?;
     phases.run(

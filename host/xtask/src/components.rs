@@ -73,7 +73,7 @@ pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCod
     }
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 2, verbose);
-    build_stock(&place, &mut phases)?;
+    build_stock(&place, &mut phases, Optimised::Fully)?;
     build_conclave(&place, &mut phases, release)?;
     let program = if release { place.program("release", "conclave") } else { place.conclave() };
     eprintln!("{}", place.shown(&program));
@@ -100,15 +100,18 @@ pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCo
 
 /// One phase: builds the stock plugins into `target/conclave/stock`. Those in Python have a line of
 /// their own when they are built.
-pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
+pub(crate) fn build_stock(
+    place: &Checkout,
+    phases: &mut Phases,
+    optimised: Optimised,
+) -> Result<(), XtaskFailure> {
     let plugins = stock_plugins(place)?;
-    let mut command = place.cargo(["build", "--target", PLUGIN_TARGET]);
-    command.args(Optimised::Fully.settings());
+    let mut command = component_build(place, optimised);
     for plugin in &plugins {
         command.args(["-p", &plugin.package]);
     }
     phases.run(&format!("building {} stock plugins", plugins.len()), "stock", command)?;
-    let built = Optimised::Fully.folder(place);
+    let built = optimised.folder(place);
     let components =
         plugins.iter().map(|plugin| (built.join(&plugin.file), plugin.name().to_owned()));
     publish_all(components.chain(python_plugin::build(place)?), &place.stock())
@@ -164,7 +167,13 @@ fn guest_inputs(place: &Checkout) -> Result<String, XtaskFailure> {
 }
 
 fn guest_build(place: &Checkout, optimised: Optimised) -> Command {
-    let mut command = place.cargo(["build", "-p", "conclave-guests", "--target", PLUGIN_TARGET]);
+    let mut command = component_build(place, optimised);
+    command.args(["-p", "conclave-guests"]);
+    command
+}
+
+fn component_build(place: &Checkout, optimised: Optimised) -> Command {
+    let mut command = place.cargo(["build", "--target", PLUGIN_TARGET]);
     command.args(optimised.settings());
     if let Optimised::Little = optimised {
         // Cargo would take these in place of the flags of the settings.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::components;
+use crate::components::{self, Optimised};
 use crate::failure::XtaskFailure;
 use crate::phase::{CargoBuild, Phases};
 use crate::place::Checkout;
@@ -73,7 +73,7 @@ impl ProgramBuild<'_> {
         place: &Checkout,
         phases: &mut Phases,
     ) -> Result<BuiltProgram, XtaskFailure> {
-        components::build_stock(place, phases)?;
+        components::build_stock(place, phases, Optimised::Fully)?;
         let code = self.code(place);
         // The build script watches the folder, so it exists before there is any code.
         fs::create_dir_all(&code).map_err(|error| XtaskFailure::io("make", &code, &error))?;

@@ -235,7 +235,7 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Xtask
     match most {
         Needs::Nothing => build_binaries(tests.place, &mut phases, &binaries)?,
         Needs::Stock => {
-            components::build_stock(tests.place, &mut phases)?;
+            components::build_stock(tests.place, &mut phases, Optimised::Little)?;
             build_binaries(tests.place, &mut phases, &binaries)?;
         }
         Needs::All => {
@@ -682,7 +682,7 @@ pub(crate) fn prepare(place: &Checkout, phases: &mut Phases) -> Result<(), Xtask
 }
 
 fn build_components(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
-    components::build_stock(place, phases)?;
+    components::build_stock(place, phases, Optimised::Little)?;
     components::build_guests(place, phases, Optimised::Little)
 }
 
