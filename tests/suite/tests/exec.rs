@@ -401,16 +401,16 @@ fn every_limit_stops_a_program_without_namespaces_too() {
     if !confines() {
         return;
     }
-    for (keys, text, [_, expected]) in limits(6_002) {
+    for (keys, script, [_, expected]) in limits(6_002) {
         let grant = format!("grants.exec = {{ {SHELL}, confinement = \"best-effort\"{keys} }}");
-        let arguments = json!({ "program": "sh", "arguments": ["-c", text] });
+        let arguments = json!({ "program": "sh", "arguments": ["-c", script] });
         let config = calling("exec_any", "run", &arguments, &grant);
         let rig = Rig::new().with_file("conclave.toml", config);
         let ran = without_namespaces(&rig, &["run", "go"]).output().expect("util-linux is there");
         let output = text(&ran.stdout);
         let came: Came = serde_json::from_str(output.trim())
             .unwrap_or_else(|error| panic!("{error}: {output}{}", text(&ran.stderr)));
-        assert_end(&came.ending, expected, &text);
+        assert_end(&came.ending, expected, &script);
         assert_no_process(6_002);
         let temp = std::fs::read_dir(rig.root().join("tmp")).unwrap().count();
         assert_eq!(temp, 0, "nothing is left of the private folder");

@@ -232,8 +232,7 @@ fn a_store_that_cannot_be_read_is_damaged_and_never_nothing() {
         assert_eq!(output.status.code(), Some(1), "{command:?}: {stdout}");
         assert!(stdout.contains("DAMAGED") && !stdout.contains("nothing"), "{command:?}: {stdout}");
         let json = conclave(&rig, &[command, &["--json"]].concat());
-        let line: serde_json::Value =
-            serde_json::from_str(text(&json.stdout).trim()).expect("a line of JSON");
+        let line: Value = serde_json::from_str(text(&json.stdout).trim()).expect("a line of JSON");
         assert!(line["problems"].as_array().is_some_and(|all| !all.is_empty()), "{line}");
     }
 }

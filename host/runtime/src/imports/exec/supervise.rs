@@ -34,6 +34,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// All that the program started ends with it, and when the other side of the pipe that is the
 /// standard error is closed. `SIGTERM` ends it after a grace time.
 #[must_use]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it is a process of its own, whose stderr is the log of the program"
+)]
 pub fn run_supervised(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let mut arguments = arguments.into_iter();
     let Some(program) = arguments.next() else { return NOT_STARTED };
