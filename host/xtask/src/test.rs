@@ -121,7 +121,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 }
 
 /// The number of phases of `everything` before the layers.
-const CHECKS: usize = 13;
+const CHECKS: usize = 14;
 
 fn everything(
     tests: &Tests<'_>,
@@ -149,7 +149,7 @@ fn everything(
     )?;
     build_components(place, phases)?;
     // After the components, which conclave-stock's build script looks for.
-    weight::check_components(place)?;
+    phases.check("weighing the build", || weight::check_build(place))?;
     let built = names(tests.tested);
     phases.run("building the program and the tests", "tests", all_targets(place, &built))?;
     phases.check("looking at clippy's findings", || no_findings(all_targets(place, &built)))?;

@@ -1,8 +1,8 @@
-//! `cargo xtask weight`: the sizes of the optimised program, of the files beside it and of the stock
-//! components, held against `tests/counts/weight.txt`. They depend on no machine's speed, so a gate
-//! can fail on them.
+//! `cargo xtask weight`: figures of the build that depend on no machine's speed, held against
+//! `tests/counts/weight.txt`: the crates of the demo and of the program, the stock components as the
+//! tests build them, the size of the optimised program and of the files beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::process::ExitCode;
@@ -14,9 +14,11 @@ use crate::program::{self, BuiltProgram, CodeTarget, ProgramBuild};
 
 const RECORDED: &str = "tests/counts/weight.txt";
 /// The rows, by name.
+const DEMO_CRATES: &str = "crates-demo";
+const PROGRAM_CRATES: &str = "crates-program";
+const COMPONENTS: &str = "tested-components-bytes";
 const PROGRAM: &str = "program-bytes";
 const FILES: &str = "program-files-bytes";
-const COMPONENTS: &str = "stock-components-bytes";
 /// The growth in percent that no one has to explain.
 const TOLERANCE: u64 = 5;
 
@@ -35,39 +37,61 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
     };
     let build =
         ProgramBuild { profile: program::OPTIMISED, target: None, code: CodeTarget::ThisMachine };
-    let Some(built) = build.last(place) else {
-        return Err(XtaskFailure::new(
-            "there is no optimised program to weigh: run `cargo xtask install`".to_owned(),
-        ));
-    };
-    let weights = of_program(place, &built);
-    print!("{}", table(&weights, &read(place).unwrap_or_default()));
+    let mut weights = of_build(place)?;
+    match build.last(place) {
+        Some(built) => weights.extend(of_program(&built)),
+        None => eprintln!("no optimised program is weighed: `cargo xtask install` builds it"),
+    }
+    let mut recorded = read(place).unwrap_or_default();
+    print!("{}", table(&weights, &recorded));
     if record {
+        // What is not there now keeps its figure.
+        recorded.extend(weights);
         let file = place.root.join(RECORDED);
-        fs::write(&file, written(&weights))
+        fs::write(&file, written(&recorded))
             .map_err(|error| XtaskFailure::io("write", &file, &error))?;
         return Ok(ExitCode::SUCCESS);
     }
-    compare(&weights, &read(place)?).map(|()| ExitCode::SUCCESS)
+    compare(&weights, &recorded).map(|()| ExitCode::SUCCESS)
 }
 
-/// Fails if the stock components, which the tests have just built, became larger.
-pub(crate) fn check_components(place: &Checkout) -> Result<(), XtaskFailure> {
-    compare(&of_components(place), &read(place)?)
+/// Fails if what the tests have just built weighs more than recorded.
+pub(crate) fn check_build(place: &Checkout) -> Result<(), XtaskFailure> {
+    compare(&of_build(place)?, &read(place)?)
 }
 
-fn of_program(place: &Checkout, built: &BuiltProgram) -> Weights {
-    let (program, files) = built.weight();
-    let mut weights = of_components(place);
-    weights.insert(PROGRAM.to_owned(), program);
-    weights.insert(FILES.to_owned(), files);
-    weights
-}
-
-fn of_components(place: &Checkout) -> Weights {
-    let files = files_below(&place.stock(), ".wasm");
+fn of_build(place: &Checkout) -> Result<Weights, XtaskFailure> {
+    // The component in Python is left out where pip cannot make it, and its size is its runtime's.
+    let mut files = files_below(&place.stock(), ".wasm");
+    files.retain(|file| !file.ends_with("python.wasm"));
     let sizes = files.iter().filter_map(|file| fs::metadata(file).ok());
-    Weights::from([(COMPONENTS.to_owned(), sizes.map(|file| file.len()).sum())])
+    let components: u64 = sizes.map(|file| file.len()).sum();
+    let mut weights = Weights::from([
+        (DEMO_CRATES.to_owned(), crates(place, &["--no-default-features"])?),
+        (PROGRAM_CRATES.to_owned(), crates(place, &[])?),
+    ]);
+    if components > 0 {
+        weights.insert(COMPONENTS.to_owned(), components);
+    }
+    Ok(weights)
+}
+
+/// Returns the number of crates that the program is made of on this machine, with its build scripts
+/// and macros.
+fn crates(place: &Checkout, features: &[&str]) -> Result<u64, XtaskFailure> {
+    let mut command = place.cargo(["tree", "-p", "conclave-host", "--prefix", "none"]);
+    command.args(["-e", "normal,build"]).args(features);
+    let output = program::output_of(&mut command)?;
+    let text = String::from_utf8_lossy(&output);
+    // A crate with some more dependants is listed again, marked by `(*)`.
+    let names = text.lines().filter_map(|line| line.split(" (").next());
+    let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
+    Ok(names.len() as u64)
+}
+
+fn of_program(built: &BuiltProgram) -> Weights {
+    let (program, files) = built.weight();
+    Weights::from([(PROGRAM.to_owned(), program), (FILES.to_owned(), files)])
 }
 
 fn read(place: &Checkout) -> Result<Weights, XtaskFailure> {
@@ -76,7 +100,7 @@ fn read(place: &Checkout) -> Result<Weights, XtaskFailure> {
 
 fn written(weights: &Weights) -> String {
     let mut text =
-        "# Sizes of the optimised program, written by `cargo xtask weight --record`.\n".to_owned();
+        "# Crates, and sizes in bytes, written by `cargo xtask weight --record`.\n".to_owned();
     for (name, bytes) in weights {
         let _ = writeln!(text, "{name:<24}{:>14}", spelled(*bytes));
     }
