@@ -242,10 +242,10 @@ fn held_in(
             let rest = function.body.get(next..).unwrap_or_default();
             let scope = rest_of_block(rest);
             let scope = scope.split(&format!("drop({name})")).next().unwrap_or(scope);
-            if !above.trim_start().starts_with(ALLOWED) {
-                if let Some(call) = call_in(scope, waiting) {
-                    found.push((function.line + number, call));
-                }
+            if !above.trim_start().starts_with(ALLOWED)
+                && let Some(call) = call_in(scope, waiting)
+            {
+                found.push((function.line + number, call));
             }
         }
         above = line;

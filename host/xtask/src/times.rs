@@ -225,9 +225,9 @@ impl ColdBuild {
         let mut build =
             Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         build.args(["xtask", command]).current_dir(&place.root);
-        build
-            .args((command == "install").then(|| "--root"))
-            .args((command == "install").then(|| folder.join("installed").into_os_string()));
+        if command == "install" {
+            build.arg("--root").arg(folder.join("installed"));
+        }
         build.env("CARGO_TARGET_DIR", folder.join("target")).env("RUSTC_WRAPPER", wrapper);
         // Nothing that an earlier run compiled or cached is found.
         build.env("XDG_CACHE_HOME", folder.join("cache")).env(LOG, &log);

@@ -24,9 +24,10 @@ struct Counted {
 
 impl Counted {
     async fn new(config: impl FnOnce(&Path) -> String) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder is made");
         let options = StoreOptions { group_delay: Some(HOUR), ..StoreOptions::default() };
-        let store = Store::open_with(&folder.path().join("store"), &options).unwrap();
+        let store =
+            Store::open_with(&folder.path().join("store"), &options).expect("the store opens");
         let text = config(folder.path());
         let config = Config::parse("c.toml", &folder.path().to_string_lossy(), &text)
             .unwrap_or_else(|problems| panic!("{problems}"));
@@ -53,7 +54,10 @@ impl Counted {
     /// rest of the call goes on.
     async fn call(&self, tool: &str, arguments: Value) -> (ToolRun, (u64, u64)) {
         let options = self.options(Durability::Group);
-        let calling = self.prepared.start_tool(Caller::Mcp, tool, arguments, options).unwrap();
+        let calling = self
+            .prepared
+            .start_tool(Caller::Mcp, tool, arguments, options)
+            .expect("the tool starts");
         let (answer, answered) = oneshot::channel();
         drop(tokio::spawn(calling.run(answer)));
         let run = answered.await.expect("the call has a result");
@@ -67,8 +71,9 @@ impl Counted {
 
     /// Returns the number of runs that are stored with their end.
     fn ended(&self) -> usize {
-        let reader = StoreReader::open(&self.folder.path().join("store")).unwrap();
-        let runs = reader.runs(&RunFilter::default()).unwrap();
+        let reader =
+            StoreReader::open(&self.folder.path().join("store")).expect("the store is read");
+        let runs = reader.runs(&RunFilter::default()).expect("the store has runs");
         runs.iter().filter(|run| matches!(run.state, RunState::Ended(_))).count()
     }
 }
@@ -138,8 +143,8 @@ fn a_side_effect_has_a_commit_before_it_and_one_before_the_answer() {
 async fn task(durability: Durability) -> ((u64, u64), u64) {
     let counted = Counted::new(|_| calling("echo", "run", &json!({ "text": "hello" }), "")).await;
     let options = counted.options(durability);
-    let run = counted.prepared.start(Some("go".to_owned()), options).unwrap();
-    assert_eq!(run.outcome().await.unwrap().content.as_deref(), Some("hello"));
+    let run = counted.prepared.start(Some("go".to_owned()), options).expect("the run starts");
+    assert_eq!(run.outcome().await.expect("the run ends").content.as_deref(), Some("hello"));
     assert_eq!(counted.ended(), 1);
     (counted.counts(), counted.store.written().records)
 }

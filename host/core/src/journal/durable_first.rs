@@ -74,7 +74,6 @@ mod tests {
     use super::*;
     use crate::config::{MCP_CLIENT, YOU};
     use crate::permissions::policy_rules::Policy;
-    use crate::types::capability::Capability;
     use crate::types::denial::{Denial, DenialRecord, Layer};
     use crate::types::fault::CallReport;
     use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
@@ -118,9 +117,10 @@ mod tests {
     #[test]
     fn a_side_effect_a_read_and_a_refusal_are_no_computation() {
         assert!(answered(CallReport::default()).only_computes());
-        let denial = Denial { capability: Capability::Files, target: "/etc/passwd".to_owned() };
+        let (capability, target) = ("files".to_owned(), "/etc/passwd".to_owned());
+        let denial = Denial { capability, target, detail: String::new() };
         let reason = "nothing is granted".to_owned();
-        let (layer, suggestion) = (Layer::Grant, None);
+        let (layer, suggestion) = (Layer::Config, None);
         let denials = vec![DenialRecord { denial, layer, reason, suggestion, writes: false }];
         assert!(!answered(CallReport { denials, ..CallReport::default() }).only_computes());
         let call = CallId(1);

@@ -198,7 +198,7 @@ mod tests {
         let looked_up = file("looked-up", "#!/usr/bin/env plain\n");
         let ring = file("ring", &format!("#!{folder}/ring\n"));
         assert_eq!(interpreters(&plain, None), [] as [PathBuf; 0]);
-        assert_eq!(interpreters(&script, None), [plain.clone()]);
+        assert_eq!(interpreters(&script, None), std::slice::from_ref(&plain));
         assert_eq!(interpreters(&nested, None), [script, plain.clone()]);
         let env = PathBuf::from("/usr/bin/env");
         assert_eq!(interpreters(&looked_up, Some(&folder)), [env.clone(), plain]);

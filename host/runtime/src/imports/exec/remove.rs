@@ -98,7 +98,7 @@ mod tests {
         fs::create_dir_all(closed.join("below/deeper")).unwrap();
         fs::create_dir_all(closed.join("beside/deeper")).unwrap();
         fs::write(closed.join("below/file"), "").unwrap();
-        fs::set_permissions(&closed, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(0o0)).unwrap();
         remove_tree(&top);
         assert!(!top.exists());
         assert!(temp.path().join("outside").exists());
