@@ -151,7 +151,7 @@ mod tests {
         let core = artifact("path+file:///w/host/core#0.1.0", "/t/debug/libcore.rlib", false);
         // 30 of 100.1 recorded seconds are done after 60: as slow as 0.5 on two cores.
         let shown = progress.shown(&core, Duration::from_secs(60));
-        assert_eq!(shown, ", 1 of 4 crates, about 2 min 30 s left");
+        assert_eq!(shown, ", 1 of 4 crates, about 2 min 20 s left");
     }
 
     #[test]

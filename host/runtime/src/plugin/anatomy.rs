@@ -257,7 +257,7 @@ mod tests {
     fn imports_and_exports_are_those_of_the_outermost_component() {
         let bytes = wat::parse_str(
             r#"(component
-                (import "wasi:io/poll@0.2.6" (instance $poll))
+                (import "wasi:io/poll@0.2.6" (instance $poll (export "poll" (func))))
                 (component $inner (import "not-ours" (func)))
                 (export "things" (instance $poll))
                 (@custom "conclave:manifest" "{}"))"#,

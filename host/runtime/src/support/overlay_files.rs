@@ -387,7 +387,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
 #[serde(tag = "entry", rename_all = "kebab-case")]
 pub(crate) enum FileStamp {
     Absent,
-    File { device: u64, file: u64, length: u64, modified_ns: u128 },
+    File { device: u64, file: u64, length: u64, modified_ns: u64 },
 }
 
 /// A line of [`READS`].

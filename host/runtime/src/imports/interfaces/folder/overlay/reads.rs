@@ -74,6 +74,6 @@ fn stamp(metadata: &Metadata) -> FileStamp {
         device: metadata.dev(),
         file: metadata.ino(),
         length: metadata.len(),
-        modified_ns: modified.map_or(0, |time| time.as_nanos()),
+        modified_ns: modified.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
     }
 }
