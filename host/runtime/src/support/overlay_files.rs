@@ -3,7 +3,7 @@
 //! of their path. So no name that a guest chooses is a name on this disk. The core decides what the
 //! log means.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -334,19 +334,17 @@ fn copy_overlay(overlay: &Path, to: &Path) -> io::Result<()> {
         }
         changes = now;
     }
-    // A record of a removal is there before the content is gone. So a content that is missing
-    // before and after a look at its record is lost, and stays a change of the copy, to be named
-    // and dropped.
+    // A record of a removal is there before the content is gone. So a content that stays missing
+    // while its record says otherwise is lost, and stays a change of the copy, to be named and
+    // dropped. One look is not enough: a busy run may write and remove a file between two of them.
+    const LOOKS: usize = 16;
     let has = |overlay: &Path, path: &str| overlay.join(FILES).join(content_name(path)).is_file();
-    let missing: BTreeSet<String> = changes
-        .iter()
-        .filter(|(path, change)| is_written(change) && !has(overlay, path))
-        .map(|(path, _)| path.to_owned())
-        .collect();
-    let now = read(overlay)?.1;
     let is_lost = |path: &str| {
-        let is_recorded = now.get(path).is_some_and(is_written);
-        missing.contains(path) && is_recorded && !has(overlay, path)
+        (0..LOOKS).all(|_| {
+            !has(overlay, path)
+                && read(overlay).is_ok_and(|(_, now)| now.get(path).is_some_and(is_written))
+                && !has(overlay, path)
+        })
     };
     changes.retain(|path, change| !is_written(change) || has(to, path) || is_lost(path));
     let mut log = OverlayLog::create(to, &origin)?;
