@@ -12,8 +12,8 @@ use crate::sandbox::plain::{Excess, PlainTools};
 
 /// Bytes that looking at a component may allocate, besides twice its own size.
 const LOOK: u64 = 16 << 20;
-/// Bytes that the descriptions of a component's functions may allocate, in sum: most are freed at once.
-const DESCRIBE: u64 = 384 << 20;
+/// Bytes that the descriptions of a component's functions may allocate.
+const DESCRIBE: u64 = 64 << 20;
 
 fn component(wat: &str) -> Vec<u8> {
     wat::parse_str(format!("(component {wat})")).expect("it is a component")

@@ -17,6 +17,16 @@ const PART: usize = 48;
 /// Bytes of a name besides its characters: quotes and a comma.
 const NAME: usize = 3;
 
+/// Returns an object of these values. They are moved: `json!` would copy the schema of a part once
+/// for each level above it.
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
+}
+
+fn or_null(schema: Value) -> Value {
+    object([("anyOf", vec![json!({ "type": "null" }), schema].into())])
+}
+
 /// Why a function cannot be a tool.
 #[derive(Debug)]
 pub(super) struct Unserved(pub(super) String);
@@ -113,7 +123,9 @@ impl TypeWriter {
             Type::Float32 | Type::Float64 => json!({ "type": "number" }),
             Type::Char => json!({ "type": "string", "minLength": 1, "maxLength": 1 }),
             Type::String => json!({ "type": "string" }),
-            Type::List(list) => json!({ "type": "array", "items": self.schema(&list.ty())? }),
+            Type::List(list) => {
+                object([("type", "array".into()), ("items", self.schema(&list.ty())?)])
+            }
             Type::Record(record) => {
                 let mut properties = Map::new();
                 let mut required = Vec::new();
@@ -123,27 +135,37 @@ impl TypeWriter {
                         required.push(field.name.to_owned());
                     }
                 }
-                json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+                object([
+                    ("type", "object".into()),
+                    ("properties", properties.into()),
+                    ("required", required.into()),
+                    ("additionalProperties", false.into()),
+                ])
             }
             Type::Tuple(tuple) => {
                 let items =
                     tuple.types().map(|ty| self.schema(&ty)).collect::<Result<Vec<_>, _>>()?;
                 let length = items.len();
-                json!({ "type": "array", "prefixItems": items, "minItems": length, "maxItems": length })
+                object([
+                    ("type", "array".into()),
+                    ("prefixItems", items.into()),
+                    ("minItems", length.into()),
+                    ("maxItems", length.into()),
+                ])
             }
             Type::Variant(variant) => {
                 let mut cases = Vec::new();
                 for case in variant.cases() {
                     cases.push(self.case(case.name, case.ty.as_ref())?);
                 }
-                json!({ "oneOf": cases })
+                object([("oneOf", cases.into())])
             }
             Type::Result(result) => {
-                let cases = [
+                let cases = vec![
                     self.case("ok", result.ok().as_ref())?,
                     self.case("err", result.err().as_ref())?,
                 ];
-                json!({ "oneOf": cases })
+                object([("oneOf", cases.into())])
             }
             Type::Enum(names) => json!({ "enum": names.names().collect::<Vec<_>>() }),
             Type::Flags(flags) => {
@@ -152,10 +174,8 @@ impl TypeWriter {
             }
             Type::Option(option) => match option.ty() {
                 // Null would stand for both.
-                inner @ Type::Option(_) => {
-                    json!({ "anyOf": [{ "type": "null" }, self.case("some", Some(&inner))?] })
-                }
-                inner => json!({ "anyOf": [{ "type": "null" }, self.schema(&inner)?] }),
+                inner @ Type::Option(_) => or_null(self.case("some", Some(&inner))?),
+                inner => or_null(self.schema(&inner)?),
             },
             other => return Err(unserved(other)),
         })
@@ -167,9 +187,12 @@ impl TypeWriter {
             Some(ty) => self.schema(ty)?,
             None => json!({ "type": "null" }),
         };
-        Ok(
-            json!({ "type": "object", "properties": { name: value }, "required": [name], "additionalProperties": false }),
-        )
+        Ok(object([
+            ("type", "object".into()),
+            ("properties", object([(name, value)])),
+            ("required", json!([name])),
+            ("additionalProperties", false.into()),
+        ]))
     }
 
     /// Returns a type as WIT writes it. Records and the like have no name here, so their parts are
