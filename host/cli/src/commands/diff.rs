@@ -248,8 +248,8 @@ fn paint_rows(style: Style, rows: &[String]) -> String {
 }
 
 /// Shows all changes on the terminal, a page at a time, with the list of the files directly above
-/// the question. Returns whether the answer is yes. Nobody decides about rows that have scrolled away
-/// unread, or were laid out for another size.
+/// the question. Returns whether the answer is yes. The question follows only rows that were shown
+/// page by page, in the terminal's present size.
 fn review(
     changes: &RunChanges,
     run: &RoomId,

@@ -201,7 +201,7 @@ fn backup(
             "read a copy with --store FOLDER, as in `conclave runs --store FOLDER`",
         ))?;
     }
-    // Nobody must take this for a whole backup.
+    // An incomplete copy must not pass for a backup.
     let has_unreadable = audit::report_unreadable(&unreadable, output)?;
     Ok(if has_unreadable { exit::FAILED } else { exit::OK })
 }

@@ -19,7 +19,7 @@ pub(crate) fn launcher() -> ProgramLauncher {
     ProgramLauncher { program, args: vec![NAME.into()], folder: std::env::temp_dir() }
 }
 
-/// Returns this program as the supervisor of MCP servers, on systems that have what it needs.
+/// Returns this program as the supervisor of MCP servers, on Linux, which has the system calls for it.
 #[cfg(feature = "mcp")]
 pub(crate) fn supervisor() -> Option<ServerSupervisor> {
     let program = std::env::current_exe().ok().filter(|_| cfg!(target_os = "linux"))?;

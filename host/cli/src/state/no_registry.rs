@@ -21,7 +21,7 @@ pub(crate) async fn pull(_source: &str) -> Result<(ComponentPlace, Vec<u8>), Cli
     Err(CliError::left_out(FEATURE))
 }
 
-/// Nobody's: this program verifies no signature.
+/// Returns no key: this program verifies no signature.
 pub(crate) async fn signers_of(_: &LocatedComponent) -> Result<BTreeSet<PublicKey>, CliError> {
     Ok(BTreeSet::new())
 }

@@ -19,7 +19,7 @@ pub enum ChangeRecord {
         /// The file of the folder at that time; `None` if there was none.
         base: Option<Digest>,
         /// Whether that file was no longer the one that the run had read first. The run's file then
-        /// lacks what somebody else wrote in between.
+        /// lacks what another process wrote in between.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         changed_since_read: bool,
     },
@@ -55,7 +55,7 @@ impl ChangedFile {
         }
     }
 
-    /// Returns whether somebody else changed the file between the run's first read and its change.
+    /// Returns whether another process changed the file between the run's first read and its change.
     #[must_use]
     pub fn changed_since_read(&self) -> bool {
         let (Self::Written { changed_since_read, .. } | Self::Removed { changed_since_read, .. }) =

@@ -1,4 +1,4 @@
-//! A full queue of an observer holds work that has not begun. The loop goes on meanwhile: messages,
+//! A full queue of an observer holds work that has not begun. The loop continues meanwhile: messages,
 //! decisions, stops, timers and limits are handled, because none of them may depend on an observer.
 
 use conclave_core::journal::recovery::Start;
@@ -15,7 +15,7 @@ pub(super) type HeldWork = (Box<Effect>, Option<Box<Start>>);
 impl Driver {
     /// Performs an effect, or holds it if it begins work and an observer's queue is full.
     pub(super) fn perform_or_hold(&mut self, effect: Box<Effect>, start: Option<Box<Start>>) {
-        if effect.begins_work() && self.is_held_up() {
+        if effect.begins_work() && self.check_queues() {
             self.held_work.push_back((effect, start));
             return;
         }
@@ -52,8 +52,8 @@ impl Driver {
         }
     }
 
-    /// Returns whether new work has to wait, and reports it for the first time.
-    fn is_held_up(&mut self) -> bool {
+    /// Reports a full queue, once for each wait. Returns whether new work has to wait.
+    fn check_queues(&mut self) -> bool {
         let full = self.shared.observers.full();
         if let Some(queue) = full
             && let Some(queued) = queue.begin_wait()

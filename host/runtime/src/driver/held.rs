@@ -32,7 +32,7 @@ pub(super) enum HeldOutput {
 }
 
 impl HeldOutput {
-    /// Returns whether somebody outside waits for the output. An event that is published may come a
+    /// Returns whether a caller outside the room waits for the output. An event that is published may come a
     /// little later, and the loop itself waits for the records of a run's end.
     fn is_urgent(&self) -> bool {
         match self {

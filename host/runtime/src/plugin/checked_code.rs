@@ -102,7 +102,7 @@ mod mapped {
     use std::os::unix::fs::MetadataExt as _;
     use std::path::PathBuf;
 
-    /// Returns whether nobody but this user and the system's administrator can write to the file.
+    /// Returns whether only this user and the system's administrator can write to the file.
     pub(super) fn is_protected(file: &Metadata) -> bool {
         let is_own = file.uid() == 0 || file.uid() == rustix::process::geteuid().as_raw();
         file.is_file() && is_own && file.mode() & 0o022 == 0

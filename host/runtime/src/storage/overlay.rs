@@ -155,7 +155,7 @@ pub fn pending_changes(store: &Path, run: &RoomId) -> usize {
 }
 
 /// Returns how many of a run's [`pending_changes`] cannot be applied as they are, because their
-/// content is missing or somebody else changed the file between the run's read and its change. More
+/// content is missing or another process changed the file between the run's read and its change. More
 /// conflicts may show when the folder is compared.
 #[must_use]
 pub fn blocked_changes(store: &Path, run: &RoomId) -> usize {

@@ -276,7 +276,7 @@ pub(crate) fn count_changes(store: &Path, run: &str) -> usize {
 }
 
 /// Returns how many changed files of a run cannot be applied, whatever the folder has now: their
-/// content is missing, or somebody else changed the file before the run did. 0 for what cannot be
+/// content is missing, or another process changed the file before the run did. 0 for what cannot be
 /// read.
 pub(crate) fn count_blocked(store: &Path, run: &str) -> usize {
     let overlays = overlays_of(&run_folder(store, run)).unwrap_or_default();
@@ -319,8 +319,8 @@ pub(crate) fn copy(store: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn copy_overlay(overlay: &Path, to: &Path) -> io::Result<()> {
-    // A busy run may change its files as fast as they are copied; what is still missing after some
-    // attempts is left out.
+    // A busy run may change its files as fast as they are copied; the rest is left out after some
+    // attempts.
     const ATTEMPTS: usize = 8;
     let (origin, mut changes) = read(overlay)?;
     for attempt in 1..=ATTEMPTS {

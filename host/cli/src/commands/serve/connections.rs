@@ -30,8 +30,8 @@ const SESSIONS: usize = 2 * STREAMS;
 const STRANGERS: usize = 48;
 /// The time in which the head of a request has to arrive. Also that of an idle connection.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// The time in which a client has to take some of what is sent. Comments keep an event stream busy,
-/// and a browser that was away connects again.
+/// The time in which a client has to read some bytes of a response. Comments keep an event stream
+/// busy, and a browser that was away connects again.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 /// Bytes of the head of a request.
 const HEAD: usize = 16 << 10;

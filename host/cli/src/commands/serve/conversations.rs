@@ -30,9 +30,9 @@ use crate::ui::show::{BAD, paint};
 
 /// Conversations that are open at once. Each holds its histories in memory.
 const OPEN: usize = 64;
-/// What the people on the page are told about a failure. The operator is told the reason.
+/// The answer to users of the page after a failure. The operator sees the reason.
 pub(super) const FAILED: &str = "the server failed, and its operator knows why";
-/// What they are told about a room that has ended.
+/// The answer to users for a room that has ended.
 const OVER: &str = "its run has ended";
 /// The channel of the operator's terminal, which is no channel of these rooms.
 const TERMINAL: &str = "terminal";
@@ -146,7 +146,7 @@ impl Conversations {
         // Before anything is awaited: the room runs now, so people must find it.
         self.rooms().insert(number, Arc::clone(&conversation));
         match self.bind_channels(&handle).await {
-            // Its loop failed, which the operator was told with the reason.
+            // Its loop failed, and the operator has seen the reason.
             Err(refusal) if refusal.error == RefusalCode::RoomClosed => {
                 Err(Refusal::new(RefusalCode::RoomClosed, FAILED))
             }
@@ -154,8 +154,8 @@ impl Conversations {
         }
     }
 
-    /// Reports a failure to the operator. Returns what the people on the page are told, who are users
-    /// and see no paths of this machine.
+    /// Reports a failure to the operator. Returns the answer for users of the page, which holds no
+    /// path of this machine.
     fn failed(&self, conversation: &Conversation, error: &dyn std::fmt::Display) -> Refusal {
         let what = format!("{}: {error}", conversation.room());
         self.screen.notice(format_args!("{} {what}", paint(BAD, "error:")));

@@ -1,6 +1,7 @@
 //! The supervisor of a program: a process that ends all that the program started, as soon as the
-//! program has ended or nobody reads its standard error any more. That pipe is therefore the leash:
-//! the host stops a program by closing it, and the kernel closes it when the host is killed.
+//! program has ended or the reader of its standard error is gone. That pipe therefore binds it to
+//! the host: the host stops a program by closing it, and the kernel closes it when the host is
+//! killed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -74,7 +75,7 @@ pub(super) fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Returns whether nobody reads the standard error of this process any more.
+/// Returns whether the reader of this process's standard error is gone.
 pub(super) fn is_unread() -> bool {
     let stderr = rustix::stdio::stderr();
     let mut polled = [PollFd::new(&stderr, PollFlags::empty())];
@@ -86,7 +87,7 @@ fn is_closed(pipe: &PollFd<'_>) -> bool {
     pipe.revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
-/// Waits until a child ends, nobody reads the standard error of this process, or the grace time
+/// Waits until a child ends, the reader of standard error is gone, or the grace time
 /// after a `polite` signal is over. Then kills all processes below this one. Returns the status of
 /// a child that ended by itself.
 pub(super) fn supervise(child: &mut Child, polite: Option<BorrowedFd<'_>>) -> Option<ExitStatus> {

@@ -9,7 +9,7 @@ use seccompiler::{
 /// every architecture.
 const FCHMODAT2: i64 = 452;
 /// The system calls that are newer than these filters, from `open_tree_attr` (Linux 6.15) on.
-/// Nobody has looked at them; programs do without, as on an older kernel.
+/// They are not reviewed; programs do without, as on an older kernel.
 const LATER_CALLS: std::ops::RangeInclusive<i64> = 467..=511;
 
 /// Forbids system calls that change the machine, look into other processes or leave the

@@ -380,7 +380,7 @@ impl FileModes {
     }
 
     fn new_directory(self) -> DirBuilder {
-        #[allow(unused_mut, reason = "only Unix has a mode to set")]
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has a mode to set"))]
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         cap_std::fs::DirBuilderExt::mode(

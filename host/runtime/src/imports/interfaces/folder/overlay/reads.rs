@@ -1,4 +1,4 @@
-//! The files of a folder as a run first read them. A file that somebody else changes between that
+//! The files of a folder as a run first read them. A file that another process changes between that
 //! read and the run's first change of it would lose that change when the run's file is applied.
 
 use std::collections::BTreeMap;
