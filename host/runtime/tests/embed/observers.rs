@@ -250,14 +250,14 @@ async fn a_full_queue_holds_work_and_neither_messages_nor_stops() {
     }
     assert_eq!(steps.load(Ordering::SeqCst), 0, "no step begins while the queue is full");
     room.stop_turn("enough");
-    while !has("turn-stopped") {
+    while !has("task-ended") {
         tokio::task::yield_now().await;
     }
     room.close("enough").await.unwrap();
     hosted.closed().await.unwrap();
     permits.add_permits(1_000);
     assert!(host.drain_observers(LONG).await.is_empty());
-    assert!(taken.positions().is_sorted() && taken.kinds().contains(&"turn-stopped".to_owned()));
+    assert!(taken.positions().is_sorted() && taken.kinds().contains(&"task-ended".to_owned()));
 }
 
 #[tokio::test]
