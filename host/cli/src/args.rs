@@ -10,6 +10,7 @@ mod mcp;
 mod model;
 mod plugins;
 mod run_input;
+#[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "read by `conclave serve` only"))]
 mod serve;
 mod storage;
 mod stored_runs;

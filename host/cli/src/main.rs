@@ -8,8 +8,10 @@ mod program {
     pub(crate) mod approval_id;
     pub(crate) mod compile;
     pub(crate) mod error;
+    #[cfg(feature = "exec")]
     pub(crate) mod exec;
     pub(crate) mod exit;
+    pub(crate) mod mcp_servers;
     pub(crate) mod shell;
 }
 mod args;
@@ -37,11 +39,16 @@ mod state {
     pub(crate) mod machine;
     pub(crate) mod observers;
     pub(crate) mod project;
+    #[cfg(feature = "registry")]
+    pub(crate) mod registry;
+    #[cfg(not(feature = "registry"))]
+    #[path = "no_registry.rs"]
     pub(crate) mod registry;
     pub(crate) mod sdk;
     pub(crate) mod setup;
     pub(crate) mod source;
     pub(crate) mod state_folder;
+    pub(crate) mod stock;
     pub(crate) mod stores;
     pub(crate) mod toolchain;
     pub(crate) mod watch;
@@ -68,6 +75,7 @@ fn main() -> ExitCode {
     if let Some(code) = program::compile::asked(std::env::args_os()) {
         return code;
     }
+    #[cfg(feature = "exec")]
     if let Some(code) = program::exec::asked(std::env::args_os()) {
         return code;
     }
@@ -95,7 +103,7 @@ fn main() -> ExitCode {
     ui::output::drain();
     // A thread that still reads from the terminal, or compiles, must not keep the program alive.
     runtime.shutdown_background();
-    conclave_mcp::source::stop_all();
+    program::mcp_servers::stop_all();
     code
 }
 
@@ -131,8 +139,14 @@ async fn dispatch(
         Command::Trajectory(command) => {
             commands::trajectory::trajectory(command, output, interrupts).await
         }
+        #[cfg(feature = "mcp")]
         Command::Mcp(args) => commands::mcp::mcp(args, output, interrupts).await,
+        #[cfg(not(feature = "mcp"))]
+        Command::Mcp(_) => Err(CliError::left_out("mcp")),
+        #[cfg(feature = "serve")]
         Command::Serve(args) => commands::serve::serve(args, output, interrupts).await,
+        #[cfg(not(feature = "serve"))]
+        Command::Serve(_) => Err(CliError::left_out("serve")),
         Command::Doctor(args) => commands::doctor::doctor(args, output).await,
         Command::Schema => commands::schema::schema(),
         Command::Completions { shell } => commands::manual::completions(shell),
@@ -151,10 +165,21 @@ async fn dispatch(
         Command::Plugin(PluginCommand::Upgrade(args)) => {
             commands::upgrade::upgrade(&args, output).await
         }
+        #[cfg(feature = "registry")]
         Command::Plugin(PluginCommand::Push(args)) => commands::push::push(&args, output).await,
+        #[cfg(feature = "registry")]
         Command::Plugin(PluginCommand::Pull(args)) => commands::pull::pull(&args, output).await,
+        #[cfg(feature = "registry")]
         Command::Plugin(PluginCommand::Sign(args)) => commands::sign::sign(&args, output).await,
+        #[cfg(feature = "registry")]
         Command::Plugin(PluginCommand::Keygen { file }) => commands::sign::keygen(&file, output),
+        #[cfg(not(feature = "registry"))]
+        Command::Plugin(
+            PluginCommand::Push(_)
+            | PluginCommand::Pull(_)
+            | PluginCommand::Sign(_)
+            | PluginCommand::Keygen { .. },
+        ) => Err(CliError::left_out("registry")),
         Command::Plugin(PluginCommand::Embed { file, manifest }) => {
             commands::embed::embed(&file, &manifest, output)
         }

@@ -70,6 +70,7 @@ pub mod permissions {
 /// application.
 pub mod overlay {
     pub mod apply;
+    pub mod attention;
     pub mod changes;
     pub mod diff;
 }
@@ -105,6 +106,7 @@ pub mod room;
 /// A room's records: their lines, the fold to a room, the recovery after an interruption.
 pub mod journal {
     pub mod admission;
+    pub mod durable_first;
     pub mod observed;
     pub mod pending_work;
     pub mod record;

@@ -382,12 +382,6 @@ impl Room {
         self.cx.timers.contains_key(&timer)
     }
 
-    /// Returns whether the timer is that of the run's wall time.
-    #[must_use]
-    pub fn is_wall_timer(&self, timer: TimerId) -> bool {
-        self.cx.timers.get(&timer) == Some(&TimerPurpose::Wall)
-    }
-
     /// Returns whether the call awaits an answer.
     #[must_use]
     pub fn is_in_flight(&self, call: CallId) -> bool {

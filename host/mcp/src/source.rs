@@ -10,6 +10,10 @@ mod refusing;
 mod result;
 mod server;
 mod tools;
+mod weight;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::native::Plugin;
@@ -31,9 +35,21 @@ use server::McpServer;
 /// # drop(host);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Servers {
     environment: fn(&str) -> Option<String>,
+    supervisor: Option<ServerSupervisor>,
+}
+
+/// A program that starts a server and ends it, with all that it started, together with this
+/// process.
+#[derive(Clone, Debug)]
+pub struct ServerSupervisor {
+    /// A program that calls
+    /// [`run_supervised`](conclave_runtime::exec::run_supervised) with the arguments after `args`.
+    pub program: PathBuf,
+    /// The arguments before those for `run_supervised`: the server's program and its arguments.
+    pub args: Vec<OsString>,
 }
 
 impl Servers {
@@ -41,17 +57,24 @@ impl Servers {
     /// nothing else.
     #[must_use]
     pub fn new(environment: fn(&str) -> Option<String>) -> Self {
-        Self { environment }
+        Self { environment, supervisor: None }
+    }
+
+    /// Starts servers through this program. Without one, a server whose host is killed ends only if
+    /// it notices the end of its input.
+    #[must_use]
+    pub fn supervised_by(self, supervisor: ServerSupervisor) -> Self {
+        Self { supervisor: Some(supervisor), ..self }
     }
 }
 
-/// Kills every server program of this process, for a process that exits without dropping its state.
+/// Ends every server program of this process, for a process that exits without dropping its state.
 pub fn stop_all() {
     program::stop_all();
 }
 
 impl ToolServers for Servers {
     fn connect(&self, start: ServerStart) -> BoxFuture<'static, Result<Plugin, String>> {
-        Box::pin(McpServer::admit(self.environment, start))
+        Box::pin(McpServer::admit(self.clone(), start))
     }
 }

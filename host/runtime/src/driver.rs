@@ -7,6 +7,7 @@
 
 pub mod approve;
 mod approving;
+mod backpressure;
 pub mod channel;
 mod children;
 mod commit;
@@ -23,7 +24,7 @@ pub mod runner;
 mod side_effects;
 mod timers;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use conclave_core::journal::admission;
@@ -46,14 +47,15 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::calls::Plugins;
 use crate::driver::approve::Approver;
+use crate::driver::backpressure::HeldWork;
 use crate::driver::channel::Channels;
-use crate::driver::observing::ObserverQueues;
+use crate::driver::observing::{ObserverQueue, ObserverQueues};
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::imports::interfaces::folder::RunOverlays;
 use crate::models::ModelClient;
-use crate::observe::subscribe::{FollowGate, Publisher, RunEvent, Subscribers};
+use crate::observe::subscribe::{FollowGate, Publisher, Subscribers};
 use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
 use crate::support::clock::{BoxFuture, Clock};
 use crate::support::fail_points::kill_point;
@@ -68,6 +70,9 @@ const COMMIT_MAX: usize = 64;
 
 /// The number of entries in `under_way` below which it is never searched for ended calls.
 const CLEAN_AT: usize = 32;
+
+/// Called before the records of a run's end are durable. Returns whether it passed the answer on.
+pub(crate) type EarlyAnswer<'a> = Box<dyn FnOnce() -> bool + Send + 'a>;
 
 /// The clients of a config's models.
 pub(crate) type Models = HashMap<ModelName, Arc<dyn ModelClient>>;
@@ -139,8 +144,12 @@ pub(crate) struct Driver {
     under_way: HashMap<CallId, UnderWay>,
     /// The length of `under_way` at which ended calls are removed.
     clean_at: usize,
-    /// Whether the run was stopped, or its wall time is over: it waits for no observer any more.
-    is_stopping: bool,
+    /// Whether the room did nothing so far but compute, so that its answer may precede its records.
+    only_computes: bool,
+    /// The work that waits for space in an observer's queue.
+    held_work: VecDeque<HeldWork>,
+    /// Whether the wait for a queue was reported and its end was not.
+    reports_wait: bool,
     /// The reason why the run is paused; its child rooms are paused with it.
     paused: Option<String>,
     waiting: Arc<WaitingRequests>,
@@ -262,7 +271,9 @@ impl Driver {
             begun: None,
             under_way: HashMap::new(),
             clean_at: CLEAN_AT,
-            is_stopping: false,
+            only_computes: true,
+            held_work: VecDeque::new(),
+            reports_wait: false,
             paused: None,
             waiting: Arc::default(),
             side_effects: Arc::default(),
@@ -357,7 +368,7 @@ impl Driver {
     /// Prepares a run: the room's first, or the next after one has ended. Nothing happens before
     /// [`run`](Self::run).
     pub(crate) fn begin(&mut self, opening: RunOpening) {
-        self.is_stopping = false;
+        self.only_computes = true;
         self.forget_stale();
         self.begin_with(opening);
     }
@@ -404,7 +415,7 @@ impl Driver {
     /// Fails when the journal fails.
     pub(crate) async fn take_now(&mut self, event: Event) -> Result<(), JournalFailure> {
         self.commit_and_perform(&mut vec![event]).await?;
-        self.all_kept().await?;
+        self.hurry_all().await?;
         self.perform_free();
         Ok(())
     }
@@ -430,7 +441,7 @@ impl Driver {
         self.stop_what_is_left();
         taken?;
         // The caller may drop the store next, so the end is made durable first.
-        self.all_kept().await?;
+        self.hurry_all().await?;
         self.perform_free();
         Ok(())
     }
@@ -471,9 +482,21 @@ impl Driver {
     /// # Errors
     /// Fails when the journal fails: an effect without a record must not be performed.
     pub(crate) async fn run(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        self.run_and_answer(None).await
+    }
+
+    /// Runs the room until the run ends, and calls `answer` before the last records are durable if the
+    /// run did nothing but compute.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) async fn run_and_answer(
+        &mut self,
+        answer: Option<EarlyAnswer<'_>>,
+    ) -> Result<Arc<Outcome>, JournalFailure> {
         // Children of an abandoned run may still be stopping. Their events must not reach this run.
         self.children_over().await;
-        let ended = self.run_on().await;
+        let ended = self.run_on(answer).await;
         self.outside.close();
         if ended.is_err() {
             // Work that the journal does not hold must not continue.
@@ -482,7 +505,31 @@ impl Driver {
         ended
     }
 
-    async fn run_on(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
+    async fn run_on(
+        &mut self,
+        answer: Option<EarlyAnswer<'_>>,
+    ) -> Result<Arc<Outcome>, JournalFailure> {
+        let outcome = self.run_to_outcome().await?;
+        let is_answered = answer.is_some_and(|answer| self.only_computes && answer());
+        if is_answered {
+            // Nothing waits for these records any more, so they share a commit with others.
+            self.all_kept().await?;
+        } else {
+            self.hurry_all().await?;
+        }
+        self.perform_free();
+        // Refuses pending requests before the wait for child rooms, which can take long.
+        self.outside.close();
+        self.stop_what_is_left();
+        self.children_over().await;
+        kill_point!("before-settle");
+        self.journal()?.settle().await?;
+        kill_point!("after-settle");
+        Ok(outcome)
+    }
+
+    /// Runs the room until it has an outcome, whose records may not be durable.
+    async fn run_to_outcome(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
         self.journal_opened().await?;
         // Only child rooms have `progressing`, and `opened` is called for root rooms only.
         if self.progressing.is_none() {
@@ -506,15 +553,6 @@ impl Driver {
                 self.commit_and_perform(&mut events).await?;
             }
             if let Some(outcome) = self.room.outcome().map(Arc::clone) {
-                self.all_kept().await?;
-                self.perform_free();
-                // Refuses pending requests before the wait for child rooms, which can take long.
-                self.outside.close();
-                self.stop_what_is_left();
-                self.children_over().await;
-                kill_point!("before-settle");
-                self.journal()?.settle().await?;
-                kill_point!("after-settle");
                 return Ok(outcome);
             }
             while self.beside.try_join_next().is_some() {}
@@ -538,6 +576,9 @@ impl Driver {
                     events.extend(std::iter::from_fn(|| self.events.try_recv()));
                     events.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
                 }
+                () = has_space(self.shared.observers.full().map(Arc::clone)), if self.reports_wait || !self.held_work.is_empty() => {
+                    self.perform_held_work();
+                }
                 // The loop holds a sender itself, so the channel stays open until the room has
                 // ended.
                 _ = self.events.recv_many(&mut events, COMMIT_MAX) => {}
@@ -549,48 +590,19 @@ impl Driver {
         self.journal_opened().await?;
         self.journal()?.ready().await?;
         self.check_exchanged(events)?;
-        self.observers_ready(events).await;
         if self.commit(events)? {
-            self.all_kept().await?;
+            self.hurry_all().await?;
         }
         self.perform_free();
         Ok(())
     }
 
-    /// Waits while the queue of an observer is full. Events and timers that arrive meanwhile are added
-    /// to `events`. A stop ends the wait, and so does the run's wall time: no observer, and no server
-    /// behind it, may hold a run for longer.
-    async fn observers_ready(&mut self, events: &mut Vec<Event>) {
-        if self.shared.observers.is_empty() {
-            return;
+    /// Makes every append so far durable without a delay, and waits for it.
+    async fn hurry_all(&mut self) -> Result<(), JournalFailure> {
+        if !self.held.is_empty() {
+            self.journal()?.hurry();
         }
-        while let Some(queue) = self.shared.observers.full().map(Arc::clone) {
-            let room = &self.room;
-            self.is_stopping |= events.iter().any(|event| match event.effective() {
-                Event::Cancelled { .. } | Event::TaskKilled { .. } => true,
-                Event::TimerFired { timer } => room.is_wall_timer(*timer),
-                _ => false,
-            });
-            if self.is_stopping {
-                return;
-            }
-            if let Some(queued) = queue.begin_wait() {
-                let observer = queue.observer.clone();
-                self.teller.tell(|| RunEvent::ObserverQueueFull { observer, queued });
-            }
-            tokio::select! {
-                biased;
-                () = queue.has_space() => {}
-                due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
-                    events.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
-                }
-                _ = self.events.recv_many(events, COMMIT_MAX) => {}
-            }
-        }
-        for queue in self.shared.observers.iter().filter(|queue| queue.end_wait()) {
-            let observer = queue.observer.clone();
-            self.teller.tell(|| RunEvent::ObserverQueueFree { observer });
-        }
+        self.all_kept().await
     }
 
     /// Waits until every append so far is durable.
@@ -610,13 +622,7 @@ impl Driver {
                 HeldOutput::CommitPublished(number) => self.follow.told_through(number),
                 HeldOutput::Task(task) => self.outside.known.put(task),
                 HeldOutput::Control(id) => self.confirm(&id),
-                HeldOutput::Effect(effect, start) => {
-                    if self.is_wanted(&effect) {
-                        kill_point!("before-perform");
-                        self.perform(*effect, start.map(|start| *start));
-                        kill_point!("after-perform");
-                    }
-                }
+                HeldOutput::Effect(effect, start) => self.perform_or_hold(effect, start),
             }
         }
         self.poll_begun();
@@ -683,6 +689,7 @@ impl Driver {
                 }
             }
         }
+        self.held_work.clear();
         self.waiting.clear();
         self.side_effects.clear();
         self.asking.clear();
@@ -700,6 +707,13 @@ impl Drop for Driver {
                 work.abort();
             }
         }
+    }
+}
+
+/// Waits until a queue has space; ready at once without a full queue.
+async fn has_space(full: Option<Arc<ObserverQueue>>) {
+    if let Some(queue) = full {
+        queue.has_space().await;
     }
 }
 

@@ -29,7 +29,6 @@ pub mod simulated_channel;
 mod sources;
 mod trust;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -46,7 +45,7 @@ use crate::calls::Plugins;
 use crate::driver::observing::ObserverBacklog;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
-use crate::host::prepared::{PluginInfo, Prepared};
+use crate::host::prepared::{CallSetups, PluginInfo, Prepared};
 use crate::host::reload::{PluginFile, Rebuilt};
 use crate::host::servers::ToolServers;
 use crate::imports::call::HostServices;
@@ -59,7 +58,7 @@ use crate::observe::subscribe::OWN_CLIENT;
 #[cfg(feature = "download")]
 use crate::plugin::Downloads;
 use crate::plugin::sandboxed::{Sandbox, Sandboxes};
-use crate::plugin::{Cache, CacheError, Compiler, LoadedPlugin, Loader, Precompiled};
+use crate::plugin::{Cache, CacheError, Compiler, LoadedPlugin, Loader, PluginComponent};
 #[cfg(feature = "registry")]
 use crate::plugin::{NoLogins, Registry, RegistryLogins};
 use crate::sandbox::engine::{Engine, EngineError, EngineSettings};
@@ -77,9 +76,7 @@ pub struct HostOptions {
     /// `stock` are compiled in this process.
     pub compiler: Compiler,
     /// The components that configs can name as `stock:NAME`.
-    pub stock: BTreeMap<String, Cow<'static, [u8]>>,
-    /// The machine code of components that is part of the program, for those in `stock`.
-    pub precompiled: Precompiled,
+    pub stock: BTreeMap<String, PluginComponent>,
     /// The native plugins, which configs can name as `native:NAME`. The last of two with one name
     /// wins.
     pub native: Vec<native::Plugin>,
@@ -111,7 +108,6 @@ impl Default for HostOptions {
             cache: None,
             compiler: Compiler::default(),
             stock: BTreeMap::new(),
-            precompiled: Precompiled::default(),
             native: Vec::new(),
             models: BTreeMap::new(),
             secrets: Arc::new(NoSecrets),
@@ -170,7 +166,7 @@ impl fmt::Debug for HostOptions {
 /// ```
 pub struct Host {
     loader: Loader,
-    stock: BTreeMap<String, Cow<'static, [u8]>>,
+    stock: BTreeMap<String, PluginComponent>,
     natives: BTreeMap<String, native::Plugin>,
     models: BTreeMap<String, Arc<dyn ModelClient>>,
     secrets: Arc<dyn SecretSource>,
@@ -271,7 +267,6 @@ impl Host {
             cache,
             compiler,
             stock,
-            precompiled,
             native,
             models,
             secrets,
@@ -292,9 +287,7 @@ impl Host {
         };
         let natives = native.into_iter().map(|plugin| (plugin.name().to_owned(), plugin)).collect();
         Self {
-            loader: Loader::new(engine, cache)
-                .with_compiler(compiler)
-                .with_precompiled(precompiled),
+            loader: Loader::new(engine, cache).with_compiler(compiler),
             stock,
             natives,
             models,
@@ -520,6 +513,7 @@ impl Host {
             warnings,
             rebuilt,
             turn_wall: None,
+            call_setups: CallSetups::default(),
             everything: Arc::clone(&self.everything),
         })
     }
@@ -578,8 +572,8 @@ impl Host {
                 }
             };
             let provenance = Provenance { artifact: found.reference(), signed_by };
-            let bytes = found.bytes;
-            let (told, who, size) = (Arc::clone(follow), name.clone(), bytes.len() as u64);
+            let component = found.component;
+            let (told, who, size) = (Arc::clone(follow), name.clone(), component.size());
             let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });
             // Stock components belong to this program, so they need no separate compiler.
             let loader = if matches!(plugin.source, PluginSource::Stock(_)) {
@@ -587,7 +581,7 @@ impl Host {
             } else {
                 self.loader.clone()
             };
-            match loader.load(bytes, &plugin.limits, &plugin.config, compiling).await {
+            match loader.load(component, &plugin.limits, &plugin.config, compiling).await {
                 Ok(plugin) => {
                     let plugin = plugin.with_provenance(provenance);
                     for note in plugin.notes() {

@@ -3,17 +3,20 @@
 
 mod anatomy;
 mod arguments;
+mod budget;
 mod cache;
-mod cached_code;
+mod checked_code;
 mod compiler;
+mod component;
 mod contract;
 #[cfg(feature = "download")]
 mod download;
 mod embed;
 mod exports;
 mod load;
-mod precompiled;
+mod precompile;
 mod probe;
+mod program_file;
 #[cfg(feature = "registry")]
 mod registry;
 pub(crate) mod sandboxed;
@@ -32,7 +35,7 @@ use conclave_core::permissions::manifest::{Manifest, ManifestError};
 use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::fault::Fault;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wasmtime::component::InstancePre;
 
@@ -46,11 +49,13 @@ pub(crate) use load::schemas;
 pub use cache::{Cache, CacheError};
 pub use compiler::Compiler;
 pub use compiler::child::compile_component;
+pub use component::{PluginComponent, PrebuiltBytes};
 #[cfg(feature = "download")]
 pub use download::{DownloadError, Downloads, fetch};
 pub use embed::embed;
 pub use load::{Loader, inspect};
-pub use precompiled::{CodeTarget, CompiledComponent, Precompiled, precompile};
+pub use precompile::{CodeTarget, CompiledComponent, precompile};
+pub use program_file::{ProgramFile, ProgramFileError};
 #[cfg(feature = "registry")]
 pub use registry::{
     Artifact, Login, NoLogins, Package, Registry, RegistryError, RegistryLogins, Signatures,
@@ -84,6 +89,16 @@ pub enum LoadError {
     /// The component is invalid or truncated; the text is the parser's reason.
     #[error("it is damaged: {0}")]
     Malformed(String),
+    /// The component declares more than the host takes from one file, whatever its size.
+    #[error(
+        "it has more than {limit} {what}, which is the limit for a component of any size. If it is meant to have them, build it as several components."
+    )]
+    Budget {
+        /// What is limited, in the plural.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
     /// The component has no manifest.
     #[error(
         "it has no manifest (a custom section `conclave:manifest`). Build it with the SDK, or add one."
@@ -128,6 +143,9 @@ pub enum LoadError {
         /// The manifest's reason in parentheses, after a space; empty if it gives none.
         why: String,
     },
+    /// Its bytes are a file of the program, which is missing or changed.
+    #[error("{0}. Install the program again, together with the files that belong to it.")]
+    ProgramFile(#[from] ProgramFileError),
     /// The compiler failed or could not be started; the text is its reason.
     #[error("it cannot be compiled: {0}")]
     Compile(String),
@@ -172,7 +190,7 @@ impl LoadError {
 }
 
 /// The facts of a component that are known without running it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inspection {
     /// The manifest that the component embeds.
     pub manifest: Manifest,
@@ -198,7 +216,7 @@ pub struct Inspection {
 
 /// An import of authority that the manifest does not ask for, and which cannot be granted
 /// therefore.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnaskedImport {
     /// The name, as the component has it.
     pub import: String,
@@ -216,7 +234,7 @@ pub enum CodeOrigin {
     Compiled,
     /// It was read from a [`Cache`].
     Cache,
-    /// It is part of the program: see [`Precompiled`].
+    /// It was made when the program was built: see [`PluginComponent::prebuilt`].
     Program,
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode};
 
-use crate::components;
+use crate::components::{self, Optimised};
 use crate::demo;
 use crate::failure::XtaskFailure;
 use crate::languages;
@@ -25,8 +25,8 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         eprintln!("The first build with optimisation takes some minutes; later ones take seconds.");
     }
     let mut phases = Phases::new(&place, 6, verbose);
-    components::build_stock(&place, &mut phases)?;
-    components::build_guests(&place, &mut phases)?;
+    components::build_stock(&place, &mut phases, Optimised::Fully)?;
+    components::build_guests(&place, &mut phases, Optimised::Fully)?;
     languages::build(&place, &mut phases)?;
     phases.run(
         "building the measurements",

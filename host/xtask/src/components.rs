@@ -4,16 +4,58 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use crate::failure::XtaskFailure;
 use crate::needs;
-use crate::phase::Phases;
-use crate::place::{Checkout, PLUGIN_TARGET};
+use crate::phase::{CargoBuild, Phases};
+use crate::place::{Checkout, PLUGIN_TARGET, digest, digest_of, files_below};
 use crate::python_plugin;
+use crate::shared::SharedComponents;
 use crate::toml;
 
 const STOCK_PREFIX: &str = "conclave-plugin-";
+
+/// The folders of what guests are made of. A test compares them with the dependencies.
+const GUEST_SOURCES: [&str; 7] = [
+    "tests/guests",
+    "tests/script",
+    "plugins/prose",
+    "sdk/rust",
+    "sdk/rust-macros",
+    "host/trajectory",
+    "wit",
+];
+/// The settings of their build.
+const GUEST_SETTINGS: [&str; 4] =
+    ["Cargo.toml", "Cargo.lock", ".cargo/config.toml", "host/xtask/guests.toml"];
+
+/// How components are compiled.
+#[derive(Clone, Copy)]
+pub(crate) enum Optimised {
+    /// As people run them, and as their speed is measured.
+    Fully,
+    /// In a quarter of the time, for tests.
+    Little,
+}
+
+impl Optimised {
+    fn settings(self) -> [&'static str; 2] {
+        match self {
+            Self::Fully => ["--profile", "plugin"],
+            Self::Little => ["--config", "host/xtask/guests.toml"],
+        }
+    }
+
+    /// Returns the folder of components below the target folder.
+    fn folder(self, place: &Checkout) -> PathBuf {
+        let profile = match self {
+            Self::Fully => "plugin",
+            Self::Little => "debug",
+        };
+        place.target.join(PLUGIN_TARGET).join(profile)
+    }
+}
 
 /// Runs `cargo xtask build`.
 pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
@@ -31,7 +73,7 @@ pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCod
     }
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 2, verbose);
-    build_stock(&place, &mut phases)?;
+    build_stock(&place, &mut phases, Optimised::Fully)?;
     build_conclave(&place, &mut phases, release)?;
     let program = if release { place.program("release", "conclave") } else { place.conclave() };
     eprintln!("{}", place.shown(&program));
@@ -51,21 +93,25 @@ pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCo
         }
     };
     needs::check(&place)?;
-    build_guests(&place, &mut Phases::new(&place, 1, verbose))?;
+    build_guests(&place, &mut Phases::new(&place, 1, verbose), Optimised::Little)?;
     eprintln!("{}", place.shown(&place.guests()));
     Ok(ExitCode::SUCCESS)
 }
 
 /// One phase: builds the stock plugins into `target/conclave/stock`. Those in Python have a line of
 /// their own when they are built.
-pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
+pub(crate) fn build_stock(
+    place: &Checkout,
+    phases: &mut Phases,
+    optimised: Optimised,
+) -> Result<(), XtaskFailure> {
     let plugins = stock_plugins(place)?;
-    let mut command = place.cargo(["build", "--profile", "plugin", "--target", PLUGIN_TARGET]);
+    let mut command = component_build(place, optimised);
     for plugin in &plugins {
         command.args(["-p", &plugin.package]);
     }
     phases.run(&format!("building {} stock plugins", plugins.len()), "stock", command)?;
-    let built = place.target.join(PLUGIN_TARGET).join("plugin");
+    let built = optimised.folder(place);
     let components =
         plugins.iter().map(|plugin| (built.join(&plugin.file), plugin.name().to_owned()));
     publish_all(components.chain(python_plugin::build(place)?), &place.stock())
@@ -85,20 +131,120 @@ pub(crate) fn build_conclave(
 }
 
 /// One phase: builds the guests of the tests into `target/conclave/guests`.
-pub(crate) fn build_guests(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
-    let guests = guests(place)?;
-    let command = place.cargo([
-        "build",
-        "-p",
-        "conclave-guests",
-        "--examples",
-        "--profile",
-        "plugin",
-        "--target",
-        PLUGIN_TARGET,
-    ]);
-    phases.run(&format!("building {} test guests", guests.len()), "guests", command)?;
-    publish_all(guests.into_iter().map(|name| (built_guest(place, &name), name)), &place.guests())
+pub(crate) fn build_guests(
+    place: &Checkout,
+    phases: &mut Phases,
+    optimised: Optimised,
+) -> Result<(), XtaskFailure> {
+    let names = guests(place)?;
+    let label = format!("building {} test guests", names.len());
+    let shared = match optimised {
+        Optimised::Little => SharedComponents::find(place, "guests", &guest_inputs(place)?),
+        Optimised::Fully => None,
+    };
+    if let Some(known) = shared.as_ref().and_then(|shared| shared.get(&names)) {
+        return phases.check(&label, || publish_all(known.into_iter(), &place.guests()));
+    }
+    let mut command = guest_build(place, optimised);
+    command.arg("--examples");
+    phases.run(&label, "guests", command)?;
+    let built: Vec<_> =
+        names.into_iter().map(|name| (built_guest(place, optimised, &name), name)).collect();
+    publish_all(built.iter().cloned(), &place.guests())?;
+    if let Some(shared) = shared {
+        shared.put(&built);
+    }
+    Ok(())
+}
+
+/// Returns a digest of everything that guests are made of.
+fn guest_inputs(place: &Checkout) -> Result<String, XtaskFailure> {
+    let mut files: Vec<PathBuf> = GUEST_SETTINGS.iter().map(|file| place.root.join(file)).collect();
+    for folder in GUEST_SOURCES {
+        files.extend(files_below(&place.root.join(folder), ""));
+    }
+    Ok(format!("{}-{}", digest(place, files)?, digest_of(needs::compiler()?.as_bytes())))
+}
+
+fn guest_build(place: &Checkout, optimised: Optimised) -> Command {
+    let mut command = component_build(place, optimised);
+    command.args(["-p", "conclave-guests"]);
+    command
+}
+
+fn component_build(place: &Checkout, optimised: Optimised) -> Command {
+    let mut command = place.cargo(["build", "--target", PLUGIN_TARGET]);
+    command.args(optimised.settings());
+    if let Optimised::Little = optimised {
+        // Cargo would take these in place of the flags of the settings.
+        command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    }
+    command
+}
+
+/// The components that a config names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct NamedComponents {
+    /// Those behind `stock:`.
+    stock: BTreeSet<String>,
+    /// The guests of the tests.
+    guests: BTreeSet<String>,
+}
+
+impl NamedComponents {
+    /// Returns the components of a config of `docs/examples`.
+    pub(crate) fn of(config: &str) -> Self {
+        let mut named = Self::default();
+        for line in config.lines().filter(|line| line.trim_start().starts_with("source")) {
+            let source = line.split('"').nth(1).unwrap_or_default();
+            if let Some(name) = source.strip_prefix("stock:") {
+                named.stock.insert(name.to_owned());
+            } else if let Some(name) = guest_named(source) {
+                named.guests.insert(name.to_owned());
+            }
+        }
+        named
+    }
+}
+
+fn guest_named(source: &str) -> Option<&str> {
+    source.split_once("conclave/guests/")?.1.strip_suffix(".wasm")
+}
+
+/// One phase: builds only what a config names, as the tests' guests are built, which shares the
+/// macros with the program. Other components stay unchanged.
+pub(crate) fn build_named(
+    place: &Checkout,
+    phases: &mut Phases,
+    named: &NamedComponents,
+) -> Result<(), XtaskFailure> {
+    let plugins: Vec<_> = stock_plugins(place)?
+        .into_iter()
+        .filter(|plugin| named.stock.contains(plugin.name()))
+        .collect();
+    let mut command = guest_build(place, Optimised::Little);
+    for plugin in &plugins {
+        command.args(["-p", &plugin.package]);
+    }
+    command.args((!plugins.is_empty()).then_some("--lib"));
+    for guest in &named.guests {
+        command.args(["--example", guest]);
+    }
+    let count = plugins.len() + named.guests.len();
+    let build = CargoBuild { log: "plugins", command };
+    phases.build(&format!("building {count} plugins"), vec![build])?;
+    let built = Optimised::Little.folder(place);
+    let components = plugins
+        .iter()
+        .map(|plugin| (built.join(&plugin.file), place.stock().join(plugin.component())));
+    let guests = named.guests.iter().map(|name| {
+        let file = place.guests().join(format!("{name}.wasm"));
+        (built_guest(place, Optimised::Little, name), file)
+    });
+    for folder in [place.stock(), place.guests()] {
+        fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
+    }
+    components.chain(guests).try_for_each(|(built, file)| publish(&built, &file))
 }
 
 /// One phase: builds only these guests; the others stay unchanged.
@@ -107,15 +253,8 @@ pub(crate) fn build_some_guests(
     phases: &mut Phases,
     names: &[&str],
 ) -> Result<(), XtaskFailure> {
-    let mut command = place.cargo([
-        "build",
-        "-p",
-        "conclave-guests",
-        "--profile",
-        "plugin",
-        "--target",
-        PLUGIN_TARGET,
-    ]);
+    // That of the stock plugins, which are built beside them and share the SDK.
+    let mut command = guest_build(place, Optimised::Fully);
     for name in names {
         command.args(["--example", name]);
     }
@@ -123,7 +262,7 @@ pub(crate) fn build_some_guests(
     let folder = place.guests();
     fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
     names.iter().try_for_each(|name| {
-        publish(&built_guest(place, name), &folder.join(format!("{name}.wasm")))
+        publish(&built_guest(place, Optimised::Fully, name), &folder.join(format!("{name}.wasm")))
     })
 }
 
@@ -132,12 +271,8 @@ pub(crate) fn guests(place: &Checkout) -> Result<Vec<String>, XtaskFailure> {
     Ok(toml::strings(&place.read("tests/guests/Cargo.toml")?, "[[example]]", "name"))
 }
 
-fn built_guest(place: &Checkout, name: &str) -> PathBuf {
-    place
-        .target
-        .join(PLUGIN_TARGET)
-        .join("plugin/examples")
-        .join(format!("{}.wasm", name.replace('-', "_")))
+fn built_guest(place: &Checkout, optimised: Optimised, name: &str) -> PathBuf {
+    optimised.folder(place).join("examples").join(format!("{}.wasm", name.replace('-', "_")))
 }
 
 struct ComponentCrate {
@@ -150,6 +285,11 @@ impl ComponentCrate {
     /// Returns the name for configs: `stock:NAME`.
     fn name(&self) -> &str {
         self.package.strip_prefix(STOCK_PREFIX).unwrap_or(&self.package)
+    }
+
+    /// Returns the name of its component in the folder of stock plugins.
+    fn component(&self) -> String {
+        format!("{}.wasm", self.name())
     }
 }
 
@@ -227,4 +367,33 @@ fn publish(built: &Path, file: &Path) -> Result<(), XtaskFailure> {
     let draft = file.with_extension("wasm.new");
     fs::write(&draft, bytes).map_err(|error| XtaskFailure::io("write", &draft, &error))?;
     fs::rename(&draft, file).map_err(|error| XtaskFailure::io("write", file, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers;
+
+    #[test]
+    fn a_config_names_its_components() {
+        let config = "# source = \"stock:none\"\nsource = \"stock:search\"   # here\n  source = \"../../target/conclave/guests/finder.wasm\"\nsource = \"./other.wasm\"\n";
+        let named = NamedComponents::of(config);
+        assert_eq!(named.stock, BTreeSet::from(["search".to_owned()]));
+        assert_eq!(named.guests, BTreeSet::from(["finder".to_owned()]));
+    }
+
+    #[test]
+    fn a_guest_is_made_of_the_folders_of_its_dependencies() {
+        let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
+        let members = layers::members(&place).unwrap_or_else(|failure| panic!("{}", failure.text));
+        let mut names = BTreeSet::from(["conclave-guests".to_owned()]);
+        let mut folders = BTreeSet::from(["wit"]);
+        while let Some(name) = names.pop_first() {
+            let package = members.iter().find(|package| package.name == name);
+            let package = package.unwrap_or_else(|| panic!("there is no package {name}"));
+            folders.insert(&package.folder);
+            names.extend(package.dependencies.iter().cloned());
+        }
+        assert_eq!(folders, BTreeSet::from(GUEST_SOURCES));
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::process::{Command, ExitCode};
 
-use crate::components;
+use crate::components::{self, Optimised};
 use crate::demo;
 use crate::failure::XtaskFailure;
 use crate::needs;
@@ -29,7 +29,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, verbose);
-    components::build_stock(&place, &mut phases)?;
+    components::build_stock(&place, &mut phases, Optimised::Fully)?;
     components::build_some_guests(&place, &mut phases, &GUESTS)?;
     phases.run(
         "building the program that plays scenarios",

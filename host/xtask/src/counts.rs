@@ -7,14 +7,14 @@ use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
 use std::{fs, str};
 
-use crate::components;
+use crate::components::{self, Optimised};
 use crate::failure::XtaskFailure;
+use crate::layers;
 use crate::needs;
 use crate::phase::{Phases, not_started};
 use crate::place::Checkout;
+use crate::test;
 
-/// The profile that optimises the core.
-const PROFILE: &str = "bench-host";
 const PROGRAM: &str = "conclave-counts";
 /// The program of the sandboxes. It is not optimised, as nothing of the tests is: optimising the
 /// engine takes ten minutes, and what the host does more shows all the same.
@@ -47,13 +47,12 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         return Err(XtaskFailure::new(MISSING));
     }
     let mut phases = Phases::new(&place, 4, verbose);
-    components::build_guests(&place, &mut phases)?;
-    build_core(&place, &mut phases)?;
-    phases.run(
-        "building the sandboxes",
-        "counts-sandbox",
-        place.cargo(["build", "-p", SANDBOX]),
-    )?;
+    components::build_guests(&place, &mut phases, Optimised::Little)?;
+    let tested = layers::tested(&place)?;
+    let packages = test::names(&tested);
+    build_core(&place, &mut phases, &packages)?;
+    let sandboxes = test::program(&place, &packages, SANDBOX);
+    phases.run("building the sandboxes", "counts-sandbox", sandboxes)?;
     let mut counts = Counts::new();
     phases.check("counting instructions", || {
         counts = count(&place)?;
@@ -72,9 +71,15 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 
 const MISSING: &str = "valgrind is not here, which counts instructions: apt-get install valgrind";
 
-/// Builds the program of the core.
-pub(crate) fn build_core(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
-    let command = place.cargo(["build", "--profile", PROFILE, "-p", PROGRAM]);
+/// Builds the program of the core, out of the packages of the tests.
+pub(crate) fn build_core(
+    place: &Checkout,
+    phases: &mut Phases,
+    packages: &[&str],
+) -> Result<(), XtaskFailure> {
+    let mut command =
+        place.cargo(["build", "--config", "host/xtask/counts.toml", "--bin", PROGRAM]);
+    command.args(test::selection(packages));
     phases.run("building the core, optimised", "counts", command)
 }
 
@@ -92,7 +97,7 @@ fn has_valgrind() -> bool {
 }
 
 fn count(place: &Checkout) -> Result<Counts, XtaskFailure> {
-    let program = place.program(PROFILE, PROGRAM);
+    let program = place.program("debug", PROGRAM);
     let mut list = Command::new(&program);
     let names = list.output().map_err(|error| not_started(&list, &error))?.stdout;
     let names = String::from_utf8_lossy(&names).into_owned();
@@ -159,7 +164,8 @@ fn read(place: &Checkout) -> Result<Counts, XtaskFailure> {
     Ok(parsed(&text))
 }
 
-fn parsed(text: &str) -> Counts {
+/// Returns the rows of a file of figures: a name and a number on each line.
+pub(crate) fn parsed(text: &str) -> Counts {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let rows = lines.filter_map(|line| {
         let (name, count) = line.split_once(' ')?;
@@ -180,7 +186,7 @@ fn written(counts: &Counts) -> String {
 }
 
 /// Returns a number with `_` between thousands.
-fn spelled(number: u64) -> String {
+pub(crate) fn spelled(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> = digits
         .as_bytes()

@@ -5,18 +5,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::components;
+use crate::components::{self, NamedComponents};
 use crate::failure::XtaskFailure;
 use crate::needs;
-use crate::phase::{self, Phases};
+use crate::phase::{self, CargoBuild, Phases};
 use crate::place::Checkout;
 
 const EXAMPLES: &str = "docs/examples";
 const QUESTION: &str = "What is a manifest?";
 const FOLDER_QUESTION: &str = "What is this about?";
-/// The untrusted component in stranger.toml, and those in hostile.toml.
-const STRANGER_GUESTS: [&str; 1] = ["finder"];
-const HOSTILE_GUESTS: [&str; 2] = ["agent_hostile_tour", "weather"];
+/// The crates that compile components. A demo compiles six small ones once: to build these without
+/// optimisation takes two minutes of processor time less, and to compile with them 15 seconds more.
+/// The tests, which compile a hundred, have them optimised (Cargo.toml).
+const COMPILER: [&str; 5] = [
+    "cranelift-assembler-x64",
+    "cranelift-codegen",
+    "cranelift-frontend",
+    "regalloc2",
+    "wasmtime-internal-cranelift",
+];
 /// The folder in which the configs expect them.
 const GUESTS: &str = "../../target/conclave/guests/";
 const HOSTILE_QUESTION: &str = "How warm is it in Oslo?";
@@ -32,15 +39,16 @@ struct DemoOptions {
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let options = DemoOptions::read(arguments)?;
     needs::check(&place)?;
+    let mut phases = Phases::new(&place, 2, options.verbose);
     if !place.conclave().is_file() {
-        eprintln!("The first build takes some minutes; later ones take seconds.");
+        phases.announce_first_build("demo");
     }
-    let mut phases = Phases::new(&place, 3, options.verbose);
-    components::build_stock(&place, &mut phases)?;
-    components::build_some_guests(&place, &mut phases, options.guests())?;
-    components::build_conclave(&place, &mut phases, false)?;
-
     let config = options.config(&place)?;
+    let text =
+        fs::read_to_string(&config).map_err(|error| XtaskFailure::io("read", &config, &error))?;
+    components::build_named(&place, &mut phases, &NamedComponents::of(&text))?;
+    build_conclave(&place, &mut phases)?;
+
     let mut command = Command::new(place.conclave());
     command.arg("run").arg(place.shown(&config)).arg(options.question()).current_dir(&place.root);
     eprintln!("\nThe config: {}", place.shown(&config));
@@ -53,6 +61,15 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         eprintln!("\n{}", next(&place.shown(&place.conclave())));
     }
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// One phase: builds the program without what the demo never runs.
+fn build_conclave(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
+    let mut command = place.cargo(["build", "-p", "conclave-host", "--no-default-features"]);
+    for name in COMPILER {
+        command.arg("--config").arg(format!("profile.dev.package.{name}.opt-level=0"));
+    }
+    phases.build("building the program conclave", vec![CargoBuild { log: "conclave", command }])
 }
 
 /// Returns the next commands to type.
@@ -115,10 +132,6 @@ impl DemoOptions {
             (false, None) => QUESTION,
         };
         self.question.as_deref().unwrap_or(default)
-    }
-
-    fn guests(&self) -> &'static [&'static str] {
-        if self.hostile { &HOSTILE_GUESTS } else { &STRANGER_GUESTS }
     }
 
     /// Returns the path of the example. It is copied to the target folder if it grants another

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: packs the program with its man pages, completions and schema into an archive
-//! for each target. It runs on machines without Rust.
+//! `cargo xtask dist`: packs the program with its files, man pages, completions and schema into an
+//! archive for each target. It runs on machines without Rust.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
-use crate::program::{self, CodeTarget, ProgramBuild};
+use crate::program::{self, BuiltProgram, CodeTarget, ProgramBuild};
 use crate::toml;
 
 /// The second target of a Linux host: its programs need no libraries of the machine.
@@ -79,7 +79,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     if builds > 0 {
         needs::check(&place)?;
         targets.iter().try_for_each(|target| needs::check_target(&place, target))?;
-        eprintln!("The first build takes ten to fifteen minutes on two cores for each target.");
+        eprintln!("The first build takes 15 to 20 minutes on two cores for each target.");
     }
     let mut phases = Phases::new(&place, targets.len() * (builds + 1), options.verbose);
     let mut archives = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
             eprintln!("{target}");
         }
         let built = match &options.program {
-            Some(program) => program.clone(),
+            Some(program) => BuiltProgram::found(program),
             None => {
                 // A named target has a folder of its own; the host's is shared with `install`.
                 let named = Some(target.as_str()).filter(|target| *target != host);
@@ -120,7 +120,7 @@ struct Archive {
 fn pack(
     place: &Checkout,
     phases: &mut Phases,
-    built: &Path,
+    built: &BuiltProgram,
     target: &str,
     folder: &Path,
 ) -> Result<Archive, XtaskFailure> {
@@ -131,8 +131,8 @@ fn pack(
     if staged.exists() {
         fs::remove_dir_all(&staged).map_err(|error| XtaskFailure::io("remove", &staged, &error))?;
     }
-    program::copy(built, &staged.join("bin").join(program::file_name()))?;
-    furnish(place, &staged)?;
+    let program = built.install(&staged)?;
+    furnish(place, &staged, &program)?;
     let file = format!("{name}.tar.gz");
     // Sorted by name and with a fixed date, so that equal files give an equal archive. Only GNU tar
     // has these options.
@@ -152,17 +152,16 @@ fn pack(
 }
 
 /// Writes everything that accompanies the program.
-fn furnish(place: &Checkout, staged: &Path) -> Result<(), XtaskFailure> {
-    let program = staged.join("bin").join(program::file_name());
-    program::write_manual(&program, &staged.join("share/man/man1"))?;
+fn furnish(place: &Checkout, staged: &Path, program: &Path) -> Result<(), XtaskFailure> {
+    program::write_manual(program, &staged.join("share/man/man1"))?;
     let completions = staged.join("share/completions");
     fs::create_dir_all(&completions)
         .map_err(|error| XtaskFailure::io("make", &completions, &error))?;
     for (shell, file) in COMPLETIONS {
-        let script = program::output_of(Command::new(&program).args(["completions", shell]))?;
+        let script = program::output_of(Command::new(program).args(["completions", shell]))?;
         write(&completions.join(file), &script)?;
     }
-    let schema = program::output_of(Command::new(&program).arg("schema"))?;
+    let schema = program::output_of(Command::new(program).arg("schema"))?;
     write(&staged.join("conclave.schema.json"), &schema)?;
     for paper in PAPERS {
         let copy = staged.join(paper);

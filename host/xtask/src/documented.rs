@@ -1,8 +1,10 @@
 //! Checks the documentation against xtask: every `cargo xtask …` on a page is a command.
 
-use crate::USAGE;
-use crate::place::files_below;
 use std::path::Path;
+
+use crate::USAGE;
+use crate::place::{Checkout, files_below};
+use crate::times::Recorded;
 
 /// Returns the commands that the usage text lists.
 fn commands() -> Vec<&'static str> {
@@ -38,4 +40,36 @@ fn pages_show_commands_that_exist() {
         }
     }
     assert!(shown > 20 && known.len() > 8, "{shown}, {known:?}");
+}
+
+/// Returns the number in `about N minutes` behind a command.
+fn minutes_of(readme: &str, command: &str) -> Option<u64> {
+    let line = readme.lines().find(|line| line.starts_with(&format!("$ {command} ")))?;
+    let (_, rest) = line.split_once("about ")?;
+    rest.split_once(" minutes")?.0.parse().ok()
+}
+
+#[test]
+fn the_readme_tells_the_times_that_were_measured() {
+    let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
+    let readme = place.read("README.md").unwrap_or_else(|failure| panic!("{}", failure.text));
+    let recorded = Recorded::read(&place);
+    let measured = |command: &str| {
+        let estimate = recorded.estimate(command)?;
+        Some(estimate.wall.as_secs().div_ceil(60))
+    };
+    for command in ["demo", "install"] {
+        let said = minutes_of(&readme, &format!("cargo xtask {command}"));
+        // What was not measured yet has no figure to compare with.
+        if let Some(minutes) = measured(command) {
+            assert_eq!(said, Some(minutes), "README.md, cargo xtask {command}");
+        }
+    }
+    assert_eq!(
+        minutes_of(
+            "$ cargo xtask demo   # first time about 4 minutes on two\n",
+            "cargo xtask demo"
+        ),
+        Some(4)
+    );
 }

@@ -2,7 +2,6 @@
 //! writes its man pages.
 
 use std::env;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -57,16 +56,19 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     needs::check(&place)?;
     let profile = if options.fast_build { program::FAST } else { program::OPTIMISED };
     let build = ProgramBuild { profile, target: None, code: CodeTarget::ThisMachine };
-    if !build.program(&place).is_file() {
-        eprintln!("{}", first_build(options.fast_build));
-    }
     let mut phases = Phases::new(&place, program::PHASES, options.verbose);
+    if !build.program(&place).is_file() {
+        phases.announce_first_build(if options.fast_build {
+            "install --fast-build"
+        } else {
+            "install"
+        });
+    }
     let built = build.run(&place, &mut phases)?;
-    let program = root.join("bin").join(program::file_name());
-    program::copy(&built, &program)?;
+    let program = built.install(&root)?;
     program::write_manual(&program, &root.join("share/man/man1"))?;
-    let size = fs::metadata(&program).map_or(0, |file| file.len()) >> 20;
-    eprintln!("{} ({size} MiB)", program.display());
+    let (size, files) = built.weight();
+    eprintln!("{} ({} MiB, and {} MiB in lib)", program.display(), size >> 20, files >> 20);
     let folder = root.join("bin");
     if !env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|known| known == folder))
     {
@@ -80,17 +82,6 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         "next: `{PROGRAM} init`, `{PROGRAM} doctor`; completions: `{PROGRAM} completions --help`"
     );
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns how long the first build takes.
-fn first_build(fast: bool) -> &'static str {
-    if fast {
-        "The first build takes about six minutes on two cores. The program is slower than an \
-         optimised one."
-    } else {
-        "The first build takes ten to fifteen minutes on two cores; `--fast-build` takes six, for a \
-         slower program."
-    }
 }
 
 /// Returns the folder in which cargo installs programs.

@@ -2,6 +2,7 @@
 //! so a new one is tested without a change here. It belongs to the layer `runtime` until it is
 //! listed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -142,13 +143,24 @@ pub(crate) const DOCS: &str = "docs";
 pub(crate) const FOREIGN: &str = "foreign";
 
 /// A member of the workspace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    /// The folder, relative to the repository.
+    pub(crate) folder: String,
+    /// The packages of the repository that it depends on, also for its tests only.
+    pub(crate) dependencies: BTreeSet<String>,
 }
 
 /// Returns the tested packages, ordered by name.
 pub(crate) fn tested(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
+    let mut packages = members(place)?;
+    packages.retain(|package| UNTESTED.iter().all(|(name, _)| *name != package.name));
+    Ok(packages)
+}
+
+/// Returns the members of the workspace, ordered by name.
+pub(crate) fn members(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
     let members = toml::list(&place.read("Cargo.toml")?, "[workspace]", "members");
     let mut packages = Vec::new();
     for member in &members {
@@ -156,10 +168,15 @@ pub(crate) fn tested(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
             let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
             let name = toml::string(&text, "[package]", "name")
                 .ok_or_else(|| XtaskFailure::new(format!("{} has no name", folder.display())))?;
-            packages.push(Package { name });
+            packages.push(Package {
+                name,
+                folder: place.shown(&folder),
+                dependencies: toml::keys(&text, "dependencies]")
+                    .filter(|name| name.starts_with("conclave-"))
+                    .collect(),
+            });
         }
     }
-    packages.retain(|package| UNTESTED.iter().all(|(name, _)| *name != package.name));
     packages.sort_by(|a, b| a.name.cmp(&b.name));
     if packages.is_empty() {
         return Err(XtaskFailure::new("the workspace's Cargo.toml lists no members"));
@@ -281,7 +298,7 @@ mod tests {
             (layer_of("conclave-plugin-new"), layer_of("conclave-core")),
             (Some("guests"), Some("core"))
         );
-        let new = [Package { name: "conclave-brand-new".to_owned() }];
+        let new = [Package { name: "conclave-brand-new".to_owned(), ..Package::default() }];
         let of: Vec<&str> = LAYERS
             .iter()
             .filter(|layer| !layer.packages(&new).is_empty())

@@ -6,6 +6,7 @@
 
 mod attacks;
 mod bench;
+mod changed;
 mod components;
 mod conformance;
 mod counts;
@@ -20,18 +21,24 @@ mod imports;
 mod install;
 mod languages;
 mod layers;
+mod locks;
 mod needs;
 mod phase;
 mod picture;
 mod place;
 mod program;
+mod progress;
 mod python_plugin;
 mod servers;
+mod shared;
 mod skips;
+mod slowest;
 mod soak;
 mod test;
+mod times;
 mod toml;
 mod type_size;
+mod weight;
 
 use std::env;
 use std::process::ExitCode;
@@ -50,13 +57,15 @@ usage: cargo xtask COMMAND [OPTIONS]
                      core, runtime, guests, suite, cli, docs, foreign (LiteLLM, MCP peers, Python and JavaScript)
   test FILTER…       only the tests whose names contain one of these; behind a layer's name, of those layers
       --busy N         with N loops beside it that take what the machine has
+      --changed[=BASE] only what the changes since BASE can reach, by crate and by guest; without it, since the last commit
+      --slowest N      and then list the N tests that took most time
       --crowded        in a home and a folder for temporary files that are full of stores, keys and configs
   attacks            try every attack that docs/reference/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run
-  install            the program `conclave` for daily use: optimised, stock plugins compiled; ten to fifteen minutes on two cores
+  install            the program `conclave` for daily use: optimised, stock plugins compiled; 15 to 20 minutes on two cores
       --root PATH      below this folder instead of cargo's own
-      --fast-build     six minutes, for a slower program
+      --fast-build     in about half the time, for a slower program
   dist               that program in archives for other machines, which need no Rust, each with its checksum;
                      on Linux with glibc also a static one (x86_64-unknown-linux-musl)
       --target TRIPLE  only for this target; again for more
@@ -67,6 +76,8 @@ usage: cargo xtask COMMAND [OPTIONS]
       --write-curves   the same, and draw docs/internals/growth.svg anew
   counts             count the instructions of the core's hot paths with valgrind, and compare them with those recorded
       --record         write tests/counts/counts.txt anew
+  weight             weigh the program that `install` built last, and compare it with what is recorded
+      --record         write tests/counts/weight.txt anew
   soak [ARGS…]       kill a busy host and cut its power, again and again, and look whether anything was lost or done twice
       --kills N        so often; 500 when neither this nor the next is given
       --power-cuts N   so often; 200 when neither is given; needs Linux and /dev/fuse
@@ -79,6 +90,8 @@ usage: cargo xtask COMMAND [OPTIONS]
       --only ID,…      these; `C-1*` is every id that begins so
       --config         print the configs that scenarios become instead
   guests             only the components that the tests run
+  times [COMMAND…]   where the time of a cold demo, install and test goes; writes docs/internals/build-times.md
+      --runs N         each so often; the median is recorded
   picture            draw docs/demo.svg and docs/trace.svg anew from what the program prints
 
   --verbose          show cargo's own output instead of writing it to a log
@@ -99,6 +112,9 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    if times::is_wrapper(arguments.first()) {
+        return times::run_compiler(arguments);
+    }
     let Some((command, rest)) = arguments.split_first() else {
         return Err(XtaskFailure::usage(USAGE));
     };
@@ -123,6 +139,8 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
         "counts" => counts::run(Checkout::find()?, rest),
         "fuzz" => fuzz::run(Checkout::find()?, rest),
         "soak" => soak::run(Checkout::find()?, rest),
+        "times" => times::run(&Checkout::find()?, rest),
+        "weight" => weight::run(&Checkout::find()?, rest),
         "picture" => picture::run(Checkout::find()?, rest),
         unknown => Err(XtaskFailure::usage(format!(
             "`{unknown}` is no command of cargo xtask.\n\n{USAGE}"

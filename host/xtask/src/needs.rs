@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::failure::XtaskFailure;
 use crate::phase;
@@ -82,12 +83,30 @@ pub(crate) fn host_triple() -> Result<String, XtaskFailure> {
     TargetCompiler::find().map(|compiler| compiler.host)
 }
 
+/// Returns clippy's compiler, beside that of the toolchain; `None` if it is not installed.
+pub(crate) fn clippy_driver() -> Option<PathBuf> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let program = format!("bin/clippy-driver{}", env::consts::EXE_SUFFIX);
+        let driver = TargetCompiler::find().ok()?.sysroot.join(program);
+        driver.is_file().then_some(driver)
+    };
+    FOUND.get_or_init(find).clone()
+}
+
+/// Returns the compiler's version and commit.
+pub(crate) fn compiler() -> Result<String, XtaskFailure> {
+    TargetCompiler::find().map(|compiler| compiler.version)
+}
+
 /// Returns whether `cargo nextest` is installed.
 pub(crate) fn has_nextest(place: &Checkout) -> bool {
     answers(&mut place.cargo(["nextest", "--version"]))
 }
 
 struct TargetCompiler {
+    /// All that it says about its version.
+    version: String,
     release: String,
     host: String,
     sysroot: PathBuf,
@@ -114,6 +133,7 @@ impl TargetCompiler {
         Ok(Self {
             release: line("release: "),
             host: line("host: "),
+            version: version.clone(),
             sysroot: PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim()),
         })
     }

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::failure::XtaskFailure;
 use crate::place::Checkout;
+use crate::progress::{BuildProgress, rounded};
+use crate::times::{self, Recorded};
 
 /// The maximum number of lines shown of a log: the first error with its context fits, a page of
 /// errors stays in the file.
@@ -52,11 +54,47 @@ pub(crate) struct Phases {
     verbose: bool,
     total: usize,
     begun: usize,
+    progress: BuildProgress,
+    /// Cargo's messages of all builds so far, and when the first of them began.
+    messages: Vec<PathBuf>,
+    builds_began: Option<Instant>,
+}
+
+/// A build by cargo, and the name of its log.
+pub(crate) struct CargoBuild {
+    pub(crate) log: &'static str,
+    pub(crate) command: Command,
 }
 
 impl Phases {
     pub(crate) fn new(place: &Checkout, total: usize, verbose: bool) -> Self {
-        Self { place: place.clone(), screen: StderrScreen::find(), verbose, total, begun: 0 }
+        let screen = StderrScreen::find();
+        let progress = BuildProgress::default();
+        Self {
+            place: place.clone(),
+            screen,
+            verbose,
+            total,
+            begun: 0,
+            progress,
+            messages: Vec::new(),
+            builds_began: None,
+        }
+    }
+
+    /// Says how long a first build takes, as far as it was measured, and estimates the remaining time
+    /// while it runs.
+    pub(crate) fn announce_first_build(&mut self, command: &str) {
+        let Some(estimate) = Recorded::read(&self.place).estimate(command) else {
+            eprintln!("The first build takes some minutes; later ones take seconds.");
+            return;
+        };
+        eprintln!(
+            "The first build takes about {} (measured on {} idle cores); later ones take seconds.",
+            rounded(estimate.wall_here()),
+            estimate.cores
+        );
+        self.progress = BuildProgress::new(estimate);
     }
 
     /// Runs a program to its end. Its output goes to `target/xtask/LOG.log`, or to the terminal
@@ -70,16 +108,28 @@ impl Phases {
         self.run_or(what, log, command, None)
     }
 
-    /// Runs a build by cargo; on a terminal it counts the crates. `most` is their number if nothing
-    /// is built yet.
+    /// Runs builds by cargo at the same time, as one phase; on a terminal it counts the crates and
+    /// estimates the rest. Builds of one profile folder wait for each other: name different ones.
     pub(crate) fn build(
         &mut self,
         what: &str,
-        log: &str,
-        command: Command,
-        most: Option<usize>,
+        builds: Vec<CargoBuild>,
     ) -> Result<(), XtaskFailure> {
-        self.run_counting(what, log, command, most, None)
+        let label = self.label(what);
+        let clock = PhaseClock::start(what);
+        self.messages.extend(builds.iter().map(|build| messages(&self.place, build.log)));
+        let began = *self.builds_began.get_or_insert(clock.began);
+        let (place, progress) = (&self.place, &self.progress);
+        let outcome = if self.verbose {
+            self.screen.aloud(&label, || {
+                builds.into_iter().try_for_each(|mut build| run_aloud(&mut build.command))
+            })
+        } else {
+            let shown = || progress.shown(&read_all(&self.messages), began.elapsed());
+            self.screen.counting(&label, &shown, || run_together(place, builds))
+        };
+        clock.note();
+        outcome
     }
 
     /// Does the same as `run`; on failure the report ends with a remedy.
@@ -87,31 +137,23 @@ impl Phases {
         &mut self,
         what: &str,
         log: &str,
-        command: Command,
-        remedy: Option<&str>,
-    ) -> Result<(), XtaskFailure> {
-        self.run_counting(what, log, command, None, remedy)
-    }
-
-    fn run_counting(
-        &mut self,
-        what: &str,
-        log: &str,
         mut command: Command,
-        most: Option<usize>,
         remedy: Option<&str>,
     ) -> Result<(), XtaskFailure> {
         let label = self.label(what);
-        if self.verbose {
-            return self.screen.aloud(&label, || run_aloud(&mut command));
-        }
-        let log = self.place.own().join(format!("{log}.log"));
-        let shown = self.place.shown(&log);
-        let progress = || crates_begun(&fs::read_to_string(&log).unwrap_or_default(), most);
-        self.screen.counting(&label, &progress, || {
-            run_to_log(&mut command, &log)
-                .map_err(|failure| explained(&failure.text, &log, &shown, remedy))
-        })
+        let clock = PhaseClock::start(what);
+        let outcome = if self.verbose {
+            self.screen.aloud(&label, || run_aloud(&mut command))
+        } else {
+            let log = self.place.own().join(format!("{log}.log"));
+            let shown = self.place.shown(&log);
+            self.screen.quietly(&label, || {
+                run_to_log(&mut command, &log)
+                    .map_err(|failure| explained(&failure.text, &log, &shown, remedy))
+            })
+        };
+        clock.note();
+        outcome
     }
 
     /// Runs work within this process.
@@ -121,7 +163,10 @@ impl Phases {
         work: impl FnOnce() -> Result<(), XtaskFailure>,
     ) -> Result<(), XtaskFailure> {
         let label = self.label(what);
-        self.screen.quietly(&label, work)
+        let clock = PhaseClock::start(what);
+        let outcome = self.screen.quietly(&label, work);
+        clock.note();
+        outcome
     }
 
     /// Announces the last phase, whose program uses the terminal itself.
@@ -135,6 +180,58 @@ impl Phases {
         let number = format!("[{}/{}]", self.begun, self.total);
         format!("{} {what}", self.screen.dim(&number))
     }
+}
+
+/// The start of a phase, for `cargo xtask times`.
+struct PhaseClock<'a> {
+    what: &'a str,
+    began: Instant,
+    processor: Duration,
+}
+
+impl<'a> PhaseClock<'a> {
+    fn start(what: &'a str) -> Self {
+        Self { what, began: Instant::now(), processor: times::child_time() }
+    }
+
+    fn note(&self) {
+        let processor = times::child_time().saturating_sub(self.processor);
+        times::note_phase(self.what, self.began, processor);
+    }
+}
+
+/// Returns the file with cargo's messages of a build.
+fn messages(place: &Checkout, log: &str) -> PathBuf {
+    place.own().join(format!("{log}.json"))
+}
+
+fn read_all(files: &[PathBuf]) -> String {
+    files.iter().map(|file| fs::read_to_string(file).unwrap_or_default()).collect()
+}
+
+/// Starts all builds, and waits for all. Returns the first failure.
+fn run_together(place: &Checkout, builds: Vec<CargoBuild>) -> Result<(), XtaskFailure> {
+    thread::scope(|scope| {
+        let running: Vec<_> =
+            builds.into_iter().map(|build| scope.spawn(move || run_build(place, build))).collect();
+        let outcomes = running
+            .into_iter()
+            .map(|build| build.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        outcomes.collect::<Vec<_>>().into_iter().collect()
+    })
+}
+
+/// Runs a build. Cargo's messages about finished crates go to a file beside the log.
+fn run_build(place: &Checkout, build: CargoBuild) -> Result<(), XtaskFailure> {
+    let CargoBuild { log: name, mut command } = build;
+    command.arg("--message-format=json-render-diagnostics");
+    let log = place.own().join(format!("{name}.log"));
+    let messages = messages(place, name);
+    let (_, errors) = open_log(&log).map_err(|error| XtaskFailure::io("write", &log, &error))?;
+    let (out, _) =
+        open_log(&messages).map_err(|error| XtaskFailure::io("write", &messages, &error))?;
+    run_into(&mut command, out, errors)
+        .map_err(|failure| explained(&failure.text, &log, &place.shown(&log), None))
 }
 
 /// Runs a phase before the numbered ones, such as a download of a missing part.
@@ -197,11 +294,12 @@ impl StderrScreen {
         progress: &(dyn Fn() -> String + Sync),
         work: impl FnOnce() -> Result<(), XtaskFailure>,
     ) -> Result<(), XtaskFailure> {
-        let began = Instant::now();
+        let (began, processor) = (Instant::now(), times::child_time());
         eprint!("{label} …");
         let _ = io::stderr().flush();
         let outcome = if self.live { ticking(label, began, progress, work) } else { work() };
-        let time = self.dim(&format!("({})", spelled(began.elapsed())));
+        let processor = times::child_time().saturating_sub(processor);
+        let time = self.dim(&format!("({})", with_processors(began.elapsed(), processor)));
         let start = if self.live { format!("\r\x1b[K{label} …") } else { String::new() };
         match &outcome {
             Ok(()) => eprintln!("{start}  {time}"),
@@ -248,16 +346,6 @@ fn ticking(
     })
 }
 
-/// Returns the progress of a build by cargo's output so far; empty for other output.
-fn crates_begun(log: &str, most: Option<usize>) -> String {
-    let begun = log.lines().filter(|line| line.trim_start().starts_with("Compiling ")).count();
-    match most {
-        _ if begun == 0 => String::new(),
-        Some(most) if begun <= most => format!(", crate {begun} of up to {most}"),
-        _ => format!(", crate {begun}"),
-    }
-}
-
 /// Returns a duration such as `0.4 s`, `12 s` or `2 min 05 s`.
 pub(crate) fn spelled(time: Duration) -> String {
     match time.as_secs() {
@@ -265,6 +353,14 @@ pub(crate) fn spelled(time: Duration) -> String {
         seconds @ 10..60 => format!("{seconds} s"),
         seconds => format!("{} min {:02} s", seconds / 60, seconds % 60),
     }
+}
+
+/// Returns the time of a phase; of a long one also how long it kept processors busy.
+fn with_processors(time: Duration, processor: Duration) -> String {
+    if processor < Duration::from_secs(10) {
+        return spelled(time);
+    }
+    format!("{}, {} of processor time", spelled(time), spelled(processor))
 }
 
 fn run_aloud(command: &mut Command) -> Result<(), XtaskFailure> {
@@ -280,6 +376,10 @@ fn run_aloud(command: &mut Command) -> Result<(), XtaskFailure> {
 fn run_to_log(command: &mut Command, log: &Path) -> Result<(), XtaskFailure> {
     let (mut out, err) = open_log(log).map_err(|error| XtaskFailure::io("write", log, &error))?;
     let _ = writeln!(out, "$ {}", typed(command));
+    run_into(command, out, err)
+}
+
+fn run_into(command: &mut Command, out: File, err: File) -> Result<(), XtaskFailure> {
     command.env("CARGO_TERM_COLOR", "never").stdin(Stdio::null()).stdout(out).stderr(err);
     let status = command.status().map_err(|error| not_started(command, &error))?;
     if status.success() {
@@ -356,11 +456,11 @@ mod tests {
     }
 
     #[test]
-    fn a_build_counts_its_crates() {
-        let log = "$ cargo build\n   Compiling a v1.0.0\n   Compiling b v0.2.0 (/b)\n";
-        assert_eq!(crates_begun(log, Some(9)), ", crate 2 of up to 9");
-        assert_eq!(crates_begun(log, Some(1)), ", crate 2");
-        assert_eq!(crates_begun("$ tar -czf a\n", Some(9)), "");
+    fn a_long_phase_tells_its_processor_time() {
+        let seconds = Duration::from_secs;
+        assert_eq!(with_processors(seconds(9), seconds(9)), "9.0 s");
+        let long = with_processors(seconds(70), seconds(130));
+        assert_eq!(long, "1 min 10 s, 2 min 10 s of processor time");
     }
 
     #[test]

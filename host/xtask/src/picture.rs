@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::components;
+use crate::components::{self, Optimised};
 use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::{self, Phases};
@@ -56,7 +56,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     }
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, false);
-    components::build_stock(&place, &mut phases)?;
+    components::build_stock(&place, &mut phases, Optimised::Fully)?;
     components::build_some_guests(&place, &mut phases, &["agent_hostile_tour", "weather"])?;
     components::build_conclave(&place, &mut phases, false)?;
     for picture in &PICTURES {

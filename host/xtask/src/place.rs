@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::XtaskFailure;
+use crate::needs;
 
 /// The target triple of plugins.
 pub(crate) const PLUGIN_TARGET: &str = "wasm32-wasip2";
@@ -66,9 +67,19 @@ impl Checkout {
         self.target.join("conclave/languages")
     }
 
-    /// Returns the compilation cache of hosts that run here; tests share it.
+    /// Returns the compilation cache of hosts that run here. All clones of this user share it, so a
+    /// component is compiled once on a machine. The host authenticates what it reads there, and
+    /// limits the size.
     pub(crate) fn compiled(&self) -> PathBuf {
-        self.target.join("conclave/test-cache")
+        self.shared().unwrap_or_else(|| self.target.join("conclave/test-cache")).join("compiled")
+    }
+
+    /// Returns the folder that all clones of this user share; `None` if the environment names none.
+    pub(crate) fn shared(&self) -> Option<PathBuf> {
+        let named =
+            |name: &str| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+        let caches = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")))?;
+        Some(caches.join("conclave-tests"))
     }
 
     pub(crate) fn bench_json(&self) -> PathBuf {
@@ -120,10 +131,25 @@ impl Checkout {
         command
     }
 
+    /// Does the same; the repository's own crates are compiled by clippy, which lints what it
+    /// compiles. `cargo clippy` would analyse them, and everything that they depend on, a second time.
+    /// Without clippy they are compiled by rustc.
+    ///
+    /// What clippy compiles runs slower than what rustc compiles if it is optimised, so this is for
+    /// tests only.
+    pub(crate) fn linted_cargo<const N: usize>(&self, words: [&str; N]) -> Command {
+        let mut command = self.cargo(words);
+        if let Some(driver) = needs::clippy_driver() {
+            command.env("RUSTC_WORKSPACE_WRAPPER", driver);
+        }
+        command
+    }
+
     /// Sets the variables for tests and build scripts that cannot find the components by
     /// themselves.
     fn report_where(&self, command: &mut Command) {
         command.env("CONCLAVE_GUESTS", self.guests()).env("CONCLAVE_BIN", self.conclave());
+        command.env("CONCLAVE_TEST_CACHE", self.compiled());
         // host/stock/build.rs finds the folder through cargo's CACHEDIR.TAG. Setting the variable
         // anyway would rebuild the program whenever `cargo build` and `cargo xtask build` take
         // turns.
@@ -166,6 +192,13 @@ pub(crate) fn digest(
         hasher.write(&content);
     }
     Ok(format!("{:016x}", hasher.finish()))
+}
+
+/// Returns a digest of bytes.
+pub(crate) fn digest_of(bytes: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    format!("{:016x}", hasher.finish())
 }
 
 /// Returns the files below `folder` whose names end in `ending`, sorted; empty if there is no such

@@ -1,15 +1,14 @@
-//! Builds the program `conclave` for use, with the machine code of the stock plugins inside, for
-//! `cargo xtask install` and `dist`.
+//! Builds the program `conclave` for use, with the files that belong to it, for `cargo xtask
+//! install` and `dist`: the machine code of the stock plugins, and large components.
 
-use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::components;
+use crate::components::{self, Optimised};
 use crate::failure::XtaskFailure;
-use crate::phase::Phases;
+use crate::phase::{CargoBuild, Phases};
 use crate::place::Checkout;
 
 /// The profile of the optimised program; see Cargo.toml.
@@ -19,6 +18,11 @@ pub(crate) const FAST: &str = "program";
 pub(crate) const PROGRAM: &str = "conclave";
 /// The phases of a build.
 pub(crate) const PHASES: usize = 4;
+/// The folder of the program's files, from the one above the program's own; see
+/// `host/cli/src/state/stock.rs`.
+const FILES: &str = "lib/conclave";
+/// The endings of the program's files.
+const ENDINGS: [&str; 2] = ["cwasm", "wasm"];
 /// The program that compiles the stock plugins; see `host/cli/precompile.rs`.
 const PRECOMPILER: &str = "conclave-precompile";
 /// The variable with the folder of machine code for `host/stock/build.rs`.
@@ -56,28 +60,40 @@ impl ProgramBuild<'_> {
         self.built(place, PROGRAM)
     }
 
+    /// Returns the program that the last such build left; `None` if there was none.
+    pub(crate) fn last(&self, place: &Checkout) -> Option<BuiltProgram> {
+        let (program, files) = (self.program(place), self.code(place).join("lib"));
+        program.is_file().then_some(BuiltProgram { program, files: Some(files) })
+    }
+
     /// Four phases. The second builds what both programs are made of, which takes longest. The
-    /// fourth builds `conclave` around the machine code that the first of them made.
+    /// fourth builds `conclave` with the digests of the machine code that the first of them made.
     pub(crate) fn run(
         &self,
         place: &Checkout,
         phases: &mut Phases,
-    ) -> Result<PathBuf, XtaskFailure> {
-        components::build_stock(place, phases)?;
-        let kind = self.target.unwrap_or("host");
-        let code = place.stock_code(&format!("{kind}-{}", self.code.word()));
+    ) -> Result<BuiltProgram, XtaskFailure> {
+        components::build_stock(place, phases, Optimised::Fully)?;
+        let code = self.code(place);
         // The build script watches the folder, so it exists before there is any code.
         fs::create_dir_all(&code).map_err(|error| XtaskFailure::io("make", &code, &error))?;
         let mut command = self.cargo(place, PRECOMPILER, &code);
         command.args(["--features", "precompile"]);
-        let crates = crates(place);
-        phases.build("building the host and its compiler", "precompiler", command, crates)?;
+        let build = CargoBuild { log: "precompiler", command };
+        phases.build("building the host and its compiler", vec![build])?;
         let mut command = Command::new(self.built(place, PRECOMPILER));
         command.arg(place.stock()).arg(&code).arg(self.code.word());
         phases.run("compiling the stock plugins", "precompile", command)?;
         let command = self.cargo(place, PROGRAM, &code);
-        phases.build("building the program conclave", "conclave", command, None)?;
-        Ok(self.program(place))
+        let build = CargoBuild { log: "conclave", command };
+        phases.build("building the program conclave", vec![build])?;
+        Ok(BuiltProgram { program: self.program(place), files: Some(code.join("lib")) })
+    }
+
+    /// Returns the folder of what the precompiler makes.
+    pub(crate) fn code(&self, place: &Checkout) -> PathBuf {
+        let kind = self.target.unwrap_or("host");
+        place.stock_code(&format!("{kind}-{}", self.code.word()))
     }
 
     fn built(&self, place: &Checkout, name: &str) -> PathBuf {
@@ -97,19 +113,62 @@ impl ProgramBuild<'_> {
     }
 }
 
-/// Returns the number of crates that the program is made of, for a build's progress.
-fn crates(place: &Checkout) -> Option<usize> {
-    let mut command = place.cargo(["tree", "-p", "conclave-host", "--prefix", "none"]);
-    let listed = command.args(["-e", "normal,build", "--offline"]).output().ok()?;
-    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-    // A crate with some more dependants is listed again, marked by `(*)`.
-    let names = text.lines().filter_map(|line| line.split(" (").next());
-    let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
-    Some(names.len()).filter(|count| *count > 0)
+/// A program with the files that belong to it.
+#[derive(Clone, Debug)]
+pub(crate) struct BuiltProgram {
+    program: PathBuf,
+    /// The folder of the files; `None` for a program without any.
+    files: Option<PathBuf>,
 }
 
-/// Copies a program in two steps: a running one cannot be written to, but it can be replaced.
-pub(crate) fn copy(built: &Path, program: &Path) -> Result<(), XtaskFailure> {
+impl BuiltProgram {
+    /// Returns a program that was built before. An installed one has its files beside it.
+    pub(crate) fn found(program: &Path) -> Self {
+        let root = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+        let files = root.ancestors().nth(2).map(|root| root.join(FILES));
+        Self { program: program.to_owned(), files: files.filter(|files| files.is_dir()) }
+    }
+
+    /// Copies the program and its files below `root`, and removes the files of another build.
+    /// Returns where the program is.
+    pub(crate) fn install(&self, root: &Path) -> Result<PathBuf, XtaskFailure> {
+        let (program, folder) = (root.join("bin").join(file_name()), root.join(FILES));
+        let files = self.files.as_deref().map(program_files).unwrap_or_default();
+        // The files first: a new program never lacks them, and an old one knows others.
+        for file in &files {
+            copy(file, &folder.join(file.file_name().unwrap_or_default()))?;
+        }
+        copy(&self.program, &program)?;
+        for other in program_files(&folder) {
+            if !files.iter().any(|file| file.file_name() == other.file_name()) {
+                fs::remove_file(&other)
+                    .map_err(|error| XtaskFailure::io("remove", &other, &error))?;
+            }
+        }
+        Ok(program)
+    }
+
+    /// Returns the bytes of the program and of its files.
+    pub(crate) fn weight(&self) -> (u64, u64) {
+        let size = |file: &Path| fs::metadata(file).map_or(0, |file| file.len());
+        let files = self.files.as_deref().map(program_files).unwrap_or_default();
+        (size(&self.program), files.iter().map(|file| size(file)).sum())
+    }
+}
+
+/// Returns the program's files in a folder, by name.
+fn program_files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_own = |path: &PathBuf| {
+        path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+    };
+    let mut files: Vec<_> = paths.filter(is_own).collect();
+    files.sort();
+    files
+}
+
+/// Copies a file in two steps: a running program cannot be written to, but it can be replaced.
+fn copy(built: &Path, program: &Path) -> Result<(), XtaskFailure> {
     let folder = program.parent().unwrap_or(program);
     fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
     let draft = program.with_extension("new");
@@ -147,4 +206,43 @@ fn shown(command: &Command) -> String {
 /// Returns the name of the program's file.
 pub(crate) fn file_name() -> String {
     format!("{PROGRAM}{}", env::consts::EXE_SUFFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_installed_with_its_own_files_alone() {
+        let temp = env::temp_dir().join(format!("conclave-install-{}", std::process::id()));
+        let (built, root) = (temp.join("built"), temp.join("root"));
+        fs::create_dir_all(built.join("files")).expect("a test can make a folder");
+        let write = |file: &Path| fs::write(file, b"bytes").expect("a test can write");
+        for name in ["files/1.cwasm", "files/2.wasm", "files/note.txt", "conclave"] {
+            write(&built.join(name));
+        }
+        let program =
+            BuiltProgram { program: built.join("conclave"), files: Some(built.join("files")) };
+        assert_eq!(program.weight(), (5, 10));
+        fs::create_dir_all(root.join(FILES)).expect("a test can make a folder");
+        for other in ["0.cwasm", "kept.txt"] {
+            write(&root.join(FILES).join(other));
+        }
+        let installed = program.install(&root).expect("it can be installed");
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.file_name().into_string().unwrap_or_default()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&root.join(FILES)), ["1.cwasm", "2.wasm", "kept.txt"]);
+        let found = BuiltProgram::found(&installed);
+        assert_eq!(found.weight(), (5, 10), "its files are beside it");
+        let alone = BuiltProgram::found(&built.join("conclave"));
+        assert_eq!(alone.weight(), (5, 0));
+        alone.install(&root).expect("it can be installed");
+        assert_eq!(names(&root.join(FILES)), ["kept.txt"], "the files of the other are gone");
+        fs::remove_dir_all(temp).expect("a test can clean up");
+    }
 }

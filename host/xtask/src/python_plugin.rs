@@ -9,6 +9,7 @@ use crate::failure::XtaskFailure;
 use crate::phase;
 use crate::place::{Checkout, digest, files_below};
 use crate::servers;
+use crate::shared::SharedComponents;
 
 /// The plugins' folders, each named as its plugin.
 const FOLDERS: [&str; 1] = ["plugins/tools/python"];
@@ -30,7 +31,13 @@ pub(crate) fn build(place: &Checkout) -> Result<Vec<(PathBuf, String)>, XtaskFai
         let component = out.join(format!("{name}.wasm"));
         let (digest, kept) = (inputs_digest(place, folder)?, out.join("inputs"));
         let is_current = fs::read_to_string(&kept).is_ok_and(|found| found == digest);
+        let shared = SharedComponents::find(place, &format!("python-{name}"), &digest);
+        let names = [name.to_owned()];
         if !(is_current && component.is_file()) {
+            if let Some(known) = shared.as_ref().and_then(|shared| shared.get(&names)) {
+                built.extend(known);
+                continue;
+            }
             let interpreter = match servers::componentize(place) {
                 Ok(interpreter) => interpreter,
                 Err(reason) => {
@@ -42,6 +49,9 @@ pub(crate) fn build(place: &Checkout) -> Result<Vec<(PathBuf, String)>, XtaskFai
             command.arg(place.root.join(BUILDER)).arg(place.root.join(folder)).arg(&out);
             phase::beforehand(place, &format!("building stock:{name}"), name, command)?;
             fs::write(&kept, digest).map_err(|error| XtaskFailure::io("write", &kept, &error))?;
+            if let Some(shared) = shared {
+                shared.put(&[(component.clone(), name.to_owned())]);
+            }
         }
         built.push((component, name.to_owned()));
     }

@@ -3,7 +3,7 @@
 
 use std::process::{Command, ExitCode};
 
-use crate::components;
+use crate::components::{self, Optimised};
 use crate::demo;
 use crate::failure::XtaskFailure;
 use crate::needs;
@@ -20,7 +20,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--"));
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, verbose);
-    components::build_stock(&place, &mut phases)?;
+    components::build_stock(&place, &mut phases, Optimised::Fully)?;
     components::build_some_guests(&place, &mut phases, &GUESTS)?;
     phases.run("building the program that kills", "soak", place.cargo(["build", "-p", PROGRAM]))?;
     let mut command = Command::new(place.program("debug", PROGRAM));

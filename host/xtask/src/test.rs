@@ -4,21 +4,26 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
-use crate::components;
+use crate::changed;
+use crate::components::{self, Optimised};
 use crate::counts;
 use crate::failure::XtaskFailure;
 use crate::gates;
 use crate::imports;
 use crate::layers::{self, DOCS, FOREIGN, LAYERS, Needs, Package, SUITE, TestLayer};
+use crate::locks;
 use crate::needs;
 use crate::phase::{self, Phases, spelled};
 use crate::place::Checkout;
 use crate::servers;
 use crate::skips::{self, Skips};
+use crate::slowest::{self, TimedTest};
 use crate::type_size;
+use crate::weight;
 
 /// The parsed arguments.
 #[derive(Debug, Default)]
@@ -31,6 +36,10 @@ struct TestOptions {
     busy: u32,
     /// Whether the tests get a home folder that is not empty.
     is_crowded: bool,
+    /// The number of slow tests to list.
+    slowest: usize,
+    /// The commit from which on changes choose the tests.
+    changed_since: Option<String>,
 }
 
 impl TestOptions {
@@ -41,17 +50,15 @@ impl TestOptions {
             match word.as_str() {
                 "--verbose" | "-v" => asked.verbose = true,
                 "--crowded" => asked.is_crowded = true,
-                "--busy" => {
-                    let count = words.next().and_then(|count| count.parse().ok());
-                    asked.busy = count.ok_or_else(|| {
-                        XtaskFailure::usage(
-                            "cargo xtask test --busy needs a number, such as `--busy 8`",
-                        )
-                    })?;
+                "--changed" => asked.changed_since = Some("HEAD".to_owned()),
+                "--busy" => asked.busy = number(word, words.next())?,
+                "--slowest" => asked.slowest = number(word, words.next())?,
+                option if option.starts_with("--changed=") => {
+                    asked.changed_since = option.split_once('=').map(|(_, base)| base.to_owned());
                 }
                 option if option.starts_with('-') => {
                     return Err(XtaskFailure::usage(format!(
-                        "cargo xtask test does not know `{option}`: it takes --verbose, --busy N, --crowded, layers ({}) and parts of tests' names",
+                        "cargo xtask test does not know `{option}`: it takes --verbose, --busy N, --slowest N, --crowded, --changed, layers ({}) and parts of tests' names",
                         LAYERS.map(|layer| layer.name).join(", ")
                     )));
                 }
@@ -63,8 +70,21 @@ impl TestOptions {
                 },
             }
         }
+        if asked.changed_since.is_some() && !asked.layers.is_empty() {
+            return Err(XtaskFailure::usage(
+                "cargo xtask test --changed chooses tests of all layers: leave the layers out",
+            ));
+        }
         Ok(asked)
     }
+}
+
+fn number<N: FromStr>(option: &str, value: Option<&String>) -> Result<N, XtaskFailure> {
+    value.and_then(|value| value.parse().ok()).ok_or_else(|| {
+        XtaskFailure::usage(format!(
+            "cargo xtask test {option} needs a number, such as `{option} 8`"
+        ))
+    })
 }
 
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
@@ -78,12 +98,17 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         surroundings: &surroundings,
         filters: &asked.filters,
     };
+    if let Some(base) = &asked.changed_since {
+        return reached(&tests, base, &asked);
+    }
     if !asked.layers.is_empty() {
         return some_layers(&tests, &asked);
     }
     if asked.filters.is_empty() {
         needs::check_companions(&place)?;
-        return everything(&tests, &mut Phases::new(&place, 24, asked.verbose));
+        let total = CHECKS + LAYERS.iter().map(phases_of).sum::<usize>();
+        let mut phases = Phases::new(&place, total, asked.verbose);
+        return everything(&tests, &mut phases, asked.slowest);
     }
     let mut phases = Phases::new(&place, 5, asked.verbose);
     prepare(&place, &mut phases)?;
@@ -95,7 +120,14 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskFailure> {
+/// The number of phases of `everything` before the layers.
+const CHECKS: usize = 14;
+
+fn everything(
+    tests: &Tests<'_>,
+    phases: &mut Phases,
+    listed: usize,
+) -> Result<ExitCode, XtaskFailure> {
     let place = tests.place;
     phases.check("looking up the rules and pages that code cites", || {
         gates::cited_rules_resolve(place)?;
@@ -104,6 +136,9 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskF
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
     phases.check("looking for tests that wait for time", || gates::tests_wait_for_facts(place))?;
     phases.check("looking for imports that point up", || imports::imports_point_down(place))?;
+    phases.check("looking for locks that are held over IO", || {
+        locks::no_lock_is_held_over_io(place)
+    })?;
     phases.check("looking for types of many methods", || type_size::types_stay_small(place))?;
     phases.check("looking at the lock file of the fuzzer", || gates::fuzzer_is_locked(place))?;
     phases.run_or(
@@ -114,20 +149,69 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskF
     )?;
     build_components(place, phases)?;
     // After the components, which conclave-stock's build script looks for.
-    let mut clippy = place.cargo(["clippy", "--all-targets", "--all-features", "--keep-going"]);
-    clippy.args(packages(&names(tests.tested))).args(["--", "-D", "warnings"]);
-    phases.run("asking clippy", "clippy", clippy)?;
-    counts::build_core(place, phases)?;
-    build_tests(place, phases, &names(tests.tested))?;
+    phases.check("weighing the build", || weight::check_build(place))?;
+    let built = names(tests.tested);
+    phases.run("building the program and the tests", "tests", all_targets(place, &built))?;
+    phases.check("looking at clippy's findings", || no_findings(all_targets(place, &built)))?;
+    counts::build_core(place, phases, &built)?;
     phases.check("counting instructions", || {
         let skipped = counts::check(place)?;
         skipped.map_or(Ok(()), |reason| tests.surroundings.skips.add(reason))
     })?;
     let mut rows = Vec::new();
     for layer in &LAYERS {
-        rows.push(tests.layer(layer, phases, &names(tests.tested))?);
+        rows.push(tests.layer(layer, phases, &built)?);
     }
-    Ok(told(&rows, &tests.surroundings.skips))
+    Ok(told(&rows, &tests.surroundings.skips, listed))
+}
+
+/// Runs the tests that the changes since a commit can reach, without the examples in the
+/// documentation and the layer `foreign`.
+fn reached(tests: &Tests<'_>, base: &str, asked: &TestOptions) -> Result<ExitCode, XtaskFailure> {
+    let place = tests.place;
+    let reach = changed::reach(place, &layers::members(place)?, base)?;
+    if reach.is_empty() {
+        eprintln!("nothing changed since {base} that a test could see");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut phases = Phases::new(place, 5, asked.verbose);
+    prepare(place, &mut phases)?;
+    // Without nextest all tests run, because cargo has no filter for packages and modules at once.
+    let mut command = tests.runner(&names(tests.tested));
+    if needs::has_nextest(place) {
+        command.arg("-E").arg(reach.expression()).args(["--no-tests", "pass"]);
+    }
+    tests.quietly(&mut command);
+    phases.announce(&format!("running the tests of {}", reach.described()));
+    let began = Instant::now();
+    slowest::forget(place);
+    let (count, is_well) = counted_run(&mut command)?;
+    let mut row = LayerRow::new("changed");
+    row.add(count, !is_well);
+    row.tests = slowest::of_last_run(place);
+    row.skip(tests.surroundings.skips.count());
+    row.took = began.elapsed();
+    Ok(told(&[row], &tests.surroundings.skips, asked.slowest))
+}
+
+/// Builds all targets of these packages, with clippy as the compiler.
+fn all_targets(place: &Checkout, built: &[&str]) -> Command {
+    let mut command = place.linted_cargo(["build", "--all-targets", "--keep-going"]);
+    command.args(selection(built));
+    command
+}
+
+/// Fails with the warnings of a build that is done. Cargo repeats those of crates that it does not
+/// compile again.
+fn no_findings(mut built: Command) -> Result<(), XtaskFailure> {
+    // Without cargo's own messages, such as the warnings of build scripts.
+    built.arg("--quiet");
+    let output = built.output().map_err(|error| phase::not_started(&built, &error))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() && text.trim().is_empty() {
+        return Ok(());
+    }
+    Err(XtaskFailure::new(format!("\n{}", text.trim_end())))
 }
 
 /// Runs only these layers, and builds only what they need.
@@ -151,7 +235,7 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Xtask
     match most {
         Needs::Nothing => build_binaries(tests.place, &mut phases, &binaries)?,
         Needs::Stock => {
-            components::build_stock(tests.place, &mut phases)?;
+            components::build_stock(tests.place, &mut phases, Optimised::Little)?;
             build_binaries(tests.place, &mut phases, &binaries)?;
         }
         Needs::All => {
@@ -163,7 +247,7 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Xtask
     for layer in &asked.layers {
         rows.push(tests.layer(layer, &mut phases, &binaries)?);
     }
-    Ok(told(&rows, &tests.surroundings.skips))
+    Ok(told(&rows, &tests.surroundings.skips, asked.slowest))
 }
 
 /// Returns the number of phases of a layer.
@@ -193,10 +277,11 @@ struct LayerRow {
     took: Duration,
     /// Whether something other than a test failed.
     is_broken: bool,
+    tests: Vec<TimedTest>,
 }
 
 /// Prints the table, and the totals in a line of their own at the end.
-fn told(rows: &[LayerRow], skips: &Skips) -> ExitCode {
+fn told(rows: &[LayerRow], skips: &Skips, most: usize) -> ExitCode {
     let mut sum = Count::default();
     eprintln!("\n{:<10}{:>8}{:>8}{:>9}   time", "layer", "passed", "failed", "skipped");
     for LayerRow { name, count, skipped, took, .. } in rows {
@@ -217,6 +302,10 @@ fn told(rows: &[LayerRow], skips: &Skips) -> ExitCode {
     }
     if is_broken && sum.failed == 0 {
         eprintln!("\na layer did not come to its end: see above");
+    }
+    if most > 0 {
+        let tests = rows.iter().flat_map(|row| row.tests.iter().cloned());
+        eprint!("{}", slowest::listed(tests.collect(), most));
     }
     eprint!("\n{}", skips.explained());
     eprintln!("{} passed, {} failed", sum.passed, sum.failed);
@@ -239,13 +328,7 @@ impl Tests<'_> {
         phases: &mut Phases,
         built: &[&str],
     ) -> Result<LayerRow, XtaskFailure> {
-        let mut row = LayerRow {
-            name: layer.name,
-            count: Some(Count::default()),
-            skipped: 0,
-            took: Duration::ZERO,
-            is_broken: false,
-        };
+        let mut row = LayerRow::new(layer.name);
         let commands = match layer.name {
             FOREIGN => self.foreign(phases)?,
             _ => self.commands(layer, built)?,
@@ -266,8 +349,10 @@ impl Tests<'_> {
                 // the end.
                 command.args(["--no-tests", "pass"]);
             }
+            slowest::forget(self.place);
             let (count, is_well) = counted_run(&mut command)?;
             row.add(count, !is_well);
+            row.tests.extend(slowest::of_last_run(self.place));
         }
         row.skip(self.surroundings.skips.count() - skipped);
         row.took = began.elapsed();
@@ -276,8 +361,8 @@ impl Tests<'_> {
 
     /// Runs the examples in the documentation of the code, as a phase.
     fn examples(&self, row: &mut LayerRow, phases: &mut Phases) -> Result<(), XtaskFailure> {
-        let mut command = self.place.cargo(["test", "--doc", "--all-features", "--no-fail-fast"]);
-        command.args(packages(&names(self.tested))).arg("--").args(self.filters);
+        let mut command = self.place.linted_cargo(["test", "--doc", "--no-fail-fast"]);
+        command.args(selection(&names(self.tested))).arg("--").args(self.filters);
         self.surroundings.put_around(&mut command);
         let log = "doc-tests";
         let outcome = phases.run("testing the examples in the documentation", log, command);
@@ -351,20 +436,10 @@ impl Tests<'_> {
                        value: &std::path::Path|
          -> Result<Option<Command>, XtaskFailure> {
             let command = if needs::has_nextest(self.place) {
-                let mut command = self.place.cargo([
-                    "nextest",
-                    "run",
-                    "--cargo-quiet",
-                    "--run-ignored",
-                    "only",
-                    "--all-features",
-                    "--tests",
-                ]);
+                let mut command = self.runner(&names(self.tested));
                 command
-                    .args(packages(&names(self.tested)))
+                    .args(["--run-ignored", "only"])
                     .args(["-E", &format!("package(={SUITE}) & test(/^{filter}::/)")]);
-                self.configured(&mut command);
-                self.surroundings.put_around(&mut command);
                 Some(command)
             } else {
                 self.exactly(|name| name.starts_with(&format!("{filter}::")), true)?
@@ -387,10 +462,6 @@ impl Tests<'_> {
         let mut command = runner(self.place, packages);
         self.surroundings.put_around(&mut command);
         command
-    }
-
-    fn configured(&self, command: &mut Command) {
-        configured(self.place, command);
     }
 
     /// Limits the output to failures, and the tests to those that the filters accept.
@@ -420,6 +491,17 @@ const QUIET: [&str; 6] = [
 ];
 
 impl LayerRow {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            count: Some(Count::default()),
+            skipped: 0,
+            took: Duration::ZERO,
+            is_broken: false,
+            tests: Vec::new(),
+        }
+    }
+
     fn add(&mut self, count: Count, is_broken: bool) {
         self.count = Some(self.count.unwrap_or_default().plus(count));
         self.is_broken |= is_broken;
@@ -600,8 +682,8 @@ pub(crate) fn prepare(place: &Checkout, phases: &mut Phases) -> Result<(), Xtask
 }
 
 fn build_components(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
-    components::build_stock(place, phases)?;
-    components::build_guests(place, phases)
+    components::build_stock(place, phases, Optimised::Little)?;
+    components::build_guests(place, phases, Optimised::Little)
 }
 
 /// Two phases. The program is built for the tests that start it, in any package.
@@ -610,8 +692,17 @@ fn build_tests(
     phases: &mut Phases,
     packages: &[&str],
 ) -> Result<(), XtaskFailure> {
-    components::build_conclave(place, phases, false)?;
+    let command = program(place, packages, "conclave");
+    phases.run("building the program conclave", "conclave", command)?;
     build_binaries(place, phases, packages)
+}
+
+/// Builds a program as the tests are built: of crates with the features that all packages together
+/// select, so that no crate is compiled twice.
+pub(crate) fn program(place: &Checkout, packages: &[&str], name: &str) -> Command {
+    let mut command = place.linted_cargo(["build", "--bin", name]);
+    command.args(selection(packages));
+    command
 }
 
 fn build_binaries(
@@ -627,29 +718,17 @@ fn build_binaries(
 /// Returns `cargo nextest run`, or `cargo test` without nextest. Doc examples are left out.
 fn runner(place: &Checkout, names: &[&str]) -> Command {
     let mut command = if needs::has_nextest(place) {
-        let mut command = place.cargo([
-            "nextest",
-            "run",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--all-features",
-            "--cargo-quiet",
-        ]);
-        configured(place, &mut command);
+        let mut command = place.linted_cargo(["nextest", "run", "--cargo-quiet"]);
+        // It has the time after which a test that hangs is ended.
+        command
+            .arg("--tool-config-file")
+            .arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
         command
     } else {
-        place.cargo(["test", "--lib", "--bins", "--tests", "--all-features"])
+        place.linted_cargo(["test"])
     };
-    command.args(packages(names));
+    command.args(["--lib", "--bins", "--tests"]).args(selection(names));
     command
-}
-
-/// Adds the config with the time after which nextest ends a test that hangs.
-fn configured(place: &Checkout, command: &mut Command) {
-    command
-        .arg("--tool-config-file")
-        .arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
 }
 
 /// Returns the runner for tests of exactly these names, in any module.
@@ -667,12 +746,15 @@ pub(crate) fn runner_of(
     Ok(command)
 }
 
-fn names(tested: &[Package]) -> Vec<&str> {
+pub(crate) fn names(tested: &[Package]) -> Vec<&str> {
     tested.iter().map(|package| package.name.as_str()).collect()
 }
 
-fn packages<'a>(names: &[&'a str]) -> Vec<&'a str> {
-    names.iter().flat_map(|name| ["-p", *name]).collect()
+/// Selects packages with all their features. Cargo unifies the features of the packages that are
+/// selected together: builds share their crates only if they select the same ones.
+pub(crate) fn selection<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let packages = names.iter().flat_map(|name| ["-p", *name]);
+    ["--all-features"].into_iter().chain(packages).collect()
 }
 
 #[cfg(test)]
@@ -697,7 +779,10 @@ mod tests {
             (asked.filters, asked.busy, asked.is_crowded),
             (vec!["budget".to_owned()], 8, true)
         );
-        for words in [&["--busy"][..], &["--busy", "much"], &["--fast"]] {
+        let since = |words: &[&str]| self::asked(words).ok().and_then(|it| it.changed_since);
+        assert_eq!(since(&["--changed", "budget"]).as_deref(), Some("HEAD"));
+        assert_eq!(since(&["--changed=main~2"]).as_deref(), Some("main~2"));
+        for words in [&["--busy"][..], &["--busy", "much"], &["--fast"], &["--changed", "core"]] {
             assert!(self::asked(words).is_err(), "{words:?}");
         }
     }
@@ -726,6 +811,7 @@ mod tests {
             skipped: 0,
             took: Duration::ZERO,
             is_broken: true,
+            tests: Vec::new(),
         };
         row.skip(2);
         assert_eq!((row.count, row.skipped), (Some(Count { passed: 3, failed: 1 }), 2));

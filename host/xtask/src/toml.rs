@@ -17,6 +17,21 @@ pub(crate) fn strings(text: &str, header: &str, key: &str) -> Vec<String> {
     found
 }
 
+/// Returns the first part of each key in the sections whose headers end in `ending`, such as
+/// `dependencies]`.
+pub(crate) fn keys<'a>(text: &'a str, ending: &'a str) -> impl Iterator<Item = String> + 'a {
+    let mut is_inside = false;
+    text.lines().filter_map(move |line| {
+        if line.starts_with('[') {
+            is_inside = line.trim_end().ends_with(ending);
+            return None;
+        }
+        let key = line.split_once('=').map_or("", |(key, _)| key);
+        let name = key.split('.').next().unwrap_or_default().trim();
+        (is_inside && !name.is_empty() && !name.starts_with('#')).then(|| name.to_owned())
+    })
+}
+
 pub(crate) fn string(text: &str, header: &str, key: &str) -> Option<String> {
     strings(text, header, key).into_iter().next()
 }
@@ -47,7 +62,7 @@ fn string_at(line: &str, key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{list, string, strings};
+    use super::{keys, list, string, strings};
 
     const TEXT: &str = "[package]\nname = \"a\"\n[[example]]\nname = \"b\"\nname2 = \"x\"\n\n[[example]] \n name=\"c\" # why\n[lib]\nname = \"d\"\n";
 
@@ -61,6 +76,12 @@ mod tests {
     #[test]
     fn repeated_sections_give_one_string_each() {
         assert_eq!(strings(TEXT, "[[example]]", "name"), ["b", "c"]);
+    }
+
+    #[test]
+    fn keys_are_those_of_all_sections_of_a_kind() {
+        let text = "[dependencies]\na.workspace = true\n# b = 1\nc = { path = \"c=d\" }\n\n[features]\nd = []\n[target.'cfg(unix)'.dev-dependencies]\ne = \"1\"\n";
+        assert_eq!(keys(text, "dependencies]").collect::<Vec<_>>(), ["a", "c", "e"]);
     }
 
     #[test]

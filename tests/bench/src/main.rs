@@ -9,6 +9,7 @@ mod conclave;
 mod curves;
 mod decision;
 mod delivery;
+mod doors;
 mod durable;
 mod executors;
 mod languages;
@@ -56,6 +57,9 @@ struct Options {
     /// Folder of one tool in each language
     #[arg(long, default_value = "target/conclave/languages", hide = true)]
     languages: PathBuf,
+    /// The program `conclave` of the rows about MCP
+    #[arg(long, default_value = "conclave")]
+    program: PathBuf,
     /// Where the figures go as JSON
     #[arg(long, default_value = "target/conclave/bench.json")]
     json: PathBuf,
@@ -139,7 +143,12 @@ fn executor() -> Result<tokio::runtime::Runtime, BenchError> {
 
 impl Options {
     fn folders(&self) -> Folders<'_> {
-        Folders { guests: &self.guests, stock: &self.stock, languages: &self.languages }
+        Folders {
+            guests: &self.guests,
+            stock: &self.stock,
+            languages: &self.languages,
+            program: &self.program,
+        }
     }
 
     /// Returns the filter by name.

@@ -16,6 +16,7 @@ use crate::bare_agent::Agent;
 use crate::conclave::{self, Hosted};
 use crate::decision::Decisions;
 use crate::delivery::Cycles;
+use crate::doors;
 use crate::durable::{Durable, Waiting};
 use crate::executors;
 use crate::languages;
@@ -64,6 +65,8 @@ pub(crate) struct Folders<'a> {
     pub(crate) guests: &'a Path,
     pub(crate) stock: &'a Path,
     pub(crate) languages: &'a Path,
+    /// The program `conclave`.
+    pub(crate) program: &'a Path,
 }
 
 /// Measures the `wanted` rows, one after the other.
@@ -140,6 +143,7 @@ pub(crate) async fn all(
     }
     languages::rows(folders.languages, effort, wanted, &mut rows).await?;
     executors::rows(folders.stock, effort, wanted, &mut rows).await?;
+    doors::rows(folders.program, guests, effort, wanted, &mut rows).await?;
     Ok(Report::new(effort == Effort::Quick, rows))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use conclave_test_support::{guest, stock};
+use conclave_test_support::{cache, guest, stock};
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/conformance");
@@ -34,8 +34,7 @@ fn scenarios_show_what_they_should() {
         );
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_conclave-conformance"));
-    let cache = guests.with_file_name("test-cache");
-    command.arg("--guests").arg(guests).arg("--cache").arg(cache).arg("--verbose").args(files());
+    command.arg("--guests").arg(guests).arg("--cache").arg(cache()).arg("--verbose").args(files());
     let output = command.output().expect("the program starts");
     let (shown, told) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -145,12 +144,7 @@ fn what_should_not_be_shown_is_told() {
     std::fs::write(&file, format!("{scenario}\n{other}\n")).expect("a test can write a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_conclave-conformance"));
     let guests = agent.parent().expect("a guest is in a folder");
-    command
-        .arg("--guests")
-        .arg(guests)
-        .arg("--cache")
-        .arg(guests.with_file_name("test-cache"))
-        .arg(&file);
+    command.arg("--guests").arg(guests).arg("--cache").arg(cache()).arg(&file);
     let output = command.output().expect("the program starts");
     std::fs::remove_file(&file).expect("the file is there");
     let shown = String::from_utf8_lossy(&output.stdout);
@@ -188,7 +182,7 @@ fn a_scenario_that_does_not_end_is_ended_by_what_it_records() {
         .arg("--guests")
         .arg(guests)
         .arg("--cache")
-        .arg(guests.with_file_name("test-cache"))
+        .arg(cache())
         .args(["--events", "300"])
         .arg(&file);
     let output = command.output().expect("the program starts");

@@ -3,7 +3,6 @@
 //! the difference has no start of the program in it. `compile GUESTS CODE` makes the guests' machine
 //! code before, because under callgrind the compiler takes minutes.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
@@ -16,7 +15,9 @@ use conclave_runtime::config::Config;
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::ids::Millis;
 use conclave_runtime::outcome::Status;
-use conclave_runtime::plugin::{CodeTarget, Precompiled, precompile};
+use conclave_runtime::plugin::{
+    CodeTarget, PluginComponent, PrebuiltBytes, ProgramFile, inspect, precompile,
+};
 use conclave_runtime::{Host, HostOptions, RunOptions};
 
 const GUESTS: [&str; 2] = ["agent_caller", "echo"];
@@ -71,7 +72,6 @@ fn compile(guests: &Path, code: &Path) -> Result<(), Failure> {
     for name in GUESTS {
         let compiled = precompile(&component(guests, name)?, CodeTarget::AnyMachine)?;
         fs::write(code.join(name), compiled.code)?;
-        fs::write(code.join(name).with_extension("sha256"), compiled.sha256)?;
     }
     Ok(())
 }
@@ -82,17 +82,19 @@ fn component(guests: &Path, name: &str) -> Result<Vec<u8>, Failure> {
 
 #[expect(unsafe_code, reason = "machine code cannot be checked; it was written by `compile`")]
 fn run(guests: &Path, code: &Path, tasks: &str) -> Result<(), Failure> {
-    let (mut stock, mut compiled) = (BTreeMap::new(), Vec::new());
+    let mut stock = BTreeMap::new();
     for name in GUESTS {
-        stock.insert(name.to_owned(), Cow::Owned(component(guests, name)?));
-        let sha256 = fs::read_to_string(code.join(name).with_extension("sha256"))?;
-        let (sha256, code) = (&*sha256.leak(), &*fs::read(code.join(name))?.leak());
-        compiled.push((sha256, code));
+        let (bytes, file) = (component(guests, name)?, code.join(name));
+        let inspection = inspect(&bytes)?;
+        let digest = ProgramFile::digest_of(&fs::read(&file)?);
+        let bytes = PrebuiltBytes::InProgram(bytes.into());
+        // SAFETY: the folder is in this checkout's target folder, and `compile` wrote the file.
+        let component =
+            unsafe { PluginComponent::prebuilt(bytes, inspection, ProgramFile::new(file, digest)) };
+        stock.insert(name.to_owned(), component);
     }
-    // SAFETY: the folder is in this checkout's target folder, and `compile` wrote these files.
-    let precompiled = unsafe { Precompiled::new(compiled) };
     let engine = EngineSettings { slots: 1, ..EngineSettings::default() };
-    let host = Host::new(HostOptions { engine, stock, precompiled, ..HostOptions::default() })?;
+    let host = Host::new(HostOptions { engine, stock, ..HostOptions::default() })?;
     let config =
         Config::parse("counts.toml", "", CONFIG).map_err(|problems| problems.to_string())?;
     let tasks: u32 = tasks.parse()?;

@@ -1,5 +1,5 @@
 """A server of tools that means harm, one kind of it for each word. It knows the protocol of 2025-06-18 and nothing else."""
-import json, os, sys, time
+import json, os, signal, subprocess, sys, time
 
 mode = sys.argv[1]
 calls = 0
@@ -49,6 +49,11 @@ def call(id):
             sys.stdout.write(chunk)
         sys.stdout.write('"}]}}\n')
         sys.stdout.flush()
+    elif mode == "stays":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen(["sleep", sys.argv[2]], start_new_session=True)
+        while True:
+            time.sleep(3600)
     elif mode == "silent":
         time.sleep(3600)
     elif mode == "dies":

@@ -58,6 +58,15 @@ impl Target {
     }
 }
 
+/// Runs a part of a target. Returns its result and the bytes that it allocated.
+#[cfg(feature = "component")]
+pub(crate) fn allocated<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let region = Region::new(ALLOCATOR);
+    let result = work();
+    let bytes = region.change().bytes_allocated;
+    (result, bytes)
+}
+
 /// The allocations of an execution. Equal inputs have equal costs, so a new cost shows a new path
 /// through the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

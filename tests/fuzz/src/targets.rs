@@ -5,6 +5,8 @@ use crate::Target;
 mod calls;
 #[cfg(feature = "component")]
 mod component;
+#[cfg(feature = "component")]
+mod component_budget;
 mod config;
 mod config_edit;
 mod facts;
@@ -418,6 +420,28 @@ pub(crate) const ALL: &[Target] = &[
         allocated_per_byte: 1 << 10,
         words: COMPONENT_WORDS,
         check: component::check,
+    },
+    #[cfg(feature = "component")]
+    Target {
+        name: "component-budget",
+        about: "components that stand for more than their bytes: what looking at one allocates is limited",
+        longest: 256,
+        // A part of two bytes becomes up to a megabyte of component, in many small pieces. The cost of
+        // the host is measured by itself.
+        allocated_per_byte: 32 << 20,
+        words: &[
+            "\u{0}9",
+            "\u{1}9",
+            "\u{2}9",
+            "\u{3}9",
+            "\u{4}9",
+            "\u{5}9",
+            "\u{6}\u{0}",
+            "\u{7}3",
+            "\u{8}9",
+            "\u{9}9",
+        ],
+        check: component_budget::check,
     },
     Target {
         name: "trajectory",

@@ -84,6 +84,11 @@ fn a_component_is_looked_into_before_it_is_compiled() {
 }
 
 #[test]
+fn a_component_costs_no_more_than_its_budget_to_look_at() {
+    holds("component-budget");
+}
+
+#[test]
 fn logs_are_read_and_written_also_torn() {
     holds("trajectory");
 }

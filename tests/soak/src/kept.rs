@@ -182,4 +182,8 @@ impl Journal for LateJournal {
         };
         self.inner.append(&JournalBatch { records, ..*entry })
     }
+
+    fn hurry(&mut self) {
+        self.inner.hurry();
+    }
 }

@@ -30,9 +30,12 @@ fn came(ran: &Ran) -> Came {
     serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()))
 }
 
+/// The grant of a shell with the programs of the system.
+const SHELL: &str = "commands = [\"/bin/sh -c *\"], starts = [\"/usr/bin\"]";
+
 /// Runs a shell script with these further keys of the grant.
 fn script(rig: &Rig, keys: &str, script: &str) -> Came {
-    let grants = format!("grants.exec = {{ commands = [\"/bin/sh -c *\"]{keys} }}");
+    let grants = format!("grants.exec = {{ {SHELL}{keys} }}");
     came(&run(rig, &grants, &json!({ "program": "sh", "arguments": ["-c", script] })))
 }
 
@@ -80,11 +83,12 @@ fn a_program_has_its_input_its_folder_and_no_environment() {
         return;
     }
     let rig = Rig::new().with_file("project/a.txt", "from the project");
-    let grants = "grants.exec = { commands = [\"/bin/sh -c *\"], env = { COLOUR = \"blue\" } }\n\
-                  grants.files = [{ dir = \"project\", at = \"/workspace\", mode = \"read-write\" }]";
+    let files =
+        "grants.files = [{ dir = \"project\", at = \"/workspace\", mode = \"read-write\" }]";
+    let grants = format!("grants.exec = {{ {SHELL}, env = {{ COLOUR = \"blue\" }} }}\n{files}");
     let text = "cat a.txt; echo; cat; pwd; echo new > b.txt; echo x > $TMPDIR/y; env | cut -d= -f1 | sort | tr '\\n' ' '";
     let arguments = json!({ "program": "sh", "arguments": ["-c", text], "directory": "/workspace", "input": "typed\n" });
-    let found = came(&run(&rig, grants, &arguments));
+    let found = came(&run(&rig, &grants, &arguments));
     let folder = rig.folder().join("project").canonicalize().unwrap();
     let expected =
         format!("from the project\ntyped\n{}\nCOLOUR HOME OLDPWD PWD TMPDIR _ ", folder.display());
@@ -107,8 +111,8 @@ fn a_program_reaches_nothing_outside_its_folders() {
     std::os::unix::fs::symlink(&secret, folder.join("out/link")).unwrap();
     let before = std::fs::metadata(&secret).unwrap().permissions().mode();
     let pid = std::process::id();
-    let grants = "grants.exec = [\"/bin/sh -c *\"]\n\
-                  grants.files = [{ dir = \"docs\", at = \"/docs\", mode = \"read\" }, { dir = \"out\", at = \"/out\", mode = \"read-write\" }]";
+    let files = "grants.files = [{ dir = \"docs\", at = \"/docs\", mode = \"read\" }, { dir = \"out\", at = \"/out\", mode = \"read-write\" }]";
+    let grants = format!("grants.exec = {{ {SHELL} }}\n{files}");
     let attempts = [
         format!("cat {}", secret.display()),
         "cat link".to_owned(),
@@ -143,7 +147,7 @@ fn a_program_reaches_nothing_outside_its_folders() {
     for attempt in &attempts {
         let arguments =
             json!({ "program": "sh", "arguments": ["-c", attempt], "directory": "/out" });
-        let found = came(&run(&rig, grants, &arguments));
+        let found = came(&run(&rig, &grants, &arguments));
         assert!(found.ending != "exit 0", "{attempt} succeeded: {found:?}");
         let ended = ["exit ", "signal 9"].iter().any(|end| found.ending.starts_with(end));
         assert!(ended, "{attempt}: {found:?}");
@@ -158,7 +162,7 @@ fn a_program_reaches_nothing_outside_its_folders() {
         folder.display()
     );
     let arguments = json!({ "program": "sh", "arguments": ["-c", works], "directory": "/out" });
-    let found = came(&run(&rig, grants, &arguments));
+    let found = came(&run(&rig, &grants, &arguments));
     assert_eq!(found.ending, "exit 0", "{found:?}");
     let mode = std::fs::metadata(folder.join("out/moved")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
@@ -303,50 +307,269 @@ fn system_calls_past_the_confinement_are_refused_under_both_of_their_numbers() {
     assert_eq!((found.ending.as_str(), found.stdout.as_str()), ("exit 0", "end"), "{found:?}");
 }
 
+/// Keys of a grant, a script, and how it ends: with the first text where the kernel gives
+/// namespaces, and with the second where it gives none. `*` stands for any end but a good one. The
+/// sleeping processes have this number of seconds, by which they are found.
+fn limits(seconds: u32) -> Vec<(&'static str, String, [&'static str; 2])> {
+    let same =
+        |keys, script: &str, end| (keys, script.replace("600", &seconds.to_string()), [end, end]);
+    vec![
+        same(", timeout = \"300 ms\"", "sleep 600 & exec sleep 600", "limit timeout = 300 ms"),
+        same(
+            ", timeout = \"300 ms\"",
+            "setsid sleep 600 & trap '' TERM INT; sleep 600",
+            "limit timeout = 300 ms",
+        ),
+        // The parent of the sleeping one has ended, and it has a session and a group of its own.
+        same(
+            ", timeout = \"300 ms\"",
+            "(setsid sh -c 'sleep 600 & sleep 600 &' &); sleep 600",
+            "limit timeout = 300 ms",
+        ),
+        same("", "setsid sleep 600 & (sleep 600 &); exit 3", "exit 3"),
+        same(", cpu = \"1 s\"", "sleep 600 & while :; do :; done", "limit cpu = 1 s"),
+        same(
+            ", processes = 20",
+            "i=0; while [ $i -lt 200 ]; do sleep 600 & i=$((i+1)); done; wait",
+            "limit processes = 20",
+        ),
+        same(", memory = \"64 MiB\"", "x=0123456789abcdef; while :; do x=$x$x; done", "*"),
+        same(
+            ", file_size = \"1 MiB\"",
+            "sleep 600 & exec head -c 9000000 /dev/zero > $TMPDIR/big",
+            "limit file_size = 1 MiB",
+        ),
+        // A folder of memory is full; one on the disk is measured.
+        (
+            ", memory = \"32 MiB\", file_size = \"8 MiB\"",
+            "set -e; i=0; while [ $i -lt 100 ]; do head -c 8000000 /dev/zero > $HOME/f$i; i=$((i+1)); done"
+                .to_owned(),
+            ["*", "limit memory = 32 MiB"],
+        ),
+        same(
+            ", memory = \"32 MiB\"",
+            "set -e; i=0; while [ $i -lt 100000 ]; do : > $HOME/f$i; i=$((i+1)); done",
+            "*",
+        ),
+    ]
+}
+
+fn assert_no_process(seconds: u32) {
+    let wanted = format!("sleep\0{seconds}\0");
+    let sleeping = |pid: &String| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with(wanted.as_bytes())
+    };
+    let processes = std::fs::read_dir("/proc").expect("Linux has it").flatten();
+    let names = processes.filter_map(|entry| entry.file_name().into_string().ok());
+    let alive: Vec<_> = names.filter(sleeping).collect();
+    assert!(alive.is_empty(), "they still run: {alive:?}");
+}
+
+fn assert_end(found: &str, expected: &str, script: &str) {
+    match expected {
+        "*" => assert!(found != "exit 0", "{script}: {found}"),
+        expected => assert_eq!(found, expected, "{script}"),
+    }
+}
+
 #[test]
 fn every_limit_stops_a_program_with_all_that_it_started() {
     if !confines() {
         return;
     }
     let rig = Rig::new();
-    let cases = [
-        (", timeout = \"300 ms\"", "sleep 600 & sleep 600", "limit timeout = 300 ms"),
-        (
-            ", timeout = \"300 ms\"",
-            "setsid sleep 600 & trap '' TERM INT; sleep 600",
-            "limit timeout = 300 ms",
-        ),
-        (", cpu = \"1 s\"", "while :; do :; done", "limit cpu = 1 s"),
-        (
-            ", processes = 20",
-            "i=0; while [ $i -lt 200 ]; do sleep 600 & i=$((i+1)); done; wait",
-            "limit processes = 20",
-        ),
-        (", memory = \"64 MiB\"", "x=0123456789abcdef; while :; do x=$x$x; done", ""),
-        (
-            ", file_size = \"1 MiB\"",
-            "exec head -c 9000000 /dev/zero > $TMPDIR/big",
-            "limit file_size = 1 MiB",
-        ),
-    ];
-    for (keys, text, expected) in cases {
-        let found = script(&rig, keys, text);
-        if expected.is_empty() {
-            assert!(found.ending != "exit 0", "{text}: {found:?}");
-        } else {
-            assert_eq!(found.ending, expected, "{text}: {found:?}");
-        }
+    for (keys, text, [expected, _]) in limits(6_001) {
+        assert_end(&script(&rig, keys, &text).ending, expected, &text);
+        assert_no_process(6_001);
     }
-    let sleeping = |pid: &str| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.starts_with(b"sleep\x00600\x00")
-    };
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let left: Vec<_> = processes
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|pid| sleeping(pid))
-        .collect();
-    assert!(left.is_empty(), "they still run: {left:?}");
+}
+
+/// Returns the output of a run on a machine that gives its users no namespaces.
+fn without_namespaces(rig: &Rig, arguments: &[&str]) -> std::process::Command {
+    let run = rig.conclave(arguments);
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+    let mut command = rig.bare("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]);
+    command.arg(run.get_program()).args(run.get_args());
+    command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
+}
+
+#[test]
+fn every_limit_stops_a_program_without_namespaces_too() {
+    if !confines() {
+        return;
+    }
+    for (keys, script, [_, expected]) in limits(6_002) {
+        let grant = format!("grants.exec = {{ {SHELL}, confinement = \"best-effort\"{keys} }}");
+        let arguments = json!({ "program": "sh", "arguments": ["-c", script] });
+        let config = calling("exec_any", "run", &arguments, &grant);
+        let rig = Rig::new().with_file("conclave.toml", config);
+        let ran = without_namespaces(&rig, &["run", "go"]).output().expect("util-linux is there");
+        let output = text(&ran.stdout);
+        let came: Came = serde_json::from_str(output.trim())
+            .unwrap_or_else(|error| panic!("{error}: {output}{}", text(&ran.stderr)));
+        assert_end(&came.ending, expected, &script);
+        assert_no_process(6_002);
+        let temp = std::fs::read_dir(rig.root().join("tmp")).unwrap().count();
+        assert_eq!(temp, 0, "nothing is left of the private folder");
+    }
+}
+
+#[test]
+fn memory_that_no_process_is_charged_for_is_refused_or_counted() {
+    if !confines() {
+        return;
+    }
+    // Numbers of `msgget`, `semget`, `shmget`, `mq_open`; and the largest send buffer.
+    #[cfg(target_arch = "x86_64")]
+    let calls = [("msgget", 68), ("semget", 64), ("shmget", 29), ("mq_open", 240)];
+    #[cfg(target_arch = "aarch64")]
+    let calls = [("msgget", 186), ("semget", 190), ("shmget", 194), ("mq_open", 180)];
+    let tried = calls.map(|(name, number)| {
+        format!("syscall({number}, 0, 1000, 0x3ff, 0) == -1 && $!{{ENOSYS}} or print '{name} ';")
+    });
+    let buffers = "use Socket; socketpair(my $one, my $two, 1, 1, 0) or print 'pair '; \
+                   setsockopt($one, SOL_SOCKET, SO_SNDBUF, 1 << 20) and print 'larger '; print 'end';";
+    let tried = tried.concat() + buffers;
+    let Some(found) = perl(&Rig::new(), "", &tried) else { return };
+    assert_eq!((found.ending.as_str(), found.stdout.as_str()), ("exit 0", "end"), "{found:?}");
+    let pairs = "use Socket; my @all; my $part = 'x' x 4096; \
+                 for (1..450) { socketpair(my $one, my $two, 1, 1, 0) or die; $one->blocking(0); \
+                 1 while syswrite($one, $part); push @all, $one, $two; } sleep 600;";
+    let keys = ", memory = \"64 MiB\"";
+    let Some(found) = perl(&Rig::new(), keys, &format!("use IO::Handle; {pairs}")) else { return };
+    assert_eq!(found.ending, "limit memory = 64 MiB", "{found:?}");
+}
+
+#[test]
+fn a_program_makes_no_file_that_runs_with_the_rights_of_its_owner() {
+    if !confines() {
+        return;
+    }
+    let rig = Rig::new().with_file("out/a", "");
+    #[cfg(target_arch = "x86_64")]
+    let calls = [
+        "90, $a, 04755",
+        "90, $a, 02755",
+        "91, $f, 04755",
+        "268, -100, $a, 04755",
+        "452, -100, $a, 04755, 0",
+        "83, $n, 02777",
+        "258, -100, $n, 02777",
+        "133, $n, 0104755, 0",
+        "259, -100, $n, 0104755, 0",
+        "85, $n, 04755",
+        "2, $n, 0101, 04755",
+        "257, -100, $n, 0101, 04755",
+        "2, $d, 020200002, 04755",
+    ];
+    #[cfg(target_arch = "aarch64")]
+    let calls = [
+        "52, $f, 04755",
+        "53, -100, $a, 04755",
+        "452, -100, $a, 04755, 0",
+        "34, -100, $n, 02777",
+        "33, -100, $n, 0104755, 0",
+        "56, -100, $n, 0101, 04755",
+        "56, -100, $d, 020040002, 04755",
+    ];
+    let tried: String =
+        calls.iter().map(|call| format!("syscall({call}) == -1 or print '{call}; ';")).collect();
+    let script = format!(
+        "my ($a, $n, $d) = ('a', 'n', '.'); open(my $file, '<', 'a'); my $f = fileno($file); {tried} \
+         syscall({}) == 0 or print 'plain '; print 'end'",
+        if cfg!(target_arch = "x86_64") { "90, $a, 0700" } else { "53, -100, $a, 0700" }
+    );
+    let grants = "grants.exec = [\"/usr/bin/perl -e *\"]\n\
+                  grants.files = [{ dir = \"out\", at = \"/out\", mode = \"read-write\" }]";
+    if !Path::new("/usr/bin/perl").exists() {
+        return;
+    }
+    let arguments = json!({ "program": "perl", "arguments": ["-e", script], "directory": "/out" });
+    let found = came(&run(&rig, grants, &arguments));
+    assert_eq!((found.ending.as_str(), found.stdout.as_str()), ("exit 0", "end"), "{found:?}");
+    let modes = std::fs::read_dir(rig.folder().join("out")).unwrap().flatten();
+    let modes: Vec<u32> =
+        modes.map(|entry| entry.metadata().unwrap().permissions().mode() & 0o7777).collect();
+    assert_eq!(modes, [0o700]);
+}
+
+#[test]
+fn a_program_starts_no_other_program_than_the_grant_lists() {
+    if !confines() {
+        return;
+    }
+    let rig = Rig::new().with_file("work/orders", "").with_file("work/env-script", "");
+    let folder = rig.folder().canonicalize().unwrap();
+    let copied = folder.join("work/copied");
+    std::fs::copy("/bin/echo", &copied).unwrap();
+    std::fs::set_permissions(&copied, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(folder.join("tools")).unwrap();
+    std::fs::copy("/bin/echo", folder.join("tools/say")).unwrap();
+    let files = "grants.files = [{ dir = \"work\", at = \"/work\", mode = \"read-write\" }]";
+    let tried = "/usr/bin/env echo one; ./copied two; cp copied x; /bin/sh -c 'echo three'; \
+                 cat orders > $HOME/new; \"$SAY\" four";
+    let say = folder.join("tools/say");
+    for (starts, expected) in [("", "three\n"), (", starts = [\"tools\"]", "three\nfour\n")] {
+        let env = format!(", env = {{ SAY = {say:?} }}, read = [\"tools\"]");
+        let grants =
+            format!("grants.exec = {{ commands = [\"/bin/sh -c *\"]{env}{starts} }}\n{files}");
+        let arguments =
+            json!({ "program": "sh", "arguments": ["-c", tried], "directory": "/work" });
+        let found = came(&run(&rig, &grants, &arguments));
+        assert_eq!(found.stdout, expected, "{found:?}");
+        assert!(!folder.join("work/x").exists());
+    }
+}
+
+/// A plugin that writes a repository gives git orders by its config.
+#[test]
+fn a_repository_that_a_plugin_wrote_starts_nothing_by_git() {
+    let git = Path::new("/usr/bin/git");
+    if !confines() || !git.exists() {
+        return;
+    }
+    let rig = Rig::new().with_file("repo/a", "");
+    let folder = rig.folder().join("repo");
+    let mut init = rig.bare("git");
+    assert!(init.args(["init", "-q"]).current_dir(&folder).status().unwrap().success());
+    let config = folder.join(".git/config");
+    let orders = "[core]\n\tfsmonitor = \"sh -c 'echo PWNED >&2; echo PWNED > pwned'\"\n";
+    std::fs::write(&config, std::fs::read_to_string(&config).unwrap() + orders).unwrap();
+    let grants = "grants.exec = [\"/usr/bin/git status\"]\n\
+                  grants.files = [{ dir = \"repo\", at = \"/repo\", mode = \"read-write\" }]";
+    let arguments = json!({ "program": "git", "arguments": ["status"], "directory": "/repo" });
+    let found = came(&run(&rig, grants, &arguments));
+    assert!(found.stdout.contains("No commits yet"), "{found:?}");
+    assert!(!found.stderr.contains("PWNED\n") && !folder.join("pwned").exists(), "{found:?}");
+}
+
+#[test]
+fn a_program_does_not_learn_its_number_on_the_machine() {
+    if !confines() {
+        return;
+    }
+    let found = script(
+        &Rig::new(),
+        "",
+        "readlink /proc/self; ls -d /proc/[0-9]* | wc -l; ls -d /proc/$PPID",
+    );
+    let numbers: Vec<&str> = found.stdout.lines().collect();
+    let own = numbers.first().and_then(|own| own.parse::<u32>().ok());
+    assert!(own.is_some_and(|own| own < 10), "{found:?}");
+}
+
+/// A program that nests folders until nothing can remove them by following them.
+#[test]
+fn a_deep_folder_of_a_program_ends_with_it() {
+    if !confines() {
+        return;
+    }
+    let nest = "chdir $ENV{HOME}; mkdir 'd'; for (1..30000) { mkdir 'n' or last; rename 'd', 'n/d'; rename 'n', 'd'; } print 'end'";
+    let Some(found) = perl(&Rig::new(), "", nest) else { return };
+    assert_eq!((found.ending.as_str(), found.stdout.as_str()), ("exit 0", "end"), "{found:?}");
 }
 
 #[test]
@@ -560,12 +783,7 @@ fn a_program_that_cannot_be_confined_starts_only_if_the_operator_says_so() {
         );
         let config = calling("exec_any", "run", &arguments, &grant);
         let rig = Rig::new().with_file("conclave.toml", config);
-        let run = rig.conclave(&["run", "go", "--json"]);
-        let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
-        let mut command = rig.bare("unshare");
-        command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]);
-        command.arg(run.get_program()).args(run.get_args());
-        command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut command = without_namespaces(&rig, &["run", "go", "--json"]);
         let ran = command.output().expect("util-linux is there");
         let output = text(&ran.stdout);
         assert_eq!(output.contains("ran\\\\n"), expected, "{output}{}", text(&ran.stderr));

@@ -206,6 +206,37 @@ fn a_store_that_is_damaged_is_told_and_the_others_are_listed() {
     );
 }
 
+/// A command that looks at the exit code alone must not take it for an empty state folder.
+#[test]
+fn a_store_that_cannot_be_read_is_damaged_and_never_nothing() {
+    let rig = echo();
+    for command in [&["audit", "verify"][..], &["store", "check"]] {
+        let output = conclave(&rig, command);
+        assert_eq!(output.status.code(), Some(0), "nothing is stored: {}", text(&output.stderr));
+    }
+    said(&rig, &["run", "c.toml", "hello"]);
+    let folder = rig.folder().join("state/stores/1");
+    for part in ["log.db-wal", "log.db-shm"] {
+        let _ = fs::remove_file(folder.join(part));
+    }
+    fs::write(folder.join("log.db"), "this is no database, and never was one ".repeat(400))
+        .expect("it is written");
+    for command in [
+        &["audit", "verify"][..],
+        &["audit", "head"],
+        &["store", "check"],
+        &["store", "backup", "copy"],
+    ] {
+        let output = conclave(&rig, command);
+        let stdout = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {stdout}");
+        assert!(stdout.contains("DAMAGED") && !stdout.contains("nothing"), "{command:?}: {stdout}");
+        let json = conclave(&rig, &[command, &["--json"]].concat());
+        let line: Value = serde_json::from_str(text(&json.stdout).trim()).expect("a line of JSON");
+        assert!(line["problems"].as_array().is_some_and(|all| !all.is_empty()), "{line}");
+    }
+}
+
 #[test]
 fn a_folder_of_lines_is_no_store_and_says_so() {
     let rig = echo();

@@ -103,6 +103,51 @@ fn what_cannot_be_served_is_said_before_anybody_is_answered() {
     }
 }
 
+/// Returns the processes with this word in their command line.
+fn holding(word: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let holds = |entry: &std::fs::DirEntry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())
+    };
+    processes.filter(holds).count()
+}
+
+/// The server ignores the polite signal and the end of its input, and leaves its process group.
+#[test]
+#[cfg(target_os = "linux")]
+fn no_server_outlives_its_host_whether_it_ends_or_is_killed() {
+    let python = bare("python3").arg("--version").output();
+    if !python.is_ok_and(|answer| answer.status.success()) {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    // A number that no other process of the machine has in its command line.
+    let marker = format!("8{:07}", std::process::id());
+    let config = format!(
+        "entry = \"desk\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
+         [plugins.desk]\nsource = \"stock:chat\"\ngrants.tools = [\"it.*\"]\ngrants.model = [\"default\"]\n\
+         [plugins.it]\nsource = {{ mcp = {{ command = [\"python3\", {:?}, \"stays\", {marker:?}] }} }}\n\
+         [[policy]]\ntool = \"*\"\ndecide = \"allow\"\n[tasks.desk]\nagent = \"desk\"\n",
+        data("hostile.py")
+    );
+    let replies =
+        json!({ "replies": [{ "calls": [{ "name": "it.go", "arguments": {} }] }, "end"] });
+    let rig = Rig::new()
+        .with_file("conclave.toml", config)
+        .with_file("replies.json", replies.to_string());
+    for signal in ["-KILL", "-TERM"] {
+        let mut command = rig.conclave(&["run", "go"]);
+        let mut host = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // The host's supervisor, the server and what it started.
+        until("the call", || (holding(&marker) == 3).then_some(()));
+        let sent = bare("kill").args([signal, &host.id().to_string()]).status();
+        assert!(sent.is_ok_and(|sent| sent.success()));
+        host.wait().unwrap();
+        until("the end of the server", || (holding(&marker) == 0).then_some(()));
+    }
+}
+
 fn python() -> PathBuf {
     std::env::var_os("CONCLAVE_MCP_PYTHON")
         .expect("`cargo xtask test` says where the SDK is")

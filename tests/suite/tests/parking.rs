@@ -2,7 +2,6 @@
 //! sandboxes, and each resumes as if it had never been suspended.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, Prepared, Run, RunOptions};
-use conclave_test_support::{block_on, guest, until_so as until};
+use conclave_test_support::{block_on, cache, guest, until_so as until};
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot;
 
@@ -176,10 +175,7 @@ struct World {
 impl World {
     fn new(is_single: bool, engine: EngineSettings, settings: &str, limits: &str) -> Self {
         let model = Slow::new(is_single);
-        let cache = guest("agent_waits")
-            .parent()
-            .and_then(Path::parent)
-            .map(|built| built.join("test-cache"));
+        let cache = Some(cache());
         let models = [("default".to_owned(), Arc::clone(&model) as Arc<dyn ModelClient>)].into();
         let host = Host::new(HostOptions { cache, models, engine, ..HostOptions::default() })
             .expect("the engine starts");

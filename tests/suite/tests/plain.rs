@@ -188,6 +188,55 @@ fn a_component_without_a_function_that_can_be_a_tool_is_refused_with_the_reasons
     }
 }
 
+/// WIT puts the types of a world, and those of interfaces that it uses, into imports.
+#[test]
+fn types_of_the_world_and_of_used_interfaces_are_no_imports_of_the_host() {
+    let component = r#"(component
+        (type $own (record (field "x" u32) (field "y" u32)))
+        (import "point" (type $point (eq $own)))
+        (import "acme:shapes/types@1.0.0" (instance $types
+            (type $side (enum "left" "right"))
+            (export "side" (type (eq $side)))))
+        (alias export $types "side" (type $used))
+        (import "side" (type $side (eq $used)))
+        (core module $m (func (export "sum") (param i32 i32 i32) (result i32)
+            (i32.add (local.get 0) (i32.add (local.get 1) (local.get 2)))))
+        (core instance $i (instantiate $m))
+        (func (export "sum") (param "at" $point) (param "side" $side) (result u32)
+            (canon lift (core func $i "sum"))))"#;
+    let rig = Rig::new().with_file("subject.wasm", wat::parse_str(component).expect("it is text"));
+    let arguments = json!({ "at": { "x": 2, "y": 3 }, "side": "right" }).to_string();
+    let output = conclave(&rig, &["plugin", "call", "subject.wasm", "sum", &arguments]);
+    assert_eq!(text(&output.stdout).trim(), "6", "{}", text(&output.stderr));
+}
+
+/// A few bytes for each export repeat the type that takes most to describe.
+#[test]
+fn many_functions_of_one_large_type_are_refused_with_the_limit() {
+    let names: String = (0..950).map(|number| format!("\"n{number}\" ")).collect();
+    let of = |count: usize| {
+        let exports: String =
+            (0..count).map(|number| format!("(export \"f{number}\" (func $f))")).collect();
+        let component = format!(
+            r#"(component
+                (type $own (enum {names})) (import "t" (type $t (eq $own)))
+                (core module $m (func (export "f") (param i32)))
+                (core instance $i (instantiate $m))
+                (func $f (param "a" $t) (canon lift (core func $i "f")))
+                {exports})"#
+        );
+        let component = wat::parse_str(component).expect("it is text");
+        refused(&Rig::new().with_file("subject.wasm", component), &crate::by_hand::config(""))
+    };
+    for (count, limit) in [
+        (5_000, "more than 1000 exports"),
+        (900, "more than 524288 bytes in the types of its functions, written out"),
+    ] {
+        let problems = of(count);
+        assert!(problems.contains(limit), "{problems}");
+    }
+}
+
 /// Types repeat one another, so that a short component could describe a schema of any size.
 #[test]
 fn types_that_grow_without_bounds_are_refused() {

@@ -3,7 +3,6 @@
 //! reported as `interrupted`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use conclave_core::config::Config;
@@ -18,7 +17,7 @@ use conclave_runtime::journal::{
 };
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
-use conclave_test_support::{block_on, guest};
+use conclave_test_support::{block_on, cache, guest};
 use serde_json::json;
 
 pub(crate) const BEGAN: Millis = Millis(1_700_000_000_000);
@@ -114,7 +113,7 @@ enum Who {
 }
 
 pub(crate) fn host(shop: &Arc<Shop>) -> Host {
-    let cache = guest("busy").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
+    let cache = Some(cache());
     let models = [("default".to_owned(), Arc::clone(shop) as Arc<dyn ModelClient>)].into();
     Host::new(HostOptions { cache, models, ..HostOptions::default() }).expect("the engine starts")
 }

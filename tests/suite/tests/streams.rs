@@ -15,7 +15,7 @@ use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::models::ModelClient;
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
-use conclave_test_support::{Rig, block_on, calling, guest};
+use conclave_test_support::{Rig, block_on, cache, calling, guest};
 use serde_json::json;
 
 use crate::parking::{Slow, parks};
@@ -213,10 +213,7 @@ impl Polled {
 }
 
 fn host(model: Arc<dyn ModelClient>, engine: EngineSettings) -> Host {
-    let cache = guest("polled_streams")
-        .parent()
-        .and_then(Path::parent)
-        .map(|built| built.join("test-cache"));
+    let cache = Some(cache());
     let models = [("default".to_owned(), model)].into();
     Host::new(HostOptions { cache, models, engine, ..HostOptions::default() })
         .expect("the engine starts")

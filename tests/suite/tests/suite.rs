@@ -15,6 +15,7 @@ mod chat;
 mod cli;
 mod cli_batch;
 mod cli_trace;
+mod commits;
 mod compile;
 mod consulting;
 mod contract;

@@ -29,10 +29,12 @@ pub fn guests() -> PathBuf {
     std::env::var_os("CONCLAVE_GUESTS").map_or_else(|| built().join("guests"), PathBuf::from)
 }
 
-/// Returns the compilation cache that all tests' hosts share.
+/// Returns the compilation cache that all tests' hosts share. `cargo xtask test` passes a folder
+/// that all clones of the repository share, so a component is compiled once on a machine.
 #[must_use]
 pub fn cache() -> PathBuf {
-    built().join("test-cache")
+    std::env::var_os("CONCLAVE_TEST_CACHE")
+        .map_or_else(|| built().join("test-cache"), PathBuf::from)
 }
 
 /// Returns the folder of the stock plugins' components.

@@ -247,7 +247,7 @@ fn host_with(options: HostOptions) -> Host {
             stock.insert(name.to_owned(), bytes.into());
         }
     }
-    let cache = Some(crate::built().join("test-cache"));
+    let cache = Some(crate::cache());
     let secrets = Arc::new(Sources::new(|name| std::env::var(name).ok()));
     let launcher = Some(ProgramLauncher {
         program: crate::program(),

@@ -24,6 +24,7 @@ use crate::program::shell::{file_option, shell};
 use crate::state::config_file::{ConfigFile, refused, tell};
 use crate::state::folders::{FolderGuard, check_by_host};
 use crate::state::lock_file::LockFile;
+use crate::state::registry;
 use crate::state::source::{self, ComponentPlace, LocatedComponent};
 use crate::ui::ask;
 use crate::ui::screen::total_columns;
@@ -54,7 +55,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     let is_dev =
         (args.dev || found.is_built_here) && matches!(found.place, ComponentPlace::File(_));
     let before = Config::parse(&show_path(&args.file), "", edit.text()).ok();
-    let signers = source::signers_of(&found).await?;
+    let signers = registry::signers_of(&found).await?;
     if !quiet {
         let trust = before.as_ref().map(|config| &config.trust);
         let signed_by = trust.map(|trust| trust.names(&signers)).unwrap_or_default();

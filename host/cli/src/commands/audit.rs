@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::args::{self, AuditCommand, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, unusable};
+use crate::state::stores::{OpenStores, UnreadableStore, unusable};
 use crate::ui::show::amounts::{moment, now, parse_moment};
 use crate::ui::show::columns::{StyledText, cell, line, wrap_hanging};
 use crate::ui::show::table::{self, note};
@@ -215,7 +215,15 @@ pub(crate) fn report_checked(
     checked: &conclave_runtime::store::StoreCheck,
     output: OutputArgs,
 ) -> Result<(), CliError> {
-    verify::tell("checked", reader, checked, output)
+    verify::tell("checked", reader.folder(), checked, output)
+}
+
+/// Reports stores that cannot be read as damaged. Returns whether there are any.
+pub(crate) fn report_unreadable(
+    stores: &[UnreadableStore],
+    output: OutputArgs,
+) -> Result<bool, CliError> {
+    verify::tell_unreadable("checked", stores, output)
 }
 
 #[cfg(test)]

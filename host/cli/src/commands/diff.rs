@@ -2,14 +2,15 @@
 //! applies or drops. Paths and contents are a plugin's: exact for a pipe, in marked and escaped rows
 //! for a terminal.
 
-use std::io::IsTerminal;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 use anstyle::Style;
+use conclave_core::overlay::attention::runs_later;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::overlay::diff::{LineSign, TextChange, as_text, text_change};
 use conclave_runtime::overlay::{
-    FileContents, FileDigest, FolderChanges, OverlayError, PendingChange, RunChanges,
+    Conflict, FileContents, FileDigest, FolderChanges, OverlayError, PendingChange, RunChanges,
     change_decisions, pending_changes,
 };
 use conclave_runtime::store::RunFilter;
@@ -19,8 +20,9 @@ use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stores::{OpenStores, StoredRoom};
-use crate::ui::screen::columns;
+use crate::ui::screen::{columns, size};
 use crate::ui::show::amounts::thousands;
+use crate::ui::show::columns::wrap_styled;
 use crate::ui::show::timeline::decided;
 use crate::ui::show::{
     BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path,
@@ -29,6 +31,10 @@ use crate::ui::{ask, stdout};
 
 /// Characters of a digest that are shown.
 const DIGEST: usize = 12;
+/// The remark about a changed file whose content is missing.
+const LOST: &str = "lost: its content is missing from the store";
+/// Rows below a page: that of the answer, and one for the terminal's own line.
+const BELOW_PAGE: usize = 2;
 /// The remark about a changed file whose content is that of the folder.
 const SAME: &str = "the same as in the folder";
 
@@ -91,8 +97,8 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
                 CliError::usage(what).hint(format!("read `conclave diff {run}`, then pass --yes"))
             );
         }
-        show(&changes, &run, args, OutputArgs { json: false, ..output })?;
-        if !ask::confirm(&format!("{} {files} {way} {folders}?", capitalized(verb))) {
+        let question = format!("{} {files} {way} {folders}?", capitalized(verb));
+        if !review(&changes, &run, args, &question)? {
             let _ = writeln!(crate::ui::output::stderr(), "nothing was changed");
             return Ok(exit::OK);
         }
@@ -145,10 +151,12 @@ fn capitalized(word: &str) -> String {
 fn failed(error: &OverlayError, run: &RoomId) -> CliError {
     match error {
         OverlayError::Conflicts { files, .. } => {
-            let reasons: Vec<String> = files
-                .iter()
-                .map(|file| format!("\n  {}: {}", show_path(&file.path), printable(&file.reason)))
-                .collect();
+            let rows = |file: &Conflict| {
+                let line = format!("{}: {}", show_path(&file.path), printable(&file.reason));
+                foreign::line_with_mark(&line, columns().saturating_sub(2))
+            };
+            let reasons: Vec<String> =
+                files.iter().flat_map(rows).map(|row| format!("\n  {row}")).collect();
             let path = files.first().map(|file| show_path(&file.path)).unwrap_or_default();
             let what = format!(
                 "nothing was applied, because the folder changed since the run:{}",
@@ -171,10 +179,15 @@ fn failed(error: &OverlayError, run: &RoomId) -> CliError {
 enum FileDiff {
     Text(TextChange),
     Binary,
+    /// The content of the changed file is missing.
+    Lost,
 }
 
 impl FileDiff {
     fn of(folder: &FolderChanges, file: &PendingChange) -> Result<Self, OverlayError> {
+        if file.is_lost {
+            return Ok(Self::Lost);
+        }
         let FileContents { old, new } = folder.contents(file)?;
         let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
         Ok(match (as_text(&old), as_text(&new)) {
@@ -203,19 +216,17 @@ fn show(
                 stdout::json(as_json(run, folder, file, &diff))?;
                 continue;
             }
-            if let Some(reason) = &file.conflict {
-                let what = format!("{}: {}", show_path(&file.path), printable(reason));
-                let mut err = crate::ui::output::stderr();
-                let _ = writeln!(err, "{} {what}", paint(ODD, "conflict:"));
+            if let Some(row) = conflict(file, columns()) {
+                let _ = writeln!(crate::ui::output::stderr(), "{row}");
             }
             if args.stat {
-                stdout::styled(stat(file, &diff))?;
+                stdout::styled(stat(folder, file, &diff))?;
             } else if is_terminal {
                 stdout::unbroken(rows(file, &diff, columns()).join("\n"))?;
             } else if let Some(reason) = not_in_patch(&diff, file) {
-                let mut err = crate::ui::output::stderr();
-                let what = format!("{}: {reason}", show_path(&file.path));
-                let _ = writeln!(err, "{} {what}", paint(ODD, "not in the patch:"));
+                let what = format!("not in the patch: {}: {reason}", show_path(&file.path));
+                let rows = foreign::line_with_mark(&what, columns());
+                let _ = writeln!(crate::ui::output::stderr(), "{}", paint_rows(ODD, &rows));
             } else {
                 stdout::write(&patch(file, &diff))?;
             }
@@ -224,11 +235,93 @@ fn show(
     Ok(())
 }
 
+/// Returns the conflict of a file in marked rows; `None` if it has none.
+fn conflict(file: &PendingChange, columns: usize) -> Option<String> {
+    let reason = file.conflict.as_ref()?;
+    let what = format!("conflict: {}: {}", show_path(&file.path), printable(reason));
+    Some(paint_rows(ODD, &foreign::line_with_mark(&what, columns)))
+}
+
+fn paint_rows(style: Style, rows: &[String]) -> String {
+    let rows: Vec<String> = rows.iter().map(|row| paint(style, row)).collect();
+    rows.join("\n")
+}
+
+/// Shows all changes on the terminal, a page at a time, with the list of the files directly above
+/// the question. Returns whether the answer is yes. The question follows only rows that were shown
+/// page by page, in the terminal's present size.
+fn review(
+    changes: &RunChanges,
+    run: &RoomId,
+    args: &args::Diff,
+    question: &str,
+) -> Result<bool, CliError> {
+    loop {
+        let size = size();
+        let (rows, list) = review_rows(changes, run, args.stat, size.0)?;
+        let below = wrap_styled(question, size.0).len() + BELOW_PAGE;
+        let pages = pages(rows, list, size.1.saturating_sub(below));
+        let count = pages.len();
+        for (index, page) in pages.into_iter().enumerate() {
+            let _ = writeln!(crate::ui::output::stderr(), "{}", page.join("\n"));
+            let number = index + 1;
+            if number < count {
+                let next =
+                    format!("page {number} of {count}: [Enter] next page, [q] change nothing");
+                if ask::line(&paint(FAINT, next)).is_some_and(|answer| answer.starts_with('q')) {
+                    return Ok(false);
+                }
+            }
+        }
+        let is_agreed = ask::confirm(question);
+        if !is_agreed || size == self::size() {
+            return Ok(is_agreed);
+        }
+        let what = "the terminal's size has changed; read the changes again";
+        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, what));
+    }
+}
+
+/// Returns the rows of all changes, and those of the list of the files.
+fn review_rows(
+    changes: &RunChanges,
+    run: &RoomId,
+    is_list_only: bool,
+    columns: usize,
+) -> Result<(Vec<String>, Vec<String>), CliError> {
+    let (mut all, mut list) = (Vec::new(), Vec::new());
+    for folder in &changes.folders {
+        let files = plural(folder.files.len() as u64, "changed file", "changed files");
+        list.push(format!("{}: {files}", paint(NAME, show_path(&folder.shown))));
+        for file in &folder.files {
+            let diff = FileDiff::of(folder, file).map_err(|error| failed(&error, run))?;
+            if !is_list_only {
+                all.extend(rows(file, &diff, columns));
+            }
+            let conflict = conflict(file, columns);
+            list.extend(conflict.iter().flat_map(|rows| rows.split('\n')).map(str::to_owned));
+            list.extend(wrap_styled(&stat(folder, file, &diff), columns));
+        }
+    }
+    Ok((all, list))
+}
+
+/// Returns pages of at most `height` rows. The list is on the last one, behind the rows if it fits
+/// there as a whole.
+fn pages(rows: Vec<String>, list: Vec<String>, height: usize) -> Vec<Vec<String>> {
+    let height = height.max(1);
+    if rows.len() + list.len() <= height {
+        return vec![rows.into_iter().chain(list).collect()];
+    }
+    let parts = [rows, list];
+    parts.iter().flat_map(|part| part.chunks(height)).map(<[String]>::to_vec).collect()
+}
+
 /// Returns what the run did to the file. In the folder the file may be out of reach by now, such as
 /// behind a link.
 fn kind(file: &PendingChange) -> &'static str {
     match (&file.base, &file.old, &file.new) {
-        (.., None) => "removed",
+        (.., None) if !file.is_lost => "removed",
         (None, None, _) => "added",
         _ => "modified",
     }
@@ -238,6 +331,7 @@ fn kind(file: &PendingChange) -> &'static str {
 fn not_in_patch(diff: &FileDiff, file: &PendingChange) -> Option<String> {
     match diff {
         FileDiff::Binary => Some(format!("a binary file, {}", sizes(file))),
+        FileDiff::Lost => Some(LOST.to_owned()),
         FileDiff::Text(_) if file.old == file.new => Some(SAME.to_owned()),
         FileDiff::Text(_) => None,
     }
@@ -251,11 +345,20 @@ fn sizes(file: &PendingChange) -> String {
     format!("{} -> {}", size(&file.old), size(&file.new))
 }
 
-/// Returns ` src/a.py | +2 -1`.
-fn stat(file: &PendingChange, diff: &FileDiff) -> String {
+/// Returns ` src/a.py | +2 -1`, with a remark if the file can run without anybody starting it.
+fn stat(folder: &FolderChanges, file: &PendingChange, diff: &FileDiff) -> String {
+    let path = foreign::escaped(&show_path(&file.path));
     if file.new.is_some() && file.old == file.new {
-        return format!("  {} | {SAME}", show_path(&file.path));
+        return format!("  {path} | {SAME}");
     }
+    let mut remarks = Vec::new();
+    if file.new.is_some() {
+        remarks.extend(runs_later(&file.path).map(|by| format!("{by} runs it")));
+        if is_executable(&folder.dir.join(&file.path)) {
+            remarks.push("executable".to_owned());
+        }
+    }
+    let remarks: String = remarks.iter().map(|it| format!(", {}", paint(ODD, it))).collect();
     let kind = match kind(file) {
         "added" => " (new)",
         "removed" => " (removed)",
@@ -270,8 +373,21 @@ fn stat(file: &PendingChange, diff: &FileDiff) -> String {
             )
         }
         FileDiff::Binary => format!("binary, {}", sizes(file)),
+        FileDiff::Lost => paint(BAD, LOST),
     };
-    format!("  {} | {amounts}{kind}", show_path(&file.path))
+    format!("  {path} | {amounts}{kind}{remarks}")
+}
+
+#[cfg(unix)]
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_executable(_: &Path) -> bool {
+    false
 }
 
 /// Returns the lines before the hunks, as git writes them.
@@ -279,6 +395,7 @@ fn head(file: &PendingChange, diff: &FileDiff) -> Vec<String> {
     let (old, new) = (quoted('a', &file.path), quoted('b', &file.path));
     let mut lines = vec![format!("diff --git {old} {new}")];
     match (&file.old, &file.new) {
+        _ if file.is_lost => lines.push(LOST.to_owned()),
         (None, _) => lines.push("new file mode 100644".to_owned()),
         (_, None) => lines.push("deleted file mode 100644".to_owned()),
         _ => {}
@@ -289,6 +406,7 @@ fn head(file: &PendingChange, diff: &FileDiff) -> Vec<String> {
         digest.as_ref().map_or_else(|| "/dev/null".to_owned(), |_| format!("{name}{end}"))
     };
     match diff {
+        FileDiff::Lost => {}
         FileDiff::Text(change) if change.hunks.is_empty() => {}
         FileDiff::Text(_) => {
             lines.push(format!("--- {}", side(&file.old, old)));
@@ -340,8 +458,9 @@ fn patch(file: &PendingChange, diff: &FileDiff) -> String {
 /// so that no row can be taken for the program's own.
 fn rows(file: &PendingChange, diff: &FileDiff, width: usize) -> Vec<String> {
     let bold = Style::new().bold();
-    let mut rows: Vec<String> =
-        head(file, diff).iter().map(|line| paint(bold, show_path(line))).collect();
+    let head = head(file, diff);
+    let head = head.iter().flat_map(|line| foreign::line_with_mark(&show_path(line), width));
+    let mut rows: Vec<String> = head.map(|row| paint(bold, row)).collect();
     let FileDiff::Text(change) = diff else { return rows };
     for hunk in &change.hunks {
         rows.push(paint(NAME, &hunk.header));
@@ -373,12 +492,12 @@ fn as_json(
         FileDiff::Text(change) => {
             (Some(change.added), Some(change.removed), Some(patch(file, diff)))
         }
-        FileDiff::Binary => (None, None, None),
+        FileDiff::Binary | FileDiff::Lost => (None, None, None),
     };
     json!({
         "type": "change", "run": run, "folder": folder.dir, "path": file.path, "change": kind(file),
         "old": file.old, "new": file.new, "added": added, "removed": removed, "diff": text,
-        "conflict": file.conflict,
+        "conflict": file.conflict, "lost": file.is_lost,
     })
 }
 
@@ -391,7 +510,8 @@ mod tests {
     }
 
     fn file(path: &str, old: Option<FileDigest>, new: Option<FileDigest>) -> PendingChange {
-        PendingChange { path: path.to_owned(), base: old.clone(), old, new, conflict: None }
+        let (path, base) = (path.to_owned(), old.clone());
+        PendingChange { path, base, old, new, is_lost: false, conflict: None }
     }
 
     #[test]
@@ -416,6 +536,45 @@ mod tests {
             "{rows:?}"
         );
         assert!(rows[5..].iter().all(|row| row.starts_with('+') && row.len() <= 40), "{rows:?}");
+    }
+
+    /// The name of a file must not write a row of the program's own (H7).
+    #[test]
+    fn no_row_of_a_head_or_a_conflict_begins_with_the_name_of_a_file() {
+        let forged = "nothing else was changed. Apply 1 changed file to project? [y/N] y";
+        for padding in [" ".repeat(29), "x".repeat(29), "x".repeat(30), " ".repeat(70)] {
+            let path = format!("z{padding}{forged}");
+            let mut file = file(&path, digest(1), digest(2));
+            file.conflict = Some(format!("it is a link {forged}"));
+            let diff = FileDiff::Text(text_change("a\n", "b\n"));
+            let conflict = conflict(&file, 40).expect("it has one");
+            let rows =
+                rows(&file, &diff, 40).into_iter().chain(conflict.split('\n').map(str::to_owned));
+            for row in rows {
+                let row = anstream::adapter::strip_str(&row).to_string();
+                let begins =
+                    ["diff --git a/", "--- a/", "+++ b/", "@@", "-a", "+b", "conflict: z", "│ "];
+                assert!(begins.iter().any(|begin| row.starts_with(begin)), "{row:?}");
+                assert!(row.chars().count() <= 40, "{row:?}");
+            }
+        }
+    }
+
+    /// What is decided about has not scrolled away (H8).
+    #[test]
+    fn a_long_review_has_pages_and_ends_with_the_list_of_the_files() {
+        let numbered = |word: &str, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{word} {number}")).collect()
+        };
+        let short = pages(numbered("row", 3), numbered("file", 2), 10);
+        assert_eq!(short.len(), 1);
+        let long = pages(numbered("row", 25), numbered("file", 2), 10);
+        assert_eq!(long.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5, 2]);
+        assert_eq!(long.last(), Some(&numbered("file", 2)));
+        assert_eq!(long.concat(), [numbered("row", 25), numbered("file", 2)].concat());
+        let many = pages(numbered("row", 1), numbered("file", 12), 10);
+        assert!(many.iter().all(|page| page.len() <= 10), "{many:?}");
+        assert_eq!(pages(numbered("row", 2), Vec::new(), 0).len(), 2, "any terminal has a row");
     }
 
     #[test]

@@ -1,18 +1,22 @@
 //! `conclave doctor`: the capabilities of this machine, and whether the model servers of a config
 //! answer.
 
+use std::path::Path;
 use std::time::Duration;
 
 use conclave_core::config::Config;
+#[cfg(feature = "http-models")]
 use conclave_core::types::completion::ModelDiagnosticKind;
-use conclave_runtime::{Host, Probe, RunOptions};
+#[cfg(feature = "http-models")]
+use conclave_runtime::Probe;
+use conclave_runtime::{Host, RunOptions};
 use serde_json::json;
 
 use crate::args::{Doctor, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::machine::{self, CheckResult, Finding};
-use crate::state::setup;
+use crate::state::{setup, stock};
 use crate::ui::show::{BAD, FAINT, GOOD, ODD, paint, time};
 use crate::ui::stdout;
 
@@ -22,6 +26,7 @@ const WARM_UP: usize = 10;
 /// The column of the findings.
 const FOUND: usize = 28;
 /// Models of a server that are listed.
+#[cfg(feature = "http-models")]
 const MODELS_SHOWN: usize = 8;
 /// A tool that answers at once when its folder is empty.
 const PROBE: &str = r#"
@@ -45,17 +50,30 @@ pub(crate) async fn doctor(args: Doctor, output: OutputArgs) -> Result<u8, CliEr
     let broken = findings.iter().any(|finding| finding.state == CheckResult::Fail);
     let mut code = if broken { exit::FAILED } else { exit::OK };
     if let (Some(config), Some(file)) = (&config, &args.file) {
-        let probes = setup::open_host_in(file)?.probe(config).await;
+        let (answer, checked) = model_servers(config, file).await?;
         if !broken {
-            code = code_of(&probes);
+            code = answer;
         }
-        findings.extend(models(probes));
+        findings.extend(checked);
     }
     tell(&findings, output)?;
     Ok(code)
 }
 
+/// Asks the model servers of a config. Returns the exit code, and a finding for each.
+#[cfg(feature = "http-models")]
+async fn model_servers(config: &Config, file: &Path) -> Result<(u8, Vec<Finding>), CliError> {
+    let probes = setup::open_host_in(file)?.probe(config).await;
+    Ok((code_of(&probes), models(probes)))
+}
+
+#[cfg(not(feature = "http-models"))]
+async fn model_servers(_: &Config, _: &Path) -> Result<(u8, Vec<Finding>), CliError> {
+    Err(CliError::left_out("http-models"))
+}
+
 /// Returns the exit code. A key comes first, because the operator can fix it here.
+#[cfg(feature = "http-models")]
 fn code_of(probes: &[Probe]) -> u8 {
     let is_key = |probe: &Probe| {
         probe.answer.as_ref().is_err_and(|trouble| trouble.kind == ModelDiagnosticKind::Key)
@@ -70,12 +88,14 @@ fn code_of(probes: &[Probe]) -> u8 {
 }
 
 /// Returns whether the server answered, and lists the model or gives no list.
+#[cfg(feature = "http-models")]
 fn has_model(probe: &Probe) -> bool {
     probe.answer.as_ref().is_ok_and(|known| known.is_empty() || known.contains(&probe.model))
 }
 
 async fn machine() -> Vec<Finding> {
     let mut findings = vec![program(), build()];
+    findings.extend(machine::program_files());
     findings.push(sandbox().await);
     findings.push(machine::page_map_scan());
     findings.extend(
@@ -96,8 +116,8 @@ fn program() -> Finding {
         std::env::consts::OS,
         std::env::consts::ARCH
     );
-    let is_compiled = conclave_stock::code().next().is_some();
-    match conclave_stock::stock().len() {
+    let is_compiled = !conclave_stock::prebuilt().is_empty();
+    match stock::stock().len() {
         0 => Finding::note(
             WHAT,
             format!("{found}, without stock plugins"),
@@ -166,6 +186,7 @@ async fn time_calls(host: &Host) -> Result<Duration, String> {
 }
 
 /// Checks whether the server of each model answers, and has the model.
+#[cfg(feature = "http-models")]
 fn models(probes: Vec<Probe>) -> Vec<Finding> {
     const WHAT: &str = "model";
     if probes.is_empty() {

@@ -10,6 +10,7 @@ use crate::args::{InspectPlugin, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
+use crate::state::registry;
 use crate::state::setup;
 use crate::state::source::{self, LocatedComponent};
 use crate::ui::show::entry::EntryText;
@@ -22,7 +23,7 @@ type Tools = Option<Result<ComponentTools, String>>;
 pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let again = |source: &str| format!("conclave plugin inspect {}", shell(source));
     let found = source::find(&args.source, again).await?;
-    let signers = source::signers_of(&found).await?;
+    let signers = registry::signers_of(&found).await?;
     let signers: Vec<String> = signers.iter().map(ToString::to_string).collect();
     let tools = if args.no_tools { None } else { tools_of(&found, output).await? };
     let code = if matches!(tools, Some(Err(_))) { exit::PLUGIN } else { exit::OK };

@@ -1,6 +1,8 @@
 //! `conclave mcp FILE`: serves the tools of a config to a client of the Model Context Protocol.
 //! Stdin and stdout belong to the client, so all output for users goes to stderr.
 
+#[cfg(unix)]
+mod client_pipes;
 mod refusals;
 
 use std::io::Write;
@@ -106,8 +108,12 @@ pub(crate) async fn mcp(
     let service = Service { prepared, selection, options, blobs: Arc::clone(host.blobs()) };
     let _attending = kept.store().map(|store| ControlListener::begin(store, &host, &screen));
     interrupts.run_begins();
+    #[cfg(unix)]
+    let (from, to) = client_pipes::open();
+    #[cfg(not(unix))]
+    let (from, to) = (tokio::io::stdin(), tokio::io::stdout());
     let ended = tokio::select! {
-        served = serve::serve(service, tokio::io::stdin(), tokio::io::stdout()) => served.map(|()| exit::OK).map_err(|error| match error {
+        served = serve::serve(service, from, to) => served.map(|()| exit::OK).map_err(|error| match error {
             ServeError::Offer(error) => CliError::usage(error.to_string()),
             error @ ServeError::Beginning(_) => CliError::usage(error.to_string()),
         }),

@@ -13,8 +13,7 @@ use crate::args::{OutputArgs, Pull};
 use crate::commands::sign::write_beside;
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::registry::{failed, registry};
-use crate::state::source::reference;
+use crate::state::registry::{failed, reference, registry};
 use crate::ui::show::{FAINT, bytes, paint, show_path};
 use crate::ui::stdout;
 

@@ -10,8 +10,8 @@ use crate::commands::sign::read_key;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::registry::{failed, registry};
-use crate::state::source::{self, ComponentPlace, envelopes_beside, reference};
+use crate::state::registry::{envelopes_beside, failed, reference, registry};
+use crate::state::source::{self, ComponentPlace};
 use crate::ui::show::{FAINT, bytes, one_line, paint};
 use crate::ui::stdout;
 
@@ -29,7 +29,7 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
         ComponentPlace::File(file) => envelopes_beside(file)?,
         _ => Vec::new(),
     };
-    let package = Package::new(found.bytes, &found.inspection);
+    let package = Package::new(found.bytes()?, &found.inspection);
     let registry = registry();
     let pushed = registry.push(&reference, &package).await.map_err(|error| failed(&error))?;
     signatures.extend(key.map(|key| key.sign(&Statement::of_artifact(&pushed))));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::protocol::event::Record;
 use conclave_runtime::durable_file::{self, FileAccess};
-use conclave_runtime::overlay::{change_decisions, pending_changes};
+use conclave_runtime::overlay::{blocked_changes, change_decisions, pending_changes};
 use conclave_runtime::store::{RunRow, RunState, StoreReader};
 use serde_json::json;
 
@@ -53,6 +53,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         command: row.command.clone(),
         reason: row.reason.clone(),
         pending_changes: pending_changes(&row.store, &row.run),
+        blocked_changes: blocked_changes(&row.store, &row.run),
         change_decisions: change_decisions(&row.store, &row.run)
             .map_err(|error| CliError::internal(printable(&error.to_string())))?,
     };
@@ -72,6 +73,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         (value["config"], value["command"], value["store"]) =
             (json!(row.config), json!(row.command), json!(row.store));
         value["pending_changes"] = about.pending_changes.into();
+        value["blocked_changes"] = about.blocked_changes.into();
         value["undelivered_events"] = json!(undelivered);
         value["change_decisions"] = json!(about.change_decisions);
         agents.add_to(&mut value);

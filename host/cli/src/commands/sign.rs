@@ -12,8 +12,8 @@ use crate::args::{OutputArgs, Sign};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::registry::{failed, registry};
-use crate::state::source::{self, ComponentPlace, envelopes_beside};
+use crate::state::registry::{envelopes_beside, failed, registry};
+use crate::state::source::{self, ComponentPlace};
 use crate::ui::show::{FAINT, paint, show_path};
 use crate::ui::stdout;
 
@@ -29,7 +29,7 @@ pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError
     let found = source::find(&args.source, again).await?;
     let signed = match &found.place {
         ComponentPlace::File(file) => {
-            let package = Package::new(found.bytes, &found.inspection);
+            let package = Package::new(found.bytes()?, &found.inspection);
             append(file, key.sign(&Statement::of_package(&package)))?;
             show_path(signature_file(file))
         }

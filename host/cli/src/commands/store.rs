@@ -172,8 +172,8 @@ fn backup(
         return Err(CliError::usage(format!("{} already exists", show_path(to)))
             .hint("name a folder that does not exist"));
     }
-    let readers = stores.readers()?;
-    if readers.is_empty() {
+    let (readers, unreadable) = stores.readers_and_unreadable()?;
+    if readers.is_empty() && unreadable.is_empty() {
         return nothing(output);
     }
     for reader in &readers {
@@ -201,7 +201,9 @@ fn backup(
             "read a copy with --store FOLDER, as in `conclave runs --store FOLDER`",
         ))?;
     }
-    Ok(exit::OK)
+    // An incomplete copy must not pass for a backup.
+    let has_unreadable = audit::report_unreadable(&unreadable, output)?;
+    Ok(if has_unreadable { exit::FAILED } else { exit::OK })
 }
 
 /// Returns `stores/1`: the last two names of a store's folder.
@@ -211,8 +213,8 @@ fn place(folder: &Path) -> PathBuf {
 }
 
 fn check(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
-    let readers = stores.readers()?;
-    if readers.is_empty() {
+    let (readers, unreadable) = stores.readers_and_unreadable()?;
+    if readers.is_empty() && unreadable.is_empty() {
         return nothing(output);
     }
     let mut code = exit::OK;
@@ -223,7 +225,8 @@ fn check(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
             code = exit::FAILED;
         }
     }
-    Ok(code)
+    let has_unreadable = audit::report_unreadable(&unreadable, output)?;
+    Ok(if has_unreadable { exit::FAILED } else { code })
 }
 
 fn nothing(output: OutputArgs) -> Result<u8, CliError> {

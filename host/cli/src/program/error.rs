@@ -47,6 +47,18 @@ impl CliError {
         Self { code: exit::FAILED, what: what.into(), hint: None, problems: None }
     }
 
+    /// Returns the error for what this program was built without.
+    #[cfg(not(all(
+        feature = "http-models",
+        feature = "mcp",
+        feature = "registry",
+        feature = "serve"
+    )))]
+    pub(crate) fn left_out(feature: &str) -> Self {
+        Self::usage(format!("this program was built without its feature `{feature}`"))
+            .hint("`cargo xtask install` builds the whole program")
+    }
+
     /// Adds a config's problems, for `--json`.
     pub(crate) fn with_problems(mut self, problems: &Problems) -> Self {
         self.problems = Some(problems.clone());

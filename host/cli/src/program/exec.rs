@@ -1,13 +1,17 @@
 //! `conclave run-program FOLDER`: the process that confines itself and then starts a program of the
-//! machine, for `grants.exec`. It is internal, so no help text lists it.
+//! machine, for `grants.exec`. `conclave supervise-program PROGRAM ARGUMENTS`: the process that
+//! starts an MCP server, and ends it with its host. They are internal, so no help text lists them.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+#[cfg(feature = "mcp")]
+use conclave_mcp::source::ServerSupervisor;
 use conclave_runtime::exec::ProgramLauncher;
 
 /// The first argument.
 const NAME: &str = "run-program";
+const SUPERVISE: &str = "supervise-program";
 
 /// Returns this program as the launcher of programs.
 pub(crate) fn launcher() -> ProgramLauncher {
@@ -15,11 +19,23 @@ pub(crate) fn launcher() -> ProgramLauncher {
     ProgramLauncher { program, args: vec![NAME.into()], folder: std::env::temp_dir() }
 }
 
+/// Returns this program as the supervisor of MCP servers, on Linux, which has the system calls for it.
+#[cfg(feature = "mcp")]
+pub(crate) fn supervisor() -> Option<ServerSupervisor> {
+    let program = std::env::current_exe().ok().filter(|_| cfg!(target_os = "linux"))?;
+    Some(ServerSupervisor { program, args: vec![SUPERVISE.into()] })
+}
+
 /// Starts a program, if this process was started for that.
 pub(crate) fn asked(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter().skip(1);
-    arguments.next().filter(|name| name == NAME)?;
-    Some(ExitCode::from(conclave_runtime::exec::run_confined(arguments)))
+    let name = arguments.next()?;
+    let run = match name.to_str()? {
+        NAME => conclave_runtime::exec::run_confined(arguments),
+        SUPERVISE => conclave_runtime::exec::run_supervised(arguments),
+        _ => return None,
+    };
+    Some(ExitCode::from(run))
 }
 
 #[cfg(test)]
@@ -32,5 +48,6 @@ mod tests {
         assert!(!asked(&["conclave"]));
         assert!(!asked(&["conclave", "run", "run-program"]));
         assert!(asked(&["conclave", "run-program", "/nowhere"]), "and refused");
+        assert!(asked(&["conclave", "supervise-program"]), "and refused");
     }
 }

@@ -5,12 +5,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "mcp")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::config::Config;
 use conclave_core::permissions::grant::{FileGrant, FileMode};
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_runtime::blobs::Blobs;
+#[cfg(feature = "mcp")]
 use conclave_runtime::ids::Ids;
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
 use conclave_runtime::overlay::pending_changes;
@@ -196,17 +198,20 @@ fn warn_unkept(error: &StoreError) {
 
 /// The calls of one client: runs of one session, counted from 1.
 #[derive(Debug)]
+#[cfg(feature = "mcp")]
 pub(crate) struct ClientCallIds {
     id: RoomId,
     last: AtomicU64,
 }
 
+#[cfg(feature = "mcp")]
 impl ClientCallIds {
     pub(crate) fn new(id: RoomId) -> Self {
         Self { id, last: AtomicU64::new(0) }
     }
 }
 
+#[cfg(feature = "mcp")]
 impl Ids for ClientCallIds {
     fn run(&self) -> RoomId {
         let call = self.last.fetch_add(1, Ordering::Relaxed) + 1;

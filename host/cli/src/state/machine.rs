@@ -2,6 +2,7 @@
 
 mod disk;
 mod kernel;
+mod program_files;
 mod stored_runs;
 mod tools;
 
@@ -9,6 +10,7 @@ use serde::Serialize;
 
 pub(crate) use disk::{Scratch, cache, syncing};
 pub(crate) use kernel::{address_space, maps, open_files, page_map_scan};
+pub(crate) use program_files::program_files;
 pub(crate) use stored_runs::stored_runs;
 pub(crate) use tools::authors_tools;
 

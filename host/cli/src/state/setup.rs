@@ -11,10 +11,9 @@ use std::thread::JoinHandle;
 use conclave_core::config::{Config, ConfigProblem, ModelConfig, NAME_MAX, Problems};
 use conclave_core::setup::PluginSetup;
 use conclave_core::types::ids::{ModelName, PluginName};
-use conclave_mcp::source::Servers;
 use conclave_runtime::engine::{Engine, EngineError, EngineSettings};
 use conclave_runtime::kv::{KvStore, MemoryKv, NoKv, Sqlite};
-use conclave_runtime::plugin::{LoadError, Precompiled};
+use conclave_runtime::plugin::LoadError;
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::{
     ComponentTools, Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared,
@@ -26,8 +25,10 @@ use crate::program::error::CliError;
 use crate::program::shell::shell;
 use crate::state::journals::RunStorage;
 use crate::state::lock_file::LockFile;
+#[cfg(feature = "registry")]
 use crate::state::registry::DockerLogins;
 use crate::state::source::{LocatedComponent, is_build};
+use crate::state::stock::stock;
 use crate::ui::show::{FAINT, NAME, ODD, one_line, paint, plural, printable, show_path, time};
 
 /// Milliseconds of compilation above which a plugin is reported. Plugins from the cache stay below
@@ -333,35 +334,18 @@ pub(crate) fn open_host_with(options: HostOptions) -> Result<Host, CliError> {
 pub(crate) fn host_options() -> HostOptions {
     HostOptions {
         cache: cache_folder(),
-        stock: conclave_stock::stock(),
-        precompiled: precompiled(),
+        stock: stock(),
         compiler: crate::program::compile::compiler(),
+        #[cfg(feature = "exec")]
         launcher: Some(crate::program::exec::launcher()),
         secrets: Arc::new(secrets()),
-        servers: Some(Arc::new(servers())),
+        servers: crate::program::mcp_servers::client(),
+        #[cfg(feature = "registry")]
         logins: Arc::new(DockerLogins),
         kv: kv(),
         guarded: state(),
         ..HostOptions::default()
     }
-}
-
-/// Returns the machine code of the stock plugins, if it was made when this program was built.
-fn precompiled() -> Precompiled {
-    #[expect(
-        unsafe_code,
-        reason = "machine code cannot be checked; this is as much a part of the program as its own"
-    )]
-    // SAFETY: the bytes are in the program's read-only data. The build put them there, after
-    // `host/cli/precompile.rs` had made them with `precompile`.
-    unsafe {
-        Precompiled::new(conclave_stock::code())
-    }
-}
-
-/// Returns the launcher of MCP servers. They inherit only `PATH` and `HOME` from this process.
-fn servers() -> Servers {
-    Servers::new(|name| std::env::var(name).ok())
 }
 
 /// Returns `kv.sqlite` in the state folder, the plugins' key-value store. It is created at the
@@ -406,6 +390,7 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
 }
 
 /// Returns the folder of downloaded components. `None` if nothing is cached.
+#[cfg(feature = "registry")]
 pub(crate) fn components_folder() -> Option<PathBuf> {
     cache_folder().map(|folder| folder.join("components"))
 }
@@ -421,9 +406,9 @@ pub(crate) async fn tools_of(
     follow: &Follow,
 ) -> Result<ComponentTools, LoadError> {
     let plugin = PluginName::from(one_line(&found.name(), NAME_MAX));
-    let (follow, bytes) = (Arc::clone(follow), found.bytes.len() as u64);
+    let (follow, bytes) = (Arc::clone(follow), found.component.size());
     let compiling = move || follow(LoadStep::Compiling { plugin, bytes });
-    host.tools_of(found.bytes.clone(), compiling).await
+    host.tools_of(found.component.clone(), compiling).await
 }
 
 /// Returns a callback that reports slow compilations and warnings about plugins.

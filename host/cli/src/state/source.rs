@@ -1,28 +1,23 @@
 //! Resolves a plugin's source and inspects it: its bytes, its manifest, and its name in a config.
 //! Nothing of it is run or built.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-use conclave_core::config::{Config, PluginSource, PublicKey};
-use conclave_core::types::limits::COMPONENT_BYTES;
+use conclave_core::config::PluginSource;
 use conclave_core::types::oci::OciReference;
-use conclave_core::types::wording::quoted;
 use conclave_runtime::MissingStock;
-use conclave_runtime::plugin::{
-    Downloads, Envelope, Inspection, Subject, fetch, inspect, read_component, signature_file,
-    signatures_beside, signers,
-};
+use conclave_runtime::plugin::{Inspection, PluginComponent, read_component};
 
 use crate::args::Language;
 use crate::program::error::CliError;
 use crate::program::shell::shell;
 use crate::state::folders;
 use crate::state::project::{self, Project};
-use crate::state::registry::{failed, registry};
-use crate::state::setup;
-use crate::ui::show::{one_line, show_path};
+use crate::state::registry::{download, pull};
+use crate::state::stock::stock;
+use crate::ui::show::show_path;
 
 /// The folder in a target folder that holds components.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
@@ -34,10 +29,22 @@ pub(crate) struct LocatedComponent {
     /// Whether it is the build of a crate, which the operator builds.
     pub(crate) is_built_here: bool,
     pub(crate) inspection: Inspection,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) component: PluginComponent,
 }
 
 impl LocatedComponent {
+    /// Returns the bytes for an artifact or a signature.
+    ///
+    /// # Errors
+    /// If they are a file beside the program that is missing or changed.
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, CliError> {
+        let bytes = self.component.bytes().map(Cow::into_owned);
+        bytes.map_err(|error| {
+            CliError::internal(error.to_string())
+                .hint("`conclave doctor` checks the program's files")
+        })
+    }
+
     /// Returns the name to propose for it: that of its manifest, or of the file if it has none.
     pub(crate) fn name(&self) -> String {
         let of_file = match &self.place {
@@ -57,7 +64,9 @@ pub(crate) enum ComponentPlace {
     Stock(String),
     File(PathBuf),
     /// The address and digest, in the config's syntax.
+    #[cfg_attr(not(feature = "registry"), expect(dead_code, reason = "needs a download"))]
     Url(String),
+    #[cfg_attr(not(feature = "registry"), expect(dead_code, reason = "needs a registry"))]
     Registry {
         /// The reference as named, in the config's syntax.
         named: String,
@@ -103,16 +112,21 @@ pub(crate) async fn find(
     again: impl Fn(&str) -> String,
 ) -> Result<LocatedComponent, CliError> {
     let is_built_here = Path::new(source).is_dir() || is_build(Path::new(source));
-    let (place, bytes) = match source.split_once(':') {
-        Some(("stock", name)) => (ComponentPlace::Stock(name.to_owned()), stock_bytes(name)?),
-        Some(("http" | "https", _)) => download(source, again).await?,
-        Some(("oci", _)) => pull(source).await?,
-        _ => from_disk(Path::new(source))?,
+    let (place, component) = match source.split_once(':') {
+        Some(("stock", name)) => (ComponentPlace::Stock(name.to_owned()), stock_component(name)?),
+        Some(("http" | "https", _)) => with_bytes(download(source, again).await?),
+        Some(("oci", _)) => with_bytes(pull(source).await?),
+        _ => with_bytes(from_disk(Path::new(source))?),
     };
-    let inspection = inspect(&bytes)
+    let inspection = component
+        .inspection()
         .map_err(|error| CliError::plugin(format!("{} is not a plugin: {error}", place.shown())))?;
     let is_built_here = is_built_here && matches!(place, ComponentPlace::File(_));
-    Ok(LocatedComponent { place, is_built_here, inspection, bytes })
+    Ok(LocatedComponent { place, is_built_here, inspection, component })
+}
+
+fn with_bytes((place, bytes): (ComponentPlace, Vec<u8>)) -> (ComponentPlace, PluginComponent) {
+    (place, bytes.into())
 }
 
 /// Returns whether the path is where a build puts a component. Cargo puts that of a crate at
@@ -132,133 +146,24 @@ pub(crate) fn is_build(file: &Path) -> bool {
 
 /// Inspects an installed plugin's source, if that needs no download.
 pub(crate) fn look_up(source: &PluginSource) -> Option<Inspection> {
-    let bytes = match source {
-        PluginSource::Stock(name) => stock_bytes(name).ok()?,
-        PluginSource::File(path) => read_component(Path::new(&path.path)).ok()?,
+    let component: PluginComponent = match source {
+        PluginSource::Stock(name) => stock_component(name).ok()?,
+        PluginSource::File(path) => read_component(Path::new(&path.path)).ok()?.into(),
         PluginSource::Native(_)
         | PluginSource::Url { .. }
         | PluginSource::Oci { .. }
         | PluginSource::Mcp(_) => return None,
     };
-    inspect(&bytes).ok()
+    component.inspection().ok()
 }
 
-fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
-    let stock = conclave_stock::stock();
-    if let Some(bytes) = stock.get(name) {
-        return Ok(bytes.to_vec());
+fn stock_component(name: &str) -> Result<PluginComponent, CliError> {
+    let mut stock = stock();
+    if let Some(component) = stock.remove(name) {
+        return Ok(component);
     }
     let missing = MissingStock::new(name, stock.keys().map(String::as_str));
     Err(CliError::usage(missing.to_string()).hint(missing.help()))
-}
-
-async fn download(
-    source: &str,
-    again: impl Fn(&str) -> String,
-) -> Result<(ComponentPlace, Vec<u8>), CliError> {
-    // Parsed as a config, so that its rules for addresses apply.
-    let text = format!(
-        "entry = \"t\"\n[plugins.p]\nsource = {}\n[tasks.t]\nagent = \"p\"\n",
-        quoted(source)
-    );
-    let config = match Config::parse("SOURCE", "", &text) {
-        Ok(config) => config,
-        Err(_) if !source.contains('#') => return Err(without_digest(source, again).await),
-        Err(problems) => {
-            let what = problems
-                .0
-                .first()
-                .map(|problem| problem.what.replace("`source`", "the source"))
-                .unwrap_or_default();
-            return Err(CliError::usage(what)
-                .hint("append the component's SHA-256: https://…/x.wasm#sha256=…"));
-        }
-    };
-    let Some(PluginSource::Url { url, sha256 }) =
-        config.plugins.into_values().next().map(|plugin| plugin.source)
-    else {
-        return Err(CliError::usage(format!(
-            "{} is not the URL of a component",
-            one_line(source, 200)
-        )));
-    };
-    // The host's own download cache, so that the component is fetched once.
-    let downloads = Downloads::new(setup::components_folder());
-    let fetched = downloads.component(&url, &sha256, || {}).await;
-    let bytes = fetched.map_err(|error| CliError::plugin(error.to_string()))?;
-    Ok((ComponentPlace::Url(source.to_owned()), bytes))
-}
-
-async fn pull(source: &str) -> Result<(ComponentPlace, Vec<u8>), CliError> {
-    let reference = reference(source)?;
-    let registry = registry();
-    let artifact = registry.artifact(&reference, || {}).await.map_err(|error| failed(&error))?;
-    let bytes = registry
-        .component(&artifact, COMPONENT_BYTES, || {})
-        .await
-        .map_err(|error| failed(&error))?;
-    let artifact = artifact.reference().clone();
-    Ok((ComponentPlace::Registry { named: source.to_owned(), artifact }, bytes))
-}
-
-/// Returns the keys that signed a component: in the file beside it, or in its registry. Whether
-/// they are trusted is for the config to say.
-///
-/// # Errors
-/// If the signatures cannot be read.
-pub(crate) async fn signers_of(found: &LocatedComponent) -> Result<BTreeSet<PublicKey>, CliError> {
-    match &found.place {
-        ComponentPlace::File(file) => {
-            let subject = Subject::File { sha256: &found.inspection.sha256 };
-            Ok(signers(&envelopes_beside(file)?, subject))
-        }
-        ComponentPlace::Registry { artifact, .. } => {
-            let registry = registry();
-            let artifact =
-                registry.artifact(artifact, || {}).await.map_err(|error| failed(&error))?;
-            let signatures = registry.signatures(&artifact).await;
-            let signatures = signatures.map_err(|error| failed(&error))?;
-            Ok(signers(&signatures.envelopes, Subject::Artifact(&artifact)))
-        }
-        ComponentPlace::Stock(_) | ComponentPlace::Url(_) => Ok(BTreeSet::new()),
-    }
-}
-
-/// Returns the signatures in the file beside a component; none if there is no such file.
-///
-/// # Errors
-/// If the file is there and cannot be read.
-pub(crate) fn envelopes_beside(component: &Path) -> Result<Vec<Envelope>, CliError> {
-    signatures_beside(component).map_err(|error| {
-        let file = show_path(signature_file(component));
-        CliError::usage(format!("{file} could not be read: {error}"))
-    })
-}
-
-/// Parses a reference as typed.
-pub(crate) fn reference(text: &str) -> Result<OciReference, CliError> {
-    text.parse().map_err(|error| {
-        let what = format!("{} is no artifact of a registry: {error}", one_line(text, 200));
-        CliError::usage(what).hint(
-            "write registry, repository, and tag or digest: oci://registry.example/team/notes:1.2.0",
-        )
-    })
-}
-
-/// Returns the error for an address without a digest, since its server could send anything. The
-/// error contains the present digest, to compare with the author's.
-async fn without_digest(url: &str, again: impl Fn(&str) -> String) -> CliError {
-    let what =
-        "a URL needs the component's digest, because the server could send another component later";
-    match fetch(url).await.ok().and_then(|bytes| inspect(&bytes).ok()) {
-        Some(found) => CliError::usage(what).hint(format!(
-            "the component there is now {} {}; if its author publishes the same digest, run\n  {}",
-            found.manifest.name,
-            found.manifest.version,
-            again(&format!("{url}#sha256={}", found.sha256))
-        )),
-        None => CliError::usage(what).hint("append it: https://…/x.wasm#sha256=…"),
-    }
 }
 
 fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {

@@ -60,6 +60,19 @@ pub(crate) struct OpenStores {
     is_given: bool,
 }
 
+/// A store that exists and cannot be read.
+pub(crate) struct UnreadableStore {
+    pub(crate) folder: PathBuf,
+    pub(crate) reason: String,
+}
+
+impl UnreadableStore {
+    fn warn(&self) {
+        let mut err = crate::ui::output::stderr();
+        let _ = writeln!(err, "{} {}", paint(ODD, "warning:"), printable(&self.reason));
+    }
+}
+
 /// A room and its store.
 pub(crate) struct StoredRoom {
     pub(crate) reader: StoreReader,
@@ -88,7 +101,9 @@ impl OpenStores {
     /// # Errors
     /// If the named store cannot be read.
     pub(crate) fn readers(&self) -> Result<Vec<StoreReader>, CliError> {
-        self.readers_and_unreadable().map(|(readers, _)| readers)
+        let (readers, unreadable) = self.readers_and_unreadable()?;
+        unreadable.iter().for_each(UnreadableStore::warn);
+        Ok(readers)
     }
 
     /// Returns the number of stores of the state folder that exist and cannot be read. Each is
@@ -97,26 +112,28 @@ impl OpenStores {
     /// # Errors
     /// If the named store cannot be read.
     pub(crate) fn report_unreadable(&self) -> Result<usize, CliError> {
-        self.readers_and_unreadable().map(|(_, unreadable)| unreadable)
+        let (_, unreadable) = self.readers_and_unreadable()?;
+        unreadable.iter().for_each(UnreadableStore::warn);
+        Ok(unreadable.len())
     }
 
-    fn readers_and_unreadable(&self) -> Result<(Vec<StoreReader>, usize), CliError> {
-        let (mut readers, mut unreadable) = (Vec::with_capacity(self.folders.len()), 0);
+    /// Returns readers of the stores, in order, and the stores of the state folder that exist and
+    /// cannot be read. A command that says that all is well must report these as damaged.
+    ///
+    /// # Errors
+    /// If the named store cannot be read.
+    pub(crate) fn readers_and_unreadable(
+        &self,
+    ) -> Result<(Vec<StoreReader>, Vec<UnreadableStore>), CliError> {
+        let (mut readers, mut unreadable) = (Vec::with_capacity(self.folders.len()), Vec::new());
         for folder in &self.folders {
             match StoreReader::open(folder) {
                 Ok(reader) => readers.push(reader),
                 Err(error) if self.is_given => return Err(unusable(&error)),
                 // Its process is about to create it, or ended before it did.
                 Err(StoreError::Missing { .. }) => {}
-                Err(error) => {
-                    unreadable += 1;
-                    let _ = writeln!(
-                        crate::ui::output::stderr(),
-                        "{} {}",
-                        paint(ODD, "warning:"),
-                        printable(&error.to_string())
-                    );
-                }
+                Err(error) => unreadable
+                    .push(UnreadableStore { folder: folder.clone(), reason: error.to_string() }),
             }
         }
         Ok((readers, unreadable))

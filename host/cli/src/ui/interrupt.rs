@@ -117,6 +117,7 @@ impl Interrupts {
 
     /// Ends the program at once, and drops nothing. A room that is dropped would record an end,
     /// while one whose process ended is resumed.
+    #[cfg(feature = "serve")]
     pub(crate) fn exit(code: u8) -> ! {
         // An stdout that cannot be written was reported before.
         let _ = crate::ui::stdout::drain();
@@ -172,7 +173,7 @@ fn end() -> ! {
 
 fn leave(code: u8) -> ! {
     crate::ui::user::restore_terminal();
-    conclave_mcp::source::stop_all();
+    crate::program::mcp_servers::stop_all();
     std::process::exit(i32::from(code));
 }
 

@@ -227,18 +227,19 @@ impl OutputState {
 }
 
 fn write_all(kind: OutputKind, text: &str, wrote: impl Fn()) {
-    let pieces = text.as_bytes().chunks(PIECE);
     if kind == OutputKind::Said {
         let mut out = std::io::stdout();
-        for piece in pieces {
+        for piece in text.as_bytes().chunks(PIECE) {
             stdout::note(out.write_all(piece).and_then(|()| out.flush()));
             wrote();
         }
         return;
     }
-    // One stream for all pieces, because it strips styles that are cut in two.
     let mut err = anstream::stderr();
-    for piece in pieces {
+    // Styles are removed here: the stream would write each text between two styles by itself.
+    let stripped = (err.current_choice() == anstream::ColorChoice::Never)
+        .then(|| anstream::adapter::strip_str(text).to_string());
+    for piece in stripped.as_deref().unwrap_or(text).as_bytes().chunks(PIECE) {
         // A closed stderr must not stop a run.
         let _ = err.write_all(piece).and_then(|()| err.flush());
         wrote();

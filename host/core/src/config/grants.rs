@@ -374,12 +374,12 @@ fn exec(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Opt
     }
     let mut grant = ExecGrant::new(commands);
     let Some(table) = table else { return Some(grant) };
-    if let Some(item) = table.get("read") {
-        let paths = item.list(reader).unwrap_or_default();
-        grant.read = paths
-            .iter()
-            .filter_map(|item| Some(plugin::path(reader, item, folder)?.path))
-            .collect();
+    for (key, places) in [("read", &mut grant.read), ("starts", &mut grant.starts)] {
+        if let Some(item) = table.get(key) {
+            let paths = item.list(reader).unwrap_or_default();
+            let paths = paths.iter().filter_map(|item| plugin::path(reader, item, folder));
+            *places = paths.map(|place| place.path).collect();
+        }
     }
     if let Some(item) = table.get("env") {
         grant.env = mcp::texts(reader, &item);

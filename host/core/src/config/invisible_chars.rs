@@ -4,21 +4,49 @@
 
 use serde_json::Value;
 
-use crate::types::text::{is_deceptive, joins_pictures};
+use crate::types::text::{is_deceptive, is_mark, joins_pictures};
 use crate::types::tool::ToolSpec;
 
+/// Marks on one letter, at most: more than any script needs. Each further one could be a bit.
+const MARKS: u32 = 3;
+
 /// Returns the first hidden character of a text; `None` if there is none. Joiners of scripts and of
-/// emoji belong to ordinary text: one at a time, after a character that they can join.
+/// emoji belong to ordinary text: one at a time, after a character that they can join. So do the
+/// blanks of typography, where it has them.
 #[must_use]
 pub fn hidden_char(text: &str) -> Option<char> {
-    let (mut before, mut chars) = (None, text.chars().peekable());
+    let (mut before, mut marks, mut chars) = (None, 0, text.chars().peekable());
     while let Some(c) = chars.next() {
-        if is_hidden(before, c, chars.peek().copied()) {
+        let next = chars.peek().copied();
+        marks = if is_mark(c) { marks + 1 } else { 0 };
+        if marks > MARKS || is_hidden(before, c, next) || is_rare_blank(before, c, next) {
             return Some(c);
         }
         before = Some(c);
     }
     None
+}
+
+/// Returns whether the character is a blank that a reader takes for another, so that each blank of a
+/// text could be a bit.
+fn is_rare_blank(before: Option<char>, c: char, next: Option<char>) -> bool {
+    let is = |beside: Option<char>, wanted: fn(char) -> bool| beside.is_some_and(wanted);
+    match c {
+        ' ' | '\n' | '\t' => false,
+        // In French before these signs, and within numbers and units.
+        '\u{a0}' | '\u{202f}' => {
+            let is_french = is(before, |c| c == '«') || is(next, |c| "»:;!?%€".contains(c));
+            !is_french && !is(before, |c| c.is_ascii_digit())
+        }
+        // The blank of Chinese and Japanese.
+        '\u{3000}' => !is(before, is_wide),
+        c => c.is_whitespace(),
+    }
+}
+
+/// Returns whether it is a letter or sign of the scripts of East Asia.
+fn is_wide(c: char) -> bool {
+    matches!(c, '\u{3001}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{ff01}'..='\u{ff60}')
 }
 
 /// Returns the field of a tool with the first hidden character, and the character.
@@ -89,7 +117,11 @@ mod tests {
             "\u{1f469}\u{200d}\u{1f4bb}",
             "❤\u{fe0f}\u{200d}\u{1f525}",
             "1\u{fe0f}\u{20e3}",
-            "日本語",
+            "日本語\u{3000}日本語",
+            "Cherche\u{a0}: «\u{202f}oui\u{202f}»",
+            "10\u{a0}km, 1\u{202f}000",
+            "Vie\u{302}\u{323}t",
+            "שָׁלוֹם",
         ] {
             assert_eq!(hidden_char(text), None, "{text:?}");
         }
@@ -114,6 +146,18 @@ mod tests {
             ("\u{e000}", '\u{e000}'),
             ("\u{e0100}", '\u{e0100}'),
             ("\u{2063}", '\u{2063}'),
+            // A bit for each blank.
+            ("a\u{2009}b", '\u{2009}'),
+            ("a\u{a0}b", '\u{a0}'),
+            ("a\u{202f}b", '\u{202f}'),
+            ("a\u{3000}b", '\u{3000}'),
+            ("a\u{205f}b", '\u{205f}'),
+            ("a\u{1680}b", '\u{1680}'),
+            ("a\u{2028}b", '\u{2028}'),
+            ("e\u{301}\u{301}\u{301}\u{301}", '\u{301}'),
+            ("a\u{fffc}b", '\u{fffc}'),
+            ("\u{1d159}", '\u{1d159}'),
+            ("\u{1d17b}", '\u{1d17b}'),
         ];
         for (text, expected) in cases {
             assert_eq!(hidden_char(text), Some(expected), "{text:?}");

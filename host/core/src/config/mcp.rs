@@ -17,6 +17,13 @@ pub const MCP_CLIENT: &str = "(mcp)";
 /// The caller's name for tools called by hand.
 pub const YOU: &str = "(you)";
 
+/// Returns whether this is the name of a caller without a task. The host itself makes its step,
+/// which is the call and nothing else.
+#[must_use]
+pub fn is_direct_caller(name: &str) -> bool {
+    [MCP_CLIENT, YOU].contains(&name)
+}
+
 /// A tool server in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpSource {

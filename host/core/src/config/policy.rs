@@ -5,7 +5,7 @@ use toml::de::DeValue;
 use super::grants::patterns;
 use super::json;
 use super::keys::POLICY;
-use super::mcp::{MCP_CLIENT, YOU};
+use super::mcp::is_direct_caller;
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
@@ -37,7 +37,7 @@ fn rule(
     });
     let caller = table.get("caller").and_then(|item| {
         let name = item.string(reader)?;
-        if ![MCP_CLIENT, YOU].contains(&name) {
+        if !is_direct_caller(name) {
             references.add_plugin(&item, name);
         }
         Some(PluginName::from(name))

@@ -352,6 +352,7 @@ fn may_run<'a>(grant: &ExecGrant, folders: impl Iterator<Item = &'a FileGrant>) 
         .into_iter()
         .chain(folders)
         .chain(read)
+        .chain(grant.starts.iter().map(|path| format!("may start {path}")))
         .chain(bounds.into_iter().flatten())
         .collect();
     format!("run OUTSIDE THE SANDBOX {commands} ({})", facts.join(", "))

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::effect::Effect;
 use crate::protocol::event::Event;
-use crate::setup::Setup;
 use crate::types::approval::ApprovalRequest;
 use crate::types::ids::{CallId, Millis, TimerId};
 
@@ -137,41 +136,6 @@ impl WaitChange {
             }
             Event::TimerFired { timer } => Some(Self::Over(WaitKey::Timer(*timer))),
             _ => None,
-        }
-    }
-}
-
-impl Effect {
-    /// Returns whether the effect has consequences outside the host, or is shown to people as a
-    /// fact. The event behind such an effect must be durable first. Any other effect can be
-    /// repeated.
-    #[must_use]
-    pub fn leaves(&self, setup: &Setup) -> bool {
-        match self {
-            Self::CallModel { .. }
-            | Self::Send { .. }
-            | Self::Reply { .. }
-            | Self::Finish { .. } => true,
-            // A question to a person relies on the notices shown before it, so those must be
-            // durable.
-            Self::AskApproval { .. } | Self::AskTopUp { .. } | Self::AskUser { .. } => true,
-            Self::AllowSideEffect { leave, .. } => leave.is_ok(),
-            Self::StepAgent { agent: plugin, .. }
-            | Self::AskResponder { agent: plugin, .. }
-            | Self::CallTool { plugin, .. }
-            | Self::QueryPlugin { plugin, .. } => setup
-                .plugins
-                .get(plugin)
-                .is_none_or(|plugin| plugin.facts.mcp || plugin.facts.is_native()),
-            Self::AnswerModel { .. }
-            | Self::AnswerTools { .. }
-            | Self::ConfirmSideEffect { .. }
-            | Self::StartBackground { .. }
-            | Self::WakeStrategy { .. }
-            | Self::SetTimer { .. }
-            | Self::TellTask { .. }
-            | Self::DetachTask { .. }
-            | Self::AbandonCall { .. } => false,
         }
     }
 }

@@ -16,6 +16,25 @@ pub enum BaseEntry {
     Other(String),
 }
 
+/// The content of a change in its overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeContent {
+    /// None: the run removed the file.
+    Removed,
+    File(Digest),
+    /// The run wrote the file, and its content is missing from the store, as after the loss of a
+    /// file on the disk.
+    Lost,
+}
+
+impl ChangeContent {
+    /// Returns the digest of a content that is there.
+    #[must_use]
+    pub fn digest(&self) -> Option<&Digest> {
+        if let Self::File(digest) = self { Some(digest) } else { None }
+    }
+}
+
 /// What to do with a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyStep {
@@ -62,9 +81,17 @@ impl ChangeDecisionKind {
     }
 }
 
-/// Returns what to do with a change. `content` is the digest of the overlay's file.
+/// Returns what to do with a change.
 #[must_use]
-pub fn apply_step(change: &ChangedFile, content: Option<&Digest>, now: &BaseEntry) -> ApplyStep {
+pub fn apply_step(change: &ChangedFile, content: &ChangeContent, now: &BaseEntry) -> ApplyStep {
+    let content = match content {
+        ChangeContent::Lost => {
+            let reason = "its content is missing from the store, so it can only be dropped";
+            return ApplyStep::Conflict(reason.to_owned());
+        }
+        ChangeContent::Removed => None,
+        ChangeContent::File(digest) => Some(digest),
+    };
     let now = match now {
         BaseEntry::Other(reason) => return ApplyStep::Conflict(reason.clone()),
         BaseEntry::Absent => None,
@@ -81,6 +108,10 @@ pub fn apply_step(change: &ChangedFile, content: Option<&Digest>, now: &BaseEntr
         };
         return ApplyStep::Conflict(format!("{what} since the run changed it"));
     }
+    if change.changed_since_read() {
+        let what = "the file in the folder changed after the run had read it";
+        return ApplyStep::Conflict(format!("{what}, before the run changed it"));
+    }
     if content.is_some() { ApplyStep::Write } else { ApplyStep::Remove }
 }
 
@@ -92,15 +123,31 @@ mod tests {
         Digest { sha256: text.to_owned(), length: 1 }
     }
 
+    /// Returns the change of a file that was `base`, and its content in the overlay.
+    fn changed(
+        base: &str,
+        content: &str,
+        changed_since_read: bool,
+    ) -> (ChangedFile, ChangeContent) {
+        let file = |text: &str| (!text.is_empty()).then(|| digest(text));
+        let content = file(content).map_or(ChangeContent::Removed, ChangeContent::File);
+        let change = match (file(base), &content) {
+            (Some(base), ChangeContent::Removed) => {
+                ChangedFile::Removed { base, changed_since_read }
+            }
+            (base, _) => ChangedFile::Written { base, changed_since_read },
+        };
+        (change, content)
+    }
+
+    fn entry(now: &str) -> BaseEntry {
+        if now.is_empty() { BaseEntry::Absent } else { BaseEntry::File(digest(now)) }
+    }
+
     /// Returns the step for a file that was `base`, is `now`, and is `content` in the overlay.
     fn step(base: &str, content: &str, now: &str) -> ApplyStep {
-        let file = |text: &str| (!text.is_empty()).then(|| digest(text));
-        let change = match (file(base), file(content)) {
-            (Some(base), None) => ChangedFile::Removed { base },
-            (base, _) => ChangedFile::Written { base },
-        };
-        let now = file(now).map_or(BaseEntry::Absent, BaseEntry::File);
-        apply_step(&change, file(content).as_ref(), &now)
+        let (change, content) = changed(base, content, false);
+        apply_step(&change, &content, &entry(now))
     }
 
     #[test]
@@ -130,10 +177,30 @@ mod tests {
             assert!(matches!(step, ApplyStep::Conflict(_)), "{base} {content} {now}: {step:?}");
         }
         let link = BaseEntry::Other("it is a link".to_owned());
-        let change = ChangedFile::Written { base: None };
+        let (change, content) = changed("", "new", false);
         assert!(matches!(
-            apply_step(&change, Some(&digest("new")), &link),
+            apply_step(&change, &content, &link),
             ApplyStep::Conflict(reason) if reason == "it is a link"
         ));
+    }
+
+    #[test]
+    fn a_change_to_another_file_than_the_run_read_is_a_conflict_unless_it_is_there() {
+        for (base, content) in [("theirs", "ours"), ("theirs", ""), ("", "ours")] {
+            let (change, content) = changed(base, content, true);
+            let step = apply_step(&change, &content, &entry(base));
+            assert!(matches!(step, ApplyStep::Conflict(_)), "{base}: {step:?}");
+        }
+        let (change, content) = changed("theirs", "ours", true);
+        assert_eq!(apply_step(&change, &content, &entry("ours")), ApplyStep::Done);
+    }
+
+    #[test]
+    fn a_change_without_its_content_is_never_applied() {
+        let (change, _) = changed("old", "new", false);
+        for now in ["old", "new", ""] {
+            let step = apply_step(&change, &ChangeContent::Lost, &entry(now));
+            assert!(matches!(step, ApplyStep::Conflict(_)), "{now}: {step:?}");
+        }
     }
 }

@@ -18,12 +18,19 @@ pub enum ChangeRecord {
         path: String,
         /// The file of the folder at that time; `None` if there was none.
         base: Option<Digest>,
+        /// Whether that file was no longer the one that the run had read first. The run's file then
+        /// lacks what another process wrote in between.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        changed_since_read: bool,
     },
     /// The file of the folder is removed.
     Removed {
         path: String,
         /// The file of the folder when it was first changed or removed.
         base: Digest,
+        /// As in `Written`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        changed_since_read: bool,
     },
     /// The file is the folder's own again, or absent if the folder has none.
     Reverted { path: String },
@@ -32,10 +39,10 @@ pub enum ChangeRecord {
 /// A changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangedFile {
-    /// The overlay holds the file. `base` as in [`ChangeRecord::Written`].
-    Written { base: Option<Digest> },
+    /// The overlay holds the file. The fields are those of [`ChangeRecord::Written`].
+    Written { base: Option<Digest>, changed_since_read: bool },
     /// The file of the folder is removed.
-    Removed { base: Digest },
+    Removed { base: Digest, changed_since_read: bool },
 }
 
 impl ChangedFile {
@@ -43,9 +50,17 @@ impl ChangedFile {
     #[must_use]
     pub fn base(&self) -> Option<&Digest> {
         match self {
-            Self::Written { base } => base.as_ref(),
-            Self::Removed { base } => Some(base),
+            Self::Written { base, .. } => base.as_ref(),
+            Self::Removed { base, .. } => Some(base),
         }
+    }
+
+    /// Returns whether another process changed the file between the run's first read and its change.
+    #[must_use]
+    pub fn changed_since_read(&self) -> bool {
+        let (Self::Written { changed_since_read, .. } | Self::Removed { changed_since_read, .. }) =
+            self;
+        *changed_since_read
     }
 }
 
@@ -84,11 +99,11 @@ impl Changes {
     /// Adds a record.
     pub fn take(&mut self, record: ChangeRecord) {
         match record {
-            ChangeRecord::Written { path, base } => {
-                self.0.insert(path, ChangedFile::Written { base });
+            ChangeRecord::Written { path, base, changed_since_read } => {
+                self.0.insert(path, ChangedFile::Written { base, changed_since_read });
             }
-            ChangeRecord::Removed { path, base } => {
-                self.0.insert(path, ChangedFile::Removed { base });
+            ChangeRecord::Removed { path, base, changed_since_read } => {
+                self.0.insert(path, ChangedFile::Removed { base, changed_since_read });
             }
             ChangeRecord::Reverted { path } => {
                 self.0.remove(&path);
@@ -96,12 +111,24 @@ impl Changes {
         }
     }
 
+    /// Keeps only the changes that `is_whole` accepts.
+    pub fn retain(&mut self, is_whole: impl Fn(&str, &ChangedFile) -> bool) {
+        self.0.retain(|path, change| is_whole(path, change));
+    }
+
     /// Returns the shortest log with these changes.
     #[must_use]
     pub fn records(&self) -> Vec<ChangeRecord> {
-        let record = |(path, change): (&String, &ChangedFile)| match change.clone() {
-            ChangedFile::Written { base } => ChangeRecord::Written { path: path.clone(), base },
-            ChangedFile::Removed { base } => ChangeRecord::Removed { path: path.clone(), base },
+        let record = |(path, change): (&String, &ChangedFile)| {
+            let path = path.clone();
+            match change.clone() {
+                ChangedFile::Written { base, changed_since_read } => {
+                    ChangeRecord::Written { path, base, changed_since_read }
+                }
+                ChangedFile::Removed { base, changed_since_read } => {
+                    ChangeRecord::Removed { path, base, changed_since_read }
+                }
+            }
         };
         self.0.iter().map(record).collect()
     }
@@ -192,11 +219,13 @@ mod tests {
     }
 
     fn written(path: &str, base: Option<&str>) -> ChangeRecord {
-        ChangeRecord::Written { path: path.to_owned(), base: base.map(digest) }
+        let (path, base) = (path.to_owned(), base.map(digest));
+        ChangeRecord::Written { path, base, changed_since_read: false }
     }
 
     fn removed(path: &str) -> ChangeRecord {
-        ChangeRecord::Removed { path: path.to_owned(), base: digest("old") }
+        let (path, base) = (path.to_owned(), digest("old"));
+        ChangeRecord::Removed { path, base, changed_since_read: true }
     }
 
     fn changes(records: impl IntoIterator<Item = ChangeRecord>) -> Changes {

@@ -306,6 +306,10 @@ pub struct ExecGrant {
     /// host resolves them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<String>,
+    /// The programs that a granted program may start, and folders of such programs, besides itself
+    /// and its interpreter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts: Vec<String>,
     /// The whole environment besides `HOME` and `TMPDIR`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -350,6 +354,7 @@ impl ExecGrant {
         Self {
             commands,
             read: Vec::new(),
+            starts: Vec::new(),
             env: BTreeMap::new(),
             network: false,
             confinement: Confinement::Required,

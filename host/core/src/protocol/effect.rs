@@ -83,6 +83,20 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Returns whether the effect begins work that leads to any number of further events: a step, a
+    /// tool call, a request to a model or a background task.
+    #[must_use]
+    pub fn begins_work(&self) -> bool {
+        matches!(
+            self,
+            Self::StepAgent { .. }
+                | Self::AskResponder { .. }
+                | Self::CallTool { .. }
+                | Self::CallModel { .. }
+                | Self::StartBackground { .. }
+        )
+    }
+
     /// Returns the call that this effect starts; `None` if it starts none.
     #[must_use]
     pub fn starts(&self) -> Option<CallId> {

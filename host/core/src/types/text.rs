@@ -12,8 +12,20 @@ pub fn is_deceptive(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
-    // Braille blank: invisible, but classified as a symbol.
-    c == '\u{2800}' || is_default_ignorable(c) || has_no_known_look(c)
+    // Invisible or without a look of their own, but classified as symbols: the Braille blank, the
+    // place of an object, and notes without a head.
+    let is_blank = matches!(c, '\u{2800}' | '\u{fffc}' | '\u{1d159}');
+    // Marks of music, which show only on a note.
+    let is_part_of_note = matches!(c, '\u{1d165}'..='\u{1d169}' | '\u{1d16d}'..='\u{1d182}');
+    is_blank || is_part_of_note || is_default_ignorable(c) || has_no_known_look(c)
+}
+
+/// Returns whether the character is drawn on the one before it, such as an accent.
+#[must_use]
+pub fn is_mark(c: char) -> bool {
+    use GeneralCategory::{EnclosingMark, NonspacingMark};
+    let kind = CodePointMapData::<GeneralCategory>::new().get(c);
+    !c.is_ascii() && matches!(kind, EnclosingMark | NonspacingMark)
 }
 
 fn is_default_ignorable(c: char) -> bool {

@@ -11,7 +11,7 @@ use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use rmcp::model::CallToolResult;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::approval::refused;
@@ -54,22 +54,35 @@ impl Approver for ClientQuestions {
     }
 }
 
-/// A running call. Dropping it stops the tool.
+/// A running call. Dropping it before its result is there stops the tool.
 pub(super) struct ToolCallGuard {
-    pub(super) run: JoinHandle<CallToolResult>,
+    pub(super) result: oneshot::Receiver<CallToolResult>,
     pub(super) handle: RoomHandle,
     pub(super) questions: mpsc::Receiver<ClientQuestion>,
     /// Its permit among the concurrent calls; `None` while it waits for the user.
     pub(super) place: Option<OwnedSemaphorePermit>,
-    pub(super) _end: RunStopper,
+    pub(super) run: RunStopper,
 }
 
 /// Aborts a run when its call is dropped.
-pub(super) struct RunStopper(pub(super) AbortHandle);
+pub(super) struct RunStopper(Option<AbortHandle>);
+
+impl RunStopper {
+    pub(super) fn new(run: AbortHandle) -> Self {
+        Self(Some(run))
+    }
+
+    /// Lets the run end by itself: its result is there, and the rest of its records follows.
+    pub(super) fn release(&mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for RunStopper {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Some(run) = self.0.take() {
+            run.abort();
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use conclave_core::protocol::event::Principal;
 use conclave_core::types::approval::Approval;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::Subscriber;
-use conclave_runtime::{Caller, RoomHandle, RunOptions};
+use conclave_runtime::{Caller, RoomHandle, RunOptions, ToolRun};
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientResult, ElicitRequest, ElicitRequestParams,
@@ -19,7 +19,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::approval::{answer, can_ask, nobody, question, refused};
 use super::calling::{
@@ -34,6 +34,8 @@ use crate::text::shown;
 const AT_ONCE: usize = 16;
 /// Maximum calls that wait for a permit besides.
 const QUEUE: usize = 240;
+/// Maximum calls whose records are not all durable, those with a result included.
+const RECORDING: usize = 4_096;
 /// Time for a stopped call to end.
 const STOPPING: Duration = Duration::from_secs(2);
 /// The key of the question where answers have keys.
@@ -45,6 +47,7 @@ pub(super) struct Desk {
     tools: BTreeMap<String, Offered>,
     at_once: Arc<Semaphore>,
     queue: Arc<Semaphore>,
+    recording: Arc<Semaphore>,
     kept: SuspendedCalls,
     handles: Mutex<BTreeMap<u64, RoomHandle>>,
 }
@@ -62,6 +65,7 @@ impl Desk {
             tools,
             at_once,
             queue,
+            recording: Arc::new(Semaphore::new(RECORDING)),
             kept: SuspendedCalls::default(),
             handles: Mutex::default(),
         })
@@ -73,9 +77,9 @@ impl Desk {
         for handle in self.handles.lock().unwrap_or_else(PoisonError::into_inner).values() {
             handle.stop("the client has gone");
         }
-        // All permits of the queue are free only when every call has ended.
-        let all = u32::try_from(AT_ONCE + QUEUE).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(grace, self.queue.acquire_many(all)).await;
+        // All permits are free only when every call has ended, and its records are durable.
+        let all = u32::try_from(RECORDING).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(grace, self.recording.acquire_many(all)).await;
     }
 
     /// Starts a call, which runs until it is stopped or dropped.
@@ -95,11 +99,13 @@ impl Desk {
         // The queue is bounded first, so that waiting for a permit is bounded too.
         let queued = self.queue.clone().try_acquire_owned().map_err(|_| busy())?;
         let place = self.at_once.clone().acquire_owned().await.map_err(|_| busy())?;
+        let recording = self.recording.clone().acquire_owned().await.map_err(|_| busy())?;
         let (asking, questions) = ClientQuestions::new();
         let options = self.options(asking, context);
         let internal =
             |error: &dyn std::fmt::Display| ErrorData::internal_error(error.to_string(), None);
         let desk = Arc::clone(self);
+        let (sender, result) = oneshot::channel();
         let (run, handle) = match what {
             ServedTool::Tool(name) => {
                 let calling = self
@@ -109,10 +115,19 @@ impl Desk {
                     .map_err(|error| internal(&error))?;
                 let (handle, name) = (calling.handle(), name.clone());
                 let run = tokio::spawn(async move {
-                    let _queued = queued;
-                    match calling.outcome().await {
-                        Ok(run) => outcome::of_tool(&name, run.answer, &*desk.service.blobs),
-                        Err(error) => outcome::failed(error.to_string()),
+                    let _recording = recording;
+                    let (answer, answered) = oneshot::channel::<ToolRun>();
+                    let passed_on = async {
+                        let Ok(run) = answered.await else { return Some(sender) };
+                        drop(queued);
+                        let result = outcome::of_tool(&name, run.answer, &*desk.service.blobs);
+                        // The client may have gone.
+                        drop(sender.send(result));
+                        None
+                    };
+                    let (ended, unsent) = tokio::join!(calling.run(answer), passed_on);
+                    if let (Err(error), Some(sender)) = (ended, unsent) {
+                        drop(sender.send(outcome::failed(error.to_string())));
                     }
                 });
                 (run, handle)
@@ -129,17 +144,18 @@ impl Desk {
                     .map_err(|error| internal(&error))?;
                 let handle = run.handle();
                 let run = tokio::spawn(async move {
-                    let _queued = queued;
-                    match run.outcome().await {
+                    let (_queued, _recording) = (queued, recording);
+                    let result = match run.outcome().await {
                         Ok(ended) => outcome::of_run(&ended, &*desk.service.blobs),
                         Err(error) => outcome::failed(error.to_string()),
-                    }
+                    };
+                    drop(sender.send(result));
                 });
                 (run, handle)
             }
         };
-        let end = RunStopper(run.abort_handle());
-        Ok(ToolCallGuard { run, handle, questions, place: Some(place), _end: end })
+        let run = RunStopper::new(run.abort_handle());
+        Ok(ToolCallGuard { result, handle, questions, place: Some(place), run })
     }
 
     fn options(&self, asking: ClientQuestions, context: &RequestContext<RoleServer>) -> RunOptions {
@@ -172,10 +188,11 @@ impl Desk {
                 biased;
                 () = context.ct.cancelled() => {
                     going.handle.stop("the client cancelled the call");
-                    let _ = tokio::time::timeout(STOPPING, &mut going.run).await;
+                    let _ = tokio::time::timeout(STOPPING, &mut going.result).await;
                     return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, "cancelled", None));
                 }
-                ended = &mut going.run => {
+                ended = &mut going.result => {
+                    going.run.release();
                     let gone = |_| ErrorData::internal_error("the call was stopped", None);
                     return ended.map(CallToolResponse::Complete).map_err(gone);
                 }
@@ -328,7 +345,7 @@ impl Desk {
             };
             let _ = waiting.answer.send(too_late());
             let mut going = waiting.going;
-            let _ = tokio::time::timeout(STOPPING, &mut going.run).await;
+            let _ = tokio::time::timeout(STOPPING, &mut going.result).await;
         });
     }
 

@@ -19,16 +19,18 @@ use rmcp::service::{
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 
-use super::address;
 use super::program::Program;
 use super::redaction::KeyFilter;
 use super::refusing::Refusing;
 use super::tools::MOST;
+use super::{Servers, address};
 
 /// Time limit until the tools are listed. It is long because some programs are downloaded first.
 const START: Duration = Duration::from_secs(90);
 /// Maximum number of pages of the tool list.
 const PAGES: usize = 64;
+/// Maximum bytes of the list of tools, over all pages.
+const LIST: usize = 2 << 20;
 /// Bytes allowed for a message without a result, such as the list of tools.
 const MESSAGE: u64 = 2 << 20;
 /// Maximum bytes of a message, regardless of the configured limits.
@@ -55,11 +57,8 @@ pub(super) enum CallFailure {
 impl Connection {
     /// Starts or reaches the server and lists its tools. Dropping the future stops a started
     /// program.
-    pub(super) async fn open(
-        environment: fn(&str) -> Option<String>,
-        start: &ServerStart,
-    ) -> Result<Self, String> {
-        let opened = tokio::time::timeout(START, Self::in_some_way(environment, start)).await;
+    pub(super) async fn open(servers: &Servers, start: &ServerStart) -> Result<Self, String> {
+        let opened = tokio::time::timeout(START, Self::in_some_way(servers, start)).await;
         opened.unwrap_or_else(|_| {
             Err(format!("it did not list its tools within {} s", START.as_secs()))
         })
@@ -67,22 +66,19 @@ impl Connection {
 
     /// Tries the newest protocol first, then the old handshake: some servers exit at an unknown
     /// request.
-    async fn in_some_way(
-        environment: fn(&str) -> Option<String>,
-        start: &ServerStart,
-    ) -> Result<Self, String> {
+    async fn in_some_way(servers: &Servers, start: &ServerStart) -> Result<Self, String> {
         let newest = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
-        match Self::in_this_way(environment, start, newest).await {
+        match Self::in_this_way(servers, start, newest).await {
             Ok(connection) => Ok(connection),
-            Err(_) => Self::in_this_way(environment, start, ClientLifecycleMode::Initialize).await,
+            Err(_) => Self::in_this_way(servers, start, ClientLifecycleMode::Initialize).await,
         }
     }
 
     async fn in_this_way(
-        environment: fn(&str) -> Option<String>,
+        servers: &Servers,
         start: &ServerStart,
         way: ClientLifecycleMode,
     ) -> Result<Self, String> {
@@ -97,9 +93,10 @@ impl Connection {
                 let said = KeyFilter::without(
                     given.iter().map(|(name, key)| (name.as_str(), key.as_str())),
                 )?;
-                let variables = variables(environment, env, &given);
+                let variables = variables(servers.environment, env, &given);
+                let supervisor = servers.supervisor.as_ref();
                 let (mut program, (lines, stdin)) =
-                    Program::start(command, &cwd.path, &variables, message_max, &said)?;
+                    Program::start(supervisor, command, &cwd.path, &variables, message_max, &said)?;
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(lines, stdin)
                     .with_max_line_length(message_max.saturating_add(2));
                 let service = Refusing.serve_with_lifecycle(transport, way).await;
@@ -217,7 +214,7 @@ async fn list(
     service: &RunningService<RoleClient, Refusing>,
     said: &KeyFilter,
 ) -> Result<Vec<Tool>, String> {
-    let mut tools = Vec::new();
+    let (mut tools, mut bytes) = (Vec::new(), 0_usize);
     let mut cursor = None;
     for _ in 0..PAGES {
         let page = service
@@ -227,10 +224,14 @@ async fn list(
         let page = page.map_err(|error| {
             format!("its tools could not be listed: {}", said.words(&plain(&error), WORDS))
         })?;
+        bytes = page.tools.iter().map(size).fold(bytes, usize::saturating_add);
         tools.extend(page.tools);
         // Checked per page, so that an endless list takes bounded memory.
         if tools.len() > MOST {
             return Err(format!("it has more than {MOST} tools"));
+        }
+        if bytes > LIST {
+            return Err(format!("its list of tools has more than {LIST} bytes"));
         }
         match page.next_cursor {
             Some(next) => cursor = Some(next),
@@ -242,6 +243,11 @@ async fn list(
         }
     }
     Err(format!("its list of tools has more than {PAGES} pages"))
+}
+
+/// Returns the bytes of a tool as JSON.
+fn size(tool: &Tool) -> usize {
+    serde_json::to_vec(tool).map_or(usize::MAX, |json| json.len())
 }
 
 fn refused(error: &ClientInitializeError, said: &KeyFilter) -> String {

@@ -1,7 +1,7 @@
 //! The process of a local server: its start, its environment, its stderr and its end. The protocol
 //! is not in here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
@@ -14,21 +14,29 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+use super::ServerSupervisor;
 use super::redaction::KeyFilter;
+use super::weight::JsonWeight;
 use crate::text::shown;
 
 /// Characters of the last stderr line that are shown.
 const LAST_WORDS: usize = 600;
 /// Maximum bytes of a line that are buffered.
 const LINE: usize = 64 << 10;
-/// Time to end after the first signal, before the process is killed.
+/// Maximum weight of a message, as [`JsonWeight`] counts it: about 50 MB in memory. The longest list
+/// of tools that is admitted weighs a tenth of it.
+const WEIGHT: usize = 500_000;
+/// Time to end after the first signal, before the process is killed. A supervisor has more, because
+/// it waits as long itself, and then ends the whole tree.
 const GRACE: Duration = Duration::from_millis(250);
+const SUPERVISOR_GRACE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);
 
 /// A running process with its process group.
 pub(super) struct Program {
     child: Child,
     group: u32,
+    is_supervised: bool,
     last_words: Arc<Mutex<String>>,
     is_too_long: Arc<AtomicBool>,
 }
@@ -37,9 +45,10 @@ pub(super) struct Program {
 pub(super) type Pipes = (LineFrames<ChildStdout>, ChildStdin);
 
 impl Program {
-    /// Starts the process. `variables` is its whole environment, and `message_max` the bytes of a
-    /// message. `said` redacts its last stderr line.
+    /// Starts the process, through the supervisor if there is one. `variables` is its whole
+    /// environment, and `message_max` the bytes of a message. `said` redacts its last stderr line.
     pub(super) fn start(
+        supervisor: Option<&ServerSupervisor>,
         command: &[String],
         cwd: &str,
         variables: &BTreeMap<String, String>,
@@ -50,7 +59,14 @@ impl Program {
         // A relative path is meant from the current directory. The child would resolve it from its
         // own.
         let absolute = name.contains('/').then(|| std::path::absolute(name).ok()).flatten();
-        let mut process = Command::new(absolute.as_deref().unwrap_or(Path::new(name)));
+        let program = absolute.as_deref().unwrap_or(Path::new(name));
+        let mut process = match supervisor {
+            Some(supervisor) => Command::new(&supervisor.program),
+            None => Command::new(program),
+        };
+        if let Some(supervisor) = supervisor {
+            process.args(&supervisor.args).arg(program);
+        }
         process.args(arguments).env_clear().envs(variables).current_dir(if cwd.is_empty() {
             "."
         } else {
@@ -77,12 +93,14 @@ impl Program {
             inner: stdout,
             most: message_max,
             length: 0,
+            weight: JsonWeight::default(),
             is_too_long: Arc::clone(&is_too_long),
         };
         let group = child.id().ok_or("it ended at once")?;
         // Registered before the handshake, so that `stop_all` also finds a server that hangs in it.
-        running().insert(group);
-        Ok((Self { child, group, last_words, is_too_long }, (lines, stdin)))
+        let is_supervised = supervisor.is_some();
+        running().insert(group, is_supervised);
+        Ok((Self { child, group, is_supervised, last_words, is_too_long }, (lines, stdin)))
     }
 
     /// Returns why the server stopped answering, as far as the process shows it.
@@ -105,7 +123,8 @@ impl Drop for Program {
         // A polite signal first, so that the server can clean up.
         signal(self.group, false);
         let mut waited = Duration::ZERO;
-        while waited < GRACE && matches!(self.child.try_wait(), Ok(None)) {
+        let grace = if self.is_supervised { SUPERVISOR_GRACE } else { GRACE };
+        while waited < grace && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(TICK);
             waited += TICK;
         }
@@ -116,16 +135,20 @@ impl Drop for Program {
     }
 }
 
-/// The running process groups, so that `stop_all` can end them at exit.
-static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// The running process groups, and whether each has a supervisor, so that `stop_all` can end them
+/// at exit.
+static RUNNING: Mutex<BTreeMap<u32, bool>> = Mutex::new(BTreeMap::new());
 
-fn running() -> MutexGuard<'static, BTreeSet<u32>> {
+fn running() -> MutexGuard<'static, BTreeMap<u32, bool>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills all started process groups at once.
+/// Kills all started process groups at once. A supervisor ends its own when this process exits,
+/// with what has left the group.
 pub(super) fn stop_all() {
-    std::mem::take(&mut *running()).into_iter().for_each(|group| signal(group, true));
+    for (group, is_supervised) in std::mem::take(&mut *running()) {
+        signal(group, !is_supervised);
+    }
 }
 
 #[cfg(unix)]
@@ -167,11 +190,12 @@ async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: KeyFi
     }
 }
 
-/// A reader that fails at a line longer than a message may be.
+/// A reader that fails at a line that is longer than a message may be, or has more values.
 pub(super) struct LineFrames<R> {
     inner: R,
     most: usize,
     length: usize,
+    weight: JsonWeight,
     is_too_long: Arc<AtomicBool>,
 }
 
@@ -184,8 +208,9 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineFrames<R> {
         let before = buffer.filled().len();
         std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
         for index in before..buffer.filled().len() {
-            self.length = if buffer.filled()[index] == b'\n' { 0 } else { self.length + 1 };
-            if self.length > self.most {
+            let byte = buffer.filled()[index];
+            self.length = if byte == b'\n' { 0 } else { self.length + 1 };
+            if self.weight.add(byte) > WEIGHT || self.length > self.most {
                 self.is_too_long.store(true, Ordering::Relaxed);
                 buffer.set_filled(before);
                 return Poll::Ready(Err(io::Error::other("a message is too long")));
@@ -208,6 +233,7 @@ mod tests {
             inner: text.as_bytes(),
             most: 4,
             length: 0,
+            weight: JsonWeight::default(),
             is_too_long: Arc::clone(&is_too_long),
         };
         let mut text = String::new();
@@ -215,5 +241,24 @@ mod tests {
         assert!(!is_too_long.load(Ordering::Relaxed));
         assert!(lines("12\n12345\n").read_to_string(&mut text).await.is_err());
         assert!(is_too_long.load(Ordering::Relaxed));
+    }
+
+    /// Each object takes six hundred bytes once it is parsed.
+    #[tokio::test]
+    async fn a_line_with_too_many_values_is_the_end() {
+        let is_too_long = Arc::<AtomicBool>::default();
+        let objects = |count: usize| format!("[{}{{}}]\n", "{\"a\":{}},".repeat(count));
+        for (count, is_read) in [(1_000, true), (WEIGHT / 16, false)] {
+            let text = objects(count);
+            let mut lines = LineFrames {
+                inner: text.as_bytes(),
+                most: usize::MAX,
+                length: 0,
+                weight: JsonWeight::default(),
+                is_too_long: Arc::clone(&is_too_long),
+            };
+            let read = lines.read_to_string(&mut String::new()).await;
+            assert_eq!(read.is_ok(), is_read, "{count}");
+        }
     }
 }

@@ -10,12 +10,13 @@ use conclave_runtime::subscribe::Level;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use super::Servers;
 use super::connection::{CallFailure, Connection};
 use super::result;
 use super::tools::{Admitted, admitted};
 
 pub(super) struct McpServer {
-    environment: fn(&str) -> Option<String>,
+    servers: Servers,
     start: ServerStart,
     admitted: OnceLock<Vec<Admitted>>,
     connection: Mutex<Option<Arc<Connection>>>,
@@ -23,18 +24,15 @@ pub(super) struct McpServer {
 
 impl McpServer {
     /// Connects to the server, and returns a plugin with its tools.
-    pub(super) async fn admit(
-        environment: fn(&str) -> Option<String>,
-        start: ServerStart,
-    ) -> Result<Plugin, String> {
+    pub(super) async fn admit(servers: Servers, start: ServerStart) -> Result<Plugin, String> {
         let name = start.plugin.to_string();
-        let connection = Connection::open(environment, &start).await?;
+        let connection = Connection::open(&servers, &start).await?;
         let tools = admitted(&connection.tools)?;
         if tools.is_empty() {
             return Err("it has no tools".to_owned());
         }
         let server = Arc::new(Self {
-            environment,
+            servers,
             start,
             admitted: OnceLock::from(tools.clone()),
             connection: Mutex::new(Some(Arc::new(connection))),
@@ -64,7 +62,7 @@ impl McpServer {
         }
         // The old process ends before another starts.
         *slot = None;
-        let fresh = Connection::open(self.environment, &self.start).await?;
+        let fresh = Connection::open(&self.servers, &self.start).await?;
         // Only the first list was checked when the config was loaded, so a changed one is refused.
         if self.admitted.get() != Some(&admitted(&fresh.tools)?) {
             return Err("it was started anew and lists other tools than were admitted".to_owned());

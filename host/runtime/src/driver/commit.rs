@@ -7,6 +7,7 @@ use conclave_core::journal::admission::Admission;
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::recovery::Start;
 use conclave_core::protocol::control::ControlCommand;
+use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RULES, Record};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::ids::{CallId, ControlId, Millis};
@@ -62,7 +63,7 @@ impl Driver {
         if self.seq == next {
             // No event was admitted, so there is nothing to append.
             self.output = commit.output;
-            self.held.add_after_all(commit.repeated);
+            self.hold_repeated(commit.repeated)?;
             return Ok(false);
         }
         if commit.changes_channels {
@@ -72,13 +73,14 @@ impl Driver {
         self.keep_snapshot();
         // After the append: a child must not record a pause before its parent does.
         self.report_children(std::mem::take(&mut commit.pauses));
-        Ok(self.hold(commit, keeping))
+        self.hold(commit, keeping)
     }
 
     /// Lets the room handle an event, and adds its record and its output to the commit.
     fn apply(&mut self, event: Event, now: Millis, commit: &mut Commit) {
         let seq = self.seq;
         self.seq += 1;
+        self.only_computes &= event.only_computes();
         let control = control_of(&event);
         let decides = call_decided(&event).filter(|call| self.room.is_in_flight(*call));
         let over = WaitChange::of_event(&event).filter(|_| commit.is_kept);
@@ -184,17 +186,29 @@ impl Driver {
 
     /// Queues the output of a commit behind its records. Returns true if all of it must wait until
     /// the records are durable.
-    fn hold(&mut self, mut commit: Commit, keeping: Keeping) -> bool {
+    fn hold(&mut self, mut commit: Commit, keeping: Keeping) -> Result<bool, JournalFailure> {
         let (kept, first) = match keeping {
             Keeping::Kept => (None, false),
             Keeping::Soon(kept) => (Some(kept), false),
             Keeping::First(kept) => (Some(kept), true),
         };
         let setup = self.room.setup();
-        self.held.add(&mut commit.output, kept, |effect| !first && !effect.leaves(setup));
+        let may_go = |effect: &Effect| !first && !effect.leaves(setup);
+        if self.held.add(&mut commit.output, kept, may_go) {
+            self.journal()?.hurry();
+        }
         self.output = commit.output;
-        self.held.add_after_all(commit.repeated);
-        first
+        self.hold_repeated(commit.repeated)?;
+        Ok(first)
+    }
+
+    /// Confirms repeated control messages once every earlier commit is durable.
+    fn hold_repeated(&mut self, repeated: Vec<HeldOutput>) -> Result<(), JournalFailure> {
+        if !repeated.is_empty() {
+            self.held.add_after_all(repeated);
+            self.journal()?.hurry();
+        }
+        Ok(())
     }
 
     /// Removes the entries of calls that have been answered.

@@ -31,6 +31,18 @@ pub(super) enum HeldOutput {
     CommitPublished(u64),
 }
 
+impl HeldOutput {
+    /// Returns whether a caller outside the room waits for the output. An event that is published may come a
+    /// little later, and the loop itself waits for the records of a run's end.
+    fn is_urgent(&self) -> bool {
+        match self {
+            Self::Publish(..) | Self::Observe(_) | Self::CommitPublished(_) => false,
+            Self::Effect(effect, _) => !matches!(**effect, Effect::Finish { .. }),
+            Self::Task(_) | Self::Control(_) => true,
+        }
+    }
+}
+
 type Kept = BoxFuture<'static, Result<(), JournalFailure>>;
 
 /// The pending output, in its original order.
@@ -51,25 +63,27 @@ impl OutputBuffer {
     }
 
     /// Takes the output of a commit. `kept` is `None` if its records are durable
-    /// already. Effects that `may_go` accepts become free at once.
+    /// already. Effects that `may_go` accepts become free at once. Returns whether the rest is urgent.
     pub(super) fn add(
         &mut self,
         output: &mut Vec<HeldOutput>,
         kept: Option<Kept>,
         may_go: impl Fn(&Effect) -> bool,
-    ) {
+    ) -> bool {
         let Some(kept) = kept else {
             // Without durable waits every commit is complete on append, so none can be ahead of this
             // one.
             self.free.extend(output.drain(..));
-            return;
+            return false;
         };
         let may_go =
             |told: &HeldOutput| matches!(told, HeldOutput::Effect(effect, _) if may_go(effect));
         let (free, waits): (Vec<HeldOutput>, Vec<HeldOutput>) = output.drain(..).partition(may_go);
         self.free.extend(free);
         self.numbered += 1;
+        let is_urgent = waits.iter().any(HeldOutput::is_urgent);
         self.commits.push_back((kept, waits));
+        is_urgent
     }
 
     /// Appends output that waits until every earlier commit is durable.

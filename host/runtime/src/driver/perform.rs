@@ -251,6 +251,7 @@ impl Driver {
 
     fn abandon_call(&mut self, call: CallId) {
         self.waiting.forget(call);
+        self.drop_held_work(call);
         // The host has no use for the answer, so the server can stop. A plugin that ends first
         // still pays for its requests.
         self.asking.iter().filter(|(of, _)| *of == call).for_each(|(_, asking)| asking.abort());

@@ -166,7 +166,7 @@ impl Driver {
         self.setup = Arc::clone(self.room.setup());
         self.opened = Some(Arc::clone(&self.setup));
         // The steps below build on these events, so their records come first.
-        self.all_kept().await?;
+        self.hurry_all().await?;
         self.perform_free();
         // Events that arrived before the resumption, such as an approval from another process, are
         // handled before any approver is asked again. Requests wait, because they may refer to

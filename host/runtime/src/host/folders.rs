@@ -7,6 +7,8 @@ use conclave_core::config::{Config, ProblemCode, Problems};
 use conclave_core::permissions::grant::{FileMode, Grants};
 use conclave_core::types::ids::PluginName;
 
+use crate::imports::exec::interpreters;
+
 use super::guarded::{Guarded, GuardedPath, LINKS, guarded, ways};
 
 /// Returns the config's folder with links resolved as far as possible. Its path separates the
@@ -72,6 +74,7 @@ pub(super) fn check(
         programs.check(name, &plugin.grants, problems);
     }
     check_overlays(config, &granted, problems);
+    check_commands(config, &granted, problems);
 }
 
 /// The folders of a config, for the checks of `grants.exec`. A program resolves paths as the machine
@@ -111,6 +114,13 @@ impl ProgramFolders<'_> {
                 add(ProblemCode::ProtectedFolder, &key, what, Some(APART));
             }
         }
+        for (index, path) in exec.starts.iter().enumerate() {
+            let key = key("starts", index);
+            if Path::new(path).canonicalize().is_err() {
+                let what = format!("there is no program or folder {path}");
+                add(ProblemCode::MissingFolder, &key, what, None);
+            }
+        }
         for own in self.granted.iter().filter(|granted| granted.plugin == name) {
             if let Some(writer) = self.writer_above(std::slice::from_ref(&own.dir), true) {
                 let what = format!(
@@ -138,7 +148,8 @@ impl ProgramFolders<'_> {
                 continue;
             }
             let mut places = ways(path, LINKS);
-            places.extend(interpreter(path).iter().flat_map(|path| ways(path, LINKS)));
+            let interpreters = interpreters(path, exec.env.get("PATH").map(String::as_str));
+            places.extend(interpreters.iter().flat_map(|path| ways(path, LINKS)));
             if let Some(writer) = self.writer_above(&places, false) {
                 let what = format!("{} cannot be granted: it is in {writer}", pattern.program());
                 let help = "grant a program that no plugin can replace";
@@ -159,16 +170,6 @@ impl ProgramFolders<'_> {
         let found = self.granted.iter().find(can_replace)?;
         Some(format!("{}, which a plugin of this config may write", found.dir.display()))
     }
-}
-
-/// Returns the interpreter of a script.
-fn interpreter(program: &Path) -> Option<PathBuf> {
-    use std::io::Read as _;
-    let mut start = Vec::new();
-    std::fs::File::open(program).ok()?.take(256).read_to_end(&mut start).ok()?;
-    let line = String::from_utf8_lossy(&start);
-    let words = line.strip_prefix("#!")?.lines().next()?;
-    words.split_whitespace().next().map(PathBuf::from)
 }
 
 /// A folder that a plugin was granted, by its canonical path.
@@ -192,6 +193,34 @@ fn check_overlays(config: &Config, granted: &[GrantedDir<'_>], problems: &mut Pr
         );
         let problem = config.problem(ProblemCode::Conflict, &own.key, what);
         problems.push(problem.help("write `mode = \"overlay\"` for both").as_warning());
+    }
+}
+
+/// Adds a warning for each plugin whose commands work in a folder that another plugin may write:
+/// many programs take their orders from files beside their input, such as `.git/config` or a
+/// `Makefile`.
+fn check_commands(config: &Config, granted: &[GrantedDir<'_>], problems: &mut Problems) {
+    let has_commands =
+        |name: &PluginName| config.plugins.get(name).is_some_and(|it| it.grants.exec.is_some());
+    let works =
+        |grant: &&GrantedDir<'_>| grant.mode != FileMode::Overlay && has_commands(grant.plugin);
+    for own in granted.iter().filter(works) {
+        let writes = |other: &&GrantedDir<'_>| {
+            other.mode == FileMode::ReadWrite
+                && other.plugin != own.plugin
+                && (other.dir.starts_with(&own.dir) || own.dir.starts_with(&other.dir))
+        };
+        let Some(other) = granted.iter().find(writes) else { continue };
+        let what = format!(
+            "`{}` may write where the commands of `{}` work: files such as `.git/config`, `Makefile` or `.npmrc` decide what a command does",
+            other.plugin, own.plugin
+        );
+        let help = format!(
+            "give `{}` `mode = \"overlay\"`, or only grant commands that obey no file of this folder; for git there is a recipe in docs/use/programs.md",
+            other.plugin
+        );
+        let problem = config.problem(ProblemCode::Conflict, &own.key, what);
+        problems.push(problem.help(help).as_warning());
     }
 }
 
@@ -258,6 +287,30 @@ mod tests {
             assert_eq!(warned("../beside", mode), "", "{mode}");
         }
         assert_eq!(warned("../data", "overlay"), "");
+    }
+
+    #[test]
+    fn a_plugin_that_writes_where_the_commands_of_another_work_is_named() {
+        let temp = folders(&["conf/a.toml", "data/sub/x", "beside/x"]);
+        let warned = |dir: &str, mode: &str, exec: &str| {
+            let text = format!(
+                "entry = \"t\"\n[plugins.o]\nsource = \"stock:o\"\ngrants.files = [{{ dir = {dir:?}, at = \"/o\", mode = {mode:?} }}]\n\
+                 [plugins.p]\nsource = \"stock:p\"\n{exec}grants.files = [{{ dir = \"../data\", at = \"/f\", mode = \"read\" }}]\n[tasks.t]\nagent = \"p\"\n"
+            );
+            let folder = temp.path().join("conf");
+            let config = Config::parse("a.toml", folder.to_str().unwrap(), &text).unwrap();
+            let mut problems = Problems::default();
+            check(&config, None, &[], None, &mut problems);
+            problems.0.iter().map(ToString::to_string).collect::<Vec<_>>().concat()
+        };
+        let exec = "grants.exec = [\"/bin/true\"]\n";
+        let expected = "`o` may write where the commands of `p` work";
+        for dir in ["../data", "../data/sub"] {
+            assert!(warned(dir, "read-write", exec).contains(expected), "{dir}");
+            assert!(!warned(dir, "read", exec).contains(expected), "{dir}");
+            assert_eq!(warned(dir, "read-write", ""), "", "{dir}");
+        }
+        assert_eq!(warned("../beside", "read-write", exec), "");
     }
 
     /// Returns the problems of granting a folder below `conf/..` for writing and for reading; the

@@ -13,12 +13,12 @@ use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::outcome::Outcome;
 
 use crate::calls::Plugins;
-use crate::driver::Models;
 use crate::driver::approve::{Approver, NoApprover};
 use crate::driver::channel::{Channels, UnattendedChannel};
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::runner::{LocalRunner, TaskRunner};
+use crate::driver::{EarlyAnswer, Models};
 use crate::host::observers::{self, ObserverReport};
 use crate::host::reload::{Rebuilt, Reloader};
 use crate::host::session::{
@@ -29,6 +29,7 @@ use crate::storage::journal::{JournalFailure, Journals, NoJournals};
 use crate::support::clock::{Clock, SystemClock};
 use crate::support::ids::{Ids, RandomIds};
 
+pub(crate) use call_tool::CallSetups;
 pub use call_tool::{CallToolError, Caller, ToolCalling, ToolRun};
 
 /// A loaded plugin.
@@ -56,6 +57,8 @@ pub struct Prepared {
     /// The wall-time limit of one turn of a conversation; set by `for_chat`.
     pub(crate) turn_wall: Option<Duration>,
     pub(crate) everything: Arc<RoomRegistry>,
+    /// The setups of single calls so far.
+    pub(crate) call_setups: CallSetups,
 }
 
 /// The host side of a run besides its plugins. The default is unattended, has no journal and no
@@ -171,6 +174,7 @@ impl Prepared {
     pub fn for_chat(mut self) -> Self {
         let wall_ms = Arc::make_mut(&mut self.setup).make_interactive();
         self.turn_wall = wall_ms.map(Duration::from_millis);
+        self.call_setups = CallSetups::default();
         self
     }
 
@@ -297,9 +301,16 @@ impl Run {
     ///
     /// # Errors
     /// Fails when the journal fails; nothing more was performed after that.
-    pub async fn outcome(mut self) -> Result<Arc<Outcome>, JournalFailure> {
+    pub async fn outcome(self) -> Result<Arc<Outcome>, JournalFailure> {
+        self.outcome_after(None).await
+    }
+
+    async fn outcome_after(
+        mut self,
+        answer: Option<EarlyAnswer<'_>>,
+    ) -> Result<Arc<Outcome>, JournalFailure> {
         self.0.observers.begin();
-        self.0.driver.run().await
+        self.0.driver.run_and_answer(answer).await
     }
 }
 

@@ -11,7 +11,7 @@ use conclave_core::types::wording::did_you_mean;
 use super::Host;
 #[cfg(feature = "registry")]
 use crate::plugin::Artifact;
-use crate::plugin::{LoadError, read_component};
+use crate::plugin::{LoadError, PluginComponent, read_component};
 
 /// The tools of a component.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,19 +23,19 @@ pub struct ComponentTools {
     pub unserved: Vec<String>,
 }
 
-/// The bytes of a plugin's component.
+/// A plugin's component, found at its source.
 #[derive(Debug)]
-pub(super) struct ComponentBytes {
-    pub(super) bytes: Vec<u8>,
+pub(super) struct FoundComponent {
+    pub(super) component: PluginComponent,
     /// The artifact of a registry that contains it.
     #[cfg(feature = "registry")]
     pub(super) artifact: Option<Artifact>,
 }
 
-impl ComponentBytes {
-    fn new(bytes: Vec<u8>) -> Self {
+impl FoundComponent {
+    fn new(component: impl Into<PluginComponent>) -> Self {
         Self {
-            bytes,
+            component: component.into(),
             #[cfg(feature = "registry")]
             artifact: None,
         }
@@ -94,22 +94,22 @@ fn short(name: &str) -> String {
 }
 
 impl Host {
-    /// Returns the bytes of a plugin's component, from a registry at most `limit`. `downloading` is
-    /// called before the network is used.
+    /// Returns a plugin's component, from a registry at most `limit` bytes. `downloading` is called
+    /// before the network is used.
     pub(super) async fn component(
         &self,
         source: &PluginSource,
         limit: u64,
         downloading: impl FnOnce(),
-    ) -> Result<ComponentBytes, Missing> {
+    ) -> Result<FoundComponent, Missing> {
         let bytes = match source {
-            PluginSource::Stock(name) => match self.stock.get(name) {
-                Some(bytes) => Ok(bytes.to_vec()),
-                None => {
+            PluginSource::Stock(name) => {
+                let component = self.stock.get(name).cloned();
+                return component.map(FoundComponent::new).ok_or_else(|| {
                     let missing = MissingStock::new(name, self.stock.keys().map(String::as_str));
-                    Err(Missing::new(missing.to_string(), missing.help))
-                }
-            },
+                    Missing::new(missing.to_string(), missing.help)
+                });
+            }
             PluginSource::Native(name) => Err(self.no_native(name)),
             PluginSource::Mcp(_) => Err(no_servers()),
             PluginSource::Url { url, sha256 } => self.downloaded(url, sha256, downloading).await,
@@ -121,7 +121,7 @@ impl Host {
                 Missing::new(what, "build the component, or correct the path; it starts at the folder of the config")
             }),
         };
-        bytes.map(ComponentBytes::new)
+        bytes.map(FoundComponent::new)
     }
 
     /// Returns the tools of a component without grants and config, for inspection before it is
@@ -133,12 +133,12 @@ impl Host {
     /// count.
     pub async fn tools_of(
         &self,
-        bytes: Vec<u8>,
+        component: impl Into<PluginComponent>,
         compiling: impl FnOnce() + Send + 'static,
     ) -> Result<ComponentTools, LoadError> {
         let plugin = self
             .loader
-            .load(bytes, &PluginLimits::default(), &serde_json::json!({}), compiling)
+            .load(component, &PluginLimits::default(), &serde_json::json!({}), compiling)
             .await?;
         let tools = plugin.facts().tools.clone();
         Ok(ComponentTools { tools, unserved: plugin.unserved().to_vec() })
@@ -176,7 +176,7 @@ impl Host {
         reference: &OciReference,
         limit: u64,
         downloading: impl FnOnce(),
-    ) -> Result<ComponentBytes, Missing> {
+    ) -> Result<FoundComponent, Missing> {
         use crate::plugin::RegistryError;
 
         let mut downloading = Some(downloading);
@@ -184,7 +184,7 @@ impl Host {
         let pulled = async {
             let artifact = self.registry.artifact(reference, &mut told).await?;
             let bytes = self.registry.component(&artifact, limit, &mut told).await?;
-            Ok(ComponentBytes { bytes, artifact: Some(artifact) })
+            Ok(FoundComponent { component: bytes.into(), artifact: Some(artifact) })
         };
         pulled.await.map_err(|error: RegistryError| {
             let help = error.help();
@@ -199,7 +199,7 @@ impl Host {
         reference: &OciReference,
         _: u64,
         _: impl FnOnce(),
-    ) -> Result<ComponentBytes, Missing> {
+    ) -> Result<FoundComponent, Missing> {
         let help = "pull it with `conclave plugin pull`, and write `source = \"./x.wasm\"`";
         Err(Missing::new(
             format!(

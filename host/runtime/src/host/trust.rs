@@ -12,8 +12,7 @@ use conclave_core::config::{
 use conclave_core::types::ids::PluginName;
 
 use super::Host;
-use super::sources::ComponentBytes;
-use crate::support::digest::sha256;
+use super::sources::FoundComponent;
 
 impl Host {
     /// Returns the names of the keys that signed a plugin's component, if it needs signatures.
@@ -24,13 +23,13 @@ impl Host {
         &self,
         config: &Config,
         plugin: &PluginName,
-        found: &ComponentBytes,
+        found: &FoundComponent,
     ) -> Result<BTreeSet<String>, ConfigProblem> {
         // Hashing takes time, and nothing could be refused.
         if config.signature_rule(plugin).is_none() && config.trust.revoked_digests.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let component = Candidate { config, plugin, sha256: sha256(&found.bytes) };
+        let component = Candidate { config, plugin, sha256: found.component.sha256() };
         let source = config.plugins.get(plugin).map(|plugin| &plugin.source);
         let checked = match source {
             Some(PluginSource::File(path)) => component.check_file(Path::new(&path.path)),

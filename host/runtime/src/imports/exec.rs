@@ -9,13 +9,17 @@ mod launch;
 #[cfg(all(feature = "exec", target_os = "linux"))]
 mod mounts;
 #[cfg(all(feature = "exec", target_os = "linux"))]
+mod remove;
+#[cfg(all(feature = "exec", target_os = "linux"))]
+mod supervise;
+#[cfg(all(feature = "exec", target_os = "linux"))]
 mod system_calls;
 #[cfg(all(feature = "exec", target_os = "linux"))]
 mod usage;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use conclave_core::types::side_effect::ProgramEnding;
 #[cfg(all(feature = "exec", target_os = "linux"))]
@@ -23,11 +27,20 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(all(feature = "exec", target_os = "linux"))]
 pub use confine::run_confined;
+#[cfg(all(feature = "exec", target_os = "linux"))]
+pub use supervise::run_supervised;
 
 /// Refuses, because this host is built without `exec`.
 #[cfg(not(all(feature = "exec", target_os = "linux")))]
 #[must_use]
 pub fn run_confined(_: impl IntoIterator<Item = OsString>) -> u8 {
+    2
+}
+
+/// Refuses, because this host is built without `exec`.
+#[cfg(not(all(feature = "exec", target_os = "linux")))]
+#[must_use]
+pub fn run_supervised(_: impl IntoIterator<Item = OsString>) -> u8 {
     2
 }
 
@@ -55,8 +68,10 @@ pub(crate) struct ProgramSpec {
     pub(crate) arguments: Vec<String>,
     /// The working directory; `None` for the private folder.
     pub(crate) directory: Option<PathBuf>,
-    /// Files and folders that it may read and execute, besides the system's.
+    /// Files and folders that it may read, besides the system's.
     pub(crate) read: Vec<PathBuf>,
+    /// Programs that it may start, and folders of such, besides itself and its interpreter.
+    pub(crate) starts: Vec<PathBuf>,
     /// Folders that it may also write.
     pub(crate) write: Vec<PathBuf>,
     pub(crate) env: BTreeMap<String, String>,
@@ -129,5 +144,65 @@ impl ProgramLauncher {
     ) -> Result<ProgramOutput, LaunchFailure> {
         let reason = "this host can confine programs on Linux only, with its feature `exec`";
         Err(LaunchFailure::Unconfined(reason.to_owned()))
+    }
+}
+
+/// Returns the interpreters of a script, as far as they are known: that of its first line, that of
+/// the interpreter if it is a script too, and the program that `env` looks up by the name in that
+/// line. `path` is the `PATH` of the script.
+pub(crate) fn interpreters(program: &Path, path: Option<&str>) -> Vec<PathBuf> {
+    /// As many as the kernel follows.
+    const DEPTH: usize = 5;
+    let (mut found, mut next) = (Vec::new(), Some(program.to_owned()));
+    while let Some((interpreter, word)) =
+        next.filter(|_| found.len() < DEPTH).as_deref().and_then(interpreter)
+    {
+        let looked_up = interpreter.ends_with("env").then_some(word).flatten();
+        next = Some(interpreter.clone());
+        found.push(interpreter);
+        let Some(name) = looked_up else { continue };
+        // Where `env` looks without a `PATH`.
+        let folders = path.unwrap_or("/bin:/usr/bin").split(':');
+        next = folders.map(|folder| Path::new(folder).join(&name)).find(|it| it.is_file());
+        found.extend(next.clone());
+    }
+    found
+}
+
+/// Returns the interpreter in the first line of a script, and the word after it.
+fn interpreter(program: &Path) -> Option<(PathBuf, Option<String>)> {
+    use std::io::Read as _;
+    let mut start = Vec::new();
+    std::fs::File::open(program).ok()?.take(256).read_to_end(&mut start).ok()?;
+    let line = String::from_utf8_lossy(&start);
+    let mut words = line.strip_prefix("#!")?.lines().next()?.split_whitespace();
+    Some((PathBuf::from(words.next()?), words.next().map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_has_the_interpreter_of_its_line_and_the_one_that_env_finds() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = temp.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let folder = temp.path().display().to_string();
+        let plain = file("plain", "no script");
+        let script = file("script", &format!("#! {folder}/plain -x\n"));
+        let nested = file("nested", &format!("#!{folder}/script\n"));
+        let looked_up = file("looked-up", "#!/usr/bin/env plain\n");
+        let ring = file("ring", &format!("#!{folder}/ring\n"));
+        assert_eq!(interpreters(&plain, None), [] as [PathBuf; 0]);
+        assert_eq!(interpreters(&script, None), std::slice::from_ref(&plain));
+        assert_eq!(interpreters(&nested, None), [script, plain.clone()]);
+        let env = PathBuf::from("/usr/bin/env");
+        assert_eq!(interpreters(&looked_up, Some(&folder)), [env.clone(), plain]);
+        assert_eq!(interpreters(&looked_up, None), [env]);
+        assert_eq!(interpreters(&ring, None).len(), 5);
     }
 }

@@ -47,6 +47,10 @@ pub struct Published {
 }
 
 /// An event of a run.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most events are notices, and each event is made once and borrowed by its subscribers"
+)]
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum RunEvent {

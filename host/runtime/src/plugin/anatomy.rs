@@ -5,13 +5,18 @@ use conclave_core::permissions::manifest::SECTION;
 use wasmparser::{Encoding, Parser, Payload};
 
 use super::LoadError;
+use super::budget::Budget;
 use crate::imports::call::log::excerpt;
+
+/// Maximum bytes of a manifest. As JSON in memory it takes up to a hundred times as many.
+const MANIFEST: usize = 64 << 10;
 
 /// The parts of a component that decide about its admission.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Anatomy<'a> {
     /// The JSON of the manifest, if it has one.
     pub(crate) manifest: Option<&'a [u8]>,
+    /// What it needs of the host. Imports that only name types need nothing.
     pub(crate) imports: Vec<&'a str>,
     pub(crate) exports: Vec<&'a str>,
 }
@@ -23,10 +28,10 @@ enum SectionLevel {
     Module,
 }
 
-/// Reads a component.
+/// Reads a component, within a budget for what it declares.
 ///
 /// # Errors
-/// `NotAComponent`, `Malformed`, or `ManifestTwice` if the manifest is ambiguous.
+/// `NotAComponent`, `Malformed`, `Budget`, or `ManifestTwice` if the manifest is ambiguous.
 pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
     // The first four bytes identify WebAssembly, the next four a component.
     if !bytes.starts_with(b"\0asm") {
@@ -34,33 +39,49 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
     }
     let mut levels: Vec<SectionLevel> = Vec::new();
     let mut found = ManifestSections::default();
+    let mut budget = Budget::default();
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     for payload in Parser::new(0).parse_all(bytes) {
         let outermost = levels.len() == 1;
-        match payload.map_err(|error| malformed(&error))? {
+        let payload = payload.map_err(|error| malformed(&error))?;
+        budget.section(&payload, bytes)?;
+        match payload {
             Payload::Version { encoding: Encoding::Module, .. } if levels.is_empty() => {
                 return Err(LoadError::NotAComponent { found: "a core module" });
             }
             Payload::Version { encoding, .. } => {
-                levels.push(if encoding == Encoding::Module {
+                let level = if encoding == Encoding::Module {
                     SectionLevel::Module
                 } else {
                     SectionLevel::Component
-                });
+                };
+                levels.push(level);
+                budget.enter(level == SectionLevel::Component)?;
             }
-            Payload::End(_) => drop(levels.pop()),
-            Payload::ComponentImportSection(section) if outermost => {
+            Payload::End(_) => {
+                let level = levels.pop();
+                budget.leave(level == Some(SectionLevel::Component));
+            }
+            Payload::ComponentImportSection(section) => {
                 for import in section {
-                    imports.push(import.map_err(|error| malformed(&error))?.name.name);
+                    let import = import.map_err(|error| malformed(&error))?;
+                    let is_type = budget.import(import.name.name, import.ty)?;
+                    if outermost && !is_type {
+                        imports.push(import.name.name);
+                    }
                 }
             }
-            Payload::ComponentExportSection(section) if outermost => {
+            Payload::ComponentExportSection(section) => {
                 for export in section {
-                    exports.push(export.map_err(|error| malformed(&error))?.name.name);
+                    let export = export.map_err(|error| malformed(&error))?;
+                    budget.export(export.name.name, export.kind, export.index)?;
+                    if outermost {
+                        exports.push(export.name.name);
+                    }
                 }
             }
             Payload::CustomSection(section) if section.name() == SECTION => {
-                found.add(&levels, section.data())
+                found.add(&levels, section.data());
             }
             _ => {}
         }
@@ -91,7 +112,7 @@ pub(crate) fn has_outermost_manifest(bytes: &[u8]) -> Result<bool, LoadError> {
     Ok(false)
 }
 
-fn malformed(error: &impl std::fmt::Display) -> LoadError {
+pub(super) fn malformed(error: &impl std::fmt::Display) -> LoadError {
     // The message can quote the component.
     LoadError::Malformed(excerpt(&error.to_string(), 300))
 }
@@ -99,32 +120,48 @@ fn malformed(error: &impl std::fmt::Display) -> LoadError {
 /// The manifests of a component, by their location.
 #[derive(Default)]
 struct ManifestSections<'a> {
-    outermost: Vec<&'a [u8]>,
+    outermost: Occurrences<'a>,
     /// Toolchains put it here; tools that add one later put it outermost.
-    in_modules: Vec<&'a [u8]>,
+    in_modules: Occurrences<'a>,
+}
+
+/// The first of several sections, and their number.
+#[derive(Clone, Copy, Default)]
+struct Occurrences<'a> {
+    first: Option<&'a [u8]>,
+    count: usize,
+}
+
+impl<'a> Occurrences<'a> {
+    fn add(&mut self, data: &'a [u8]) {
+        self.first.get_or_insert(data);
+        self.count += 1;
+    }
 }
 
 impl<'a> ManifestSections<'a> {
     fn add(&mut self, levels: &[SectionLevel], data: &'a [u8]) {
         match levels {
-            [_] => self.outermost.push(data),
-            [.., SectionLevel::Module] => self.in_modules.push(data),
+            [_] => self.outermost.add(data),
+            [.., SectionLevel::Module] => self.in_modules.add(data),
             // A nested component's manifest only applies to itself.
             _ => {}
         }
     }
 
     fn decide(self) -> Result<Option<&'a [u8]>, LoadError> {
-        match (self.outermost.as_slice(), self.in_modules.as_slice()) {
-            ([only], _) | ([], [only]) => Ok(Some(only)),
-            ([], []) => Ok(None),
-            ([], several) => {
-                Err(LoadError::ManifestTwice { count: several.len(), place: "its core modules" })
-            }
-            (several, _) => {
-                Err(LoadError::ManifestTwice { count: several.len(), place: "the component" })
-            }
+        let (chosen, place) = match self.outermost.count {
+            0 => (self.in_modules, "its core modules"),
+            _ => (self.outermost, "the component"),
+        };
+        if chosen.count > 1 {
+            return Err(LoadError::ManifestTwice { count: chosen.count, place });
         }
+        if chosen.first.is_some_and(|manifest| manifest.len() > MANIFEST) {
+            let limit = MANIFEST as u64;
+            return Err(LoadError::Budget { what: "bytes in its manifest", limit });
+        }
+        Ok(chosen.first)
     }
 }
 
@@ -220,7 +257,7 @@ mod tests {
     fn imports_and_exports_are_those_of_the_outermost_component() {
         let bytes = wat::parse_str(
             r#"(component
-                (import "wasi:io/poll@0.2.6" (instance $poll))
+                (import "wasi:io/poll@0.2.6" (instance $poll (export "poll" (func))))
                 (component $inner (import "not-ours" (func)))
                 (export "things" (instance $poll))
                 (@custom "conclave:manifest" "{}"))"#,
@@ -230,6 +267,26 @@ mod tests {
         assert_eq!(
             (anatomy.imports, anatomy.exports),
             (vec!["wasi:io/poll@0.2.6"], vec!["things"])
+        );
+    }
+
+    #[test]
+    fn imports_that_only_name_types_need_nothing() {
+        let bytes = wat::parse_str(
+            r#"(component
+                (type $point (record (field "x" u32)))
+                (import "point" (type (eq $point)))
+                (import "acme:shapes/types@1.0.0" (instance
+                    (type $shape (record (field "sides" u32)))
+                    (export "shape" (type (eq $shape)))))
+                (import "acme:shapes/draw@1.0.0" (instance (export "draw" (func))))
+                (import "acme:shapes/canvas@1.0.0" (instance (export "c" (type (sub resource)))))
+                (import "canvas" (type (sub resource))))"#,
+        )
+        .unwrap();
+        assert_eq!(
+            read(&bytes).unwrap().imports,
+            ["acme:shapes/draw@1.0.0", "acme:shapes/canvas@1.0.0", "canvas"]
         );
     }
 }

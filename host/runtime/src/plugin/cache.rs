@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::cached_code::CachedCode;
+use super::checked_code::CheckedCode;
 use crate::support::durable_file::sync_folder;
 
 /// The cache folder cannot be trusted with compiled code. The host then works without a cache.
@@ -46,7 +46,7 @@ pub struct Cache {
 /// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    Hit(CachedCode),
+    Hit(CheckedCode),
     /// No entry, or an incomplete one, which was deleted.
     Miss,
     /// An entry that this host did not write. It was deleted.
@@ -55,7 +55,7 @@ pub(crate) enum Lookup {
 
 /// The classification of an entry.
 enum CacheEntry {
-    Code(CachedCode),
+    Code(CheckedCode),
     /// Shorter than its header says, as a crash leaves it, or of another format version.
     Incomplete,
     Foreign,
@@ -185,7 +185,7 @@ impl Cache {
         let (expected, found) = head[MAGIC.len()..].split_at(LENGTH);
         let expected = expected.try_into().map_or(0, u64::from_le_bytes);
         let mut mac = self.mac(name);
-        let (code, length) = CachedCode::copy(file, |bytes| {
+        let (code, length) = CheckedCode::copy(file, |bytes| {
             mac.update(bytes);
         })?;
         // In constant time.
@@ -392,8 +392,8 @@ mod tests {
 
     fn get(cache: &Cache, name: &str) -> Found {
         match cache.get(name) {
-            Lookup::Hit(CachedCode::Bytes(bytes)) => Found::Hit(bytes),
-            Lookup::Hit(CachedCode::Sealed(file)) => Found::Hit(fs::read(file.path()).unwrap()),
+            Lookup::Hit(CheckedCode::Bytes(bytes)) => Found::Hit(bytes),
+            Lookup::Hit(code) => Found::Hit(fs::read(code.path().unwrap()).unwrap()),
             Lookup::Miss => Found::Miss,
             Lookup::Tampered => Found::Tampered,
         }

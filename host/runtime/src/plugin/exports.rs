@@ -11,7 +11,7 @@ use crate::imports::bindings::exports::conclave::plugin::{
 };
 use crate::imports::call::CallState;
 use crate::imports::call::log::excerpt;
-use crate::sandbox::plain::PlainTools;
+use crate::sandbox::plain::{Excess, PlainTools};
 
 /// The exports of the contract that a component has.
 #[derive(Default)]
@@ -34,8 +34,9 @@ impl Exports {
     /// Looks up the exports of a component.
     ///
     /// # Errors
-    /// `Types` if one of the contract lacks a function, `NothingExported` if a component that is
-    /// not built for the contract has no function that can be a tool.
+    /// `Types` if one of the contract lacks a function. For a component that is not built for the
+    /// contract, `Budget` if its functions and their types are too many, and `NothingExported` if
+    /// none of them can be a tool.
     pub(super) fn find(
         code: &InstancePre<CallState>,
         inspection: &Inspection,
@@ -44,7 +45,8 @@ impl Exports {
             return Self::of_contract(code, inspection)
                 .map_err(|error| LoadError::Types(excerpt(&format!("{error:#}"), 600)));
         }
-        let plain = PlainTools::find(code);
+        let plain = PlainTools::find(code.component())
+            .map_err(|Excess { what, limit }| LoadError::Budget { what, limit })?;
         if plain.is_empty() {
             let mut reasons = plain.unserved.join("; ");
             if !reasons.is_empty() {

@@ -13,11 +13,12 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::arguments::ArgumentChecker;
 use super::cache::{Cache, Lookup};
-use super::cached_code::CachedCode;
+use super::checked_code::CheckedCode;
 use super::compiler::{Compiler, in_child};
+use super::component::PluginComponent;
 use super::exports::Exports;
-use super::precompiled::Precompiled;
 use super::probe::probe;
+use super::program_file::ProgramFile;
 use super::schema::{Schema, compile_all};
 use super::{CodeOrigin, Inspection, LoadError, LoadedPlugin, anatomy, contract};
 use crate::imports::call::log::excerpt;
@@ -36,7 +37,6 @@ pub struct Loader {
     engine: Engine,
     cache: Option<Arc<Cache>>,
     compiler: Compiler,
-    precompiled: Arc<Precompiled>,
 }
 
 impl Loader {
@@ -47,14 +47,7 @@ impl Loader {
     /// Returns a loader that compiles in this process. Without a cache every load compiles.
     #[must_use]
     pub fn new(engine: Engine, cache: Option<Cache>) -> Self {
-        let (cache, precompiled) = (cache.map(Arc::new), Arc::default());
-        Self { engine, cache, compiler: Compiler::InProcess, precompiled }
-    }
-
-    /// Returns the same loader with code that is part of the program.
-    #[must_use]
-    pub fn with_precompiled(self, precompiled: Precompiled) -> Self {
-        Self { precompiled: Arc::new(precompiled), ..self }
+        Self { engine, cache: cache.map(Arc::new), compiler: Compiler::InProcess }
     }
 
     /// Returns the same loader with another compiler.
@@ -76,17 +69,17 @@ impl Loader {
     /// The reason for the refusal, in the order of the steps; see `LoadError`.
     pub async fn load(
         &self,
-        bytes: Vec<u8>,
+        component: impl Into<PluginComponent>,
         limits: &PluginLimits,
         settings: &Value,
         compiling: impl FnOnce() + Send + 'static,
     ) -> Result<LoadedPlugin, LoadError> {
         let began = Instant::now();
-        let loader = self.clone();
+        let (loader, component) = (self.clone(), component.into());
         let theirs = limits.clone();
         // Hashing and compiling a large component take seconds of CPU time.
         let preparing =
-            tokio::task::spawn_blocking(move || loader.prepare(&bytes, &theirs, compiling));
+            tokio::task::spawn_blocking(move || loader.prepare(&component, &theirs, compiling));
         let prepared = match self.compiler {
             // The thread cannot be stopped; its result is dropped.
             Compiler::InProcess => {
@@ -98,9 +91,8 @@ impl Loader {
             }
             Compiler::Child { .. } => preparing.await,
         };
-        let PreparedCode { inspection, code, origin, notes } =
+        let PreparedCode { inspection, code, exports, origin, notes } =
             prepared.map_err(|panic| LoadError::Compile(excerpt(&panic.to_string(), 600)))??;
-        let exports = Exports::find(&code, &inspection)?;
         let mut facts = PluginFacts {
             manifest: inspection.manifest.clone(),
             kinds: inspection.kinds.clone(),
@@ -127,35 +119,45 @@ impl Loader {
 
     fn prepare(
         &self,
-        bytes: &[u8],
+        component: &PluginComponent,
         limits: &PluginLimits,
         compiling: impl FnOnce(),
     ) -> Result<PreparedCode, LoadError> {
-        require_size(bytes.len() as u64, limits.component)?;
-        let inspection = inspect(bytes)?;
+        require_size(component.size(), limits.component)?;
+        let inspection = component.inspection()?;
         // Cheap checks come before the compilation.
         contract::check_asks(&inspection.manifest)?;
-        let (component, origin, notes) =
-            self.component(bytes, &inspection.sha256, limits, compiling)?;
-        let code = self.link(&component, &inspection.imports)?;
-        Ok(PreparedCode { inspection, code, origin, notes })
+        let (compiled, origin, notes) =
+            self.compiled(component, &inspection.sha256, limits, compiling)?;
+        let code = self.link(&compiled, &inspection.imports)?;
+        let exports = Exports::find(&code, &inspection)?;
+        Ok(PreparedCode { inspection, code, exports, origin, notes })
     }
 
     /// Returns compiled code, from the program or the cache if possible.
-    fn component(
+    fn compiled(
         &self,
-        bytes: &[u8],
+        component: &PluginComponent,
         sha256: &str,
         limits: &PluginLimits,
         compiling: impl FnOnce(),
     ) -> Result<(Component, CodeOrigin, Vec<String>), LoadError> {
         let mut notes = Vec::new();
-        if let Some(component) = self.precompiled.get(sha256).and_then(|code| self.own(code)) {
-            return Ok((component, CodeOrigin::Program, notes));
+        match component.code().map(ProgramFile::code) {
+            Some(Ok(code)) => {
+                if let Some(compiled) = self.revive(&code) {
+                    return Ok((compiled, CodeOrigin::Program, notes));
+                }
+            }
+            // A program without its files works all the same.
+            Some(Err(error)) if !error.is_missing() => {
+                notes.push(format!("{error}; the plugin was compiled again"));
+            }
+            Some(Err(_)) | None => {}
         }
         let Some(cache) = &self.cache else {
             compiling();
-            return Ok((self.compile(bytes, limits)?.0, CodeOrigin::Compiled, notes));
+            return Ok((self.compile(component, limits)?.0, CodeOrigin::Compiled, notes));
         };
         let name = format!("{sha256}-{:016x}", self.compatibility());
         match cache.get(&name) {
@@ -170,29 +172,30 @@ impl Loader {
             )),
         }
         compiling();
-        let (component, code) = self.compile(bytes, limits)?;
+        let (compiled, code) = self.compile(component, limits)?;
         let kept =
-            code.map_or_else(|| component.serialize().map_err(|error| format!("{error:#}")), Ok);
+            code.map_or_else(|| compiled.serialize().map_err(|error| format!("{error:#}")), Ok);
         let kept = kept.and_then(|code| cache.put(&name, &code).map_err(|error| error.to_string()));
         // Without a cache entry the next load only takes longer.
         notes.extend(kept.err());
-        Ok((component, CodeOrigin::Compiled, notes))
+        Ok((compiled, CodeOrigin::Compiled, notes))
     }
 
     /// Compiles a component; also returns its code if it is available.
     fn compile(
         &self,
-        bytes: &[u8],
+        component: &PluginComponent,
         limits: &PluginLimits,
     ) -> Result<(Component, Option<Vec<u8>>), LoadError> {
+        let bytes = component.bytes()?;
         let failed =
             |error: wasmtime::Error| LoadError::Compile(excerpt(&format!("{error:#}"), 600));
         match &self.compiler {
             Compiler::InProcess => {
-                Ok((Component::from_binary(self.engine.wasm(), bytes).map_err(failed)?, None))
+                Ok((Component::from_binary(self.engine.wasm(), &bytes).map_err(failed)?, None))
             }
             Compiler::Child { program, args } => {
-                let code = in_child(program, args, bytes, limits)?;
+                let code = in_child(program, args, &bytes, limits)?;
                 Ok((self.take_over(&code).map_err(failed)?, Some(code)))
             }
         }
@@ -211,34 +214,27 @@ impl Loader {
         unsafe { Component::deserialize(self.engine.wasm(), code) }
     }
 
-    /// Returns `None` for code of another version of the engine, or for another machine.
+    /// Returns `None` for code of another build of the engine, or for another machine, which is no
+    /// error.
     #[expect(
         unsafe_code,
-        reason = "loading compiled code cannot be checked by the engine; it is part of the program"
+        reason = "loading compiled code cannot be checked by the engine; a MAC or a digest says that this host or its build made it"
     )]
-    fn own(&self, code: &'static [u8]) -> Option<Component> {
-        // SAFETY: `Precompiled::new` requires its caller to pass only results of `precompile` that
-        // are unchanged.
-        unsafe { Component::deserialize(self.engine.wasm(), code) }.ok()
-    }
-
-    /// Returns `None` for code of another build of the engine, which is no error.
-    #[expect(
-        unsafe_code,
-        reason = "loading compiled code cannot be checked by the engine; the cache's MAC says that this host made it"
-    )]
-    fn revive(&self, code: &CachedCode) -> Option<Component> {
+    fn revive(&self, code: &CheckedCode) -> Option<Component> {
         let engine = self.engine.wasm();
-        // SAFETY: `Cache::get` gave this copy, so it carries a MAC under a key that only this
-        // host's user can read: it is what `Component::serialize` gave `Cache::put`, unchanged.
-        // The MAC was checked while the copy was made, and nothing can change it since: it is
-        // memory of this function's caller, or a file in memory that is sealed.
+        // SAFETY: `Cache::get` gave this code, so it carries a MAC under a key that only this
+        // host's user can read, and is what `Component::serialize` gave `Cache::put`, unchanged; or
+        // `ProgramFile::code` gave it, so it has the digest that the caller of
+        // `PluginComponent::prebuilt` vouched for. It was checked as it was read, and nothing can
+        // change it since: it is memory of this function's caller, a file in memory that is
+        // sealed, or a file of the program that only those can write who can write the program.
         unsafe {
-            match code {
-                CachedCode::Bytes(bytes) => Component::deserialize(engine, bytes),
+            match (code, code.path()) {
+                (CheckedCode::Bytes(bytes), _) => Component::deserialize(engine, bytes),
                 // A hardened system may refuse to run code of a mapped file.
-                CachedCode::Sealed(file) => Component::deserialize_file(engine, file.path())
-                    .or_else(|_| Component::deserialize(engine, std::fs::read(file.path())?)),
+                (_, Some(path)) => Component::deserialize_file(engine, &path)
+                    .or_else(|_| Component::deserialize(engine, std::fs::read(&path)?)),
+                (_, None) => return None,
             }
         }
         .ok()
@@ -298,6 +294,7 @@ pub(crate) async fn schemas(tools: Vec<ToolSpec>) -> Result<Vec<Schema>, LoadErr
 struct PreparedCode {
     inspection: Inspection,
     code: InstancePre<CallState>,
+    exports: Exports,
     origin: CodeOrigin,
     notes: Vec<String>,
 }

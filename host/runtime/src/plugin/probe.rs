@@ -35,6 +35,8 @@ use crate::support::clock::BoxFuture;
 const TOOLS: usize = 128;
 /// Maximum bytes of a tool's description, which every model call carries.
 const DESCRIPTION: usize = 16 << 10;
+/// Maximum bytes of all texts that describe the tools of one plugin.
+const LISTED: u64 = 1 << 20;
 
 /// Starts the component once and lists its tools; empty if it exports none.
 ///
@@ -75,15 +77,24 @@ pub(super) async fn probe(
     let state = Box::new(CallState::new(grantee, start, CallInput::Nothing));
     let (listed, _) = run::run(engine, code, None, state, &ListTools(exports)).await;
     if let (Ok(Ok(_)), Some(plain)) = (&listed, exports.plain()) {
-        return checked(plain.specs());
+        let specs = plain.specs();
+        return off_the_loop(|| checked(specs)).await;
     }
     match listed {
         Err(fault) => Err(LoadError::NotStarted(fault)),
         Ok(Err(cause)) => Err(LoadError::Types(excerpt(&cause, 600))),
         Ok(Ok(None)) => Ok(Vec::new()),
         Ok(Ok(Some(Err(error)))) => Err(LoadError::Listing(sentence(error))),
-        Ok(Ok(Some(Ok(specs)))) => read(specs),
+        Ok(Ok(Some(Ok(specs)))) => off_the_loop(|| read(specs)).await,
     }
+}
+
+/// Reads what a plugin listed on a blocking thread: a megabyte of JSON takes a while.
+async fn off_the_loop(
+    read: impl FnOnce() -> Result<Vec<ToolSpec>, LoadError> + Send + 'static,
+) -> Result<Vec<ToolSpec>, LoadError> {
+    let reading = tokio::task::spawn_blocking(read);
+    reading.await.unwrap_or_else(|panic| Err(LoadError::Listing(excerpt(&panic.to_string(), 600))))
 }
 
 struct ListTools<'a>(&'a Exports);
@@ -126,13 +137,24 @@ fn sentence(error: tools::ToolError) -> String {
 }
 
 fn read(specs: Vec<tools::ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
+    let texts = |spec: &tools::ToolSpec| {
+        spec.description.len()
+            + spec.input_schema.len()
+            + spec.output_schema.as_ref().map_or(0, String::len)
+            + spec.extra.iter().map(|extra| extra.key.len() + extra.value.len()).sum::<usize>()
+    };
+    let bytes: u64 = specs.iter().map(|spec| texts(spec) as u64).sum();
     let read = specs.into_iter().map(|spec| {
         let name = excerpt(&spec.name, 64);
         spec_in(spec).map_err(|Fault { message, .. }| LoadError::Tool { name, problem: message })
     });
-    // The count first: each description costs work.
+    // Count and bytes first: each description costs work, and JSON in memory takes up to a hundred
+    // times as many bytes.
     if read.len() > TOOLS {
         return Err(too_many(read.len()));
+    }
+    if bytes > LISTED {
+        return Err(LoadError::Budget { what: "bytes in the list of its tools", limit: LISTED });
     }
     checked(read.collect::<Result<_, _>>()?)
 }

@@ -3,25 +3,40 @@
 
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::tool::{ToolError, ToolOutcome, ToolSpec};
 use serde_json::{Map, Value, json};
 use wasmtime::Store;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
-use wasmtime::component::{Component, ComponentExportIndex, Instance, InstancePre, Type, Val};
+use wasmtime::component::{Component, ComponentExportIndex, Instance, Type, Val};
 use wasmtime_wasi::I32Exit;
 
 use crate::imports::call::CallState;
 use crate::imports::call::log::excerpt;
 use crate::imports::call::wasi::ProgramInput;
-use values::{TypeWriter, Unserved};
+use values::{TypeWriter, Unserved, WRITTEN};
 
 /// The export of a program, with any version of WASI 0.2.
 const PROGRAM: &str = "wasi:cli/run@0.2.";
 /// The tool of a program.
 const RUN: &str = "run";
+/// Maximum exported functions that are looked at. Fewer can be tools; the rest is named with the
+/// reason why it is none.
+const FUNCTIONS: usize = 1_000;
+/// Maximum bytes of the description of a function.
+const DESCRIPTION: usize = 4 << 10;
+
+/// A component has more than is looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Excess {
+    /// What it has too much of, in the plural.
+    pub(crate) what: &'static str,
+    /// The limit.
+    pub(crate) limit: u64,
+}
 
 /// The tools of a component that is not built for the contract.
 #[derive(Default)]
@@ -46,7 +61,7 @@ enum PlainForm {
 /// A function as it is found, before its tool has a name.
 struct ExportedFunction {
     /// The interface; empty for a function of the component itself.
-    interface: String,
+    interface: Arc<str>,
     name: String,
     export: ComponentExportIndex,
     ty: ComponentFunc,
@@ -54,17 +69,21 @@ struct ExportedFunction {
 
 impl PlainTools {
     /// Finds the functions and the program of a component.
-    pub(crate) fn find(code: &InstancePre<CallState>) -> Self {
-        let component = code.component();
+    ///
+    /// # Errors
+    /// `Excess` if it exports too many functions, or their types are too large when they are
+    /// written.
+    pub(crate) fn find(component: &Component) -> Result<Self, Excess> {
         let engine = component.engine();
         let mut found = Self::default();
         let mut functions = Vec::new();
+        let itself: Arc<str> = Arc::default();
         for (name, item) in component.component_type().exports(engine) {
             match item.ty {
                 ComponentItem::ComponentFunc(ty) => {
                     let export = component.get_export_index(None, name);
                     functions.extend(export.map(|export| ExportedFunction {
-                        interface: String::new(),
+                        interface: Arc::clone(&itself),
                         name: name.to_owned(),
                         export,
                         ty,
@@ -75,58 +94,69 @@ impl PlainTools {
                 }
                 ComponentItem::ComponentInstance(interface) => {
                     let Some(instance) = component.get_export_index(None, name) else { continue };
+                    let interface_name: Arc<str> = name.into();
                     for (function, item) in interface.exports(engine) {
                         let export = component.get_export_index(Some(&instance), function);
                         if let (ComponentItem::ComponentFunc(ty), Some(export)) = (item.ty, export)
                         {
                             functions.push(ExportedFunction {
-                                interface: name.to_owned(),
+                                interface: Arc::clone(&interface_name),
                                 name: function.to_owned(),
                                 export,
                                 ty,
                             });
                         }
+                        require_few(&functions)?;
                     }
                 }
                 _ => {}
             }
+            require_few(&functions)?;
         }
-        found.name(functions);
-        found
+        found.name(functions)?;
+        Ok(found)
     }
 
     /// Names the functions, and takes those with plain types. A function has its own name unless
     /// another has it too; then the name of its interface precedes it.
-    fn name(&mut self, functions: Vec<ExportedFunction>) {
+    fn name(&mut self, functions: Vec<ExportedFunction>) -> Result<(), Excess> {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         self.tools.iter().for_each(|tool| *counts.entry(tool.spec.name.clone()).or_default() += 1);
         for function in &functions {
             *counts.entry(tool_name(&function.name)).or_default() += 1;
         }
+        let mut names: BTreeSet<String> =
+            self.tools.iter().map(|tool| tool.spec.name.clone()).collect();
+        let mut writer = TypeWriter::default();
         for function in functions {
             let own = tool_name(&function.name);
             let name = match counts.get(&own) {
                 Some(1) | None => own,
                 Some(_) => tool_name(&format!("{}-{own}", interface_name(&function.interface))),
             };
-            let shown = match function.interface.as_str() {
-                "" => function.name.clone(),
-                interface => format!("{interface}.{}", function.name),
-            };
+            let shown = function.shown();
             let tool = if !is_tool_name(&name) {
                 Err(Unserved(format!("{} cannot be the name of a tool", excerpt(&name, 64))))
-            } else if self.tools.iter().any(|tool| tool.spec.name == name) {
+            } else if names.contains(&name) {
                 Err(Unserved(format!("another tool is called {name}")))
             } else {
-                function.tool(name, &shown)
+                function.tool(name, &mut writer)
             };
+            if writer.is_used_up() {
+                return Err(Excess {
+                    what: "bytes in the types of its functions, written out",
+                    limit: WRITTEN as u64,
+                });
+            }
             match tool {
-                Ok(tool) => self.tools.push(tool),
-                Err(Unserved(why)) => {
-                    self.unserved.push(format!("{}: {why}", excerpt(&shown, 200)));
+                Ok(tool) => {
+                    names.insert(tool.spec.name.clone());
+                    self.tools.push(tool);
                 }
+                Err(Unserved(why)) => self.unserved.push(format!("{shown}: {why}")),
             }
         }
+        Ok(())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -142,6 +172,13 @@ impl PlainTools {
     pub(crate) fn get(&self, name: &str) -> Option<&PlainTool> {
         self.tools.iter().find(|tool| tool.spec.name == name)
     }
+}
+
+fn require_few(functions: &[ExportedFunction]) -> Result<(), Excess> {
+    if functions.len() > FUNCTIONS {
+        return Err(Excess { what: "exported functions", limit: FUNCTIONS as u64 });
+    }
+    Ok(())
 }
 
 fn program(component: &Component, name: &str) -> Option<PlainTool> {
@@ -165,16 +202,27 @@ fn program(component: &Component, name: &str) -> Option<PlainTool> {
 }
 
 impl ExportedFunction {
+    /// Returns its name with that of its interface, as text for a person.
+    fn shown(&self) -> String {
+        let name = excerpt(&self.name, 200);
+        match &*self.interface {
+            "" => name,
+            interface => format!("{}.{name}", excerpt(interface, 200)),
+        }
+    }
+
     /// # Errors
     /// If one of its types cannot be written as JSON.
-    fn tool(self, name: String, shown: &str) -> Result<PlainTool, Unserved> {
+    fn tool(self, name: String, writer: &mut TypeWriter) -> Result<PlainTool, Unserved> {
         if self.ty.async_() {
             return Err(Unserved("it is asynchronous, and this host calls plain functions".into()));
         }
+        writer.begin();
+        writer.count([&*self.interface, &*self.name])?;
+        writer.count(self.ty.params().map(|(name, _)| name))?;
         let params: Vec<(String, Type)> =
             self.ty.params().map(|(name, ty)| (name.to_owned(), ty)).collect();
         let result = self.ty.results().next();
-        let mut writer = TypeWriter::default();
         let mut properties = Map::new();
         let mut required = Vec::new();
         let mut signature = Vec::new();
@@ -201,13 +249,13 @@ impl ExportedFunction {
         if !required.is_empty() {
             input_schema["required"] = json!(required);
         }
-        let place = match self.interface.as_str() {
+        let place = match &*self.interface {
             "" => "the component".to_owned(),
             interface => interface.to_owned(),
         };
         let description = format!("{signature}\n\nA function of {place}, with its types in WIT.");
-        if description.len() > 4 << 10 {
-            return Err(Unserved(format!("the types of {} are too long", excerpt(shown, 64))));
+        if description.len() > DESCRIPTION {
+            return Err(Unserved(format!("its types take more than {DESCRIPTION} bytes as WIT")));
         }
         let spec =
             ToolSpec { name, description, input_schema, output_schema, ..ToolSpec::default() };

@@ -38,8 +38,8 @@ pub struct JournalBatch<'a> {
 pub enum Keeping {
     /// The records are as durable as this journal makes them.
     Kept,
-    /// Durable later, together with other records. Until then no effect leaves the host and nothing
-    /// is published.
+    /// Durable later, together with other records; [`Journal::hurry`] ends the delay. Until then no
+    /// effect leaves the host and nothing is published.
     Soon(BoxFuture<'static, Result<(), JournalFailure>>),
     /// Durable later; until then no effect is performed at all.
     First(BoxFuture<'static, Result<(), JournalFailure>>),
@@ -63,6 +63,11 @@ pub trait Journal: Send + 'static {
     /// # Errors
     /// Fails when the records cannot be stored; the room stops.
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure>;
+
+    /// Makes the appended records durable without a delay, because output that leaves the host waits
+    /// for them. Records that nothing waits for may be delayed, so that they share a commit with
+    /// later ones. It must not block.
+    fn hurry(&mut self) {}
 
     /// Returns whether the journal stores records; if not, the driver does not build them.
     fn keeps(&self) -> bool {

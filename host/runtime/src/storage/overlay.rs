@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use conclave_core::overlay::apply::{ApplyStep, BaseEntry, apply_step};
+use conclave_core::overlay::apply::{ApplyStep, BaseEntry, ChangeContent, apply_step};
 pub use conclave_core::overlay::apply::{ChangeDecision, ChangeDecisionKind};
 use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes};
 use conclave_core::protocol::event::Principal;
@@ -19,8 +19,9 @@ use crate::imports::interfaces::folder::AppliedFolder;
 use crate::support::clock::{Clock, SystemClock};
 use crate::support::digest::sha256;
 use crate::support::overlay_files::{
-    FILES, OverlayLog, OverlayOrigin, append_decision, content_name, count_changes, lock,
-    overlays_of, read, read_decisions, remove_overlays, run_folder,
+    FILES, FirstRead, OverlayLog, OverlayOrigin, append_decision, append_read, content_name,
+    count_blocked, count_changes, lock, overlays_of, read, read_decisions, remove_overlays,
+    run_folder,
 };
 
 pub use conclave_core::overlay::diff;
@@ -46,8 +47,11 @@ pub struct PendingChange {
     pub base: Option<FileDigest>,
     /// The file in the folder now; `None` if there is none.
     pub old: Option<FileDigest>,
-    /// The changed file; `None` if it was removed.
+    /// The changed file; `None` if it was removed or is lost.
     pub new: Option<FileDigest>,
+    /// Whether the run wrote the file, and its content is missing from the store. Such a change can
+    /// only be dropped.
+    pub is_lost: bool,
     /// Why the change cannot be applied: the folder has changed since. `None` if it can be.
     pub conflict: Option<String>,
 }
@@ -56,7 +60,7 @@ impl PendingChange {
     /// Returns whether the folder has this content already.
     #[must_use]
     pub fn is_applied(&self) -> bool {
-        self.conflict.is_none() && self.old == self.new
+        self.conflict.is_none() && !self.is_lost && self.old == self.new
     }
 }
 
@@ -148,6 +152,14 @@ pub struct RunChanges {
 #[must_use]
 pub fn pending_changes(store: &Path, run: &RoomId) -> usize {
     count_changes(store, run.as_str())
+}
+
+/// Returns how many of a run's [`pending_changes`] cannot be applied as they are, because their
+/// content is missing or another process changed the file between the run's read and its change. More
+/// conflicts may show when the folder is compared.
+#[must_use]
+pub fn blocked_changes(store: &Path, run: &RoomId) -> usize {
+    count_blocked(store, run.as_str())
 }
 
 /// Returns what persons decided about a run's changes, oldest first.
@@ -311,15 +323,16 @@ impl FolderChanges {
         let open = OpenOverlay::open(overlay)?;
         let mut files = Vec::new();
         for (path, change) in open.changes.iter() {
-            let new = open.content(path, change)?.as_deref().map(digest);
+            let content = content_of(&open.content(path, change)?);
             let now = open.entry(path, change, |_| true);
-            let conflict = match apply_step(change, new.as_ref(), &now) {
+            let conflict = match apply_step(change, &content, &now) {
                 ApplyStep::Conflict(reason) => Some(reason),
                 ApplyStep::Write | ApplyStep::Remove | ApplyStep::Done => None,
             };
             let old = if let BaseEntry::File(digest) = now { Some(digest) } else { None };
             let (path, base) = (path.to_owned(), change.base().cloned());
-            files.push(PendingChange { path, base, old, new, conflict });
+            let (new, is_lost) = (content.digest().cloned(), content == ChangeContent::Lost);
+            files.push(PendingChange { path, base, old, new, is_lost, conflict });
         }
         let (dir, shown) = (open.origin.dir, open.origin.shown);
         Ok(Self { dir, shown, files, overlay: overlay.to_owned() })
@@ -333,7 +346,7 @@ impl FolderChanges {
         let open = OpenOverlay::open(&self.overlay)?;
         open.require_as_read(std::slice::from_ref(file))?;
         let new = match open.changes.get(&file.path) {
-            Some(change) => open.content(&file.path, change)?,
+            Some(change) => open.content(&file.path, change)?.bytes(),
             None => None,
         };
         let old = match (&file.old, &open.target) {
@@ -363,13 +376,18 @@ impl OpenOverlay {
         Ok(Self { overlay: overlay.to_owned(), origin, changes, target, log: None })
     }
 
-    /// Returns the content of a changed file; `None` if it was removed.
-    fn content(&self, path: &str, change: &ChangedFile) -> Result<Option<Vec<u8>>, OverlayError> {
+    /// Returns the content of a changed file.
+    fn content(&self, path: &str, change: &ChangedFile) -> Result<StoredContent, OverlayError> {
         match change {
-            ChangedFile::Removed { .. } => Ok(None),
+            ChangedFile::Removed { .. } => Ok(StoredContent::Removed),
             ChangedFile::Written { .. } => {
-                let content = std::fs::read(self.overlay.join(FILES).join(content_name(path)));
-                content.map(Some).map_err(|cause| unusable(&self.overlay, cause))
+                match std::fs::read(self.overlay.join(FILES).join(content_name(path))) {
+                    Ok(bytes) => Ok(StoredContent::File(bytes)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        Ok(StoredContent::Lost)
+                    }
+                    Err(cause) => Err(unusable(&self.overlay, cause)),
+                }
             }
         }
     }
@@ -410,7 +428,9 @@ impl OpenOverlay {
         for file in files {
             // A change that is gone was applied or dropped meanwhile.
             let Some(change) = self.changes.get(&file.path) else { continue };
-            if self.content(&file.path, change)?.as_deref().map(digest) != file.new {
+            let content = content_of(&self.content(&file.path, change)?);
+            let is_lost = content == ChangeContent::Lost;
+            if content.digest() != file.new.as_ref() || is_lost != file.is_lost {
                 changed.push(file.path.clone());
             }
         }
@@ -446,8 +466,8 @@ impl OpenOverlay {
         let Some(change) = self.changes.get(path) else { return Ok((None, ApplyStep::Done)) };
         let content = self.content(path, change)?;
         let now = self.entry(path, change, is_chosen);
-        let step = apply_step(change, content.as_deref().map(digest).as_ref(), &now);
-        Ok((content, step))
+        let step = apply_step(change, &content_of(&content), &now);
+        Ok((content.bytes(), step))
     }
 
     /// Applies one change and forgets it.
@@ -481,6 +501,8 @@ impl OpenOverlay {
         let record = ChangeRecord::Reverted { path: path.to_owned() };
         log.append(&record, &self.changes, true)?;
         self.changes.take(record);
+        // The run reads the folder's file anew, which is as a person wants it now.
+        append_read(&self.overlay, &FirstRead { path: path.to_owned(), stamp: None })?;
         // Content without a record is not a change, and is removed with the overlay's folder.
         match std::fs::remove_file(self.overlay.join(FILES).join(content_name(path))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -491,6 +513,27 @@ impl OpenOverlay {
     fn failed(&self, path: &str, reason: String) -> OverlayError {
         let path = self.origin.dir.join(path).display().to_string();
         OverlayError::Folder { path, reason }
+    }
+}
+
+/// The bytes of a change in its overlay, as [`ChangeContent`].
+enum StoredContent {
+    Removed,
+    File(Vec<u8>),
+    Lost,
+}
+
+impl StoredContent {
+    fn bytes(self) -> Option<Vec<u8>> {
+        if let Self::File(bytes) = self { Some(bytes) } else { None }
+    }
+}
+
+fn content_of(stored: &StoredContent) -> ChangeContent {
+    match stored {
+        StoredContent::Removed => ChangeContent::Removed,
+        StoredContent::File(bytes) => ChangeContent::File(digest(bytes)),
+        StoredContent::Lost => ChangeContent::Lost,
     }
 }
 

@@ -20,6 +20,7 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use conclave_core::journal::snapshot::SNAPSHOT_EVERY;
 pub use conclave_core::types::durability::Durability;
@@ -99,6 +100,9 @@ pub struct StoreOptions {
     /// The number of records after which a room's snapshot is written. `None` for
     /// [`SNAPSHOT_EVERY`]; tests have fewer.
     pub snapshot_every: Option<u64>,
+    /// The maximum delay of records of durability `group` that nothing waits for. Those that come
+    /// meanwhile share their commit. `None` for 10 ms.
+    pub group_delay: Option<Duration>,
 }
 
 /// The counters of a store since it was opened.

@@ -3,12 +3,13 @@
 //! of their path. So no name that a guest chooses is a name on this disk. The core decides what the
 //! log means.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use conclave_core::overlay::apply::ChangeDecision;
-use conclave_core::overlay::changes::{ChangeRecord, Changes};
+use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes};
 use serde::{Deserialize, Serialize};
 
 use super::digest::sha256;
@@ -22,6 +23,9 @@ const ORIGIN: &str = "folder.json";
 const LOG: &str = "changes.jsonl";
 /// The decisions about a run's changes, a line each. It outlives the changes.
 const DECISIONS: &str = "decisions.jsonl";
+/// The files of the folder as the run first read them, a line each. Not part of the changes: it may
+/// exist before the log, and is lost in a power cut.
+const READS: &str = "reads.jsonl";
 /// The changed files of an overlay.
 pub(crate) const FILES: &str = "files";
 /// Lines of a log beyond twice the number of changes, at which it is written anew. A guest that
@@ -176,9 +180,22 @@ impl OverlayLog {
         changes: &Changes,
         durable: bool,
     ) -> io::Result<()> {
-        if self.lines >= 2 * changes.len() + SPARE_LINES {
+        if self.is_long(changes.len()) {
             self.rewrite(changes)?;
         }
+        self.append_line(record, durable)
+    }
+
+    /// Returns whether the log has many more lines than the overlay has changes.
+    pub(crate) fn is_long(&self, changes: usize) -> bool {
+        self.lines >= 2 * changes + SPARE_LINES
+    }
+
+    /// Appends a record, as [`append`](Self::append) does.
+    ///
+    /// # Errors
+    /// The operating system's error. The log is as before then.
+    pub(crate) fn append_line(&mut self, record: &ChangeRecord, durable: bool) -> io::Result<()> {
         let before = self.file.stream_position()?;
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
@@ -201,7 +218,10 @@ impl OverlayLog {
     }
 
     /// Replaces the log by the shortest one with the same changes.
-    fn rewrite(&mut self, changes: &Changes) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The operating system's error. The log is as before then.
+    pub(crate) fn rewrite(&mut self, changes: &Changes) -> io::Result<()> {
         let records = changes.records();
         let mut text = Vec::new();
         for record in &records {
@@ -255,8 +275,24 @@ pub(crate) fn count_changes(store: &Path, run: &str) -> usize {
     overlays.iter().map(|overlay| read(overlay).map_or(1, |(_, changes)| changes.len())).sum()
 }
 
-/// Copies the overlays of all runs of a store to another one, as they are now. A process may change
-/// them meanwhile: each log is copied before its contents, which are there before their lines.
+/// Returns how many changed files of a run cannot be applied, whatever the folder has now: their
+/// content is missing, or another process changed the file before the run did. 0 for what cannot be
+/// read.
+pub(crate) fn count_blocked(store: &Path, run: &str) -> usize {
+    let overlays = overlays_of(&run_folder(store, run)).unwrap_or_default();
+    let blocked = |overlay: &PathBuf| {
+        let Ok((_, changes)) = read(overlay) else { return 0 };
+        let is_lost = |path: &str| !overlay.join(FILES).join(content_name(path)).is_file();
+        let is_blocked = |(path, change): &(&str, &ChangedFile)| {
+            change.changed_since_read() || (is_written(change) && is_lost(path))
+        };
+        changes.iter().filter(is_blocked).count()
+    };
+    overlays.iter().map(blocked).sum()
+}
+
+/// Copies the overlays of all runs of a store to another one. A process may change them meanwhile:
+/// the copy has each change with a content that it had while it was copied.
 ///
 /// # Errors
 /// The operating system's error.
@@ -267,33 +303,131 @@ pub(crate) fn copy(store: &Path, to: &Path) -> io::Result<()> {
     };
     for run in runs {
         let run = run?.path();
-        if let Ok(bytes) = std::fs::read(run.join(DECISIONS)) {
-            let copy = to.join(run.strip_prefix(store).map_err(io::Error::other)?);
-            make_folders(&copy, 0o700)?;
-            durable_file::replace(&copy.join(DECISIONS), &bytes, &FileAccess::Private)?;
-        }
+        let target = to.join(run.strip_prefix(store).map_err(io::Error::other)?);
         for overlay in overlays_of(&run)? {
-            let below = overlay.strip_prefix(store).map_err(io::Error::other)?;
-            let copy = to.join(below);
-            make_folders(&copy.join(FILES), 0o700)?;
-            for name in [ORIGIN, LOG] {
-                let bytes = std::fs::read(overlay.join(name))?;
-                durable_file::replace(&copy.join(name), &bytes, &FileAccess::Private)?;
+            let below = overlay.strip_prefix(&run).map_err(io::Error::other)?;
+            match copy_overlay(&overlay, &target.join(below)) {
+                // Applied or dropped meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !overlay.is_dir() => {}
+                copied => copied?,
             }
-            for file in std::fs::read_dir(overlay.join(FILES))? {
-                let file = file?;
-                match std::fs::read(file.path()) {
-                    // Removed meanwhile.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    bytes => {
-                        let path = copy.join(FILES).join(file.file_name());
-                        durable_file::replace(&path, &bytes?, &FileAccess::Private)?;
-                    }
-                }
-            }
+        }
+        // After the overlays: a decision that is missing would leave changes without a reason.
+        copy_file(&run.join(DECISIONS), &target.join(DECISIONS))?;
+    }
+    Ok(())
+}
+
+fn copy_overlay(overlay: &Path, to: &Path) -> io::Result<()> {
+    // A busy run may change its files as fast as they are copied; the rest is left out after some
+    // attempts.
+    const ATTEMPTS: usize = 8;
+    let (origin, mut changes) = read(overlay)?;
+    for attempt in 1..=ATTEMPTS {
+        for (path, _) in changes.iter().filter(|(_, change)| is_written(change)) {
+            let name = Path::new(FILES).join(content_name(path));
+            copy_file(&overlay.join(&name), &to.join(&name))?;
+        }
+        let now = read(overlay)?.1;
+        if now == changes || attempt == ATTEMPTS {
+            break;
+        }
+        changes = now;
+    }
+    // A record of a removal is there before the content is gone. So a content that stays missing
+    // while its record says otherwise is lost, and stays a change of the copy, to be named and
+    // dropped. One look is not enough: a busy run may write and remove a file between two of them.
+    const LOOKS: usize = 16;
+    let has = |overlay: &Path, path: &str| overlay.join(FILES).join(content_name(path)).is_file();
+    let is_lost = |path: &str| {
+        (0..LOOKS).all(|_| {
+            !has(overlay, path)
+                && read(overlay).is_ok_and(|(_, now)| now.get(path).is_some_and(is_written))
+                && !has(overlay, path)
+        })
+    };
+    changes.retain(|path, change| !is_written(change) || has(to, path) || is_lost(path));
+    let mut log = OverlayLog::create(to, &origin)?;
+    log.rewrite(&changes)?;
+    copy_file(&overlay.join(READS), &to.join(READS))
+}
+
+fn is_written(change: &ChangedFile) -> bool {
+    matches!(change, ChangedFile::Written { .. })
+}
+
+/// Copies a file as it was at one moment; an absent one is no error.
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    // A plugin may write to the middle of a file in several steps.
+    const ATTEMPTS: usize = 8;
+    for _ in 0..ATTEMPTS {
+        let mut file = match File::open(from) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        let stamp = |file: &File| file.metadata().and_then(|it| Ok((it.len(), it.modified()?)));
+        let before = stamp(&file)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        if let Some(parent) = to.parent() {
+            make_folders(parent, 0o700)?;
+        }
+        durable_file::replace(to, &bytes, &FileAccess::Private)?;
+        if stamp(&file)? == before {
+            break;
         }
     }
     Ok(())
+}
+
+/// A file of the folder, as far as it can be recognised without its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "kebab-case")]
+pub(crate) enum FileStamp {
+    Absent,
+    File { device: u64, file: u64, length: u64, modified_ns: u64 },
+}
+
+/// A line of [`READS`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FirstRead {
+    /// The path relative to the folder.
+    pub(crate) path: String,
+    /// `None` if the run has not read the file since its change was applied or dropped.
+    pub(crate) stamp: Option<FileStamp>,
+}
+
+/// Appends to the first reads of an overlay, whose folder exists.
+///
+/// # Errors
+/// The operating system's error.
+pub(crate) fn append_read(overlay: &Path, read: &FirstRead) -> io::Result<()> {
+    let mut line = serde_json::to_vec(read)?;
+    line.push(b'\n');
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(overlay.join(READS))?.write_all(&line)
+}
+
+/// Returns the files of the folder as the run first read them. A line that a kill cut is ignored.
+///
+/// # Errors
+/// The operating system's error.
+pub(crate) fn read_first_reads(overlay: &Path) -> io::Result<BTreeMap<String, FileStamp>> {
+    let text = match std::fs::read_to_string(overlay.join(READS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        text => text?,
+    };
+    let mut first = BTreeMap::new();
+    for read in text.lines().filter_map(|line| serde_json::from_str::<FirstRead>(line).ok()) {
+        match read.stamp {
+            Some(stamp) => first.insert(read.path, stamp),
+            None => first.remove(&read.path),
+        };
+    }
+    Ok(first)
 }
 
 /// Removes the overlays of a run with their changes. The decisions about them stay.
@@ -327,7 +461,7 @@ mod tests {
     use super::*;
 
     fn record(path: &str) -> ChangeRecord {
-        ChangeRecord::Written { path: path.to_owned(), base: None }
+        ChangeRecord::Written { path: path.to_owned(), base: None, changed_since_read: false }
     }
 
     fn created(temp: &Path) -> (PathBuf, OverlayLog, Changes) {

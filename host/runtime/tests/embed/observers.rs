@@ -223,6 +223,43 @@ async fn a_stop_does_not_wait_for_an_observer() {
     assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
 }
 
+/// Nothing is taken before the end: whatever waited for the observer would wait for ever.
+#[tokio::test]
+async fn a_full_queue_holds_work_and_neither_messages_nor_stops() {
+    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let (told, journals) = (Told::default(), MemoryJournals::default());
+    let steps = Arc::new(AtomicU32::new(0));
+    let desk = {
+        let steps = Arc::clone(&steps);
+        Plugin::agent("desk", move |step: Step| {
+            steps.fetch_add(1, Ordering::SeqCst);
+            async move { Ok(native::finish(step.text())) }
+        })
+    };
+    let host = host([desk, held(&permits, &taken)]);
+    let prepared = loaded(&host, &format!("{OBSERVED}queue = 1\ndeadline = \"10 min\"\n")).await;
+    let (room, hosted) = prepared.open_room(options(&told, &journals)).unwrap();
+    for text in ["one", "two", "three"] {
+        room.say("terminal", text).await.unwrap();
+    }
+    let has = |kind: &str| told.notices().iter().any(|notice| notice.kind() == kind);
+    let is_full =
+        || told.happenings().iter().any(|e| matches!(e.what, RunEvent::ObserverQueueFull { .. }));
+    while !is_full() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(steps.load(Ordering::SeqCst), 0, "no step begins while the queue is full");
+    room.stop_turn("enough");
+    while !has("task-ended") {
+        tokio::task::yield_now().await;
+    }
+    room.close("enough").await.unwrap();
+    hosted.closed().await.unwrap();
+    permits.add_permits(1_000);
+    assert!(host.drain_observers(LONG).await.is_empty());
+    assert!(taken.positions().is_sorted() && taken.kinds().contains(&"task-ended".to_owned()));
+}
+
 #[tokio::test]
 async fn an_observer_that_fails_too_often_is_stopped_and_gets_the_rest_later() {
     let (told, journals) = (Told::default(), MemoryJournals::default());

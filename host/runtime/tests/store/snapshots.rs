@@ -252,7 +252,11 @@ fn a_snapshot_is_never_ahead_of_its_records() {
 #[test]
 fn a_snapshot_for_which_there_is_no_space_stops_no_room() {
     let temp = tempfile::tempdir().unwrap();
-    let options = StoreOptions { most_bytes: Some(500 << 10), snapshot_every: Some(2) };
+    let options = StoreOptions {
+        most_bytes: Some(500 << 10),
+        snapshot_every: Some(2),
+        ..StoreOptions::default()
+    };
     let store = Store::open_with(temp.path(), &options).unwrap();
     let mut room = Written { journal: open(&store, "a"), room: Unfinished::default() };
     // The room holds the text, so its snapshot is as large as its first record.

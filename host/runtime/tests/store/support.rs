@@ -85,19 +85,19 @@ pub(crate) fn append(
     journal: &mut dyn Journal,
     records: &[Arc<Record>],
 ) -> Result<(), JournalFailure> {
-    journal.append(&entry(records)).and_then(kept)
+    let keeping = journal.append(&entry(records))?;
+    journal.hurry();
+    kept(keeping)
 }
 
 pub(crate) fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status) {
     let outcome = Arc::new(Outcome::new(status, "it was so"));
     let records = [record];
     let spent = Spent { turns: 3, tokens: 40, cost_micro_usd: 500, ..Spent::default() };
-    kept(
-        journal
-            .append(&JournalBatch { records: &records, waits: &[], outcome: Some(&outcome), spent })
-            .unwrap(),
-    )
-    .unwrap();
+    let batch = JournalBatch { records: &records, waits: &[], outcome: Some(&outcome), spent };
+    let keeping = journal.append(&batch).unwrap();
+    journal.hurry();
+    kept(keeping).unwrap();
 }
 
 pub(crate) fn about() -> RunOrigin {

@@ -18,7 +18,7 @@ use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
-use conclave_test_support::{guest, stock};
+use conclave_test_support::{cache, guest, stock};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -158,8 +158,7 @@ impl World {
     }
 
     pub(super) fn with(engine: EngineSettings, models: Vec<(&str, &Arc<Scripted>)>) -> Self {
-        let cache =
-            guest("busy").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
+        let cache = Some(cache());
         let models = models
             .into_iter()
             .map(|(name, model)| (name.to_owned(), Arc::clone(model) as Arc<dyn ModelClient>))

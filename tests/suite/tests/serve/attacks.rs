@@ -146,6 +146,63 @@ fn a_client_that_sends_slowly_is_cut_off_and_others_are_served() {
     assert!(served.entries(&room).is_empty());
 }
 
+/// The future of a request is dropped at any of its awaits when its client leaves.
+#[test]
+fn a_client_that_leaves_breaks_nothing_on_any_route() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let session = json!({ "token": served.token() }).to_string();
+    for round in 0..5 {
+        let message = json!({ "key": format!("left-{round}"), "text": "hello" }).to_string();
+        served.leave("POST", LIST, "{}");
+        served.leave("GET", LIST, "");
+        served.leave("POST", &format!("{LIST}/{room}/messages"), &message);
+        served.leave("GET", &format!("{LIST}/{room}/events"), "");
+        served.leave("POST", &format!("{LIST}/{room}/stop"), "");
+        served.leave("POST", "/api/session", &session);
+        served.leave("GET", "/", "");
+        // Each number is a conversation that works, or none.
+        let begun = served.post(LIST, &json!({}));
+        assert_eq!(begun.status, 201, "{}", begun.text);
+        let begun = begun.body["id"].as_str().expect("an id").to_owned();
+        assert_eq!(served.send(&begun, "a", "And here?").status, 200);
+        served.events(&begun, None).entry_so(|entry| entry["kind"] == "answer");
+    }
+    let list = served.get(LIST).body;
+    let rows = list["conversations"].as_array().expect("a list");
+    assert!(rows.len() > 5 && rows.iter().all(|row| row["is_open"] == true), "{list}");
+    for row in rows {
+        let id = row["id"].as_str().expect("an id");
+        assert_eq!(served.send(id, "b", "Still there?").status, 200, "{id}");
+    }
+}
+
+/// The answers of pipelined requests fill the buffers of the system, and nobody reads them.
+#[test]
+fn clients_that_read_nothing_keep_no_browser_out() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let mut stream = served.events(&room, None);
+    let asks = format!("GET /chat.js HTTP/1.1\r\nHost: {}\r\n\r\n", served.address());
+    let strangers: Vec<_> = (0..100)
+        .map(|_| {
+            let mut stream = served.connect();
+            let _ = stream.write_all(asks.repeat(200).as_bytes());
+            stream
+        })
+        .collect();
+    // One more than there are places without a session is answered too, and so is a browser.
+    assert_eq!(
+        served.request("GET", "/", &[("Host", served.address().to_owned())], "").status,
+        200
+    );
+    assert_eq!(served.send(&room, "a", "hello").status, 200);
+    stream.entry_so(|entry| entry["kind"] == "answer");
+    drop(strangers);
+}
+
 #[test]
 fn event_streams_are_limited_and_free_their_place() {
     let rig = echo(super::WEB);

@@ -136,6 +136,20 @@ impl Served {
         Response::read(stream)
     }
 
+    /// Sends a request of the page, and leaves with its last byte.
+    pub(super) fn leave(&self, method: &str, path: &str, body: &str) {
+        let mut stream = self.connect();
+        let headers: String =
+            self.own().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\n{headers}Content-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .expect("it listens");
+    }
+
     pub(super) fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.address).expect("it listens")
     }

@@ -56,7 +56,9 @@ fn a_changed_description_stands_behind_marks_and_is_pinned_by_a_yes_alone() {
         let locked = rig.conclave(&["plugin", "lock"]).output().expect("the program runs");
         assert_eq!(locked.status.code(), Some(0), "{}", String::from_utf8_lossy(&locked.stderr));
         let honest = pinned(&rig);
-        let rig = rig.with_file("conclave.toml", config(&forged_as(columns, &UPGRADE)));
+        // A description with rare blanks is refused before it is shown.
+        let forged = forged_as(columns, &UPGRADE).replace(['\u{a0}', '\u{3000}', '\u{2003}'], " ");
+        let rig = rig.with_file("conclave.toml", config(&forged));
         for (answer, code) in [("n\n", 1), ("y\n", 0)] {
             let mut terminal = Terminal::start(&rig, &["plugin", "upgrade"], columns);
             terminal.until_prompt("[y/N] >");

@@ -1,13 +1,15 @@
 //! `conclave audit verify` and `conclave audit head`: whether the stores are unchanged, and a hash
 //! to note elsewhere.
 
+use std::path::Path;
+
 use conclave_runtime::store::{StoreCheck, StoreReader};
 use serde_json::json;
 
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, unusable};
+use crate::state::stores::{OpenStores, UnreadableStore, unusable};
 use crate::ui::show::amounts::thousands;
 use crate::ui::show::table::note;
 use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint};
@@ -29,14 +31,15 @@ pub(super) fn verify(
         return Err(CliError::usage(format!("{noted:?} is not a hash"))
             .hint("write what `conclave audit head` printed: 64 characters of 0-9 and a-f"));
     }
-    let readers = stores.readers()?;
+    let (readers, unreadable) = stores.readers_and_unreadable()?;
     let noted = noted.map(str::to_ascii_lowercase);
     let checked = check_all(&readers, noted.as_deref())?;
     let broken = checked.iter().any(|(_, checked)| !checked.problems.is_empty());
     for (reader, checked) in &checked {
-        tell("verified", reader, checked, output)?;
+        tell("verified", reader.folder(), checked, output)?;
     }
-    if checked.is_empty() && !output.json && !output.quiet {
+    let broken = tell_unreadable("verified", &unreadable, output)? || broken;
+    if checked.is_empty() && unreadable.is_empty() && !output.json && !output.quiet {
         stdout::styled(note("no runs are stored, so there is nothing to verify"))?;
     }
     // A noted hash cannot be found if its store is gone.
@@ -76,7 +79,8 @@ fn is_hash(text: &str) -> bool {
 
 /// Prints the newest hash of each store.
 pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
-    for reader in stores.readers()? {
+    let (readers, unreadable) = stores.readers_and_unreadable()?;
+    for reader in readers {
         let checked = reader.verify(None).map_err(|error| unusable(&error))?;
         let Some(head) = &checked.head else { continue };
         if output.json {
@@ -88,22 +92,36 @@ pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliErr
             stdout::styled(format!("{head}  {}", paint(FAINT, one_line(&folder, 200))))?;
         }
     }
-    Ok(exit::OK)
+    // A missing head must not look like that of an empty store.
+    Ok(if tell_unreadable("head", &unreadable, output)? { exit::FAILED } else { exit::OK })
+}
+
+/// Reports stores that cannot be read as damaged. Returns whether there are any.
+pub(super) fn tell_unreadable(
+    word: &str,
+    stores: &[UnreadableStore],
+    output: OutputArgs,
+) -> Result<bool, CliError> {
+    for UnreadableStore { folder, reason } in stores {
+        let checked = StoreCheck { problems: vec![reason.clone()], ..StoreCheck::default() };
+        tell(word, folder, &checked, output)?;
+    }
+    Ok(!stores.is_empty())
 }
 
 /// Reports the result of checking a store; also for `conclave store check`.
 pub(super) fn tell(
     word: &str,
-    reader: &StoreReader,
+    store: &Path,
     checked: &StoreCheck,
     output: OutputArgs,
 ) -> Result<(), CliError> {
     if output.json {
         let mut value = json!(checked);
-        (value["type"], value["store"]) = (word.into(), json!(reader.folder()));
+        (value["type"], value["store"]) = (word.into(), json!(store));
         return stdout::json(value);
     }
-    let folder = one_line(&reader.folder().display().to_string(), 200);
+    let folder = one_line(&store.display().to_string(), 200);
     if checked.problems.is_empty() {
         if output.quiet {
             return Ok(());

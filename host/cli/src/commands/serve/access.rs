@@ -2,6 +2,8 @@
 //! browser keeps instead, and the checks of `Host` and `Origin` against other web sites. The headers
 //! that restrict what the page may do are here too.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -9,6 +11,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest as _, Sha256};
 
+use super::connections::Connection;
+use super::conversations::FAILED;
 use super::http::Failure;
 use crate::program::error::CliError;
 
@@ -114,15 +118,35 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let access = server.access();
-    let mut response = match access.check(request.method(), request.uri().path(), request.headers())
-    {
-        Ok(()) => next.run(request).await,
+    let has_session = access.has_session(request.headers());
+    let connection = request.extensions().get::<Arc<Connection>>();
+    let is_admitted = !has_session || connection.is_none_or(Connection::recognize);
+    let checked = if is_admitted {
+        access.check(request.method(), request.uri().path(), request.headers())
+    } else {
+        let what = "too many pages are open already; close one and load this one again";
+        Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what))
+    };
+    let mut response = match checked {
+        Ok(()) => in_a_task(next.run(request)).await,
         Err(failure) => failure.into_response(),
     };
+    if !has_session || !is_admitted {
+        // A client without a session gets one answer for each connection.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Answers a request in a task of its own. A client that leaves ends its connection, which drops the
+/// future of the request at any of its awaits; a change must not end half-way.
+async fn in_a_task(answer: impl Future<Output = Response> + Send + 'static) -> Response {
+    tokio::spawn(answer).await.unwrap_or_else(|_| {
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", FAILED).into_response()
+    })
 }
 
 /// Returns whether two secrets are the same. Their digests are compared, so that the time tells

@@ -1,22 +1,38 @@
-//! The connections of the server. Their number and the time of each request are limited, so that
-//! slow or many clients cannot use up the program.
+//! The connections of the server. Their number, the time of each request and that of each write are
+//! limited, so that slow, absent or many clients cannot use up the program. Clients without a
+//! session take no place of those with one.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
+use tokio::time::Sleep;
 
 use super::http::STREAMS;
 
-/// Connections at once: an event stream leaves one for requests.
-const CONNECTIONS: usize = 2 * STREAMS;
+/// Connections with a session at once: an event stream leaves one for requests.
+const SESSIONS: usize = 2 * STREAMS;
+/// Connections without a session at once. One more takes the place of the oldest.
+const STRANGERS: usize = 48;
 /// The time in which the head of a request has to arrive. Also that of an idle connection.
 const HEAD_TIME: Duration = Duration::from_secs(10);
+/// The time in which a client has to read some bytes of a response. Comments keep an event stream
+/// busy, and a browser that was away connects again.
+const WRITE_TIME: Duration = Duration::from_secs(10);
 /// Bytes of the head of a request.
 const HEAD: usize = 16 << 10;
 /// The pause after a failed accept: without file descriptors, the next one fails as well.
@@ -24,22 +40,236 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves connections until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, router: Router) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Arc::<Places>::default();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
     loop {
-        // The semaphore is never closed. Other clients wait in the queue of the system.
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+        let connection = places.admit();
+        let service = {
+            let (connection, router) = (Arc::clone(&connection), router.clone());
+            service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(Arc::clone(&connection));
+                router.call(request)
+            })
+        };
+        let stream = TokioIo::new(TimedWrites::new(stream, WRITE_TIME));
+        let served = http.serve_connection(stream, service);
         tokio::spawn(async move {
             // A client that breaks off or sends no HTTP ends its own connection only.
-            let _ = connection.await;
-            drop(permit);
+            tokio::select! {
+                _ = served => {}
+                () = connection.displaced.notified() => {}
+            }
+            connection.end();
         });
+    }
+}
+
+/// The places of connections.
+#[derive(Default)]
+struct Places(Mutex<OpenConnections>);
+
+#[derive(Default)]
+struct OpenConnections {
+    /// Those without a session, the oldest first.
+    strangers: VecDeque<Arc<Connection>>,
+    /// The number of those with one.
+    sessions: usize,
+}
+
+/// A connection. It is a stranger's until a request on it has a session.
+pub(super) struct Connection {
+    places: Arc<Places>,
+    has_session: AtomicBool,
+    displaced: Notify,
+}
+
+impl Places {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits a connection, in the place of the oldest stranger if there are too many.
+    fn admit(self: &Arc<Self>) -> Arc<Connection> {
+        let connection = Arc::new(Connection {
+            places: Arc::clone(self),
+            has_session: AtomicBool::new(false),
+            displaced: Notify::new(),
+        });
+        let mut open = self.open();
+        if open.strangers.len() >= STRANGERS
+            && let Some(oldest) = open.strangers.pop_front()
+        {
+            oldest.displaced.notify_one();
+        }
+        open.strangers.push_back(Arc::clone(&connection));
+        connection
+    }
+}
+
+impl Connection {
+    /// Marks the connection as one with a session. Returns false if there are too many of them.
+    pub(super) fn recognize(self: &Arc<Self>) -> bool {
+        let mut open = self.places.open();
+        if self.has_session.load(Ordering::Relaxed) {
+            return true;
+        }
+        if open.sessions >= SESSIONS {
+            return false;
+        }
+        open.sessions += 1;
+        open.strangers.retain(|other| !Arc::ptr_eq(other, self));
+        self.has_session.store(true, Ordering::Relaxed);
+        true
+    }
+
+    fn end(self: &Arc<Self>) {
+        let mut open = self.places.open();
+        if self.has_session.load(Ordering::Relaxed) {
+            open.sessions -= 1;
+        } else {
+            open.strangers.retain(|other| !Arc::ptr_eq(other, self));
+        }
+    }
+}
+
+/// A stream whose writes fail if the other side takes nothing for a while.
+struct TimedWrites<S> {
+    inner: S,
+    time: Duration,
+    /// The end of the time for the write that waits.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> TimedWrites<S> {
+    fn new(inner: S, time: Duration) -> Self {
+        Self { inner, time, deadline: None }
+    }
+
+    fn in_time<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.deadline = None;
+            return written;
+        }
+        let time = self.time;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+        ready!(deadline.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for TimedWrites<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedWrites<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.in_time(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write_vectored(context, parts);
+        self.in_time(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.inner).poll_flush(context);
+        self.in_time(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let closed = Pin::new(&mut self.inner).poll_shutdown(context);
+        self.in_time(context, closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn is_displaced(connection: &Connection) -> bool {
+        let mut displaced = std::pin::pin!(connection.displaced.notified());
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        displaced.as_mut().poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn strangers_displace_the_oldest_of_them_and_no_session() {
+        let places = Arc::<Places>::default();
+        let browser = places.admit();
+        assert!(browser.recognize() && browser.recognize());
+        let strangers: Vec<_> = (0..STRANGERS).map(|_| places.admit()).collect();
+        assert!(strangers.iter().all(|stranger| !is_displaced(stranger)));
+        let newest = places.admit();
+        assert!(is_displaced(&strangers[0]) && !is_displaced(&strangers[1]));
+        assert!(!is_displaced(&browser) && !is_displaced(&newest));
+        assert!(newest.recognize(), "a place for a session is free");
+        let sessions: Vec<_> = (2..SESSIONS).map(|_| places.admit()).collect();
+        assert!(sessions.iter().all(Connection::recognize));
+        let late = places.admit();
+        assert!(!late.recognize());
+        browser.end();
+        assert!(late.recognize());
+        let open = places.open();
+        assert!((open.sessions, open.strangers.len()) <= (SESSIONS, STRANGERS));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_loses_its_connection() {
+        let (near, mut far) = tokio::io::duplex(8);
+        let mut near = TimedWrites::new(near, Duration::ZERO);
+        near.write_all(b"12345678").await.expect("there is space");
+        let failed = near.write_all(b"more").await.expect_err("nothing was taken");
+        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+        drop(near);
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.expect("it was sent before");
+        assert_eq!(text, "12345678");
+    }
+
+    #[tokio::test]
+    async fn the_time_of_a_write_begins_anew_with_each_that_was_taken() {
+        let (near, mut far) = tokio::io::duplex(1);
+        let mut near = TimedWrites::new(near, Duration::MAX);
+        for byte in *b"abc" {
+            near.write_all(&[byte]).await.expect("there is space");
+            let mut waiting = std::pin::pin!(near.write_all(b"-"));
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+            assert_eq!(far.read_u8().await.expect("it was sent"), byte);
+            waiting.await.expect("it is taken");
+            assert!(near.deadline.is_none());
+            assert_eq!(far.read_u8().await.expect("it was sent"), b'-');
+        }
     }
 }

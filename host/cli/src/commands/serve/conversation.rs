@@ -15,7 +15,7 @@ use conclave_core::types::ids::{CallId, ChannelId, RoomId};
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::overlay::pending_changes;
+use conclave_runtime::overlay::{blocked_changes, pending_changes};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -42,8 +42,9 @@ pub(super) struct ConversationState {
     /// The text that a model writes now.
     pub(super) draft: Draft,
     approvals: BTreeMap<(RoomId, CallId), String>,
-    /// The reason why the room's loop ended before the room did.
-    failure: Option<String>,
+    /// Why no more messages are accepted, once the room's loop has ended. The records of the room may
+    /// say so earlier, or not at all.
+    ended: Option<String>,
 }
 
 /// The text of the agent's model while it is generated. It is in no journal.
@@ -64,6 +65,8 @@ pub(super) struct ConversationStatus {
     approvals: Vec<PendingApproval>,
     /// The number of files that wait in overlays; 0 while the agents work.
     pending_changes: usize,
+    /// Those of them that cannot be applied as they are.
+    blocked_changes: usize,
 }
 
 /// A call that waits for the operator.
@@ -96,7 +99,7 @@ impl Conversation {
             transcript,
             draft: Draft::default(),
             approvals: approvals.collect(),
-            failure: None,
+            ended: None,
         };
         let (state, changed) = (Mutex::new(state), watch::Sender::new(()));
         Arc::new(Self { room, handle: OnceLock::new(), state, changed, store })
@@ -116,9 +119,9 @@ impl Conversation {
         self.handle.get()
     }
 
-    /// Records that the room's loop failed.
-    pub(super) fn fail(&self, reason: String) {
-        self.state().failure = Some(reason);
+    /// Records that the room's loop has ended.
+    pub(super) fn end(&self, reason: String) {
+        self.state().ended = Some(reason);
         self.changed.send_replace(());
     }
 
@@ -131,18 +134,26 @@ impl Conversation {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the status of a state.
-    pub(super) fn status(&self, state: &ConversationState) -> ConversationStatus {
-        let status = state.status(&self.room);
+    /// Returns the status with the number of files that wait in overlays, which are counted on disk.
+    pub(super) async fn with_pending_changes(
+        &self,
+        status: ConversationStatus,
+    ) -> ConversationStatus {
         // It changes with each write of a turn, and the page needs it at the end.
-        let pending_changes =
-            if status.status.is_working { 0 } else { pending_changes(&self.store, &self.room) };
-        ConversationStatus { pending_changes, ..status }
+        if status.status.is_working {
+            return status;
+        }
+        let (store, room) = (self.store.clone(), self.room.clone());
+        let counting = tokio::task::spawn_blocking(move || {
+            let pending = pending_changes(&store, &room);
+            (pending, if pending == 0 { 0 } else { blocked_changes(&store, &room) })
+        });
+        let (pending_changes, blocked_changes) = counting.await.unwrap_or_default();
+        ConversationStatus { pending_changes, blocked_changes, ..status }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        let state = self.state();
-        state.failure.is_none() && state.transcript.status().closed.is_none()
+        self.state().is_open()
     }
 
     pub(super) fn row(&self) -> ConversationRow {
@@ -150,16 +161,22 @@ impl Conversation {
         let mut entries = state.transcript.entries().iter();
         let first = entries.find(|entry: &&TranscriptEntry| entry.kind == EntryKind::User);
         let title = first.map(|entry| entry.text.trim().chars().take(TITLE).collect());
-        let is_open = state.failure.is_none() && state.transcript.status().closed.is_none();
+        let is_open = state.is_open();
         ConversationRow { id: self.room.clone(), title: title.unwrap_or_default(), is_open }
     }
 }
 
 impl ConversationState {
-    fn status(&self, root: &RoomId) -> ConversationStatus {
+    fn is_open(&self) -> bool {
+        self.ended.is_none() && self.transcript.status().closed.is_none()
+    }
+
+    /// Returns the status, without the number of files that wait in overlays.
+    pub(super) fn status(&self, root: &RoomId) -> ConversationStatus {
         let mut status = self.transcript.status();
-        if let Some(failure) = &self.failure {
-            status.closed = Some(failure.clone());
+        if let Some(reason) = &self.ended {
+            // The reason of its records says more than that it is over.
+            status.closed.get_or_insert_with(|| reason.clone());
             (status.is_working, status.is_asking) = (false, false);
         }
         // An approval of a stopped turn has no answer that would remove it.
@@ -169,7 +186,8 @@ impl ConversationState {
             id: approval_id(room, *call),
             tool: tool.clone(),
         });
-        ConversationStatus { approvals: approvals.collect(), status, pending_changes: 0 }
+        let approvals = approvals.collect();
+        ConversationStatus { approvals, status, pending_changes: 0, blocked_changes: 0 }
     }
 
     fn notice(&mut self, room: &RoomId, root: &RoomId, notice: &Notice) {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::inspect::transcript::Transcript;
@@ -29,6 +30,10 @@ use crate::ui::show::{BAD, paint};
 
 /// Conversations that are open at once. Each holds its histories in memory.
 const OPEN: usize = 64;
+/// The answer to users of the page after a failure. The operator sees the reason.
+pub(super) const FAILED: &str = "the server failed, and its operator knows why";
+/// The answer to users for a room that has ended.
+const OVER: &str = "its run has ended";
 /// The channel of the operator's terminal, which is no channel of these rooms.
 const TERMINAL: &str = "terminal";
 
@@ -46,6 +51,8 @@ pub(super) struct Conversations {
     /// The number of this process, in the ids of events.
     epoch: String,
     rooms: Mutex<BTreeMap<u64, Arc<Conversation>>>,
+    /// The number of the room that began last, also of one that failed.
+    last: AtomicU64,
     /// Held while a conversation begins, so that two do not get the same number.
     beginning: tokio::sync::Mutex<()>,
 }
@@ -74,6 +81,7 @@ impl Conversations {
             store,
             epoch: RandomIds.run().to_string(),
             rooms: Mutex::default(),
+            last: AtomicU64::new(0),
             beginning: tokio::sync::Mutex::default(),
         }
     }
@@ -102,6 +110,7 @@ impl Conversations {
     pub(super) async fn resume(&self, reader: &StoreReader) -> Result<usize, CliError> {
         for row in reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))? {
             let Some(number) = self.number_of(&row.run) else { continue };
+            self.last.fetch_max(number, Ordering::Relaxed);
             let conversation = self.resume_room(reader, &row.run).await?;
             self.rooms().insert(number, conversation);
         }
@@ -118,30 +127,39 @@ impl Conversations {
     /// `limit_reached` if too many are open, `room_closed` if its room cannot be opened.
     pub(super) async fn begin(&self) -> Result<Arc<Conversation>, Refusal> {
         let _beginning = self.beginning.lock().await;
-        let (open, last) = {
-            let rooms = self.rooms();
-            let open = rooms.values().filter(|room| room.is_open()).count();
-            (open, rooms.keys().next_back().copied().unwrap_or(0))
-        };
+        let open = self.rooms().values().filter(|room| room.is_open()).count();
         if open >= OPEN {
             let what = format!(
                 "{OPEN} conversations are open, and no more may be; the operator ends one with `conclave stop ROOM`"
             );
             return Err(Refusal::new(RefusalCode::LimitReached, what));
         }
-        let number = last + 1;
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let room = self.room_of(number);
         let transcript = Transcript::new(room.clone(), self.channel.clone());
         let conversation = Conversation::new(room, transcript, [], self.store.clone());
-        let failed = |error: String| Refusal::new(RefusalCode::RoomClosed, error);
         let session = self.prepared.session(self.options(&conversation));
-        let session = session.map_err(|error| failed(error.to_string()))?;
+        let session = session.map_err(|error| self.failed(&conversation, &error))?;
         let input = RunInput { channel: Some(self.channel.clone()), ..RunInput::default() };
         let (handle, guard) = session.open_room(input);
         self.attend(&conversation, handle.clone(), guard);
-        self.bind_channels(&handle).await?;
+        // Before anything is awaited: the room runs now, so people must find it.
         self.rooms().insert(number, Arc::clone(&conversation));
-        Ok(conversation)
+        match self.bind_channels(&handle).await {
+            // Its loop failed, and the operator has seen the reason.
+            Err(refusal) if refusal.error == RefusalCode::RoomClosed => {
+                Err(Refusal::new(RefusalCode::RoomClosed, FAILED))
+            }
+            bound => bound.map(|()| conversation),
+        }
+    }
+
+    /// Reports a failure to the operator. Returns the answer for users of the page, which holds no
+    /// path of this machine.
+    fn failed(&self, conversation: &Conversation, error: &dyn std::fmt::Display) -> Refusal {
+        let what = format!("{}: {error}", conversation.room());
+        self.screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
+        Refusal::new(RefusalCode::RoomClosed, FAILED)
     }
 
     async fn resume_room(
@@ -169,6 +187,8 @@ impl Conversations {
                 Err(refusal) if refusal.error == RefusalCode::RoomClosed => {}
                 bound => bound.map_err(|refusal| CliError::internal(refusal.message))?,
             }
+        } else {
+            conversation.end(OVER.to_owned());
         }
         Ok(conversation)
     }
@@ -207,10 +227,13 @@ impl Conversations {
         conversation.begin(handle);
         let (conversation, screen) = (Arc::clone(conversation), Arc::clone(&self.screen));
         tokio::spawn(async move {
-            if let Err(error) = guard.closed().await {
-                let what = format!("{}: {error}", conversation.room());
-                screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
-                conversation.fail("the server failed, and its operator knows why".to_owned());
+            match guard.closed().await {
+                Ok(_) => conversation.end(OVER.to_owned()),
+                Err(error) => {
+                    let what = format!("{}: {error}", conversation.room());
+                    screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
+                    conversation.end(FAILED.to_owned());
+                }
             }
         });
     }

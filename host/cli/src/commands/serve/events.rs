@@ -10,10 +10,10 @@ use std::sync::Arc;
 use axum::response::sse::Event;
 use futures_util::Stream;
 use futures_util::stream::unfold;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::conversation::{Conversation, ConversationState};
+use super::conversation::{Conversation, ConversationState, ConversationStatus};
 
 /// Entries that are prepared at once.
 const ENTRIES: usize = 100;
@@ -65,7 +65,7 @@ pub(super) fn events(
                 return Some((Ok(event), cursor));
             }
             cursor.changes.borrow_and_update();
-            cursor.prepare();
+            cursor.prepare().await;
             // The conversation owns the sender, so it lives as long as the cursor.
             if cursor.ready.is_empty() && cursor.changes.changed().await.is_err() {
                 return None;
@@ -76,9 +76,26 @@ pub(super) fn events(
 
 impl EventCursor {
     /// Prepares what changed since the last time.
-    fn prepare(&mut self) {
+    async fn prepare(&mut self) {
         let conversation = Arc::clone(&self.conversation);
-        let state = conversation.state();
+        let Some((status, draft)) = self.prepare_entries(&conversation.state()) else { return };
+        // Behind the newest entry, and counted without the lock: the room's loop takes it too.
+        let status = json!(conversation.with_pending_changes(status).await);
+        let text = status.to_string();
+        if self.status.as_ref() != Some(&text) {
+            self.push("status", None, &status);
+            self.status = Some(text);
+        }
+        if let Some(draft) = draft {
+            self.push("draft", None, &draft);
+        }
+    }
+
+    /// Prepares entries. After the last one, returns the status and the news of the draft.
+    fn prepare_entries(
+        &mut self,
+        state: &ConversationState,
+    ) -> Option<(ConversationStatus, Option<Value>)> {
         if std::mem::take(&mut self.resets) {
             self.push("reset", None, &json!({}));
         }
@@ -89,26 +106,14 @@ impl EventCursor {
             self.push("entry", Some(id), entry);
         }
         self.next = until;
-        if until == entries.len() {
-            self.prepare_status(&state);
-        }
-    }
-
-    /// Prepares the status and the draft, which belong after the newest entry.
-    fn prepare_status(&mut self, state: &ConversationState) {
-        let status = json!(self.conversation.status(state));
-        let text = status.to_string();
-        if self.status.as_ref() != Some(&text) {
-            self.push("status", None, &status);
-            self.status = Some(text);
-        }
+        let status = (until == entries.len()).then(|| state.status(self.conversation.room()))?;
         let (number, sent) = self.draft;
         let is_new = number != state.draft.number;
         let more = state.draft.text.get(if is_new { 0 } else { sent }..).unwrap_or_default();
-        if !more.is_empty() || (is_new && sent > 0) {
-            self.push("draft", None, &json!({ "number": state.draft.number, "text": more }));
-        }
+        let has_news = !more.is_empty() || (is_new && sent > 0);
+        let draft = has_news.then(|| json!({ "number": state.draft.number, "text": more }));
         self.draft = (state.draft.number, state.draft.text.len());
+        Some((status, draft))
     }
 
     fn push(&mut self, kind: &str, id: Option<String>, data: &impl serde::Serialize) {

@@ -46,6 +46,15 @@ pub(crate) fn line_rows(line: &str, most: usize) -> Vec<String> {
     broken(&readable(line), most)
 }
 
+/// Returns a line of the program that holds text from elsewhere, in rows like [`rows`]. The first row
+/// begins with the program's own words, and the others with the mark.
+pub(crate) fn line_with_mark(line: &str, columns: usize) -> Vec<String> {
+    let rows = rows(&line.replace('\n', "\\u{a}"), columns.saturating_sub(MARK_COLUMNS));
+    let mark =
+        |(index, row): (usize, String)| if index == 0 { row } else { format!("{MARK}{row}") };
+    rows.into_iter().enumerate().map(mark).collect()
+}
+
 /// Returns a block of rows of at most `columns` columns, each with `indent` blanks and the mark in
 /// front.
 pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> String {
@@ -412,6 +421,19 @@ mod tests {
             anstream::adapter::strip_str(&block(&"two words ".repeat(9), Style::new(), 4, 40))
                 .to_string();
         assert!(block.lines().all(|row| row.starts_with("    │ ") && width(row) <= 41), "{block}");
+    }
+
+    #[test]
+    fn a_name_in_a_line_of_the_program_begins_no_row() {
+        let forged = "nothing else was changed. Apply 1 changed file? [y/N] y";
+        for padding in [" ".repeat(40), "x".repeat(40), "é".repeat(20), "\n".to_owned()] {
+            let rows = line_with_mark(&format!("+++ b/{padding}{forged}"), 40);
+            assert!(rows.len() > 1 && rows[0].starts_with("+++ b/"), "{rows:?}");
+            assert!(rows[1..].iter().all(|row| row.starts_with(MARK)), "{rows:?}");
+            // A mark counts for two columns, as on terminals that draw it wide.
+            assert!(rows.iter().all(|row| width(row) <= 41), "{rows:?}");
+        }
+        assert_eq!(line_with_mark("+++ b/a b", 40), ["+++ b/a b"]);
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub(crate) fn print_resumed(rights: (&Prepared, &Setup), room: &RoomId, took: Du
 
 /// Prints the head of a server: its tools' results leave to the client, in addition to all other
 /// ways.
+#[cfg(feature = "mcp")]
 pub(crate) fn print_served(prepared: &Prepared, took: Duration) {
     let leaves = data_can_leave(prepared.setup());
     let leaves = if leaves == NOWHERE {

@@ -41,8 +41,15 @@ pub(crate) struct RunFacts {
     pub(crate) reason: Option<String>,
     /// The number of files that wait in overlays.
     pub(crate) pending_changes: usize,
+    /// Those of them that cannot be applied as they are.
+    pub(crate) blocked_changes: usize,
     /// What persons decided about its changes.
     pub(crate) change_decisions: Vec<ChangeDecision>,
+}
+
+/// Returns `, 1 of them in conflict`, for changes that cannot be applied as they are.
+fn blocked(changes: usize) -> String {
+    if changes == 0 { String::new() } else { format!(", {changes} of them in conflict") }
 }
 
 /// Returns `2 changed files of project applied by operator 5 min ago`.
@@ -166,7 +173,8 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
     }
     if about.pending_changes > 0 {
         let files = plural(about.pending_changes as u64, "changed file", "changed files");
-        let what = format!("{files} to apply or drop: conclave diff {}", timeline.run);
+        let blocked = blocked(about.blocked_changes);
+        let what = format!("{files} to apply or drop{blocked}: conclave diff {}", timeline.run);
         lines.push(format!("  {}", paint(ODD, what)));
     }
     let decisions = about.change_decisions.iter();

@@ -25,9 +25,11 @@ use conclave_core::types::message::{Role, ToolCall};
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::{Prepared, Run, RunOptions};
 use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, Plugins};
+use crate::driver::EarlyAnswer;
 use crate::driver::room_handle::RoomHandle;
 use crate::host::session::SessionParts;
 use crate::observe::subscribe::{Published, RunEvent, Subscriber};
@@ -38,7 +40,7 @@ const TASK: &str = "call";
 
 /// The caller of a tool without a task. Its name is no valid plugin name, so policy rules cannot
 /// confuse the two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Caller {
     /// The holder of the config.
     #[default]
@@ -147,7 +149,9 @@ impl Prepared {
         arguments: Value,
         options: RunOptions,
     ) -> Result<ToolCalling, CallToolError> {
-        let Some(setup) = setup_for(&self.setup, caller, tool) else {
+        let Some(CallSetup { setup, only_computes }) =
+            self.call_setups.of(&self.setup, caller, tool)
+        else {
             return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
         };
         let seen = Arc::new(CallResult { caller, findings: Mutex::default() });
@@ -164,12 +168,12 @@ impl Prepared {
             ..options
         };
         let parts = SessionParts {
-            setup: Arc::new(setup),
+            setup,
             plugins: Arc::new(plugins),
             models: Arc::clone(&self.models),
             everything: Arc::clone(&self.everything),
         };
-        Ok(ToolCalling { run: parts.start(options)?, seen, wrong })
+        Ok(ToolCalling { run: parts.start(options)?, seen, wrong, only_computes })
     }
 
     /// Returns every tool of the config as `plugin.tool`, in order.
@@ -191,6 +195,8 @@ pub struct ToolCalling {
     run: Run,
     seen: Arc<CallResult>,
     wrong: Vec<Wrong>,
+    /// Whether calls of the tool only compute.
+    only_computes: bool,
 }
 
 impl ToolCalling {
@@ -200,20 +206,35 @@ impl ToolCalling {
         self.run.handle()
     }
 
-    /// Returns the result of the tool.
+    /// Returns the result of the tool, once the call's records are durable.
     ///
     /// # Errors
     /// `Journal` if the journal fails; nothing more was performed after that.
     pub async fn outcome(self) -> Result<ToolRun, CallToolError> {
-        let outcome = self.run.outcome().await?;
-        let mut seen = self.seen.lock();
-        Ok(match seen.answered.take() {
-            Some((answer, report)) => ToolRun { answer, report },
-            None => ToolRun {
-                answer: Err(not_started(seen.denied.take(), &self.wrong, &outcome)),
-                report: CallReport::default(),
-            },
-        })
+        let Self { run, seen, wrong, .. } = self;
+        let outcome = run.outcome().await?;
+        Ok(seen.result(&wrong, &outcome))
+    }
+
+    /// Runs the call and passes on its result: before the call's records are durable if nothing is
+    /// granted to the tool's plugin and nothing was refused to it, and after them otherwise. The
+    /// future ends when they are durable.
+    ///
+    /// # Errors
+    /// `Journal` if the journal fails. Then the result was not passed on, or was that of a call that
+    /// reached nothing outside its sandbox.
+    pub async fn run(self, answer: oneshot::Sender<ToolRun>) -> Result<(), CallToolError> {
+        let Self { run, seen, wrong, only_computes } = self;
+        let mut answer = Some(answer);
+        let mut send = |result: ToolRun| {
+            // The caller may be gone.
+            answer.take().is_some_and(|answer| answer.send(result).is_ok())
+        };
+        let early = || seen.take_answered().is_some_and(&mut send);
+        let early = only_computes.then(|| Box::new(early) as EarlyAnswer<'_>);
+        let outcome = run.outcome_after(early).await?;
+        send(seen.result(&wrong, &outcome));
+        Ok(())
     }
 }
 
@@ -231,6 +252,36 @@ fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> To
         (None, None) => {
             ToolError::Fault { fault: Fault::new(FaultKind::Abandoned, outcome.reason.clone()) }
         }
+    }
+}
+
+/// The setup of the rooms for the calls of one tool.
+#[derive(Clone)]
+struct CallSetup {
+    setup: Arc<Setup>,
+    /// Whether the tool's plugin only computes.
+    only_computes: bool,
+}
+
+/// The setups for single calls by caller and tool. Each is made once, so that a journal also writes
+/// it once.
+#[derive(Default)]
+pub(crate) struct CallSetups(Mutex<BTreeMap<(Caller, String), CallSetup>>);
+
+impl CallSetups {
+    /// Returns the setup for a call; `None` if no plugin has the tool.
+    fn of(&self, setup: &Setup, caller: Caller, tool: &str) -> Option<CallSetup> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (caller, tool.to_owned());
+        if let Some(made) = made.get(&key) {
+            return Some(made.clone());
+        }
+        let only_computes = {
+            let (plugin, _) = setup.tool(tool)?;
+            setup.plugins.get(plugin).is_some_and(|plugin| plugin.only_computes())
+        };
+        let setup = Arc::new(setup_for(setup, caller, tool)?);
+        Some(made.entry(key).or_insert(CallSetup { setup, only_computes }).clone())
     }
 }
 
@@ -327,6 +378,20 @@ struct Findings {
 impl CallResult {
     fn lock(&self) -> MutexGuard<'_, Findings> {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the tool's answer, if there is one.
+    fn take_answered(&self) -> Option<ToolRun> {
+        let (answer, report) = self.lock().answered.take()?;
+        Some(ToolRun { answer, report })
+    }
+
+    /// Returns the result of the call after the run has ended.
+    fn result(&self, wrong: &[Wrong], outcome: &Outcome) -> ToolRun {
+        self.take_answered().unwrap_or_else(|| ToolRun {
+            answer: Err(not_started(self.lock().denied.take(), wrong, outcome)),
+            report: CallReport::default(),
+        })
     }
 }
 

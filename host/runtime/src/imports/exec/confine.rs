@@ -1,6 +1,7 @@
-//! The launcher's side. A first process leaves the machine's namespaces; a second one, which is the
-//! first of a namespace of processes, gives up its rights, starts the program and reports its end.
-//! When either is killed, the kernel kills everything that the program started.
+//! The launcher's side. A first process leaves the machine's namespaces and supervises; a second
+//! one, which is the first of a namespace of processes, gives up its rights, starts the program and
+//! reports its end. When the second one ends, the kernel kills everything that the program started;
+//! where it gives no namespaces, the first one does.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, Scope, path_beneath_rules,
 };
 use nix::sched::{CloneFlags, unshare};
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use super::ProgramSpec;
-use super::mounts::make_read_only_except;
+use super::mounts::{make_read_only_except, mount_home, mount_processes};
+use super::supervise::{adopt_orphans, is_unread, supervise};
 use super::system_calls::deny_system_calls;
+use super::{ProgramSpec, interpreters};
 
 /// Files in the private folder of a program, beside its home.
 pub(super) const SPEC: &str = "spec.json";
@@ -50,7 +52,7 @@ pub(super) struct Launch {
     pub(super) spec: ProgramSpec,
 }
 
-/// System files and folders that every program may read and execute.
+/// System files and folders that every program may read.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/lib",
@@ -97,8 +99,17 @@ const NETWORK: &[&str] = &[
 ];
 /// Devices that every program may read and write.
 const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];
+/// The loaders of shared libraries, which the kernel starts together with a program.
+const LOADERS: &[&str] = &[
+    "/lib/ld-linux-aarch64.so.1",
+    "/lib/ld-linux-riscv64-lp64d.so.1",
+    "/lib/ld-musl-aarch64.so.1",
+    "/lib/ld-musl-riscv64.so.1",
+    "/lib/ld-musl-x86_64.so.1",
+    "/lib64/ld-linux-x86-64.so.2",
+];
 /// Maximum open files of a process.
-const FILES: u64 = 1_024;
+pub(super) const FILES: u64 = 1_024;
 /// The lowest priority, so that many busy processes cannot keep the host from stopping them.
 const NICENESS: i32 = 19;
 
@@ -142,26 +153,26 @@ fn outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
     };
     let lock = File::create(folder.join(LOCK)).map_err(failed)?;
     lock.lock().map_err(failed)?;
-    // Again below, because a process that gains rights loses it.
-    die_with_parent();
-    refuse_unless(
-        spec,
-        isolate(spec.network).and_then(|()| {
-            // Only in a namespace of its own. With the whole private folder, for the report; Landlock
-            // leaves the program its home only.
-            make_read_only_except(&writable(spec, folder))
-        }),
-    )?;
-    refuse_unless(spec, drop_capabilities())?;
-    die_with_parent();
+    let isolated = isolate(spec.network).and_then(|()| {
+        // Only in a namespace of its own. With the whole private folder, for the report; Landlock
+        // leaves the program its home only.
+        make_read_only_except(&writable(spec, folder))?;
+        mount_home(&folder.join(HOME), spec.memory)
+    });
+    refuse_unless(spec, isolated)?;
     require_host()?;
     let unstarted = |error: std::io::Error| ProgramReport::NotStarted {
         reason: format!("the launcher cannot start itself: {error}"),
     };
+    adopt_orphans();
+    // The second process needs them to mount its own `/proc`, and then drops them.
+    let _ = keep_capabilities();
     let mut second = Command::new(&launch.program);
     second.args(&launch.args).arg(folder).arg(INSIDE);
     let mut child = second.spawn().map_err(unstarted)?;
-    child.wait().map(drop).map_err(unstarted)
+    let _ = drop_capabilities();
+    supervise(&mut child, None);
+    Ok(())
 }
 
 /// Gives up all other rights, starts the program and waits for its end.
@@ -170,8 +181,15 @@ fn inside(spec: &ProgramSpec, folder: &Path) -> ProgramReport {
     let is_watched = require_parent(folder);
     // Signals to the program's group must not reach this process.
     let _ = rustix::process::setsid();
+    // Orphans of the program stay below this process, where they are counted.
+    adopt_orphans();
+    if is_isolated() {
+        // Without it, a program sees numbers and owners of the machine's processes, no more.
+        let _ = mount_processes();
+    }
     // One after the other, so that `best-effort` has all that there is.
-    let confined = refuse_unless(spec, set_limits(spec))
+    let confined = refuse_unless(spec, drop_capabilities())
+        .and_then(|()| refuse_unless(spec, set_limits(spec)))
         .and_then(|()| refuse_unless(spec, restrict(spec, folder)))
         .and_then(|()| refuse_unless(spec, deny_system_calls(spec.network)))
         .and_then(|()| require_host());
@@ -227,27 +245,20 @@ fn close_inherited() {
 }
 
 fn die_with_parent() {
-    // Without it, a program whose host is killed runs on to its own limits.
+    // The first process supervises; without it, nothing would end what the program started.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
-/// Checks that the host still reads the output. If it was killed before `die_with_parent`, no signal
-/// comes any more.
+/// Checks that the host still reads the output, so that no program starts for a host that was
+/// killed.
 fn require_host() -> Result<(), ProgramReport> {
-    use rustix::event::{PollFd, PollFlags, poll};
-    let stdout = rustix::stdio::stdout();
-    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let is_gone = poll(&mut polled, Some(&now)).is_err()
-        || polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP);
-    match is_gone {
+    match is_unread() {
         true => Err(ProgramReport::NotStarted { reason: "the host is gone".to_owned() }),
         false => Ok(()),
     }
 }
 
-/// Checks that the first process lives, now that its death is a signal. The host may be about to die
-/// too: its threads end one after the other, and the first process with the one that started it.
+/// Checks that the first process lives, now that its death is a signal.
 fn require_parent(folder: &Path) -> Result<(), ProgramReport> {
     match File::open(folder.join(LOCK)).map(|file| file.try_lock()) {
         Ok(Err(std::fs::TryLockError::WouldBlock)) => Ok(()),
@@ -285,10 +296,30 @@ fn writable(spec: &ProgramSpec, own: &Path) -> Vec<PathBuf> {
     spec.write.iter().cloned().chain([own.to_owned()]).collect()
 }
 
-/// Removes all capabilities that this process and its children could gain as `root`.
+/// Returns whether this process is the first of a namespace of processes.
+fn is_isolated() -> bool {
+    std::process::id() == 1
+}
+
+/// Passes the capabilities to mount, and to drop capabilities, on to a child. Without it, only a
+/// child of `root` has them.
+fn keep_capabilities() -> rustix::io::Result<()> {
+    use rustix::thread::{
+        CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
+    };
+    let needed = [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP];
+    let mut sets = capabilities(None)?;
+    sets.inheritable = needed.into_iter().collect();
+    set_capabilities(None, sets)?;
+    needed.into_iter().try_for_each(|it| configure_capability_in_ambient_set(it, true))
+}
+
+/// Removes all capabilities of this process, and those that it and its children could gain as
+/// `root`.
 fn drop_capabilities() -> Result<(), String> {
     use rustix::thread::{
-        CapabilitySet, capability_is_in_bounding_set, remove_capability_from_bounding_set,
+        CapabilitySet, CapabilitySets, capability_is_in_bounding_set,
+        remove_capability_from_bounding_set, set_capabilities,
     };
     for capability in CapabilitySet::all().iter() {
         // A kernel knows no capability that is newer than itself.
@@ -297,7 +328,9 @@ fn drop_capabilities() -> Result<(), String> {
                 .map_err(|error| format!("capabilities cannot be dropped: {error}"))?;
         }
     }
-    Ok(())
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .map_err(|error| format!("capabilities cannot be dropped: {error}"))
 }
 
 fn set_limits(spec: &ProgramSpec) -> Result<(), String> {
@@ -310,12 +343,12 @@ fn set_limits(spec: &ProgramSpec) -> Result<(), String> {
         (Resource::Data, memory, memory),
         (Resource::Fsize, spec.file_size, spec.file_size),
         (Resource::Nofile, FILES, FILES),
+        (Resource::Msgqueue, 0, 0),
     ];
     // Counted in the namespace of users, with the launcher's two processes; without a namespace all
     // processes of the user would count. The host counts too, because `root` is exempt.
-    let is_isolated = std::process::id() == 1;
     let processes = u64::from(spec.processes) + 2;
-    let processes = is_isolated.then_some((Resource::Nproc, processes, processes));
+    let processes = is_isolated().then_some((Resource::Nproc, processes, processes));
     for (resource, soft, hard) in limits.into_iter().chain(processes) {
         setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })
             .map_err(|error| format!("limits cannot be set: {error}"))?;
@@ -340,7 +373,12 @@ fn restrict(spec: &ProgramSpec, folder: &Path) -> Result<(), String> {
     };
     let network = if spec.network { NETWORK } else { &[] };
     let system = SYSTEM.iter().chain(network).map(PathBuf::from);
-    let read = system.chain(spec.read.iter().cloned()).chain([PathBuf::from(&spec.program)]);
+    let read = system.chain(spec.read.iter().cloned());
+    let look = AccessFs::ReadFile | AccessFs::ReadDir;
+    let starts = [PathBuf::from(&spec.program)]
+        .into_iter()
+        .chain(interpreters(Path::new(&spec.program), spec.env.get("PATH").map(String::as_str)));
+    let starts = starts.chain(LOADERS.iter().map(PathBuf::from)).chain(spec.starts.iter().cloned());
     let device = AccessFs::ReadFile | AccessFs::WriteFile;
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -350,11 +388,13 @@ fn restrict(spec: &ProgramSpec, folder: &Path) -> Result<(), String> {
         .handle_access(AccessFs::from_all(BEST))
         .and_then(|rules| rules.scope(Scope::from_all(ABI::V6)))
         .and_then(Ruleset::create)
-        .and_then(|rules| rules.add_rules(path_beneath_rules(read, AccessFs::from_read(BEST))))
+        .and_then(|rules| rules.add_rules(path_beneath_rules(read, look)))
+        .and_then(|rules| rules.add_rules(path_beneath_rules(starts, AccessFs::from_read(BEST))))
         .and_then(|rules| rules.add_rules(path_beneath_rules(DEVICES, device)))
         .and_then(|rules| {
             let folders = writable(spec, &folder.join(HOME));
-            rules.add_rules(path_beneath_rules(folders, AccessFs::from_all(BEST)))
+            let all_but_start = AccessFs::from_all(BEST) & !BitFlags::from(AccessFs::Execute);
+            rules.add_rules(path_beneath_rules(folders, all_but_start))
         })
         .and_then(|rules| rules.restrict_self())
         .map(drop)

@@ -3,18 +3,22 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{PipeReader, Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::types::side_effect::ProgramEnding;
 use conclave_core::types::text::{show_duration, show_size};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use super::confine::{HOME, LOCK, Launch, ProgramReport, REPORT, SPEC};
+use super::remove::remove_tree;
+use super::supervise::kill_all_below;
 use super::usage::{tasks_of_machine, usage_below};
 use super::{LaunchFailure, ProgramLauncher, ProgramOutput, ProgramSpec, WatchedLimits};
 use crate::support::abandonment::{AbandonFlag, AbandonGuard};
@@ -29,6 +33,12 @@ static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 const TICK: Duration = Duration::from_millis(5);
 /// Interval between two measurements of its resources, which read a file of each process.
 const MEASURE: Duration = Duration::from_millis(100);
+/// The time of the launcher to end all that a program started, before the host does it.
+const GRACE: Duration = Duration::from_secs(5);
+/// Bytes that a pipe takes without waiting for space, on every system.
+const PIPE_SPACE: usize = 4_096;
+/// Bytes that a pipe holds at most, so that what still comes after the end is not for ever.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Runs a program on a thread of its own.
 pub(super) async fn run(
@@ -61,22 +71,25 @@ fn run_here(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut process = RunningProgram(command.spawn().map_err(failed)?);
-    let (Some(mut stdin), Some(stdout), Some(stderr)) =
+    let (Some(stdin), Some(stdout), Some(stderr)) =
         (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take())
     else {
         return Err(LaunchFailure::Launcher("it has no pipes".to_owned()));
     };
     let left = AtomicU64::new(limits.output);
     let dropped = AtomicU64::new(0);
+    // Tells the threads that the program is over. They do not wait for the end of the pipes then,
+    // which a process outside of the launcher's reach could hold open.
+    let (over, running) = std::io::pipe().map_err(failed)?;
     // One thread per pipe: a program that blocks on one full pipe must not stop the others.
     let (stdout, stderr, stopped) = std::thread::scope(|scope| {
-        // A program need not read its input.
-        scope.spawn(move || stdin.write_all(&input));
-        let stdout = scope.spawn(|| collect(stdout, &left, &dropped));
-        let stderr = scope.spawn(|| collect(stderr, &left, &dropped));
-        let stopped = watch(&mut process, spec, limits, abandoned);
-        // The end of the last process closes the pipes, which ends the threads.
-        process.kill();
+        scope.spawn(|| feed(stdin, &input, &over));
+        let stdout = scope.spawn(|| collect(stdout, &over, &left, &dropped));
+        let stderr = scope.spawn(|| collect(stderr, &over, &left, &dropped));
+        let home = folder.path.join(HOME);
+        let stopped = watch(&mut process, spec, &home, limits, abandoned);
+        drop(running);
+        process.finish();
         (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default(), stopped)
     });
     let ending = match stopped {
@@ -118,6 +131,7 @@ fn killed(signal: u8, spec: &ProgramSpec) -> ProgramEnding {
 fn watch(
     process: &mut RunningProgram,
     spec: &ProgramSpec,
+    home: &Path,
     limits: WatchedLimits,
     abandoned: &AbandonFlag,
 ) -> Option<String> {
@@ -134,7 +148,7 @@ fn watch(
         // Processes that start processes fill the machine within one interval.
         let is_crowded = tasks_of_machine() > tasks.saturating_add(spec.processes.into());
         if is_crowded || measured.elapsed() >= MEASURE {
-            let used = usage_below(Pid::from_child(&process.0).as_raw_nonzero().get());
+            let used = usage_below(Pid::from_child(&process.0).as_raw_nonzero().get(), home);
             if used.processes > u64::from(spec.processes) {
                 return Some(format!("processes = {}", spec.processes));
             }
@@ -150,11 +164,34 @@ fn watch(
     }
 }
 
-/// Reads a pipe to its end, and keeps what the shared limit leaves.
-fn collect(mut pipe: impl Read, left: &AtomicU64, dropped: &AtomicU64) -> Vec<u8> {
+/// Writes the input to a program, which need not read it.
+fn feed(mut stdin: ChildStdin, input: &[u8], over: &PipeReader) {
+    for part in input.chunks(PIPE_SPACE) {
+        let ready = wait_ready(&stdin, PollFlags::OUT, over);
+        if ready != Some(false) || stdin.write_all(part).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads a pipe to its end, or to what is in it when the program is over; keeps what the shared
+/// limit leaves.
+fn collect(
+    mut pipe: impl Read + AsFd,
+    over: &PipeReader,
+    left: &AtomicU64,
+    dropped: &AtomicU64,
+) -> Vec<u8> {
     let (mut kept, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
-    // Whatever was read before an error is kept.
-    while let Ok(read @ 1..) = pipe.read(&mut buffer) {
+    let mut after = 0;
+    while let Some(is_over) = wait_ready(&pipe, PollFlags::IN, over)
+        && after < PIPE_BYTES
+    {
+        // Whatever was read before an error is kept.
+        let Ok(read @ 1..) = pipe.read(&mut buffer) else { break };
+        if is_over {
+            after += read;
+        }
         let wanted = read as u64;
         let mut taken = 0;
         let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -167,21 +204,54 @@ fn collect(mut pipe: impl Read, left: &AtomicU64, dropped: &AtomicU64) -> Vec<u8
     kept
 }
 
-/// The launcher, killed with its process group when it is dropped. The kernel then kills all that is
-/// in its namespace of processes.
+/// Waits until a pipe is ready, and returns whether the program is over; `None` if it is over and
+/// the pipe is not ready.
+fn wait_ready(pipe: &impl AsFd, flags: PollFlags, over: &PipeReader) -> Option<bool> {
+    loop {
+        let mut polled = [PollFd::new(pipe, flags), PollFd::new(over, PollFlags::empty())];
+        match poll(&mut polled, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return None,
+        }
+        let is_over = !polled[1].revents().is_empty();
+        match (polled[0].revents().is_empty(), is_over) {
+            (false, _) => return Some(is_over),
+            (true, true) => return None,
+            (true, false) => {}
+        }
+    }
+}
+
+/// The launcher, which ends with all that it started when the output is not read any more. Killed
+/// with it when it is dropped.
 struct RunningProgram(Child);
 
 impl RunningProgram {
     /// Returns whether the launcher has ended. It is not reaped, so that its number stays its own
-    /// until the group is killed. One that cannot be waited for counts as ended.
+    /// until it is killed. One that cannot be waited for counts as ended.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(rustix::process::waitid(WaitId::Pid(Pid::from_child(&self.0)), options), Ok(None))
     }
 
+    /// Waits for the launcher's end, now that its output is not read any more.
+    fn finish(&self) {
+        let until = Instant::now() + GRACE;
+        while !self.has_ended() && Instant::now() < until {
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Kills all that is left. Where the program has a namespace of processes, the kernel does so
+    /// when the launcher ends.
     fn kill(&mut self) {
+        let launcher = Pid::from_child(&self.0);
+        if !self.has_ended() {
+            kill_all_below(launcher);
+        }
         // An ended child is no error.
-        let _ = rustix::process::kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = rustix::process::kill_process_group(launcher, Signal::KILL);
         let _ = self.0.wait();
     }
 }
@@ -232,9 +302,7 @@ impl PrivateFolder {
 
 impl Drop for PrivateFolder {
     fn drop(&mut self) {
-        // A program can leave folders without permissions, which only its owner can remove; what
-        // remains is in the system's folder for temporary files.
-        let _ = std::fs::remove_dir_all(&self.path);
+        remove_private(&self.path);
     }
 }
 
@@ -250,9 +318,18 @@ fn remove_abandoned(parent: &Path) {
             |name: &str| File::open(entry.path().join(name)).map(|file| file.try_lock().is_ok());
         // The launcher ends right after its host. A program that was never launched has no launcher.
         if is_own && is_free(HOST_LOCK).unwrap_or(false) && is_free(LOCK).unwrap_or(true) {
-            let _ = std::fs::remove_dir_all(entry.path());
+            remove_private(&entry.path());
         }
     }
+}
+
+/// Removes a private folder, its locks last: by them, another host finds what could not be removed.
+fn remove_private(folder: &Path) {
+    remove_tree(&folder.join(HOME));
+    for name in [SPEC, REPORT, LOCK, HOST_LOCK] {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+    let _ = std::fs::remove_dir(folder);
 }
 
 #[cfg(test)]

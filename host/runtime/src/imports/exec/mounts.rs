@@ -1,11 +1,15 @@
 //! The mounted file systems as a program of the machine sees them.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount_bind_recursive, mount_change, mount_remount,
+    MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
 };
+
+/// Bytes of memory for which a program's own folder may have one file: enough for a file in each
+/// few blocks, and few enough that empty files do not add up.
+const BYTES_PER_FILE: u64 = 16 << 10;
 
 /// Makes all mounted file systems read-only for this process, except these folders. Landlock does
 /// not cover changes of owners, permissions and times.
@@ -36,6 +40,23 @@ pub(super) fn make_read_only_except(except: &[PathBuf]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Gives the program a folder of its own in memory, of at most this size. It is gone with the last
+/// process of the namespace, whatever the program left in it.
+pub(super) fn mount_home(home: &Path, size: u64) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("its own folder cannot be made: {error}");
+    let options = format!("mode=0700,size={size},nr_inodes={}", (size / BYTES_PER_FILE).max(256));
+    let options = CString::new(options).map_err(|error| failed(&error))?;
+    mount("tmpfs", home, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
+        .map_err(|error| failed(&error))
+}
+
+/// Shows the processes of this namespace in `/proc`, and no others. The kernel refuses it where
+/// parts of `/proc` are hidden, as in many containers.
+pub(super) fn mount_processes() -> rustix::io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    mount("proc", "/proc", "proc", flags, None)
 }
 
 /// Returns the mount point of a line of `mountinfo`, and its flags, which must not be lost.

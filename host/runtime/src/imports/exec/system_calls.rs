@@ -5,7 +5,15 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-/// Forbids system calls that change the machine, look into other processes or leave the confinement.
+/// `fchmodat2`, which not every version of the library of system calls names; the same number on
+/// every architecture.
+const FCHMODAT2: i64 = 452;
+/// The system calls that are newer than these filters, from `open_tree_attr` (Linux 6.15) on.
+/// They are not reviewed; programs do without, as on an older kernel.
+const LATER_CALLS: std::ops::RangeInclusive<i64> = 467..=511;
+
+/// Forbids system calls that change the machine, look into other processes or leave the
+/// confinement.
 pub(super) fn deny_system_calls(network: bool) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("seccomp cannot be used: {error}");
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| failed(&error))?;
@@ -29,16 +37,33 @@ fn unknown_calls() -> Vec<(i64, Vec<SeccompRule>)> {
     let calls = [
         // Its flags are in memory, which a filter cannot read. Libraries then use `clone`.
         libc::SYS_clone3,
-        // Memory that no process is charged for.
+        // Memory that no process is charged for: of files without a name, and of the queues,
+        // semaphores and shared parts of System V and POSIX.
         libc::SYS_memfd_create,
         libc::SYS_memfd_secret,
         libc::SYS_shmget,
+        libc::SYS_shmat,
+        libc::SYS_shmctl,
+        libc::SYS_msgget,
+        libc::SYS_msgsnd,
+        libc::SYS_msgrcv,
+        libc::SYS_msgctl,
+        libc::SYS_semget,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_semctl,
+        libc::SYS_mq_open,
+        libc::SYS_mq_unlink,
+        // Their modes are in memory too, or came with a later kernel than their filter's list.
+        // Libraries then use `openat` and `fchmodat`.
+        libc::SYS_openat2,
+        FCHMODAT2,
         // They report what happens in folders that are closed.
         libc::SYS_inotify_init1,
         libc::SYS_inotify_add_watch,
     ];
     let mut calls: Vec<(i64, Vec<SeccompRule>)> =
-        calls.map(|call| (call, Vec::new())).into_iter().collect();
+        calls.into_iter().chain(LATER_CALLS).map(|call| (call, Vec::new())).collect();
     #[cfg(target_arch = "x86_64")]
     {
         calls.push((libc::SYS_inotify_init, Vec::new()));
@@ -135,7 +160,9 @@ fn denied_calls(network: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
         (libc::SYS_socketpair, pair.into_iter().collect::<Result<_, _>>()?),
         (libc::SYS_prlimit64, vec![limits]),
         (libc::SYS_ioctl, terminal.into_iter().collect::<Result<_, _>>()?),
+        (libc::SYS_setsockopt, larger_buffers()?),
     ];
+    calls.extend(privileged_files()?);
     calls.extend(ALWAYS.iter().map(|call| (*call, Vec::new())));
     #[cfg(target_arch = "x86_64")]
     {
@@ -164,6 +191,63 @@ fn denied_sockets(network: bool) -> Result<Vec<SeccompRule>, seccompiler::Backen
         SeccompRule::new(others.into_iter().collect::<Result<_, _>>()?)?,
         SeccompRule::new(vec![netlink, other_protocol])?,
     ])
+}
+
+/// Returns the rules against larger buffers of sockets. The host counts each socket with the size
+/// that it has by default.
+fn larger_buffers() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let options = [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE];
+    let socket = || condition(1, SeccompCmpOp::Eq, u64::from(libc::SOL_SOCKET.unsigned_abs()));
+    let rules = options.map(|option| {
+        let option = condition(2, SeccompCmpOp::Eq, u64::from(option.unsigned_abs()))?;
+        SeccompRule::new(vec![socket()?, option])
+    });
+    rules.into_iter().collect()
+}
+
+/// Returns the rules against files that run with the rights of their owner or group: calls that set
+/// a mode, and calls that make a file with one. systemd has the same with `RestrictSUIDSGID`.
+fn privileged_files() -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompiler::BackendError> {
+    /// The call, the index of its mode, and that of its flags if only some make a file.
+    type ModeCall = (i64, u8, Option<u8>);
+    const EVERYWHERE: &[ModeCall] = &[
+        (libc::SYS_fchmod, 1, None),
+        (libc::SYS_fchmodat, 2, None),
+        (libc::SYS_mkdirat, 2, None),
+        (libc::SYS_mknodat, 2, None),
+        (libc::SYS_openat, 3, Some(2)),
+    ];
+    #[cfg(target_arch = "x86_64")]
+    const OLDER: &[ModeCall] = &[
+        (libc::SYS_chmod, 1, None),
+        (libc::SYS_mkdir, 1, None),
+        (libc::SYS_mknod, 1, None),
+        (libc::SYS_creat, 1, None),
+        (libc::SYS_open, 2, Some(1)),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    const OLDER: &[ModeCall] = &[];
+    // `O_TMPFILE` holds the bit of folders too, which other calls may have.
+    const UNNAMED: u64 = 0o20_000_000;
+    let makes = [u64::from(libc::O_CREAT.unsigned_abs()), UNNAMED];
+    let has = |index, bit| condition(index, SeccompCmpOp::MaskedEq(bit), bit);
+    let mut calls = Vec::new();
+    for (call, mode, flags) in EVERYWHERE.iter().chain(OLDER).copied() {
+        let mut rules = Vec::new();
+        for bit in [u64::from(libc::S_ISUID), u64::from(libc::S_ISGID)] {
+            match flags {
+                None => rules.push(SeccompRule::new(vec![has(mode, bit)?])?),
+                Some(flags) => {
+                    for make in makes {
+                        let conditions = vec![has(mode, bit)?, has(flags, make)?];
+                        rules.push(SeccompRule::new(conditions)?);
+                    }
+                }
+            }
+        }
+        calls.push((call, rules));
+    }
+    Ok(calls)
 }
 
 fn condition(

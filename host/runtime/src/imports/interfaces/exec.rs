@@ -107,6 +107,7 @@ impl CallState {
                 .chain(folders(false))
                 .filter_map(resolved)
                 .collect(),
+            starts: grant.starts.iter().map(String::as_str).filter_map(resolved).collect(),
             write: folders(true).filter_map(resolved).collect(),
             env: grant.env.clone(),
             network: grant.network,

@@ -106,6 +106,8 @@ pub(crate) enum FolderFailure {
          run it with a store, or grant the folder as `read`"
     )]
     NotStored,
+    #[error("the file is too large to be replaced or removed in an overlay: at most {most} bytes")]
+    TooLarge { most: u64 },
     #[error("the changes of this run are in use by another process, such as `conclave diff`")]
     OverlayInUse,
     // The text of the operating system's error can contain host paths.

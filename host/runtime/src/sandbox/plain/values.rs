@@ -8,19 +8,68 @@ use wasmtime::component::{Type, Val};
 const PARTS: usize = 2_000;
 /// Maximum depth of a type.
 const DEPTH: usize = 32;
+/// Maximum bytes of all types of a component, as JSON Schema and as WIT. Functions may share types,
+/// so that a few bytes for an export can repeat the largest type. In memory they take up to twenty
+/// times as many.
+pub(super) const WRITTEN: usize = 512 << 10;
+/// Bytes of a part besides its names: `{"type":"integer","minimum":0,"maximum":255}`.
+const PART: usize = 48;
+/// Bytes of a name besides its characters: quotes and a comma.
+const NAME: usize = 3;
+
+/// Returns an object of these values. They are moved: `json!` would copy the schema of a part once
+/// for each level above it.
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
+}
+
+fn or_null(schema: Value) -> Value {
+    object([("anyOf", vec![json!({ "type": "null" }), schema].into())])
+}
 
 /// Why a function cannot be a tool.
 #[derive(Debug)]
 pub(super) struct Unserved(pub(super) String);
 
-/// Writes the types of one function, within limits.
+/// Writes the types of a component's functions, within limits.
 #[derive(Default)]
 pub(super) struct TypeWriter {
     parts: usize,
     depth: usize,
+    written: usize,
 }
 
 impl TypeWriter {
+    /// Begins the next function.
+    pub(super) fn begin(&mut self) {
+        (self.parts, self.depth) = (0, 0);
+    }
+
+    /// Returns whether the types of the component have used up their limit.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.written > WRITTEN
+    }
+
+    /// Counts names before they are written.
+    ///
+    /// # Errors
+    /// If the types of the component become too large.
+    pub(super) fn count<'a>(
+        &mut self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), Unserved> {
+        let bytes = names.into_iter().map(|name| name.len() + NAME);
+        self.add(bytes.fold(0, usize::saturating_add))
+    }
+
+    fn add(&mut self, bytes: usize) -> Result<(), Unserved> {
+        self.written = self.written.saturating_add(bytes);
+        if self.is_used_up() {
+            return Err(Unserved(format!("all types together have more than {WRITTEN} bytes")));
+        }
+        Ok(())
+    }
+
     fn part<T>(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<T, Unserved>,
@@ -32,9 +81,21 @@ impl TypeWriter {
                 "its types are too large: at most {PARTS} parts, {DEPTH} deep"
             )));
         }
+        self.add(PART)?;
         let written = write(self);
         self.depth -= 1;
         written
+    }
+
+    /// Counts the parts that a type consists of, before any is written.
+    fn count_parts(&mut self, ty: &Type) -> Result<(), Unserved> {
+        match ty {
+            Type::Record(record) => self.count(record.fields().map(|field| field.name)),
+            Type::Variant(variant) => self.count(variant.cases().map(|case| case.name)),
+            Type::Enum(names) => self.count(names.names()),
+            Type::Flags(flags) => self.count(flags.names()),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the JSON Schema of a type.
@@ -46,6 +107,7 @@ impl TypeWriter {
     }
 
     fn schema_of(&mut self, ty: &Type) -> Result<Value, Unserved> {
+        self.count_parts(ty)?;
         let integer =
             |least: i64, most: u64| json!({ "type": "integer", "minimum": least, "maximum": most });
         Ok(match ty {
@@ -61,7 +123,9 @@ impl TypeWriter {
             Type::Float32 | Type::Float64 => json!({ "type": "number" }),
             Type::Char => json!({ "type": "string", "minLength": 1, "maxLength": 1 }),
             Type::String => json!({ "type": "string" }),
-            Type::List(list) => json!({ "type": "array", "items": self.schema(&list.ty())? }),
+            Type::List(list) => {
+                object([("type", "array".into()), ("items", self.schema(&list.ty())?)])
+            }
             Type::Record(record) => {
                 let mut properties = Map::new();
                 let mut required = Vec::new();
@@ -71,27 +135,37 @@ impl TypeWriter {
                         required.push(field.name.to_owned());
                     }
                 }
-                json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+                object([
+                    ("type", "object".into()),
+                    ("properties", properties.into()),
+                    ("required", required.into()),
+                    ("additionalProperties", false.into()),
+                ])
             }
             Type::Tuple(tuple) => {
                 let items =
                     tuple.types().map(|ty| self.schema(&ty)).collect::<Result<Vec<_>, _>>()?;
                 let length = items.len();
-                json!({ "type": "array", "prefixItems": items, "minItems": length, "maxItems": length })
+                object([
+                    ("type", "array".into()),
+                    ("prefixItems", items.into()),
+                    ("minItems", length.into()),
+                    ("maxItems", length.into()),
+                ])
             }
             Type::Variant(variant) => {
                 let mut cases = Vec::new();
                 for case in variant.cases() {
                     cases.push(self.case(case.name, case.ty.as_ref())?);
                 }
-                json!({ "oneOf": cases })
+                object([("oneOf", cases.into())])
             }
             Type::Result(result) => {
-                let cases = [
+                let cases = vec![
                     self.case("ok", result.ok().as_ref())?,
                     self.case("err", result.err().as_ref())?,
                 ];
-                json!({ "oneOf": cases })
+                object([("oneOf", cases.into())])
             }
             Type::Enum(names) => json!({ "enum": names.names().collect::<Vec<_>>() }),
             Type::Flags(flags) => {
@@ -100,10 +174,8 @@ impl TypeWriter {
             }
             Type::Option(option) => match option.ty() {
                 // Null would stand for both.
-                inner @ Type::Option(_) => {
-                    json!({ "anyOf": [{ "type": "null" }, self.case("some", Some(&inner))?] })
-                }
-                inner => json!({ "anyOf": [{ "type": "null" }, self.schema(&inner)?] }),
+                inner @ Type::Option(_) => or_null(self.case("some", Some(&inner))?),
+                inner => or_null(self.schema(&inner)?),
             },
             other => return Err(unserved(other)),
         })
@@ -115,9 +187,12 @@ impl TypeWriter {
             Some(ty) => self.schema(ty)?,
             None => json!({ "type": "null" }),
         };
-        Ok(
-            json!({ "type": "object", "properties": { name: value }, "required": [name], "additionalProperties": false }),
-        )
+        Ok(object([
+            ("type", "object".into()),
+            ("properties", object([(name, value)])),
+            ("required", json!([name])),
+            ("additionalProperties", false.into()),
+        ]))
     }
 
     /// Returns a type as WIT writes it. Records and the like have no name here, so their parts are
@@ -130,6 +205,7 @@ impl TypeWriter {
     }
 
     fn text_of(&mut self, ty: &Type) -> Result<String, Unserved> {
+        self.count_parts(ty)?;
         let word = match ty {
             Type::Bool => "bool",
             Type::S8 => "s8",

@@ -174,6 +174,7 @@ pub(crate) fn about(text: &str) -> RunFacts {
         command: text.into(),
         reason: None,
         pending_changes: 0,
+        blocked_changes: 0,
         change_decisions: Vec::new(),
     }
 }

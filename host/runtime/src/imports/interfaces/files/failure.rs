@@ -34,9 +34,10 @@ impl FileFailure {
             FolderFailure::NotADirectory => Self::NotADirectory,
             FolderFailure::TooMany => Self::Quota(read),
             FolderFailure::Quota(limit) => Self::Quota(*limit),
-            FolderFailure::Other(_) | FolderFailure::NotStored | FolderFailure::OverlayInUse => {
-                Self::Other(trouble.to_string())
-            }
+            FolderFailure::Other(_)
+            | FolderFailure::NotStored
+            | FolderFailure::OverlayInUse
+            | FolderFailure::TooLarge { .. } => Self::Other(trouble.to_string()),
             FolderFailure::LeadsOutside
             | FolderFailure::Forbidden
             | FolderFailure::ReadOnly

@@ -61,7 +61,7 @@ impl CallState {
         };
         let durable = self.past.survives_power_cuts();
         let change = move |folder: &CallFolder, rest: &str| {
-            let modes = FileModes::NotExecutable;
+            let modes = FileModes::Plugin;
             folder.write(FileChange { rest, offset, bytes: &bytes, truncate, durable, modes })
         };
         self.change_file(path, place, side_effect, change).await

@@ -54,12 +54,12 @@ impl AppliedFolder {
 
     /// Replaces or creates a file atomically. It is durable when this returns.
     pub(crate) fn write(&self, rest: &str, bytes: &[u8]) -> Result<(), FolderFailure> {
-        let modes = FileModes::Kept;
+        let modes = FileModes::Person;
         let change = FileChange { rest, offset: 0, bytes, truncate: true, durable: true, modes };
         let reached = self.0.reach(rest)?;
         let old =
             if reached.missing.is_empty() { to_write(&reached.dir, reached.leaf)? } else { None };
-        let dir = reached.make_directories(true)?;
+        let dir = reached.make_directories(&change)?;
         perform(&dir, reached.leaf, old, &change, bytes.len() as u64)
     }
 

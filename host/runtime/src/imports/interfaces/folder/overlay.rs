@@ -3,22 +3,27 @@
 //! folder; the first write copies a file; a removal is a line of a log. The core decides which layer
 //! answers for a path.
 
+mod reads;
+
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::SystemTime;
 
+use cap_fs_ext::MetadataExt;
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, File, OpenOptions};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes, Layer};
 use conclave_core::types::side_effect::Digest as FileDigest;
 use sha2::{Digest, Sha256};
 
+use self::reads::FirstReads;
 use super::ledger::FolderSize;
 use super::listing::{self, KEPT, Listing, NamedEntries, Page, PageRequest};
-use super::write::{Existing, existing, new_file, perform, sync_directory, to_write, write_at};
-use super::{FileChange, FolderEntry, FolderFailure, GrantedFolder};
+use super::write::{Existing, existing, perform, sync_directory, to_write, write_at};
+use super::{FileChange, FileModes, FolderEntry, FolderFailure, GrantedFolder};
 use crate::support::durable_file::make_folders;
 use crate::support::overlay_files::{
     FILES, OverlayLog, OverlayOrigin, content_name, lock, overlay_folder,
@@ -26,19 +31,22 @@ use crate::support::overlay_files::{
 
 /// Bytes that are copied or hashed at once.
 const PIECE: usize = 256 << 10;
+/// Maximum bytes of a file of the folder that an overlay replaces or removes. It is hashed, so that
+/// a later change of it is found; this takes a second at most.
+const HASHED: u64 = 1 << 30;
 
 /// The overlays of a run. Its first change takes the lock of the run's changes, which is released
 /// when the run is over.
 #[derive(Debug)]
 pub(crate) struct RunOverlays {
     folder: PathBuf,
-    state: Mutex<RunState>,
-}
-
-#[derive(Debug, Default)]
-struct RunState {
-    lock: Option<std::fs::File>,
-    open: BTreeMap<PathBuf, Arc<Overlay>>,
+    /// Those that were opened. Reads on the threads of the executor take this lock, so it is never
+    /// held over work on a disk.
+    open: Mutex<BTreeMap<PathBuf, Arc<Overlay>>>,
+    /// Held while an overlay is opened: two at once would each remove what the other writes.
+    opening: Mutex<()>,
+    /// The lock of the run's changes, which the first change takes.
+    claim: Mutex<Option<std::fs::File>>,
 }
 
 /// The overlays of all runs of this process. They are global because the rooms of a run's observers
@@ -56,7 +64,12 @@ impl RunOverlays {
         all.retain(|run| run.strong_count() > 0);
         let open = all.iter().filter_map(Weak::upgrade).find(|run| run.folder == folder);
         open.unwrap_or_else(|| {
-            let run = Arc::new(Self { folder: folder.to_owned(), state: Mutex::default() });
+            let run = Arc::new(Self {
+                folder: folder.to_owned(),
+                open: Mutex::default(),
+                opening: Mutex::default(),
+                claim: Mutex::default(),
+            });
             all.push(Arc::downgrade(&run));
             run
         })
@@ -69,51 +82,104 @@ impl RunOverlays {
 
     /// Opens the overlay of a folder.
     pub(super) fn open(&self, origin: &OverlayOrigin) -> Result<Arc<Overlay>, FolderFailure> {
-        let mut state = held(&self.state);
-        if let Some(overlay) = state.open.get(&origin.dir) {
-            return Ok(Arc::clone(overlay));
+        if let Some(overlay) = self.opened(origin) {
+            return Ok(overlay);
+        }
+        // Held while it waits: for the first use of an overlay, whose log is short.
+        let _opening = held(&self.opening);
+        if let Some(overlay) = self.opened(origin) {
+            return Ok(overlay);
         }
         let folder = overlay_folder(&self.folder, &origin.dir);
-        let mut overlay = OverlayState::default();
+        let mut index = OverlayIndex::default();
+        let mut store = None;
         if folder.is_dir() {
             // Read under the lock, or another process could apply the changes meanwhile.
-            state.lock(&self.folder)?;
-            overlay = OverlayState::open(&folder)?;
+            self.claim()?;
+            if let Some((log, changes)) = OverlayLog::open(&folder)? {
+                let opened = OverlayStore::open(&folder, log)?;
+                opened.remove_unrecorded(&changes)?;
+                index = OverlayIndex { changes, files: Some(Arc::clone(&opened.files)) };
+                store = Some(opened);
+            }
         }
-        let origin = origin.clone();
-        let overlay = Arc::new(Overlay { folder, origin, state: Mutex::new(overlay) });
-        state.open.insert(overlay.origin.dir.clone(), Arc::clone(&overlay));
+        let (index, writer) = (RwLock::new(index), Mutex::new(store));
+        let (origin, reads) = (origin.clone(), FirstReads::open(&folder)?);
+        let overlay = Arc::new(Overlay { folder, origin, reads, index, writer });
+        held(&self.open).insert(overlay.origin.dir.clone(), Arc::clone(&overlay));
         Ok(overlay)
     }
 
-    fn lock(&self) -> Result<(), FolderFailure> {
-        make_folders(&self.folder, 0o700)?;
-        held(&self.state).lock(&self.folder)
+    fn opened(&self, origin: &OverlayOrigin) -> Option<Arc<Overlay>> {
+        held(&self.open).get(&origin.dir).cloned()
     }
-}
 
-impl RunState {
-    fn lock(&mut self, run_folder: &Path) -> Result<(), FolderFailure> {
-        if self.lock.is_none() {
-            self.lock = Some(lock(run_folder)?.ok_or(FolderFailure::OverlayInUse)?);
+    /// Takes the lock of the run's changes.
+    fn claim(&self) -> Result<(), FolderFailure> {
+        let mut claim = held(&self.claim);
+        if claim.is_none() {
+            *claim = Some(lock(&self.folder)?.ok_or(FolderFailure::OverlayInUse)?);
         }
         Ok(())
     }
 }
 
-/// The overlay of one folder.
+/// The overlay of one folder. Reads ask the index alone, also while a write waits for the disk.
 #[derive(Debug)]
 pub(super) struct Overlay {
     folder: PathBuf,
     origin: OverlayOrigin,
-    state: Mutex<OverlayState>,
+    reads: FirstReads,
+    /// Never locked over work on a disk.
+    index: RwLock<OverlayIndex>,
+    /// The files, for one write at a time; `None` before the first change. Held over work on the
+    /// disk, so only blocking threads take it.
+    writer: Mutex<Option<OverlayStore>>,
 }
 
+/// What an overlay answers for.
 #[derive(Debug, Default)]
-struct OverlayState {
+struct OverlayIndex {
     changes: Changes,
-    /// `None` before the first change.
-    store: Option<OverlayStore>,
+    /// The changed files; `None` before the first change.
+    files: Option<Arc<Dir>>,
+}
+
+impl Overlay {
+    fn index(&self) -> RwLockReadGuard<'_, OverlayIndex> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn layer(&self, path: &str) -> Layer {
+        self.index().changes.layer(path)
+    }
+
+    fn change(&self, path: &str) -> Option<ChangedFile> {
+        self.index().changes.get(path).cloned()
+    }
+
+    fn files(&self) -> Result<Arc<Dir>, FolderFailure> {
+        self.index().files.clone().ok_or(FolderFailure::NotFound)
+    }
+
+    /// Records a change. The overlay has it when this returns.
+    fn record(
+        &self,
+        store: &mut OverlayStore,
+        record: ChangeRecord,
+        durable: bool,
+    ) -> Result<(), FolderFailure> {
+        // Only the holder of the writer changes the index, so a copy of it stays true.
+        let count = self.index().changes.len();
+        if store.log.is_long(count) {
+            let changes = self.index().changes.clone();
+            store.log.rewrite(&changes)?;
+        }
+        store.log.append_line(&record, durable)?;
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        index.changes.take(record);
+        Ok(())
+    }
 }
 
 /// The files of an overlay, open for changes.
@@ -121,43 +187,30 @@ struct OverlayState {
 struct OverlayStore {
     log: OverlayLog,
     /// The changed files.
-    files: Dir,
+    files: Arc<Dir>,
     /// The bytes of the changed files; `None` if they must be measured again.
     bytes: Option<u64>,
-}
-
-impl OverlayState {
-    /// Opens an existing overlay, and removes the files of writes that were interrupted before they
-    /// were recorded.
-    fn open(folder: &Path) -> Result<Self, FolderFailure> {
-        let Some((log, changes)) = OverlayLog::open(folder)? else { return Ok(Self::default()) };
-        let store = OverlayStore::open(folder, log)?;
-        let written =
-            changes.iter().filter(|(_, change)| !matches!(change, ChangedFile::Removed { .. }));
-        let recorded: HashSet<OsString> =
-            written.map(|(path, _)| content_name(path).into()).collect();
-        for entry in store.files.entries()? {
-            let name = entry?.file_name();
-            if !recorded.contains(&name) {
-                store.files.remove_file(name)?;
-            }
-        }
-        Ok(Self { changes, store: Some(store) })
-    }
-
-    /// Records a change. The overlay has it when this returns.
-    fn record(&mut self, record: ChangeRecord, durable: bool) -> Result<(), FolderFailure> {
-        let Some(store) = &mut self.store else { return Err(FolderFailure::NotStored) };
-        store.log.append(&record, &self.changes, durable)?;
-        self.changes.take(record);
-        Ok(())
-    }
 }
 
 impl OverlayStore {
     fn open(folder: &Path, log: OverlayLog) -> Result<Self, FolderFailure> {
         let files = Dir::open_ambient_dir(folder.join(FILES), ambient_authority())?;
-        Ok(Self { log, files, bytes: None })
+        Ok(Self { log, files: Arc::new(files), bytes: None })
+    }
+
+    /// Removes the files of writes that were interrupted before they were recorded.
+    fn remove_unrecorded(&self, changes: &Changes) -> Result<(), FolderFailure> {
+        let written =
+            changes.iter().filter(|(_, change)| !matches!(change, ChangedFile::Removed { .. }));
+        let recorded: HashSet<OsString> =
+            written.map(|(path, _)| content_name(path).into()).collect();
+        for entry in self.files.entries()? {
+            let name = entry?.file_name();
+            if !recorded.contains(&name) {
+                self.files.remove_file(name)?;
+            }
+        }
+        Ok(())
     }
 
     fn bytes(&mut self) -> Result<u64, FolderFailure> {
@@ -194,28 +247,27 @@ impl<'a> OverlayView<'a> {
 
     /// Opens a file for reading.
     pub(super) fn open_file(&self, rest: &str) -> Result<File, FolderFailure> {
-        let state = held(&self.overlay.state);
-        let (rest, layer) = self.resolve(&state.changes, rest)?;
+        let (rest, layer) = self.resolve(rest)?;
         match layer {
-            Layer::Upper => Ok(state.files()?.open(content_name(&rest))?),
+            Layer::Upper => Ok(self.overlay.files()?.open(content_name(&rest))?),
             Layer::UpperDirectory => Err(FolderFailure::NotAFile),
             Layer::Removed => Err(FolderFailure::NotFound),
             Layer::BelowFile => Err(FolderFailure::NotADirectory),
-            Layer::Base => self.base.open_file(&rest),
+            Layer::Base => {
+                let opened = self.base.open_file(&rest);
+                self.overlay.reads.note(&rest, &opened);
+                opened
+            }
         }
     }
 
     /// Returns the entry at a path, following links of the folder.
     pub(super) fn look(&self, rest: &str) -> Result<FolderEntry, FolderFailure> {
-        self.entry_at(&held(&self.overlay.state), rest)
-    }
-
-    fn entry_at(&self, state: &OverlayState, rest: &str) -> Result<FolderEntry, FolderFailure> {
         let name = rest.rsplit('/').next().unwrap_or_default().to_owned();
-        let (rest, layer) = self.resolve(&state.changes, rest)?;
+        let (rest, layer) = self.resolve(rest)?;
         match layer {
             Layer::Upper => {
-                let length = state.files()?.metadata(content_name(&rest))?.len();
+                let length = self.overlay.files()?.metadata(content_name(&rest))?.len();
                 Ok(FolderEntry { name, is_directory: false, length })
             }
             Layer::UpperDirectory => Ok(FolderEntry { name, is_directory: true, length: 0 }),
@@ -231,29 +283,32 @@ impl<'a> OverlayView<'a> {
         request: PageRequest<'_>,
         listing: Option<Listing>,
     ) -> Result<Page, FolderFailure> {
-        let state = held(&self.overlay.state);
-        let (rest, layer) = self.resolve(&state.changes, request.directory)?;
+        let (rest, layer) = self.resolve(request.directory)?;
+        let hides_base = self.overlay.index().changes.hides_base(&rest);
         let base = match layer {
             Layer::Upper | Layer::BelowFile => return Err(FolderFailure::NotADirectory),
             Layer::Removed => return Err(FolderFailure::NotFound),
             Layer::Base => Some(self.base.directory(&rest)?),
-            Layer::UpperDirectory if state.changes.hides_base(&rest) => None,
+            Layer::UpperDirectory if hides_base => None,
             Layer::UpperDirectory => match self.base.directory(&rest) {
                 Err(FolderFailure::NotFound | FolderFailure::NotADirectory) => None,
                 directory => Some(directory?),
             },
         };
-        let merged = MergedDirectory { view: self, state: &state, rest: &rest, base };
+        let merged = MergedDirectory { view: self, rest: &rest, base };
         listing::page(&merged, request, listing, KEPT)
     }
 
     /// Writes to a file and returns its new length.
     pub(super) fn write(&self, change: FileChange<'_>) -> Result<u64, FolderFailure> {
-        let mut state = held(&self.overlay.state);
-        let (layer, base) = self.writable(&state.changes, change.rest)?;
+        let is_whole = change.offset == 0 && change.truncate;
+        let hashed = if is_whole { self.hash_base(change.rest)? } else { None };
+        // Held while it waits: writes run on blocking threads, and no read takes it.
+        let mut writer = held(&self.overlay.writer);
+        let (layer, base) = self.writable(change.rest)?;
         base.as_ref().map_or(Ok(()), Existing::refuse_hard_link)?;
         let name = content_name(change.rest);
-        let upper = match (layer, &state.store) {
+        let upper = match (layer, writer.as_ref()) {
             (Layer::Upper, Some(store)) => to_write(&store.files, &name)?,
             _ => None,
         };
@@ -264,13 +319,13 @@ impl<'a> OverlayView<'a> {
         let new = change.new_length(upper_length.max(base_length));
         let new = new.ok_or(FolderFailure::Quota(self.most.bytes))?;
         // The quota is checked before anything is created or copied.
-        let before = state.store.as_mut().map_or(Ok(0), OverlayStore::bytes)?;
+        let before = writer.as_mut().map_or(Ok(0), OverlayStore::bytes)?;
         let after = before.saturating_sub(upper_length).saturating_add(new);
         if after > before && after > self.most.bytes {
             return Err(FolderFailure::Quota(self.most.bytes));
         }
-        self.check_files(&state.changes, change.rest)?;
-        let store = self.store(&mut state)?;
+        self.check_files(change.rest)?;
+        let store = self.store(&mut writer)?;
         // After a failure the size on disk is unknown, and the next write measures it again.
         store.bytes = None;
         if layer == Layer::Upper {
@@ -280,60 +335,91 @@ impl<'a> OverlayView<'a> {
         }
         // Left by a write that was not recorded, or by a removed file.
         remove_if_there(&store.files, &name)?;
-        let is_whole = change.offset == 0 && change.truncate;
         let original = match &base {
-            Some(base) if is_whole => Some(digest(&base.file, |_| Ok(()))?),
-            Some(base) => Some(copy(&base.file, &store.files, &name)?),
+            Some(base) if is_whole => Some(HashedFile::digest_of(hashed, base)?),
+            Some(base) => Some(copy(&base.file, &store.files, &name, self.most.bytes)?),
             None => None,
         };
         let copied = if is_whole { None } else { to_write(&store.files, &name)? };
         perform(&store.files, &name, copied, &change, new)?;
         store.bytes = Some(after);
         // The file becomes visible with its record, after its content.
-        let original =
-            state.changes.get(change.rest).and_then(ChangedFile::base).cloned().or(original);
-        let record = ChangeRecord::Written { path: change.rest.to_owned(), base: original };
-        state.record(record, change.durable)?;
+        let changed = self.overlay.change(change.rest);
+        let changed_since_read = match &changed {
+            Some(before) => before.changed_since_read(),
+            None => self.changed_since_read(change.rest, base.as_ref()),
+        };
+        let base = changed.as_ref().and_then(ChangedFile::base).cloned().or(original);
+        let path = change.rest.to_owned();
+        let record = ChangeRecord::Written { path, base, changed_since_read };
+        self.overlay.record(store, record, change.durable)?;
         Ok(new)
     }
 
     /// Removes a file; an absent file is no error.
     pub(super) fn remove(&self, rest: &str, durable: bool) -> Result<(), FolderFailure> {
-        let mut state = held(&self.overlay.state);
+        let hashed = match self.hash_base(rest) {
+            Err(FolderFailure::NotFound) => return Ok(()),
+            hashed => hashed?,
+        };
+        // Held while it waits: writes run on blocking threads, and no read takes it.
+        let mut writer = held(&self.overlay.writer);
         let path = rest.to_owned();
-        let (layer, base) = match self.writable(&state.changes, rest) {
+        let (layer, base) = match self.writable(rest) {
             Err(FolderFailure::NotFound) => return Ok(()),
             found => found?,
         };
-        let original = match (state.changes.get(rest), &base) {
+        let original = match (self.overlay.change(rest), &base) {
             (Some(ChangedFile::Removed { .. }), _) => return Ok(()),
-            (Some(ChangedFile::Written { base }), _) => base.clone(),
-            (None, Some(base)) => Some(digest(&base.file, |_| Ok(()))?),
+            (Some(ChangedFile::Written { base, .. }), _) => base,
+            (None, Some(base)) => Some(HashedFile::digest_of(hashed, base)?),
             (None, None) => return Ok(()),
         };
         let record = match original {
-            Some(base) => {
-                self.check_files(&state.changes, rest)?;
-                ChangeRecord::Removed { path, base }
+            Some(original) => {
+                self.check_files(rest)?;
+                let changed_since_read = match self.overlay.change(rest) {
+                    Some(before) => before.changed_since_read(),
+                    None => self.changed_since_read(rest, base.as_ref()),
+                };
+                ChangeRecord::Removed { path, base: original, changed_since_read }
             }
             None => ChangeRecord::Reverted { path },
         };
-        self.store(&mut state)?;
-        state.record(record, durable)?;
-        let Some(store) = state.store.as_mut().filter(|_| layer == Layer::Upper) else {
+        let store = self.store(&mut writer)?;
+        self.overlay.record(store, record, durable)?;
+        if layer != Layer::Upper {
             return Ok(());
-        };
+        }
         // The record hides the content already. What cannot be removed now is removed when the
         // overlay is opened next, and counts until then.
         store.bytes = None;
         remove_if_there(&store.files, &content_name(rest))
     }
 
+    /// Returns whether the folder's file is another one than the run first read.
+    fn changed_since_read(&self, rest: &str, now: Option<&Existing>) -> bool {
+        self.overlay.reads.has_changed(rest, now.map(|now| &now.metadata))
+    }
+
+    /// Hashes the folder's file that a write replaces, or that is removed, before the overlay's
+    /// writer is taken: a large file takes a while. `None` if the folder does not answer.
+    fn hash_base(&self, rest: &str) -> Result<Option<HashedFile>, FolderFailure> {
+        if self.overlay.change(rest).is_some() {
+            return Ok(None);
+        }
+        match self.writable(rest)? {
+            (Layer::Base, Some(base)) => HashedFile::of(&base).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Syncs a changed file to the disk, with its record. Other files were not written here.
     pub(super) fn sync(&self, rest: &str) -> Result<(), FolderFailure> {
-        let state = held(&self.overlay.state);
-        let (rest, layer) = self.resolve(&state.changes, rest)?;
-        let Some(store) = &state.store else { return Ok(()) };
+        // Held while it waits: syncs run on blocking threads, and no read takes it.
+        let writer = held(&self.overlay.writer);
+        let (rest, layer) = self.resolve(rest)?;
+        let Some(store) = writer.as_ref() else { return Ok(()) };
         if layer == Layer::Upper {
             store.files.open(content_name(&rest))?.sync_all()?;
         }
@@ -344,20 +430,26 @@ impl<'a> OverlayView<'a> {
     /// Returns the files of the overlay, created at the first change.
     fn store<'b>(
         &self,
-        state: &'b mut OverlayState,
+        writer: &'b mut Option<OverlayStore>,
     ) -> Result<&'b mut OverlayStore, FolderFailure> {
-        if state.store.is_none() {
-            self.run.lock()?;
+        if writer.is_none() {
+            make_folders(&self.run.folder, 0o700)?;
+            self.run.claim()?;
             let log = OverlayLog::create(&self.overlay.folder, &self.overlay.origin)?;
-            state.store = Some(OverlayStore::open(&self.overlay.folder, log)?);
+            let store = OverlayStore::open(&self.overlay.folder, log)?;
+            let files = Arc::clone(&store.files);
+            *writer = Some(store);
+            let mut index = self.overlay.index.write().unwrap_or_else(PoisonError::into_inner);
+            index.files = Some(files);
         }
-        state.store.as_mut().ok_or(FolderFailure::NotStored)
+        writer.as_mut().ok_or(FolderFailure::NotStored)
     }
 
     /// Checks the quota of changed files before one more is changed.
-    fn check_files(&self, changes: &Changes, rest: &str) -> Result<(), FolderFailure> {
-        let files = changes.len() as u64 + u64::from(changes.get(rest).is_none());
-        if changes.get(rest).is_none() && files > self.most.entries {
+    fn check_files(&self, rest: &str) -> Result<(), FolderFailure> {
+        let index = self.overlay.index();
+        let is_new = index.changes.get(rest).is_none();
+        if is_new && index.changes.len() as u64 >= self.most.entries {
             return Err(FolderFailure::Quota(self.most.entries));
         }
         Ok(())
@@ -365,12 +457,8 @@ impl<'a> OverlayView<'a> {
 
     /// Returns the layer of a path that may be changed, and the folder's file if it answers for the
     /// path. Follows no links, like a write to the folder itself.
-    fn writable(
-        &self,
-        changes: &Changes,
-        rest: &str,
-    ) -> Result<(Layer, Option<Existing>), FolderFailure> {
-        let layer = changes.layer(rest);
+    fn writable(&self, rest: &str) -> Result<(Layer, Option<Existing>), FolderFailure> {
+        let layer = self.overlay.layer(rest);
         match layer {
             Layer::UpperDirectory => return Err(FolderFailure::NotAFile),
             Layer::BelowFile => return Err(FolderFailure::NotADirectory),
@@ -392,9 +480,12 @@ impl<'a> OverlayView<'a> {
 
     /// Follows the links of the folder, which a guest cannot make, and returns the real path with
     /// its layer. Otherwise a changed file would have its old content under a second name.
-    fn resolve(&self, changes: &Changes, rest: &str) -> Result<(String, Layer), FolderFailure> {
-        let layer = changes.layer(rest);
-        if layer != Layer::Base || changes.is_empty() {
+    fn resolve(&self, rest: &str) -> Result<(String, Layer), FolderFailure> {
+        let (layer, is_unchanged) = {
+            let index = self.overlay.index();
+            (index.changes.layer(rest), index.changes.is_empty())
+        };
+        if layer != Layer::Base || is_unchanged {
             return Ok((rest.to_owned(), layer));
         }
         let mut end = rest.len();
@@ -406,7 +497,7 @@ impl<'a> OverlayView<'a> {
                     let real = if real == "." { String::new() } else { real };
                     let path = format!("{real}{}", &rest[end..]);
                     let path = path.trim_start_matches('/').to_owned();
-                    let layer = changes.layer(&path);
+                    let layer = self.overlay.layer(&path);
                     return Ok((path, layer));
                 }
                 // The rest of the path may be the overlay's.
@@ -423,16 +514,66 @@ impl<'a> OverlayView<'a> {
     }
 }
 
-impl OverlayState {
-    fn files(&self) -> Result<&Dir, FolderFailure> {
-        self.store.as_ref().map(|store| &store.files).ok_or(FolderFailure::NotFound)
+/// A file of the folder with its digest, and what shows that it is the same file still.
+struct HashedFile {
+    identity: FileIdentity,
+    digest: FileDigest,
+}
+
+/// The identity of a file's content, as far as it is known without reading.
+#[derive(PartialEq, Eq)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+impl FileIdentity {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: metadata.modified().ok().map(cap_std::time::SystemTime::into_std),
+        }
+    }
+}
+
+impl HashedFile {
+    fn of(file: &Existing) -> Result<Self, FolderFailure> {
+        let too_large = || FolderFailure::TooLarge { most: HASHED };
+        if file.metadata.len() > HASHED {
+            return Err(too_large());
+        }
+        let mut left = HASHED;
+        let hashed = digest(&file.file, |piece| {
+            // It may grow meanwhile.
+            left = left.checked_sub(piece.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+            Ok(())
+        });
+        match hashed {
+            Ok(digest) => Ok(Self { identity: FileIdentity::of(&file.metadata), digest }),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(too_large()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the digest of a file, which was usually hashed before.
+    fn digest_of(hashed: Option<Self>, file: &Existing) -> Result<FileDigest, FolderFailure> {
+        match hashed {
+            Some(hashed) if hashed.identity == FileIdentity::of(&file.metadata) => {
+                Ok(hashed.digest)
+            }
+            // Another process has exchanged it meanwhile.
+            _ => Ok(Self::of(file)?.digest),
+        }
     }
 }
 
 /// A directory of the folder with the changes of the overlay.
 struct MergedDirectory<'a> {
     view: &'a OverlayView<'a>,
-    state: &'a OverlayState,
     rest: &'a str,
     /// `None` if only the overlay has it.
     base: Option<Dir>,
@@ -441,8 +582,10 @@ struct MergedDirectory<'a> {
 impl NamedEntries for MergedDirectory<'_> {
     fn names(&self) -> Result<impl Iterator<Item = io::Result<OsString>>, FolderFailure> {
         let base = self.base.as_ref().map(NamedEntries::names).transpose()?;
-        let upper = self.state.changes.names_in(self.rest).into_iter();
-        Ok(base.into_iter().flatten().chain(upper.map(|name| Ok(name.into()))))
+        let index = self.view.overlay.index();
+        let upper: Vec<OsString> =
+            index.changes.names_in(self.rest).into_iter().map(OsString::from).collect();
+        Ok(base.into_iter().flatten().chain(upper.into_iter().map(Ok)))
     }
 
     fn entry(&self, name: &str) -> Option<FolderEntry> {
@@ -451,10 +594,10 @@ impl NamedEntries for MergedDirectory<'_> {
         let is_link = |dir: &Dir| dir.symlink_metadata(name).is_ok_and(|found| found.is_symlink());
         match &self.base {
             // A link may lead to a changed file.
-            Some(base) if self.state.changes.layer(&rest) == Layer::Base && !is_link(base) => {
+            Some(base) if self.view.overlay.layer(&rest) == Layer::Base && !is_link(base) => {
                 base.entry(name)
             }
-            _ => self.view.entry_at(self.state, &rest).ok(),
+            _ => self.view.look(&rest).ok(),
         }
     }
 }
@@ -479,15 +622,21 @@ pub(super) fn digest(
     Ok(FileDigest { sha256, length })
 }
 
-/// Copies a file of the folder into the overlay.
-fn copy(from: &File, files: &Dir, name: &str) -> io::Result<FileDigest> {
-    let to = files.open_with(name, &new_file())?;
+/// Copies a file of the folder into the overlay. It may grow meanwhile.
+fn copy(from: &File, files: &Dir, name: &str, most: u64) -> Result<FileDigest, FolderFailure> {
+    let to = files.open_with(name, &FileModes::Plugin.new_file())?;
     let mut offset = 0;
-    digest(from, |piece| {
+    let copied = digest(from, |piece| {
         write_at(&to, offset, piece)?;
         offset += piece.len() as u64;
-        Ok(())
-    })
+        if offset > most { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
+    });
+    match copied {
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            Err(FolderFailure::Quota(most))
+        }
+        copied => Ok(copied?),
+    }
 }
 
 fn remove_if_there(dir: &Dir, name: &str) -> Result<(), FolderFailure> {

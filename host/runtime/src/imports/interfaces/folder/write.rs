@@ -25,13 +25,15 @@ pub(crate) struct FileChange<'a> {
     pub(crate) modes: FileModes,
 }
 
-/// The treatment of a changed file's executable bits.
+/// The permissions of a changed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileModes {
-    /// Removed: a script that a plugin rewrote must not run as the old one.
-    NotExecutable,
-    /// Kept, for a change that a person has read.
-    Kept,
+    /// Those of a plugin: not executable, because a script that it rewrote must not run as the old
+    /// one. A new file is not for everybody.
+    Plugin,
+    /// Those of a person who has read the change: the old file keeps all of them, and a new file
+    /// has those of any other that the person makes.
+    Person,
 }
 
 /// The parent directory of a path, as far as it exists.
@@ -73,7 +75,7 @@ impl GrantedFolder {
             return Err(FolderFailure::Quota(ledger.most.entries));
         }
         let done = reached
-            .make_directories(change.durable)
+            .make_directories(&change)
             .and_then(|dir| perform(&dir, reached.leaf, existing, &change, new));
         // After a failure the size on disk is unknown, and the next write measures it again.
         turn.changed(done.is_ok().then_some(after));
@@ -190,14 +192,14 @@ impl FileChange<'_> {
 }
 
 impl ResolvedParent<'_> {
-    pub(super) fn make_directories(&self, durable: bool) -> Result<Dir, FolderFailure> {
+    pub(super) fn make_directories(&self, change: &FileChange<'_>) -> Result<Dir, FolderFailure> {
         let mut dir = self.dir.try_clone()?;
         for part in &self.missing {
-            match dir.create_dir_with(part, &builder()) {
+            match dir.create_dir_with(part, &change.modes.new_directory()) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(error.into());
                 }
-                _ if durable => sync_directory(&dir)?,
+                _ if change.durable => sync_directory(&dir)?,
                 _ => {}
             }
             dir = dir.open_dir_nofollow(part).map_err(no_link)?;
@@ -255,7 +257,7 @@ pub(super) fn perform(
             let is_changed = change.modes.set(&file, &metadata)?;
             (file, is_changed)
         }
-        None => (dir.open_with(leaf, &new_file()).map_err(no_link)?, true),
+        None => (dir.open_with(leaf, &change.modes.new_file()).map_err(no_link)?, true),
     };
     write_at(&file, change.offset, change.bytes)?;
     if change.truncate {
@@ -284,7 +286,7 @@ fn replace(
     change: &FileChange<'_>,
 ) -> Result<(), FolderFailure> {
     let name = unfinished()?;
-    let file = dir.open_with(&name, &new_file())?;
+    let file = dir.open_with(&name, &change.modes.new_file())?;
     let written = write_at(&file, 0, change.bytes)
         .and_then(|()| old.map_or(Ok(false), |old| change.modes.set(&file, &old)));
     // The bytes go to disk before the name. Otherwise a power cut could leave an empty file in
@@ -364,30 +366,36 @@ pub(super) fn write_at(file: &File, offset: u64, mut bytes: &[u8]) -> io::Result
     Ok(())
 }
 
-/// Options for a new file: no link, readable by its owner and group, writable by its owner.
-pub(super) fn new_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).follow(FollowSymlinks::No);
-    #[cfg(unix)]
-    cap_std::fs::OpenOptionsExt::mode(&mut options, 0o640);
-    options
-}
-
-fn builder() -> DirBuilder {
-    #[allow(unused_mut, reason = "only Unix has a mode to set")]
-    let mut builder = DirBuilder::new();
-    #[cfg(unix)]
-    cap_std::fs::DirBuilderExt::mode(&mut builder, 0o750);
-    builder
-}
-
 impl FileModes {
+    /// Returns the options for a new file: no link. The system takes the process's umask off.
+    pub(super) fn new_file(self) -> OpenOptions {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).follow(FollowSymlinks::No);
+        #[cfg(unix)]
+        cap_std::fs::OpenOptionsExt::mode(
+            &mut options,
+            if self == Self::Person { 0o666 } else { 0o640 },
+        );
+        options
+    }
+
+    fn new_directory(self) -> DirBuilder {
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has a mode to set"))]
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        cap_std::fs::DirBuilderExt::mode(
+            &mut builder,
+            if self == Self::Person { 0o777 } else { 0o750 },
+        );
+        builder
+    }
+
     /// Copies the permissions of the old file. Returns whether the mode changed.
     #[cfg(unix)]
     fn set(self, file: &File, old: &Metadata) -> io::Result<bool> {
         use cap_std::fs::{Permissions, PermissionsExt};
 
-        let mask = if self == Self::Kept { 0o777 } else { 0o666 };
+        let mask = if self == Self::Person { 0o777 } else { 0o666 };
         let wanted = old.permissions().mode() & mask;
         if file.metadata()?.permissions().mode() & 0o7777 == wanted {
             return Ok(false);

@@ -211,7 +211,7 @@ impl StreamedFile {
                 bytes: &bytes,
                 truncate: false,
                 durable,
-                modes: FileModes::NotExecutable,
+                modes: FileModes::Plugin,
             };
             host.folder.write(change)
         };

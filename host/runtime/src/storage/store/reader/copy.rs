@@ -15,6 +15,8 @@ pub(super) fn backup(reader: &StoreReader, to: &Path) -> Result<(), StoreError> 
     make(to).map_err(other)?;
     schema::make(to).map_err(other)?;
     copy(reader, to).map_err(|error| schema::failed(to, &error))?;
+    // The overlays last: as after a kill, a change may be there without the record of its call. The
+    // other way round the run would count on changes that are not there.
     overlay_files::copy(reader.folder(), to).map_err(other)?;
     std::fs::File::open(schema::path(to)).and_then(|file| file.sync_all()).map_err(other)?;
     let parent = durable_file::folder_of(to);

@@ -56,8 +56,9 @@ impl DatabaseFile {
         group: &CommitGroup<'_>,
     ) -> rusqlite::Result<()> {
         let durable = group.durable || group.writes.iter().any(|write| write.durable);
+        let is_empty = group.writes.is_empty() && group.blobs.is_empty() && !durable;
         // Set before the transaction begins, because SQLite refuses a change inside it.
-        if self.is_full != Some(durable) {
+        if self.is_full != Some(durable) && !is_empty {
             connection.pragma_update(
                 None,
                 "synchronous",
@@ -86,9 +87,13 @@ impl DatabaseFile {
         }
         for (room, claimed) in &group.claims {
             let generation = if *claimed { self.generation } else { 0 };
+            // Whether a process runs the room only matters until its run has ended. Most rooms are
+            // closed after that, and their closing writes nothing.
             transaction
-                .prepare_cached("UPDATE rooms SET generation = ? WHERE room = ?")?
-                .execute(params![generation, room.as_str()])?;
+                .prepare_cached(
+                    "UPDATE rooms SET generation = ?1 WHERE room = ?2 AND (?3 OR ended IS NULL)",
+                )?
+                .execute(params![generation, room.as_str(), claimed])?;
         }
         if durable && self.unsynced && group.writes.is_empty() {
             // An fsync happens only with a write, and covers everything written before.

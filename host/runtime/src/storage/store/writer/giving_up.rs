@@ -13,7 +13,7 @@ use rusqlite::params;
 use super::StoreWriter;
 use super::journal::StoreJournals;
 use super::queue::{Cause, WriterTask};
-use crate::storage::journal::{JournalBatch, JournalFailure, Keeping, Reopened};
+use crate::storage::journal::{Journal, JournalBatch, JournalFailure, Keeping, Reopened};
 use crate::storage::store::{Durability, RunOrigin, StoreError};
 use crate::support::clock::{Clock, SystemClock};
 
@@ -91,16 +91,18 @@ impl StoreWriter {
             outcome: Some(&Arc::new(Outcome::new(Status::Kill, reason))),
             spent: open.spent,
         };
-        self.kept(journal.append(&entry))
+        self.kept(&mut *journal, &entry)
     }
 
-    /// Waits until the end of a room is durable.
-    fn kept(&self, kept: Result<Keeping, JournalFailure>) -> Result<(), StoreError> {
+    /// Appends the end of a room, and waits until it is durable.
+    fn kept(&self, journal: &mut dyn Journal, end: &JournalBatch<'_>) -> Result<(), StoreError> {
         let other = |error: JournalFailure| StoreError::Other {
             folder: self.folder.clone(),
             what: error.cause.to_string(),
         };
-        match kept.map_err(other)? {
+        let kept = journal.append(end).map_err(other)?;
+        journal.hurry();
+        match kept {
             Keeping::Kept => Ok(()),
             Keeping::Soon(kept) | Keeping::First(kept) => {
                 futures_executor::block_on(tokio::task::unconstrained(kept)).map_err(other)
@@ -153,6 +155,6 @@ impl StoreWriter {
             outcome: folded.outcome().or(Some(&stopped)),
             spent,
         };
-        self.kept(journal.append(&entry))
+        self.kept(&mut *journal, &entry)
     }
 }

@@ -74,6 +74,8 @@ impl StoreJournals {
                 if shared.live().insert(room.clone()) {
                     return;
                 }
+                // The release may be in the queue, where nothing else hurries it.
+                shared.queue.urge();
                 released.await;
             }
         };
@@ -87,6 +89,7 @@ impl StoreJournals {
             if self.writer.shared.live().insert(room.clone()) {
                 return Ok(());
             }
+            self.writer.shared.queue.urge();
             std::thread::sleep(pause);
         }
         Err(busy())
@@ -292,8 +295,15 @@ impl Journal for StoreJournal {
         match self.durability {
             Durability::Exit => Ok(Keeping::Kept),
             Durability::Group => Ok(Keeping::Soon(self.answered(answered))),
-            Durability::Sync => Ok(Keeping::First(self.answered(answered))),
+            Durability::Sync => {
+                self.hurry();
+                Ok(Keeping::First(self.answered(answered)))
+            }
         }
+    }
+
+    fn hurry(&mut self) {
+        self.writer.shared.queue.urge();
     }
 
     fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
@@ -325,23 +335,16 @@ impl Journal for StoreJournal {
 }
 
 impl StoreJournal {
-    /// Returns the answer as a future; polling it makes the thread commit at once.
+    /// Returns the answer as a future.
     fn answered(
         &self,
-        mut answered: oneshot::Receiver<Result<(), Cause>>,
+        answered: oneshot::Receiver<Result<(), Cause>>,
     ) -> BoxFuture<'static, Result<(), JournalFailure>> {
         let (shared, writing, place) =
             (Arc::clone(&self.writer.shared), Arc::clone(&self.writing), self.writer.place());
         Box::pin(async move {
-            let answer = match answered.try_recv() {
-                Ok(answer) => answer,
-                Err(_) => {
-                    shared.queue.urge();
-                    answered
-                        .await
-                        .unwrap_or_else(|_| Err(shared.queue.broken().unwrap_or_else(gone)))
-                }
-            };
+            let answer =
+                answered.await.unwrap_or_else(|_| Err(shared.queue.broken().unwrap_or_else(gone)));
             // An earlier append may have failed without a waiting future.
             let answer = answer.and_then(|()| writing.failed().map_or(Ok(()), Err));
             answer.map_err(|cause| cause.failure(&writing.room, &place))

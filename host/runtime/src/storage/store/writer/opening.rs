@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::StoreWriter;
 use super::commit::DatabaseFile;
+use super::queue::WriterQueue;
 use super::reading::ReaderThread;
 use super::thread::{Thread, WriterState};
 use crate::storage::store::chain::ChainHead;
@@ -64,7 +65,8 @@ impl StoreWriter {
         let file = begin(folder, &connection).map_err(failed)?;
         // Opened after the migration, so that it sees the present tables.
         let reading = ReaderThread::start(schema::look(folder).map_err(failed)?).map_err(other)?;
-        let shared = Arc::new(WriterState::default());
+        let queue = WriterQueue::new(options.group_delay);
+        let shared = Arc::new(WriterState { queue, ..WriterState::default() });
         let (blobs, kept, lost) = Default::default();
         let shared_here = Arc::clone(&shared);
         let place = folder.to_owned();

@@ -19,11 +19,15 @@ use crate::storage::journal::JournalFailure;
 use crate::storage::store::record::{EventRow, StoredBytes};
 
 /// The number of records from which a commit is no longer delayed to collect more.
-const ENOUGH: usize = 64;
+const ENOUGH: usize = 256;
 /// The maximum number of records of one commit.
 const MOST: usize = 1_024;
-/// The maximum delay of records without a waiting caller.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// The maximum delay of records whose consequences do not wait for them: `exit` promises that a
+/// killed program loses no older ones.
+const EXIT_DELAY: Duration = Duration::from_millis(2);
+/// The maximum delay of everything else that no caller hurries. Nothing that leaves the host waits
+/// for it, so it is long enough for most calls to end meanwhile and to share their commit.
+const GROUP_DELAY: Duration = Duration::from_millis(10);
 /// The maximum numbers of queued records and bytes, past which callers wait.
 const FULL: usize = 4_096;
 const FULL_BYTES: usize = 64 << 20;
@@ -180,6 +184,11 @@ impl WriterTask {
     fn is_awaited(&self) -> bool {
         matches!(self, Self::Settle(_) | Self::Barrier(_) | Self::Collect(..))
     }
+
+    /// Returns whether the task is a write whose room does not wait for it.
+    fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Write(write) if write.answer.is_none())
+    }
 }
 
 #[derive(Default)]
@@ -189,8 +198,8 @@ struct PendingCommit {
     bytes: usize,
     /// Whether a caller waits for the content.
     urgent: bool,
-    /// The time at which the oldest task arrived.
-    since: Option<Instant>,
+    /// The time by which the content is committed; `None` while there is none.
+    due: Option<Instant>,
     closing: bool,
     broken: Option<Cause>,
 }
@@ -202,9 +211,16 @@ pub(super) struct WriterQueue {
     wake: Condvar,
     space: Condvar,
     freed: Notify,
+    /// The delay instead of [`GROUP_DELAY`].
+    group_delay: Option<Duration>,
 }
 
 impl WriterQueue {
+    /// Returns a queue whose tasks wait this long for others to share their commit.
+    pub(super) fn new(group_delay: Option<Duration>) -> Self {
+        Self { group_delay, ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, PendingCommit> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,10 +259,20 @@ impl WriterQueue {
         waiting.records += work.records();
         waiting.bytes += work.bytes();
         waiting.urgent |= work.is_awaited();
-        // The age of a group is that of its oldest task.
-        waiting.since.get_or_insert_with(Instant::now);
+        let delay =
+            if work.is_unanswered() { EXIT_DELAY } else { self.group_delay.unwrap_or(GROUP_DELAY) };
+        let due = Instant::now() + delay;
+        // The thread sleeps until the earliest time, so a later one need not wake it.
+        let is_earlier = waiting.due.is_none_or(|other| due < other);
+        if is_earlier {
+            waiting.due = Some(due);
+        }
+        let is_ready = is_earlier || waiting.is_ready();
         waiting.work.push_back(work);
-        self.wake.notify_one();
+        drop(waiting);
+        if is_ready {
+            self.wake.notify_one();
+        }
         Ok(())
     }
 
@@ -271,8 +297,11 @@ impl WriterQueue {
 
     /// Makes the thread commit at once, because a caller waits.
     pub(super) fn urge(&self) {
-        self.lock().urgent = true;
-        self.wake.notify_one();
+        let mut waiting = self.lock();
+        if waiting.due.is_some() && !std::mem::replace(&mut waiting.urgent, true) {
+            drop(waiting);
+            self.wake.notify_one();
+        }
     }
 
     /// Closes the queue.
@@ -302,36 +331,33 @@ impl WriterQueue {
     pub(super) fn next(&self) -> Option<Vec<WriterTask>> {
         let mut waiting = self.lock();
         loop {
-            let age = waiting.since.map(|since| since.elapsed());
-            match age {
-                None if waiting.closing => return None,
-                None => waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner),
-                Some(age)
-                    if waiting.urgent
-                        || waiting.closing
-                        || waiting.records >= ENOUGH
-                        || age >= PATIENCE =>
-                {
-                    let taken = waiting.take();
-                    self.space.notify_all();
-                    self.freed.notify_waiters();
-                    return Some(taken);
+            let Some(due) = waiting.due else {
+                if waiting.closing {
+                    return None;
                 }
-                Some(age) => {
-                    // A short delay lets more records share one commit.
-                    let rest = PATIENCE.saturating_sub(age);
-                    waiting = self
-                        .wake
-                        .wait_timeout(waiting, rest)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0;
-                }
+                waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let rest = due.saturating_duration_since(Instant::now());
+            if waiting.is_ready() || rest.is_zero() {
+                let taken = waiting.take();
+                self.space.notify_all();
+                self.freed.notify_waiters();
+                return Some(taken);
             }
+            // A short delay lets more records share one commit.
+            waiting =
+                self.wake.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
 impl PendingCommit {
+    /// Returns whether the content is committed without a further delay.
+    fn is_ready(&self) -> bool {
+        self.urgent || self.closing || self.records >= ENOUGH
+    }
+
     /// A broken store never counts as full, so that callers get its error instead of waiting.
     fn is_full(&self) -> bool {
         self.broken.is_none() && (self.records >= FULL || self.bytes >= FULL_BYTES)
@@ -358,7 +384,7 @@ impl PendingCommit {
             }
         }
         if self.work.is_empty() {
-            (self.urgent, self.since) = (false, None);
+            (self.urgent, self.due) = (false, None);
         }
         taken
     }

@@ -264,6 +264,7 @@ impl Thread {
         let claims = claims.iter().map(|(writing, claimed)| (&writing.room, *claimed)).collect();
         let records: usize = writes.iter().map(|write| write.rows.len()).sum();
         let synced = durable || writes.iter().any(|write| write.durable);
+        let changes = self.connection.total_changes();
         self.file.commit(
             &mut self.connection,
             &CommitGroup { writes, blobs: &self.blobs, claims, durable },
@@ -271,7 +272,8 @@ impl Thread {
         let mut fresh = self.shared.fresh();
         self.blobs.drain(..).for_each(|part| drop(fresh.remove(&part.sha256)));
         self.shared.records.fetch_add(records as u64, Ordering::Relaxed);
-        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        let has_changed = self.connection.total_changes() != changes;
+        self.shared.commits.fetch_add(u64::from(has_changed), Ordering::Relaxed);
         self.shared.synced.fetch_add(u64::from(synced), Ordering::Relaxed);
         Ok(())
     }

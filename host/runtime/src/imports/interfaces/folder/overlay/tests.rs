@@ -12,7 +12,8 @@ use super::super::tests::request;
 use super::super::{FileModes, read_at};
 use super::*;
 use crate::storage::overlay::{
-    ChangeDecisionKind, OverlayError, RunChanges, change_decisions, pending_changes,
+    ChangeDecisionKind, OverlayError, RunChanges, blocked_changes, change_decisions,
+    pending_changes,
 };
 use crate::support::overlay_files::run_folder;
 
@@ -102,7 +103,7 @@ fn changes(temp: &TempDir) -> RunChanges {
 }
 
 fn change<'a>(rest: &'a str, offset: u64, bytes: &'a [u8], truncate: bool) -> FileChange<'a> {
-    FileChange { rest, offset, bytes, truncate, durable: true, modes: FileModes::NotExecutable }
+    FileChange { rest, offset, bytes, truncate, durable: true, modes: FileModes::Plugin }
 }
 
 /// Returns the files below a folder, without following links.
@@ -541,4 +542,167 @@ fn a_file_with_a_second_name_is_removed_and_never_written() {
     assert_eq!(pending.apply().unwrap(), 1);
     assert!(!base.join("a").exists());
     assert_eq!(fs::read_to_string(temp.path().join("a")).unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn a_change_of_another_file_than_the_run_read_is_a_conflict() {
+    let rig = Rig::new((1_000, 10));
+    let base = rig.base();
+    for path in ["a", "b", "d/a", "d/e/f"] {
+        rig.read(path).unwrap();
+    }
+    assert!(matches!(rig.read("new"), Err(FolderFailure::NotFound)));
+    // Somebody saves them before the run writes, another one as it was, and one is the run's alone.
+    for path in ["a", "b", "d/a", "new"] {
+        fs::write(base.join(path), "what somebody else wrote\n").unwrap();
+    }
+    // The run goes on in another process.
+    let rig = rig.restart();
+    rig.read("a").unwrap();
+    rig.write("a", b"from the old text").unwrap();
+    rig.view(|view| view.write(change("b", 3, b"x", false))).unwrap();
+    rig.remove("d/a").unwrap();
+    rig.write("d/e/f", b"x").unwrap();
+    rig.write("new", b"x").unwrap();
+    rig.write("unread", b"x").unwrap();
+    // Written again and removed, they are as little known as before.
+    rig.write("a", b"again").unwrap();
+    rig.write("d/a", b"again").unwrap();
+    rig.remove("b").unwrap();
+    let store = rig.temp.path().join("store");
+    assert_eq!(blocked_changes(&store, &RoomId::from(RUN)), 4);
+    let (temp, mut pending) = rig.ended();
+    assert_eq!(conflicts(&pending, &base), ["a", "b", "d/a", "new"]);
+    pending.retain(|path| path.contains('e') && path != "new");
+    assert_eq!(pending.apply().unwrap(), 2, "{pending:?}");
+    changes(&temp).discard().unwrap();
+    // What a person applied is no change of somebody else.
+    let (temp, folder) = (temp, grant(&base, FileMode::Overlay, (1_000, 10)));
+    let run = RunOverlays::of(&run_folder(&temp.path().join("store"), RUN));
+    let rig = Rig { temp, folder, run };
+    rig.read("d/e/f").unwrap();
+    rig.write("d/e/f", b"y").unwrap();
+    let (_temp, pending) = rig.ended();
+    assert_eq!(pending.apply().unwrap(), 1);
+}
+
+#[test]
+fn a_lost_content_concerns_its_file_alone() {
+    let rig = Rig::new((1_000, 10));
+    for path in ["a", "b", "new"] {
+        rig.write(path, b"x").unwrap();
+    }
+    let origin = rig.base().canonicalize().unwrap();
+    let files = overlay_folder(rig.run.folder(), &origin).join(FILES);
+    fs::remove_file(files.join(content_name("b"))).unwrap();
+    let base = rig.base();
+    let (temp, mut pending) = rig.ended();
+    let store = temp.path().join("store");
+    let lost: Vec<_> = pending.folders[0].files.iter().map(|file| file.is_lost).collect();
+    assert_eq!(lost, [false, true, false]);
+    assert_eq!(blocked_changes(&store, &RoomId::from(RUN)), 1);
+    let folder = &pending.folders[0];
+    assert_eq!(folder.contents(&folder.files[1]).unwrap().new, None);
+    assert_eq!(conflicts(&pending, &base), ["b"]);
+    pending.retain(|path| path != "b");
+    assert_eq!(pending.apply().unwrap(), 2);
+    assert_eq!(changes(&temp).discard().unwrap(), 1);
+    assert_eq!(pending_changes(&store, &RoomId::from(RUN)), 0);
+}
+
+#[test]
+fn what_a_person_applies_has_the_permissions_of_the_persons_own_files() {
+    let rig = Rig::new((1_000, 10));
+    rig.write("new/x", b"x").unwrap();
+    let base = rig.base();
+    let (_temp, pending) = rig.ended();
+    pending.apply().unwrap();
+    // As this process, with its umask, makes a file and a folder.
+    fs::create_dir(base.join("own")).unwrap();
+    fs::write(base.join("own/x"), "x").unwrap();
+    let mode = |path: &str| fs::metadata(base.join(path)).unwrap().permissions().mode();
+    assert_eq!((mode("new"), mode("new/x")), (mode("own"), mode("own/x")));
+}
+
+/// The run writes and removes files as fast as it can while the copies are made.
+#[test]
+fn a_copy_of_a_live_overlay_has_the_content_of_each_of_its_changes() {
+    let rig = Rig::new((1_000_000, 100));
+    rig.write("kept", b"kept").unwrap();
+    let store = rig.temp.path().join("store");
+    let rounds = std::sync::atomic::AtomicUsize::new(0);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let order = std::sync::atomic::Ordering::SeqCst;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(order) {
+                for number in 0..20 {
+                    let name = format!("n{number}");
+                    let change = FileChange { durable: false, ..change(&name, 0, b"x", true) };
+                    rig.view(|view| view.write(change)).unwrap();
+                }
+                for number in 0..20 {
+                    rig.view(|view| view.remove(&format!("n{number}"), false)).unwrap();
+                }
+                rounds.fetch_add(1, order);
+            }
+        });
+        let mut copies = 0;
+        // Each copy is made while the run changes files.
+        while copies < 40 || rounds.load(order) < 40 {
+            let to = rig.temp.path().join(format!("copy{copies}"));
+            crate::support::overlay_files::copy(&store, &to).unwrap();
+            let copied = RunChanges::read(&to, &RoomId::from(RUN)).unwrap();
+            let files = &copied.folders[0].files;
+            assert!(files.iter().any(|file| file.path == "kept"));
+            let lost: Vec<_> = files.iter().filter(|file| file.is_lost).collect();
+            is_over.store(!lost.is_empty(), order);
+            assert!(lost.is_empty(), "{lost:?}");
+            copies += 1;
+        }
+        is_over.store(true, order);
+    });
+}
+
+/// Reads run on the threads of the executor. A write may wait long for the disk.
+#[test]
+fn no_read_waits_for_a_write() {
+    let rig = Rig::new((1_000, 10));
+    rig.write("a", b"changed").unwrap();
+    rig.view(|view| {
+        let _writing = held(&view.overlay.writer);
+        assert_eq!(view.look("a")?.length, 7);
+        assert_eq!(view.look("b")?.length, 10);
+        assert_eq!(read_at(&view.open_file("to-a")?, 0, 10)?, b"changed");
+        assert!(!view.page(request("", None, 10, 100), None)?.entries.is_empty());
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// The file is sparse: hashing it would take minutes.
+#[test]
+fn a_file_that_is_too_large_to_be_hashed_is_neither_replaced_nor_removed() {
+    let rig = Rig::new((1_000, 10));
+    let large = fs::File::create(rig.base().join("large")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let is_refused = |failure| matches!(failure, FolderFailure::TooLarge { most: HASHED });
+    assert!(is_refused(rig.write("large", b"x").unwrap_err()));
+    assert!(is_refused(rig.remove("large").unwrap_err()));
+    assert_eq!(rig.view(|view| view.look("large")).unwrap().length, 1 << 40);
+    rig.remove("b").unwrap();
+}
+
+#[test]
+fn a_digest_belongs_to_the_file_that_is_there_when_it_is_recorded() {
+    let rig = Rig::new((1_000, 10));
+    let there = |name: &str| {
+        existing(&rig.folder.dir, name, OpenOptions::new().read(true)).unwrap().unwrap()
+    };
+    let of_a = HashedFile::of(&there("a")).unwrap();
+    let (digest_a, b) = (of_a.digest.clone(), there("b"));
+    let of_b = HashedFile::digest_of(Some(of_a), &b).unwrap();
+    assert!(of_b != digest_a && of_b.length == 10, "{of_b:?}");
+    let again = HashedFile::of(&there("a")).unwrap();
+    assert_eq!(HashedFile::digest_of(Some(again), &there("a")).unwrap(), digest_a);
 }

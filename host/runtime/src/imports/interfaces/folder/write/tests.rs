@@ -53,7 +53,7 @@ impl Place {
             bytes: bytes.as_bytes(),
             truncate,
             durable: true,
-            modes: FileModes::NotExecutable,
+            modes: FileModes::Plugin,
         })
     }
 
@@ -120,7 +120,7 @@ fn a_folder_for_reading_is_not_changed_in_any_way() {
                     bytes: b"",
                     truncate,
                     durable: true,
-                    modes: FileModes::NotExecutable
+                    modes: FileModes::Plugin
                 }),
                 Err(FolderFailure::ReadOnly)
             ),
@@ -376,7 +376,7 @@ fn files_and_directories_count_altogether() {
             bytes: b"",
             truncate: true,
             durable: true,
-            modes: FileModes::NotExecutable
+            modes: FileModes::Plugin
         }),
         Err(FolderFailure::Quota(4))
     ));
@@ -395,7 +395,7 @@ fn two_plugins_in_one_directory_share_its_room_however_fast_they_are() {
                 bytes: &[0; 10],
                 truncate: true,
                 durable: true,
-                modes: FileModes::NotExecutable,
+                modes: FileModes::Plugin,
             });
         }
     };
@@ -425,7 +425,7 @@ fn a_directory_that_was_granted_for_reading_keeps_that_inside_a_wider_grant() {
             bytes: b"x",
             truncate: true,
             durable: true,
-            modes: FileModes::NotExecutable,
+            modes: FileModes::Plugin,
         })
     };
     assert!(matches!(write(0, "sub/a"), Err(FolderFailure::Kept)));

@@ -1,0 +1,171 @@
+//! `cargo xtask weight`: figures of the build that depend on no machine's speed, held against
+//! `tests/counts/weight.txt`: the crates of the demo and of the program, the stock components as the
+//! tests build them, the size of the optimised program and of the files beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::process::ExitCode;
+
+use crate::counts::{parsed, spelled};
+use crate::failure::XtaskFailure;
+use crate::place::{Checkout, files_below};
+use crate::program::{self, BuiltProgram, CodeTarget, ProgramBuild};
+
+const RECORDED: &str = "tests/counts/weight.txt";
+/// The rows, by name.
+const DEMO_CRATES: &str = "crates-demo";
+const PROGRAM_CRATES: &str = "crates-program";
+const COMPONENTS: &str = "tested-components-bytes";
+const PROGRAM: &str = "program-bytes";
+const FILES: &str = "program-files-bytes";
+/// The growth in percent that no one has to explain.
+const TOLERANCE: u64 = 5;
+
+type Weights = BTreeMap<String, u64>;
+
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let record = match arguments {
+        [] => false,
+        [word] if word == "--record" => true,
+        other => {
+            return Err(XtaskFailure::usage(format!(
+                "cargo xtask weight takes only --record, not `{}`",
+                other.join(" ")
+            )));
+        }
+    };
+    let build =
+        ProgramBuild { profile: program::OPTIMISED, target: None, code: CodeTarget::ThisMachine };
+    let mut weights = of_build(place)?;
+    match build.last(place) {
+        Some(built) => weights.extend(of_program(&built)),
+        None => eprintln!("no optimised program is weighed: `cargo xtask install` builds it"),
+    }
+    let mut recorded = read(place).unwrap_or_default();
+    print!("{}", table(&weights, &recorded));
+    if record {
+        // What is not there now keeps its figure.
+        recorded.extend(weights);
+        let file = place.root.join(RECORDED);
+        fs::write(&file, written(&recorded))
+            .map_err(|error| XtaskFailure::io("write", &file, &error))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    compare(&weights, &recorded).map(|()| ExitCode::SUCCESS)
+}
+
+/// Fails if what the tests have just built weighs more than recorded.
+pub(crate) fn check_build(place: &Checkout) -> Result<(), XtaskFailure> {
+    compare(&of_build(place)?, &read(place)?)
+}
+
+fn of_build(place: &Checkout) -> Result<Weights, XtaskFailure> {
+    // The component in Python is left out where pip cannot make it, and its size is its runtime's.
+    let mut files = files_below(&place.stock(), ".wasm");
+    files.retain(|file| !file.ends_with("python.wasm"));
+    let sizes = files.iter().filter_map(|file| fs::metadata(file).ok());
+    let components: u64 = sizes.map(|file| file.len()).sum();
+    let mut weights = Weights::from([
+        (DEMO_CRATES.to_owned(), crates(place, &["--no-default-features"])?),
+        (PROGRAM_CRATES.to_owned(), crates(place, &[])?),
+    ]);
+    if components > 0 {
+        weights.insert(COMPONENTS.to_owned(), components);
+    }
+    Ok(weights)
+}
+
+/// Returns the number of crates that the program is made of on this machine, with its build scripts
+/// and macros.
+fn crates(place: &Checkout, features: &[&str]) -> Result<u64, XtaskFailure> {
+    let mut command = place.cargo(["tree", "-p", "conclave-host", "--prefix", "none"]);
+    command.args(["-e", "normal,build"]).args(features);
+    let output = program::output_of(&mut command)?;
+    let text = String::from_utf8_lossy(&output);
+    // A crate with some more dependants is listed again, marked by `(*)`.
+    let names = text.lines().filter_map(|line| line.split(" (").next());
+    let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
+    Ok(names.len() as u64)
+}
+
+fn of_program(built: &BuiltProgram) -> Weights {
+    let (program, files) = built.weight();
+    Weights::from([(PROGRAM.to_owned(), program), (FILES.to_owned(), files)])
+}
+
+fn read(place: &Checkout) -> Result<Weights, XtaskFailure> {
+    Ok(parsed(&place.read(RECORDED)?))
+}
+
+fn written(weights: &Weights) -> String {
+    let mut text =
+        "# Crates, and sizes in bytes, written by `cargo xtask weight --record`.\n".to_owned();
+    for (name, bytes) in weights {
+        let _ = writeln!(text, "{name:<24}{:>14}", spelled(*bytes));
+    }
+    text
+}
+
+fn table(weights: &Weights, recorded: &Weights) -> String {
+    let mut text = format!("{:<24}{:>14}{:>14}\n", "part", "now", "recorded");
+    for (name, bytes) in weights {
+        let before = recorded.get(name).map_or("–".to_owned(), |bytes| spelled(*bytes));
+        let _ = writeln!(text, "{name:<24}{:>14}{before:>14}", spelled(*bytes));
+    }
+    text
+}
+
+/// Fails for each row above what is recorded. What became smaller is no fault.
+fn compare(weights: &Weights, recorded: &Weights) -> Result<(), XtaskFailure> {
+    let mut lines = Vec::new();
+    for (name, bytes) in weights {
+        let Some(before) = recorded.get(name) else {
+            lines.push(format!("    {name} is not recorded"));
+            continue;
+        };
+        if *bytes * 100 > before * (100 + TOLERANCE) {
+            let percent = (bytes - before) * 100 / before.max(&1);
+            lines.push(format!(
+                "    {name} is {}, {percent} % more than the {} recorded",
+                spelled(*bytes),
+                spelled(*before)
+            ));
+        }
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    Err(XtaskFailure::new(format!(
+        "\n{}\n\nIf it is meant, write {RECORDED} anew (`cargo xtask weight --record`) and say in the \
+         commit what it is for.",
+        lines.join("\n")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights(pairs: &[(&str, u64)]) -> Weights {
+        pairs.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect()
+    }
+
+    #[test]
+    fn only_growth_above_five_percent_fails() {
+        let recorded = weights(&[(PROGRAM, 1_000), (FILES, 2_000)]);
+        let refused = |bytes| {
+            compare(&weights(&[(PROGRAM, bytes)]), &recorded).err().map(|failure| failure.text)
+        };
+        assert_eq!((refused(1_050), refused(10)), (None, None));
+        assert!(refused(1_060).unwrap().contains("program-bytes is 1_060, 6 % more"));
+        let other = compare(&weights(&[("other", 1)]), &recorded).unwrap_err().text;
+        assert!(other.contains("other is not recorded"), "{other}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let all = weights(&[(PROGRAM, 55_123_456), (FILES, 12)]);
+        assert_eq!(parsed(&written(&all)), all);
+    }
+}
