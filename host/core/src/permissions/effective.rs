@@ -230,6 +230,12 @@ fn common_folders(begun: &[FileGrant], today: &[FileGrant]) -> Vec<FileGrant> {
     found
 }
 
+/// Returns the path that the other one contains; `None` if neither does.
+fn inner_path(begun: &String, today: &String) -> Option<String> {
+    let has = |outer: &String, inner: &String| rest_below(outer, inner).map(|_| inner.clone());
+    has(begun, today).or_else(|| has(today, begun))
+}
+
 /// Returns the part of a path below a folder, without slashes around it; empty for the folder.
 fn rest_below<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder.trim_end_matches('/'))?;
@@ -284,12 +290,8 @@ impl ExecGrant {
         let best_effort = (Confinement::BestEffort, Confinement::BestEffort);
         Self {
             commands: overlap(&self.commands, &today.commands, CommandPattern::overlap),
-            read: overlap(&self.read, &today.read, |begun, today| {
-                let has = |outer: &String, inner: &String| {
-                    rest_below(outer, inner).map(|_| inner.clone())
-                };
-                has(begun, today).or_else(|| has(today, begun))
-            }),
+            read: overlap(&self.read, &today.read, inner_path),
+            starts: overlap(&self.starts, &today.starts, inner_path),
             env,
             network: self.network && today.network,
             confinement: if (self.confinement, today.confinement) == best_effort {
