@@ -3,7 +3,7 @@
 
 mod attacks;
 mod channels;
-mod client;
+pub(crate) mod client;
 mod restarts;
 
 use conclave_test_support::{Rig, guest, stepping, stock};

@@ -53,6 +53,7 @@ mod registry;
 mod reload;
 mod replay;
 mod resume_cli;
+mod resumed_rights;
 mod reworded;
 mod rooms;
 mod run_input;

@@ -23,11 +23,11 @@ use conclave_core::types::outcome::{Outcome, Status};
 use conclave_runtime::channel::HumanAnswer;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{Host, Prepared, RoomHandle, RunInput, RunOptions};
+use conclave_runtime::{Host, Prepared, RoomHandle, RunInput, RunOptions, SessionError};
 use tokio::sync::Notify;
 
-use super::resume::unresumable;
-use super::run::{JsonLinesOnStdout, changes_line, ending, limit_hint, unkept};
+use super::resume::{changed_lines, unresumable};
+use super::run::{JsonLinesOnStdout, broken_off, changes_line, ending, limit_hint, unkept};
 use crate::approve::{RequestContext, TerminalApprover};
 use crate::args::{self, Approvals, Detail, OutputArgs, TraceChoice};
 use crate::commands::chat::conversation::TerminalChat;
@@ -87,7 +87,7 @@ pub(crate) async fn chat(
     );
     talk.channel.attach(attachments);
     interrupted_runs::report_interrupted(&interrupted);
-    talk.greet(&prepared, loading, output);
+    talk.greet((&prepared, prepared.setup()), loading, output);
     let steps = talk.steps(detail, &prepared);
     let begun = Instant::now();
     let Some(message) = talk.first_message(text).await else {
@@ -136,7 +136,12 @@ pub(crate) async fn resume(
     let options = talk.options(steps, kept, cut.verbose, output);
     let mut session =
         prepared.reopen(&talk.room, options).await.map_err(|error| unresumable(&error))?;
-    talk.greet(&prepared, loading, output);
+    talk.greet((&prepared, session.effective_setup()), loading, output);
+    if !output.quiet && !output.json {
+        for line in changed_lines(session.changed_components()) {
+            talk.screen.line(line);
+        }
+    }
     let said = session
         .history(&talk.entry)
         .iter_newest_first()
@@ -248,11 +253,11 @@ impl ChatSession {
         }
     }
 
-    fn greet(&self, prepared: &Prepared, loading: Instant, output: OutputArgs) {
+    fn greet(&self, rights: (&Prepared, &Setup), loading: Instant, output: OutputArgs) {
         if output.quiet || output.json {
             return;
         }
-        head::print(prepared, Some(&self.room), loading.elapsed());
+        head::print_effective(rights, Some(&self.room), loading.elapsed());
         if self.user.is_there() {
             self.screen.line(paint(
                 FAINT,
@@ -320,7 +325,7 @@ impl ChatSession {
 
     /// Waits for the end. Ctrl-C stops a turn; once the user has ended the conversation, it stops
     /// everything.
-    async fn follow<E: Display>(
+    async fn follow<E: Into<SessionError>>(
         &self,
         run: RoomHandle,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
@@ -339,7 +344,7 @@ impl ChatSession {
         let mut too_long = std::pin::pin!(self.turn_takes_too_long(turn_wall));
         loop {
             tokio::select! {
-                outcome = &mut outcome => return outcome.map_err(|failure| unkept(&failure, &self.room, kept)),
+                outcome = &mut outcome => return outcome.map_err(|failure| broken_off(&failure.into(), &self.room, kept)),
                 () = interrupts.next() => stop_turn("Ctrl-C"),
                 () = self.stops.notified() => stop_turn("/stop"),
                 () = stdout::is_gone(), if !is_unread => {

@@ -263,8 +263,10 @@ async fn resume_now(
         stdout::json(json!({ "type": "resumed", "run": row.run }))?;
     } else if !output.quiet {
         let rights = (&prepared, session.effective_setup().as_ref());
-        head::print_resumed(rights, &row.run, loading.elapsed());
-        report_changed(session.changed_components());
+        head::print_effective(rights, Some(&row.run), loading.elapsed());
+        for line in changed_lines(session.changed_components()) {
+            let _ = writeln!(crate::ui::output::stderr(), "{line}");
+        }
     }
     context.legend();
     let began = Instant::now();
@@ -328,10 +330,10 @@ fn report_unnamed(
     Ok(())
 }
 
-/// Reports each plugin whose component is not the one that the run began with.
-pub(crate) fn report_changed(changed: &[ChangedComponent]) {
-    for ChangedComponent { plugin, before, now, .. } in changed {
-        let short = |sha256: &str| sha256.chars().take(12).collect::<String>();
+/// Returns a line for each plugin whose component is not the one that the run began with.
+pub(crate) fn changed_lines(changed: &[ChangedComponent]) -> impl Iterator<Item = String> {
+    let short = |sha256: &str| sha256.chars().take(12).collect::<String>();
+    changed.iter().map(move |ChangedComponent { plugin, before, now, .. }| {
         let what = match now.is_empty() {
             true => format!("the plugin {plugin} is not in the config any more"),
             false => format!(
@@ -341,8 +343,8 @@ pub(crate) fn report_changed(changed: &[ChangedComponent]) {
                 short(before)
             ),
         };
-        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, what));
-    }
+        paint(ODD, what)
+    })
 }
 
 /// Delivers the events of an ended run that its observers did not take.

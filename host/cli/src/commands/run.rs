@@ -25,7 +25,7 @@ use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, head, paint, printable};
 
-pub(crate) use context::{JsonLinesOnStdout, RunContext, RunStyle, unkept};
+pub(crate) use context::{JsonLinesOnStdout, RunContext, RunStyle, broken_off, unkept};
 pub(crate) use ending::{as_json, changes_line, ending, interactive_help, limit_hint, result};
 use input::RunRoom;
 

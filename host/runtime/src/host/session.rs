@@ -392,13 +392,24 @@ impl Session {
         let outcome = going.outcome().await;
         if let Some(session) = going.0.take() {
             session.is_broken = outcome.is_err();
-            if let Some((plugin, fault)) = session.driver.failed_exchange.take() {
-                let room = session.room.clone();
-                return Err(SessionError::FailedExchange { room, plugin, fault });
-            }
+            let ended = session.end(outcome);
             session.driver.renew();
+            return ended;
         }
         Ok(outcome?)
+    }
+
+    /// Returns how a resumed run ended, with the exchanged component if that has stopped it.
+    fn end(
+        &mut self,
+        outcome: Result<Arc<Outcome>, JournalFailure>,
+    ) -> Result<Arc<Outcome>, SessionError> {
+        match self.driver.failed_exchange.take() {
+            Some((plugin, fault)) => {
+                Err(SessionError::FailedExchange { room: self.room.clone(), plugin, fault })
+            }
+            None => Ok(outcome?),
+        }
     }
 
     /// Returns the setup that an interrupted run goes on with: what it began with, as far as today's
@@ -500,7 +511,8 @@ impl Session {
             if let Some(outcome) = self.driver.outcome().filter(|_| !self.driver.is_begun()) {
                 return Ok(Arc::clone(outcome));
             }
-            Ok(RunGuard(Some(&mut self)).into_end().await?)
+            let outcome = RunGuard(Some(&mut self)).into_end().await;
+            self.end(outcome)
         });
         (handle.clone(), RoomGuard { running, handle })
     }

@@ -8,7 +8,7 @@ use conclave_test_support::Rig;
 use serde_json::{Value, json};
 
 /// A running `conclave serve`, killed when it is dropped.
-pub(super) struct Served {
+pub(crate) struct Served {
     child: Child,
     arguments: Vec<String>,
     address: String,
@@ -17,20 +17,20 @@ pub(super) struct Served {
 }
 
 /// A server that was killed.
-pub(super) struct Killed {
+pub(crate) struct Killed {
     arguments: Vec<String>,
 }
 
-pub(super) struct Response {
-    pub(super) status: u16,
-    pub(super) head: String,
-    pub(super) body: Value,
-    pub(super) text: String,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Value,
+    pub(crate) text: String,
 }
 
 impl Served {
     /// Starts `conclave serve c.toml` on a free port, and opens its address as a browser does.
-    pub(super) fn start(rig: &Rig, arguments: &[&str]) -> Self {
+    pub(crate) fn start(rig: &Rig, arguments: &[&str]) -> Self {
         let all = [&["serve", "c.toml", "--listen", "127.0.0.1:0"], arguments].concat();
         Self::start_with(rig, all.iter().map(|word| (*word).to_owned()).collect())
     }
@@ -69,32 +69,32 @@ impl Served {
         served
     }
 
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    pub(super) fn token(&self) -> &str {
+    pub(crate) fn token(&self) -> &str {
         &self.token
     }
 
-    pub(super) fn process(&self) -> u32 {
+    pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
     /// Kills the process at once.
-    pub(super) fn killed(mut self) -> Killed {
+    pub(crate) fn killed(mut self) -> Killed {
         self.child.kill().expect("it can be killed");
         self.ended()
     }
 
     /// Waits until the process has ended.
-    pub(super) fn ended(mut self) -> Killed {
+    pub(crate) fn ended(mut self) -> Killed {
         self.child.wait().expect("it ends");
         Killed { arguments: std::mem::take(&mut self.arguments) }
     }
 
     /// Returns the headers of the page's own requests.
-    pub(super) fn own(&self) -> Vec<(&str, String)> {
+    pub(crate) fn own(&self) -> Vec<(&str, String)> {
         vec![
             ("Host", self.address.clone()),
             ("Origin", format!("http://{}", self.address)),
@@ -102,21 +102,21 @@ impl Served {
         ]
     }
 
-    pub(super) fn get(&self, path: &str) -> Response {
+    pub(crate) fn get(&self, path: &str) -> Response {
         self.request("GET", path, &self.own(), "")
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Response {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Response {
         self.request("POST", path, &self.own(), &body.to_string())
     }
 
-    pub(super) fn send(&self, room: &str, key: &str, text: &str) -> Response {
+    pub(crate) fn send(&self, room: &str, key: &str, text: &str) -> Response {
         let message = json!({ "key": key, "text": text });
         self.post(&format!("/api/conversations/{room}/messages"), &message)
     }
 
     /// Sends a request with exactly these headers, and those of the body.
-    pub(super) fn request(
+    pub(crate) fn request(
         &self,
         method: &str,
         path: &str,
@@ -137,7 +137,7 @@ impl Served {
     }
 
     /// Sends a request of the page, and leaves with its last byte.
-    pub(super) fn leave(&self, method: &str, path: &str, body: &str) {
+    pub(crate) fn leave(&self, method: &str, path: &str, body: &str) {
         let mut stream = self.connect();
         let headers: String =
             self.own().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -150,12 +150,12 @@ impl Served {
         .expect("it listens");
     }
 
-    pub(super) fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.address).expect("it listens")
     }
 
     /// Returns the id of the only conversation.
-    pub(super) fn only_room(&self) -> String {
+    pub(crate) fn only_room(&self) -> String {
         let list = self.get("/api/conversations").body;
         let rows = list["conversations"].as_array().expect("a list");
         assert_eq!(rows.len(), 1, "{list}");
@@ -163,7 +163,7 @@ impl Served {
     }
 
     /// Opens the event stream of a conversation.
-    pub(super) fn events(&self, room: &str, last: Option<&str>) -> Events {
+    pub(crate) fn events(&self, room: &str, last: Option<&str>) -> Events {
         let mut stream = self.connect();
         let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
         let headers: String =
@@ -179,7 +179,7 @@ impl Served {
     }
 
     /// Returns all entries of a conversation so far.
-    pub(super) fn entries(&self, room: &str) -> Vec<Value> {
+    pub(crate) fn entries(&self, room: &str) -> Vec<Value> {
         let mut events = self.events(room, None);
         let mut entries = Vec::new();
         loop {
@@ -202,13 +202,13 @@ impl Drop for Served {
 
 impl Killed {
     /// Starts the same command again.
-    pub(super) fn start_again(self, rig: &Rig) -> Served {
+    pub(crate) fn start_again(self, rig: &Rig) -> Served {
         Served::start_with(rig, self.arguments)
     }
 }
 
 impl Response {
-    pub(super) fn read(mut stream: TcpStream) -> Self {
+    pub(crate) fn read(mut stream: TcpStream) -> Self {
         let mut bytes = Vec::new();
         // A refused body can reset the connection behind the answer.
         let _ = stream.read_to_end(&mut bytes);
@@ -223,7 +223,7 @@ impl Response {
         }
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let pairs = self.head.lines().filter_map(|line| line.split_once(": "));
         pairs
             .into_iter()
@@ -233,19 +233,19 @@ impl Response {
 }
 
 /// The event stream of a conversation.
-pub(super) struct Events {
+pub(crate) struct Events {
     lines: BufReader<TcpStream>,
 }
 
-pub(super) struct Event {
-    pub(super) id: Option<String>,
-    pub(super) kind: String,
-    pub(super) data: Value,
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) kind: String,
+    pub(crate) data: Value,
 }
 
 impl Events {
     /// Waits for the next event.
-    pub(super) fn next(&mut self) -> Event {
+    pub(crate) fn next(&mut self) -> Event {
         let mut event = Event { id: None, kind: String::new(), data: Value::Null };
         loop {
             let mut line = String::new();
@@ -263,12 +263,12 @@ impl Events {
         }
     }
 
-    pub(super) fn entry(&mut self) -> Value {
+    pub(crate) fn entry(&mut self) -> Value {
         self.entry_so(|_| true)
     }
 
     /// Waits for an entry for which this holds.
-    pub(super) fn entry_so(&mut self, is_so: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn entry_so(&mut self, is_so: impl Fn(&Value) -> bool) -> Value {
         loop {
             let event = self.next();
             if event.kind == "entry" && is_so(&event.data) {
@@ -278,7 +278,7 @@ impl Events {
     }
 
     /// Waits for a status for which this holds.
-    pub(super) fn status(&mut self, is_so: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn status(&mut self, is_so: impl Fn(&Value) -> bool) -> Value {
         loop {
             let event = self.next();
             if event.kind == "status" && is_so(&event.data) {

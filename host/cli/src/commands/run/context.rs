@@ -15,7 +15,7 @@ use conclave_core::types::outcome::Outcome;
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
 use conclave_runtime::store::{RunMatch, Store, StoreReader};
 use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
-use conclave_runtime::{Host, Prepared, RoomHandle, RunOptions};
+use conclave_runtime::{Host, Prepared, RoomHandle, RunOptions, SessionError};
 
 use super::ending::{EndContext, finish, result};
 use crate::approve::{PendingLine, RequestContext, TerminalApprover};
@@ -163,7 +163,7 @@ impl RunContext {
     }
 
     /// Waits for the end. Ctrl-C stops the run, and ends the program if that takes too long.
-    pub(crate) async fn follow<E: Display>(
+    pub(crate) async fn follow<E: Into<SessionError>>(
         &self,
         run: RoomHandle,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
@@ -183,7 +183,7 @@ impl RunContext {
         };
         self.let_detached_end().await;
         self.user.leave();
-        ended.map_err(|failure| unkept(&failure, room, kept))
+        ended.map_err(|failure| broken_off(&failure.into(), room, kept))
     }
 
     /// Waits for detached tasks, which live in this process and would end with it.
@@ -257,6 +257,14 @@ fn why(room: &RoomId, kept: &RunStorage) -> String {
 /// Returns the folder of `--journal`.
 fn journal(kept: &RunStorage) -> Option<&Path> {
     kept.folder().filter(|_| kept.store().is_none())
+}
+
+/// Returns the error for a run that came to no end.
+pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, kept: &RunStorage) -> CliError {
+    match failure {
+        SessionError::FailedExchange { .. } => CliError::plugin(failure.to_string()),
+        failure => unkept(failure, room, kept),
+    }
 }
 
 /// Returns the error for a journal that failed during the run. Its contents are safe, and the run

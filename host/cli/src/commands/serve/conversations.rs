@@ -22,7 +22,7 @@ use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 
 use super::conversation::{Conversation, ConversationRow, WebChannel};
-use crate::commands::resume::unresumable;
+use crate::commands::resume::{changed_lines, unresumable};
 use crate::program::error::CliError;
 use crate::state::stores::unusable;
 use crate::ui::screen::Screen;
@@ -180,6 +180,9 @@ impl Conversations {
         let session = self.prepared.reopen(room, self.options(&conversation)).await;
         let session = session.map_err(|error| unresumable(&error))?;
         if session.is_cut_off() {
+            for line in changed_lines(session.changed_components()) {
+                self.screen.notice(format_args!("{}: {line}", conversation.room()));
+            }
             let (handle, guard) = session.resume_room();
             self.attend(&conversation, handle.clone(), guard);
             match self.bind_channels(&handle).await {

@@ -29,18 +29,13 @@ const MOST_OF_A_PATH: usize = 24;
 
 /// Prints the head of a run to stderr.
 pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) {
-    print_leaving(
-        (prepared, prepared.setup()),
-        &room.map(|room| format!("run {room} · ")).unwrap_or_default(),
-        &data_can_leave(prepared.setup()),
-        took,
-    );
+    print_effective((prepared, prepared.setup()), room, took);
 }
 
-/// Prints the head of a run that is resumed, with its effective permissions: what it began with, as
-/// far as today's config still grants it.
-pub(crate) fn print_resumed(rights: (&Prepared, &Setup), room: &RoomId, took: Duration) {
-    print_leaving(rights, &format!("run {room} · "), &data_can_leave(rights.1), took);
+/// Does the same with the permissions of this setup: the effective ones of a run that is resumed.
+pub(crate) fn print_effective(rights: (&Prepared, &Setup), room: Option<&RoomId>, took: Duration) {
+    let id = room.map(|room| format!("run {room} · ")).unwrap_or_default();
+    print_leaving(rights, &id, &data_can_leave(rights.1), took);
 }
 
 /// Prints the head of a server: its tools' results leave to the client, in addition to all other
