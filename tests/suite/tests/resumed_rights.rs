@@ -299,8 +299,10 @@ fn an_exchanged_component_that_fails_at_once_leaves_the_run_as_it_was() {
     let (name, first) = run.cut_off();
     std::fs::write(&file, rebuilt("chat.wasm")).expect("it is written");
     // Too little for its first call.
-    let (granted, limited) =
-        ("grants.model = [\"default\"]\n", "grants.model = [\"default\"]\nlimits.memory = \"64 KiB\"\n");
+    let (granted, limited) = (
+        "grants.model = [\"default\"]\n",
+        "grants.model = [\"default\"]\nlimits.memory = \"64 KiB\"\n",
+    );
     run.change(granted, limited);
     let child = run.start(&["resume", &name, "--approvals", "wait"]);
     run.approve(&run.waiting(Some(&first)));
