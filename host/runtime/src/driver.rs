@@ -345,6 +345,11 @@ impl Driver {
         self.setup = Arc::clone(&self.shared.admitted);
     }
 
+    /// Does the same, within the setup with which the room's last run began.
+    pub(crate) fn renew_within(&mut self) {
+        self.setup = Arc::new(self.room.begun_setup().narrowed_by(&self.shared.admitted));
+    }
+
     /// Returns the task that the conversation was handed to, if the setup still has it.
     pub(crate) fn handed_to(&self) -> Option<TaskName> {
         self.room.handed_to().filter(|task| self.setup.tasks.contains_key(*task)).cloned()

@@ -23,7 +23,7 @@ struct Settings {
 
 fn asking(text: &str) -> Request {
     let draft = Draft {
-        role: Role::User.into(),
+        role: Role::User,
         content: text.to_owned(),
         tool_calls: vec![],
         tool_results: vec![],

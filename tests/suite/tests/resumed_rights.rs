@@ -148,8 +148,8 @@ impl ChangedRun {
         until("a call that waits", || {
             let listed = text(&conclave(&self.rig, &["approvals", "--json"]).stdout);
             let rows = listed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            let ids = rows.filter_map(|row| row["id"].as_str().map(str::to_owned));
-            ids.filter(|id| Some(id.as_str()) != known).last()
+            let mut ids = rows.filter_map(|row| row["id"].as_str().map(str::to_owned));
+            ids.rfind(|id| Some(id.as_str()) != known)
         })
     }
 
@@ -190,8 +190,8 @@ impl ChangedRun {
         let requests = self.server.requests();
         assert_eq!(requests.len(), 4, "{way}, {}: the model has read the result", later.what);
         let messages = requests[3].json()["messages"].clone();
-        let results = messages.as_array().expect("messages").iter();
-        let last = results.filter(|message| message["role"] == "tool").next_back();
+        let mut messages = messages.as_array().expect("messages").iter();
+        let last = messages.rfind(|message| message["role"] == "tool");
         let result = last.map(|message| message["content"].to_string()).unwrap_or_default();
         assert!((later.is_right)(&self.rig, &result), "{way}, {}: {result}", later.what);
         let audit = text(&conclave(&self.rig, &["audit"]).stdout);

@@ -99,6 +99,14 @@ struct PendingCall {
     is_top_up: bool,
 }
 
+/// A decision that a run has recorded.
+struct RecordedDecision {
+    /// The id of its message; `None` if the run's own terminal or a browser decided.
+    message: Option<ControlId>,
+    word: &'static str,
+    author: String,
+}
+
 impl PendingCall {
     fn find(id: &str, store: Option<&Path>) -> Result<Self, CliError> {
         let (room, call) = parse_approval_id(id)?;
@@ -148,7 +156,7 @@ impl PendingCall {
     /// recorded decision.
     fn decided_before(&self) -> CliError {
         let what = match self.recorded() {
-            Ok(Some((_, word, author))) => {
+            Ok(Some(RecordedDecision { word, author, .. })) => {
                 format!("{} was already {word} by {author}; this decision has no effect", self.id())
             }
             Ok(None) => {
@@ -160,20 +168,20 @@ impl PendingCall {
             .hint(format!("`conclave show {}` shows the state of the run", self.found.run()))
     }
 
-    /// Returns the recorded decision about the call, with the id of its message if it came from
-    /// another process, and its author.
-    fn recorded(&self) -> Result<Option<(Option<ControlId>, &'static str, String)>, CliError> {
+    /// Returns the recorded decision about the call.
+    fn recorded(&self) -> Result<Option<RecordedDecision>, CliError> {
         let records = self.found.reader.records(&self.found.room);
         let records = records.map_err(|error| unusable(&error))?;
         Ok(records.into_iter().find_map(|record| {
             let Event::Decided { call, approval, author } = record.event.effective() else {
                 return None;
             };
-            let id = match &record.event {
+            let message = match &record.event {
                 Event::ControlReceived { id, .. } => Some(id.clone()),
                 _ => None,
             };
-            (*call == self.call).then(|| (id, decision_word(approval), author.to_string()))
+            let (word, author) = (decision_word(approval), author.to_string());
+            (*call == self.call).then_some(RecordedDecision { message, word, author })
         }))
     }
 
@@ -198,7 +206,7 @@ impl PendingCall {
             std::thread::sleep(EVERY);
         }
         match self.recorded()? {
-            Some((Some(id), ..)) if id == mail.id => Ok(true),
+            Some(recorded) if recorded.message.as_ref() == Some(&mail.id) => Ok(true),
             _ => Err(self.decided_before()),
         }
     }

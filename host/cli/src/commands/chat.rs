@@ -9,7 +9,6 @@ pub(crate) mod stream;
 pub(crate) mod transcript;
 pub(crate) mod user_channel;
 
-use std::fmt::Display;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

@@ -91,6 +91,7 @@ mod tests {
             gates: Vec::new(),
             observers: Vec::new(),
             policy: Policy::default(),
+            policy_now: None,
             limits: RunLimits::default(),
         }
     }

@@ -60,6 +60,7 @@ impl Setup {
             gates: Vec::new(),
             observers: vec![rule.clone()],
             policy: self.policy.clone(),
+            policy_now: self.policy_now.clone(),
             limits: self.limits.clone(),
         })
     }

@@ -280,8 +280,10 @@ fn consent_that_was_asked_for_before_a_crash_is_asked_for_again() {
     let risky = json!({ "policy": "always", "analyzer": "judge" });
     let mut recorded = opened(&risky, &json!([]));
     let effects = act(&mut recorded, &run());
-    let again =
-        |recorded: &Recorded| Unfinished::fold(recorded.records.clone()).resumption(START).again;
+    let again = |recorded: &Recorded| {
+        let unfinished = Unfinished::fold(recorded.records.clone());
+        unfinished.resumption(START, unfinished.room.setup()).again
+    };
     let assessing = again(&recorded);
     assert!(
         assessing.iter().any(|again| matches!(again.effect, Effect::QueryPlugin { .. })),

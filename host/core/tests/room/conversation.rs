@@ -542,7 +542,7 @@ fn a_held_room_that_was_cut_off_goes_on() {
     for cut in [1, idle, world.recorded.records.len()] {
         let unfinished = Unfinished::fold(world.recorded.records[..cut].to_vec());
         assert!(unfinished.room.outcome().is_none());
-        let resumption = unfinished.resumption(world.now, &unfinished.room.setup().clone());
+        let resumption = unfinished.resumption(world.now, unfinished.room.setup());
         let recorded = Recorded {
             room: unfinished.room,
             records: world.recorded.records[..cut].to_vec(),
@@ -580,7 +580,7 @@ fn a_speech_under_way_when_the_host_stopped_is_made_again_with_its_key() {
     let mut world = World::held(two());
     world.says("web", "one").expect("it counts");
     let unfinished = Unfinished::fold(world.recorded.records.clone());
-    let again = unfinished.resumption(world.now, &unfinished.room.setup().clone()).again;
+    let again = unfinished.resumption(world.now, unfinished.room.setup()).again;
     let keys: Vec<String> = again
         .iter()
         .filter_map(|again| match &again.effect {

@@ -814,7 +814,8 @@ fn an_agent_asks_after_tells_and_stops_its_own_tasks_alone() {
 #[test]
 fn what_a_task_was_told_is_said_again_under_its_id_by_a_host_that_goes_on() {
     let told = |records: &[Record]| -> Vec<(String, String)> {
-        let again = Unfinished::fold(records.iter().cloned()).resumption(START.plus(1_000)).again;
+        let unfinished = Unfinished::fold(records.iter().cloned());
+        let again = unfinished.resumption(START.plus(1_000), unfinished.room.setup()).again;
         let starts =
             again.iter().position(|again| matches!(again.effect, Effect::StartBackground { .. }));
         let told = |(place, again): (usize, &Restart)| match &again.effect {

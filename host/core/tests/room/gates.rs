@@ -414,8 +414,7 @@ fn a_gate_that_was_cut_off_is_asked_again() {
     say(&mut recorded, 1, "terminal", "hello");
     let (call, .., timer) = asked(&mut recorded).expect("the gate is asked");
     let unfinished = Unfinished::fold(recorded.records.iter().cloned());
-    let resumption =
-        unfinished.resumption(Millis(START.0 + 50_000), &unfinished.room.setup().clone());
+    let resumption = unfinished.resumption(Millis(START.0 + 50_000), unfinished.room.setup());
     let consult = resumption
         .again
         .iter()

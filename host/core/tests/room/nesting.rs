@@ -129,8 +129,7 @@ fn wrong_in_resumption(records: &[Record]) -> Vec<String> {
         }
     };
     must(unfinished.room == account.room, "the fold is another room".to_owned());
-    let Resumption { events, again, .. } =
-        unfinished.resumption(LATER, &unfinished.room.setup().clone());
+    let Resumption { events, again, .. } = unfinished.resumption(LATER, unfinished.room.setup());
     let mut again_started = BTreeSet::new();
     for Restart { effect, trace, .. } in &again {
         let Some(call) = effect.starts() else { continue };
@@ -165,8 +164,7 @@ fn wrong_in_resumption(records: &[Record]) -> Vec<String> {
 /// makes no request that its log has.
 fn resumed(before: &[Record], choices: &mut Choices<'_>) -> Recorded {
     let unfinished = Unfinished::fold(before.to_vec());
-    let Resumption { events, again, .. } =
-        unfinished.resumption(LATER, &unfinished.room.setup().clone());
+    let Resumption { events, again, .. } = unfinished.resumption(LATER, unfinished.room.setup());
     let records = before.to_vec();
     let mut recorded = Recorded { room: unfinished.room, records, ..Recorded::default() };
     for event in events.into_iter().chain([Event::Unpaused]) {

@@ -208,7 +208,7 @@ fn a_paused_room_that_is_cut_off_is_still_paused_and_owes_no_time() {
     assert_eq!(begun(&mut recorded), []);
     let unfinished = Unfinished::fold(recorded.records.clone());
     assert_eq!(unfinished.room.paused(), Some("lunch"));
-    let resumption = unfinished.resumption(at(1_000_000), &unfinished.room.setup().clone());
+    let resumption = unfinished.resumption(at(1_000_000), unfinished.room.setup());
     let starts: Vec<_> =
         resumption.again.iter().filter_map(|again| again.effect.starts()).collect();
     assert_eq!(starts, [], "what had not begun does not begin");

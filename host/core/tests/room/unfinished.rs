@@ -66,7 +66,7 @@ proptest! {
         if unfinished.room.outcome().is_some() {
             return Ok(());
         }
-        let Resumption { events, again, .. } = unfinished.resumption(LATER, &unfinished.room.setup().clone());
+        let Resumption { events, again, .. } = unfinished.resumption(LATER, unfinished.room.setup());
         let mut recorded = Recorded { room: unfinished.room, records: before, ..Recorded::default() };
         for event in events {
             recorded.handle(event, LATER);
@@ -97,7 +97,7 @@ proptest! {
 
 /// Returns the resumption under the config that the room began with.
 fn resumed(unfinished: &Unfinished, at: Millis) -> Resumption {
-    unfinished.resumption(at, &unfinished.room.setup().clone())
+    unfinished.resumption(at, unfinished.room.setup())
 }
 
 fn case(setup: serde_json::Value) -> (Arc<Setup>, Case) {
@@ -136,7 +136,7 @@ fn a_step_goes_on_with_what_it_was_told() {
         Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: done.clone() },
     ]);
     let Resumption { events, again, .. } =
-        unfinished.resumption(START.plus(3 + 500), &unfinished.room.setup().clone());
+        unfinished.resumption(START.plus(3 + 500), unfinished.room.setup());
     assert_eq!(events, [Event::Resumed { down_ms: 500, setup: None }]);
     let step = again
         .iter()
@@ -256,7 +256,7 @@ fn a_snapshot_names_the_records_with_the_reads_of_a_call_and_does_not_hold_them(
         records(events).into_iter().map(|record| Record { seq: record.seq + 1, ..record }),
     );
     let step = |unfinished: &Unfinished| {
-        let again = unfinished.resumption(LATER, &unfinished.room.setup().clone()).again;
+        let again = unfinished.resumption(LATER, unfinished.room.setup()).again;
         let step = again.into_iter().find(|again| matches!(again.effect, Effect::StepAgent { .. }));
         step.expect("the step is made again").trace.reads.clone()
     };
@@ -269,7 +269,7 @@ fn an_agent_reads_that_its_call_was_interrupted() {
     let unfinished = calling(false, "", Vec::new());
     let mut room: Room = unfinished.room.clone();
     unfinished
-        .resumption(LATER, &unfinished.room.setup().clone())
+        .resumption(LATER, unfinished.room.setup())
         .events
         .into_iter()
         .for_each(|event| room.handle(event, LATER));
@@ -314,7 +314,7 @@ fn a_model_reply_is_not_bought_twice() {
         Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion), trouble: None },
         ask(1),
     ]);
-    let Resumption { again, .. } = unfinished.resumption(LATER, &unfinished.room.setup().clone());
+    let Resumption { again, .. } = unfinished.resumption(LATER, unfinished.room.setup());
     let models: Vec<u32> = again
         .iter()
         .filter_map(|again| {
@@ -336,7 +336,7 @@ fn a_model_reply_is_not_bought_twice() {
 fn time_in_which_no_host_ran_does_not_count() {
     let unfinished = stepping(Vec::new());
     let (before, mut room) = (
-        unfinished.resumption(START.plus(5_000), &unfinished.room.setup().clone()),
+        unfinished.resumption(START.plus(5_000), unfinished.room.setup()),
         unfinished.room.clone(),
     );
     let timers = |resumption: &Resumption| -> Vec<Millis> {
@@ -348,7 +348,7 @@ fn time_in_which_no_host_ran_does_not_count() {
             })
             .collect()
     };
-    let soon = timers(&unfinished.resumption(START, &unfinished.room.setup().clone()));
+    let soon = timers(&unfinished.resumption(START, unfinished.room.setup()));
     assert_eq!(timers(&before), soon.iter().map(|at| at.plus(5_000)).collect::<Vec<_>>());
     assert!(!soon.is_empty(), "the run has a wall limit");
     before.events.into_iter().for_each(|event| room.handle(event, START.plus(5_000)));
@@ -358,7 +358,7 @@ fn time_in_which_no_host_ran_does_not_count() {
     );
     // The clock was set back while the host was down, so the downtime is 0 and not negative.
     assert_eq!(
-        unfinished.resumption(Millis(0), &unfinished.room.setup().clone()).events,
+        unfinished.resumption(Millis(0), unfinished.room.setup()).events,
         [Event::Resumed { down_ms: 0, setup: None }]
     );
 }
@@ -385,7 +385,7 @@ fn acting(action: Action, sha256: &str, events: Vec<Event>) -> Unfinished {
 
 /// Returns the room after a crash, its resumption and the effects that it performs.
 fn gone_on(unfinished: Unfinished) -> (Room, Resumption, Vec<Effect>) {
-    let resumption = unfinished.resumption(LATER, &unfinished.room.setup().clone());
+    let resumption = unfinished.resumption(LATER, unfinished.room.setup());
     let mut room = unfinished.room;
     resumption.events.iter().for_each(|event| room.handle(event.clone(), LATER));
     let effects = std::iter::from_fn(|| room.poll_effect()).collect();
@@ -430,7 +430,7 @@ fn polling(sha256: &str) -> Unfinished {
     let run = Action::Run { command: "srv".to_owned(), background: true };
     let mut unfinished = acting(run.clone(), sha256, vec![began.clone()]);
     let timers = |unfinished: &Unfinished| -> Vec<_> {
-        let again = unfinished.resumption(START, &unfinished.room.setup().clone()).again;
+        let again = unfinished.resumption(START, unfinished.room.setup()).again;
         again
             .iter()
             .filter_map(|again| {

@@ -66,7 +66,7 @@ impl Observers {
     /// not, because the run is the same.
     pub(crate) fn run_begins(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.iter_mut().for_each(|delivery| delivery.keeps_usage = false);
+        waiting.iter_mut().for_each(|delivery| delivery.is_same_run = false);
     }
 
     /// Begins the deliveries, on the executor that this is called on. Later calls do nothing.
@@ -131,7 +131,7 @@ fn deliveries(
             room,
             publisher: publisher.clone(),
             is_resumed,
-            keeps_usage: is_resumed,
+            is_same_run: is_resumed,
             taken: BTreeMap::new(),
             delivered: 0,
             open: None,
@@ -148,8 +148,9 @@ struct Delivery {
     room: RoomId,
     publisher: Publisher,
     is_resumed: bool,
-    /// Whether the usage of the observer's grants continues in its reopened room.
-    keeps_usage: bool,
+    /// Whether the run is the same as before: the observer keeps what its grants were and what it
+    /// used of them.
+    is_same_run: bool,
     /// The last event of each room that the observer took before.
     taken: BTreeMap<RoomId, ObservedPosition>,
     delivered: u64,
@@ -241,7 +242,7 @@ impl Delivery {
     /// Opens the observer's room again, if it has one.
     async fn reopen(&mut self) -> Result<(), String> {
         let (parts, options) = (self.parts.clone(), self.options.clone());
-        let session = Session::reopen_observer(parts, options, &self.room).await;
+        let session = Session::reopen_observer(parts, options, &self.room, self.is_same_run).await;
         if let Some(session) = session.map_err(|failure| failure.to_string())? {
             self.taken = session.observed().clone();
             self.open(session);
@@ -250,7 +251,7 @@ impl Delivery {
     }
 
     fn open(&mut self, session: Session) {
-        self.open = Some(session.open_observer_room(self.keeps_usage));
+        self.open = Some(session.open_observer_room(self.is_same_run));
     }
 }
 

@@ -340,16 +340,23 @@ impl Session {
 
     /// Returns the session of an observer's room; `None` if it has no journal. A run that was
     /// interrupted is ended: its events are delivered again as a whole, so its call is not resumed.
+    /// If the observed run `is_same` as before, the observer has what both its start and today's
+    /// config grant.
     pub(crate) async fn reopen_observer(
         parts: SessionParts,
         options: RunOptions,
         room: &RoomId,
+        is_same: bool,
     ) -> Result<Option<Self>, JournalFailure> {
         let observers = Observers::default();
         let (shared, over) = shared(parts, options, room, &observers);
         let Some(mut driver) = Driver::reopen(shared, room).await? else { return Ok(None) };
         driver.give_up_interrupted("the host stopped during the run").await?;
-        driver.renew();
+        if is_same {
+            driver.renew_within()
+        } else {
+            driver.renew()
+        }
         let room = room.clone();
         Ok(Some(Self { room, driver, is_broken: false, observers, _over: over }))
     }

@@ -124,11 +124,13 @@ impl Sandbox {
         let Some(in_room) = in_room.filter(|_| !is_of_room(&self.grantee)) else {
             return Ok(Arc::clone(&self.grantee));
         };
-        let known = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(context) = known.iter().find(|context| is_of_room(context)) {
-            return Ok(Arc::clone(context));
+        let known = {
+            let known = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+            known.iter().find(|context| is_of_room(context)).cloned()
+        };
+        if let Some(context) = known {
+            return Ok(context);
         }
-        drop(known);
         let setup = PluginSetup {
             grants: in_room.grants.clone(),
             limits: in_room.limits.clone(),

@@ -345,37 +345,45 @@ async fn the_wall_time_of_a_run_waits_for_no_observer() {
     assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
 }
 
+/// Returns an observer that asks a model about each batch and fails, and notes whether it was
+/// answered.
+fn asking(answers: &Arc<Mutex<Vec<bool>>>) -> Plugin {
+    let answers = Arc::clone(answers);
+    Plugin::observer("app", move |ask: Observe| {
+        let answers = Arc::clone(&answers);
+        async move {
+            let draft = DraftMessage {
+                role: Role::User,
+                content: "Sum it up.".to_owned(),
+                tool_calls: Vec::new(),
+                tool_results: Vec::new(),
+            };
+            let prompt = vec![PromptPart::Draft { draft }];
+            let request = ModelRequest { prompt, ..ModelRequest::default() };
+            let answer = ask.host.ask(request).await;
+            answers.lock().unwrap().push(answer.is_ok());
+            Err(Failure::new("no disk"))
+        }
+    })
+    .asks(conclave_runtime::Capability::Model, "Sums up the events.")
+}
+
+/// Returns a host with that observer and a model.
+fn host_of_asking(answers: &Arc<Mutex<Vec<bool>>>) -> Host {
+    let model = native::model(|_| std::future::ready(Ok(native::answer("summed up"))));
+    Host::new(HostOptions {
+        native: vec![desk(), asking(answers)],
+        models: [("default".to_owned(), model)].into(),
+        ..HostOptions::default()
+    })
+    .unwrap()
+}
+
 #[tokio::test]
 async fn limits_of_an_observers_grants_count_on_after_an_interruption_and_anew_in_another_run() {
     let (told, journals, answers) =
         (Told::default(), MemoryJournals::default(), Arc::<Mutex<Vec<bool>>>::default());
-    let observer = {
-        let answers = Arc::clone(&answers);
-        Plugin::observer("app", move |ask: Observe| {
-            let answers = Arc::clone(&answers);
-            async move {
-                let draft = DraftMessage {
-                    role: Role::User,
-                    content: "Sum it up.".to_owned(),
-                    tool_calls: Vec::new(),
-                    tool_results: Vec::new(),
-                };
-                let prompt = vec![PromptPart::Draft { draft }];
-                let request = ModelRequest { prompt, ..ModelRequest::default() };
-                let answer = ask.host.ask(request).await;
-                answers.lock().unwrap().push(answer.is_ok());
-                Err(Failure::new("no disk"))
-            }
-        })
-        .asks(conclave_runtime::Capability::Model, "Sums up the events.")
-    };
-    let model = native::model(|_| std::future::ready(Ok(native::answer("summed up"))));
-    let host = Host::new(HostOptions {
-        native: vec![desk(), observer],
-        models: [("default".to_owned(), model)].into(),
-        ..HostOptions::default()
-    })
-    .unwrap();
+    let host = host_of_asking(&answers);
     let grant = "grants.model = { names = [\"default\"], calls = 1 }";
     let more = format!("{OBSERVED}attempts = 1\n[models.default]\nkind = \"native\"\n");
     let prepared = host.load(&parse(&config(grant, &more))).await.unwrap();
@@ -391,4 +399,23 @@ async fn limits_of_an_observers_grants_count_on_after_an_interruption_and_anew_i
     again.start(Some("hi".to_owned())).unwrap().outcome().await.unwrap();
     host.drain_observers(LONG).await;
     assert_eq!(*answers.lock().unwrap(), [true, false, true]);
+}
+
+#[tokio::test]
+async fn an_observer_has_what_both_the_start_of_the_run_and_today_grant() {
+    let more = format!("{OBSERVED}attempts = 1\n[models.default]\nkind = \"native\"\n");
+    let granted =
+        |is_granted| config(if is_granted { "grants.model = [\"default\"]" } else { "" }, &more);
+    for (start, today) in [(true, true), (true, false), (false, true)] {
+        let (told, journals, answers) =
+            (Told::default(), MemoryJournals::default(), Arc::<Mutex<Vec<bool>>>::default());
+        let host = host_of_asking(&answers);
+        let prepared = host.load(&parse(&granted(start))).await.unwrap();
+        let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+        assert_eq!(run.outcome().await.unwrap().status, Status::Done);
+        host.drain_observers(LONG).await;
+        let prepared = host.load(&parse(&granted(today))).await.unwrap();
+        prepared.deliver_missed(&RoomId::from("run"), options(&told, &journals)).await;
+        assert_eq!(*answers.lock().unwrap(), [start, start && today], "{start}, then {today}");
+    }
 }

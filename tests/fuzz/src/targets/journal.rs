@@ -82,7 +82,7 @@ fn folded(records: &[Record]) {
     let _ = Timeline::of([records.to_vec()]);
     let now = records.last().map_or(Millis(0), |record| record.at);
     let unfinished = Unfinished::fold(records.iter().cloned());
-    let resumption = unfinished.resumption(now);
+    let resumption = unfinished.resumption(now, unfinished.room.setup());
     let mut room = room;
     for event in resumption.events {
         room.handle(event, now);
@@ -151,7 +151,7 @@ fn hosted(records: &[Record], chosen: u64) {
         .unwrap_or_else(|error| panic!("a snapshot is read back: {error}"));
     assert!(unfinished.room == folded.room, "a snapshot is the same room");
     let now = before.last().map_or(Millis(0), |record| record.at).plus(chosen >> 48);
-    let resumption = unfinished.resumption(now);
+    let resumption = unfinished.resumption(now, unfinished.room.setup());
     let mut room = unfinished.room;
     resumption.events.into_iter().for_each(|event| take(&mut room, event, now));
     for record in after {

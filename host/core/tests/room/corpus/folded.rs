@@ -264,8 +264,7 @@ fn resume(records: &[Record], way: Way, canon: &mut Canon<'_>) -> String {
         else {
             continue;
         };
-        let resumption =
-            unfinished.resumption(last.at.plus(DOWN_MS), &unfinished.room.setup().clone());
+        let resumption = unfinished.resumption(last.at.plus(DOWN_MS), unfinished.room.setup());
         for resumed in &resumption.events {
             line(&mut text, &canon.text(&event(resumed)));
         }

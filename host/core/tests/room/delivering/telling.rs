@@ -233,7 +233,7 @@ fn a_speech_that_was_cut_off_is_said_again_under_its_key() {
     desk.decides(vec![speak(&["task-1"])]);
     let (call, before) = desk.take(speeches).expect("it is said");
     let unfinished = Unfinished::fold(desk.recorded.records.clone());
-    let resumption = unfinished.resumption(desk.at.plus(5_000));
+    let resumption = unfinished.resumption(desk.at.plus(5_000), unfinished.room.setup());
     let again: Vec<_> =
         resumption.again.iter().filter_map(|again| speeches(&again.effect)).collect();
     assert_eq!(again, [(call, before)], "the same call, the same key");

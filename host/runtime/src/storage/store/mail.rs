@@ -63,6 +63,7 @@ pub enum MailState {
 /// What became of a decision that was to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DecisionSent {
+    /// The run takes it when it next looks.
     Sent,
     /// Another decision about the call is on its way. Nothing was sent.
     Rival(Box<ControlMessage>),
