@@ -455,7 +455,7 @@ impl Host {
         let Assembly { mut setup, mut warnings } =
             assemble(config, &facts).map_err(PrepareError::Config)?;
         warnings.0.append(&mut problems.0);
-        add_native_models(config, &mut setup);
+        complete(config, &mut setup);
         let setup_of = |name: &PluginName| {
             Arc::clone(setup.plugins.get(name).expect("assemble keeps every plugin of the config"))
         };
@@ -621,8 +621,10 @@ enum OpenTags<'a> {
     Refuse(&'a Pins),
 }
 
-/// Adds the models that the embedding program answers itself.
-fn add_native_models(config: &Config, setup: &mut Setup) {
+/// Adds what only the machine and the embedding program know: where the granted folders are, and the
+/// models that the program answers itself.
+fn complete(config: &Config, setup: &mut Setup) {
+    folders::resolve(setup);
     for (name, model) in config.models.iter().filter(|(_, model)| model.kind == ModelKind::Native) {
         let mut prices = model.prices.clone();
         prices.reached_at = Some(OWN_CLIENT.to_owned());

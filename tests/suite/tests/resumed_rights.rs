@@ -1,7 +1,7 @@
 //! Runs that go on after a kill under another config or with another component, by the program as
 //! people use it. A run has what both the config of its start and today's allow.
 
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Stdio};
 
 use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::{Rig, stock, until};
@@ -39,6 +39,8 @@ pub(crate) struct LaterConfig {
     pub(crate) what: &'static str,
     from: &'static str,
     to: &'static str,
+    /// What else happens meanwhile.
+    act: fn(&Rig),
     probe: (&'static str, fn() -> Value),
     /// Whether the result of the call is right, in the folder of the test.
     is_right: fn(&Rig, &str) -> bool,
@@ -63,6 +65,7 @@ pub(crate) const LATER: [LaterConfig; 7] = [
         what: "nothing changed",
         from: "",
         to: "",
+        act: |_| {},
         probe: ("search__find", lamp),
         is_right: |_, result| result.contains("lamp") && result.contains("/docs/lights.txt"),
         unaudited: None,
@@ -71,6 +74,7 @@ pub(crate) const LATER: [LaterConfig; 7] = [
         what: "a second folder is granted",
         from: "mode = \"read\" }]\n[plugins.workspace]",
         to: "mode = \"read\" }, { dir = \"private\", at = \"/private\", mode = \"read\" }]\n[plugins.workspace]",
+        act: |_| {},
         probe: ("search__list", none),
         is_right: |_, result| result.contains("/docs/lights.txt") && !result.contains("private"),
         unaudited: Some("/private"),
@@ -79,6 +83,7 @@ pub(crate) const LATER: [LaterConfig; 7] = [
         what: "the same name leads to another folder",
         from: "dir = \"docs\", at = \"/docs\"",
         to: "dir = \"private\", at = \"/docs\"",
+        act: |_| {},
         probe: ("search__list", none),
         is_right: |_, result| !result.contains("key.txt") && !result.contains("lights.txt"),
         unaudited: None,
@@ -87,6 +92,7 @@ pub(crate) const LATER: [LaterConfig; 7] = [
         what: "a tool is taken away",
         from: "[\"search.*\", \"workspace.*\"]",
         to: "[\"search.list\", \"search.read\"]",
+        act: |_| {},
         probe: ("search__find", lamp),
         is_right: |_, result| !result.contains("lights.txt"),
         unaudited: None,
@@ -95,6 +101,7 @@ pub(crate) const LATER: [LaterConfig; 7] = [
         what: "a folder becomes writable",
         from: "at = \"/w\", mode = \"read\"",
         to: "at = \"/w\", mode = \"read-write\"",
+        act: |_| {},
         probe: ("workspace__write", two),
         is_right: |rig, _| !rig.folder().join("docs/two.txt").exists(),
         unaudited: Some("may write"),
@@ -103,17 +110,22 @@ pub(crate) const LATER: [LaterConfig; 7] = [
         what: "a rule denies a call",
         from: "decide = \"ask\"\n",
         to: "decide = \"ask\"\n[[policy]]\ntool = \"search.find\"\ndecide = \"deny\"\n",
+        act: |_| {},
         probe: ("search__find", lamp),
         is_right: |_, result| !result.contains("lights.txt"),
         unaudited: None,
     },
     LaterConfig {
-        what: "a plugin is gone",
-        from: "[plugins.workspace]\nsource = \"stock:workspace\"\n\
-               grants.files = [{ dir = \"docs\", at = \"/w\", mode = \"read\" }]\n",
+        what: "a link leads to another folder",
+        from: "",
         to: "",
-        probe: ("workspace__write", two),
-        is_right: |rig, _| !rig.folder().join("docs/two.txt").exists(),
+        act: |rig| {
+            let docs = rig.folder().join("docs");
+            std::fs::rename(&docs, rig.folder().join("former")).expect("it is moved");
+            std::os::unix::fs::symlink(rig.folder().join("private"), docs).expect("a link");
+        },
+        probe: ("search__list", none),
+        is_right: |_, result| !result.contains("key.txt") && !result.contains("lights.txt"),
         unaudited: None,
     },
 ];
@@ -151,6 +163,11 @@ impl ChangedRun {
             let mut ids = rows.filter_map(|row| row["id"].as_str().map(str::to_owned));
             ids.rfind(|id| Some(id.as_str()) != known)
         })
+    }
+
+    fn later(&self, later: &LaterConfig) {
+        self.change(later.from, later.to);
+        (later.act)(&self.rig);
     }
 
     pub(crate) fn change(&self, from: &str, to: &str) {
@@ -208,7 +225,7 @@ fn a_resumed_run_has_what_both_its_start_and_today_allow() {
     for later in &LATER {
         let run = ChangedRun::of(later);
         let (name, id) = run.cut_off();
-        run.change(later.from, later.to);
+        run.later(later);
         run.approve(&id);
         let resumed = conclave(&run.rig, &["resume", &name]);
         let stderr = text(&resumed.stderr);
@@ -231,7 +248,7 @@ fn a_conversation_has_what_both_its_start_and_today_allow() {
         served.send(&room, "a", "go");
         let id = run.waiting(None);
         let killed = served.killed();
-        run.change(later.from, later.to);
+        run.later(later);
         run.approve(&id);
         let served = killed.start_again(&run.rig);
         served.events(&room, None).entry_so(|entry| entry["text"] == "all is told");
@@ -244,10 +261,6 @@ fn rebuilt(name: &str) -> Vec<u8> {
     let mut bytes = std::fs::read(stock().join(name)).expect("it is built");
     bytes.extend([0, 5, 4, b'm', b'o', b'r', b'e']);
     bytes
-}
-
-fn answer(child: Child) -> Output {
-    child.wait_with_output().expect("it ends")
 }
 
 #[test]
@@ -263,7 +276,7 @@ fn an_approval_for_an_exchanged_component_is_asked_for_again() {
     let second = run.waiting(Some(&first));
     assert!(run.server.requests().len() == 2, "nothing ran on the approval for other code");
     run.approve(&second);
-    let resumed = answer(child);
+    let resumed = child.wait_with_output().expect("it ends");
     let stderr = text(&resumed.stderr);
     assert_eq!(text(&resumed.stdout), "all is told\n", "{stderr}");
     assert!(stderr.contains("the component of search is another one"), "{stderr}");
@@ -290,29 +303,31 @@ fn another_plugin_under_a_name_is_refused_and_the_run_waits_for_the_former_one()
     assert_eq!(text(&resumed.stdout), "all is told\n", "{}", text(&resumed.stderr));
 }
 
+/// Arguments that a guest with little memory cannot take.
+fn large() -> Value {
+    json!({ "path": "/w/two.txt", "content": "x".repeat(700 << 10) })
+}
+
 #[test]
 fn an_exchanged_component_that_fails_at_once_leaves_the_run_as_it_was() {
-    let run = ChangedRun::new(("search__find", lamp));
-    let file = run.rig.folder().join("agent.wasm");
-    std::fs::copy(stock().join("chat.wasm"), &file).expect("it is copied");
-    run.change("stock:chat", "agent.wasm");
-    let (name, first) = run.cut_off();
-    std::fs::write(&file, rebuilt("chat.wasm")).expect("it is written");
-    // Too little for its first call.
-    let (granted, limited) = (
-        "grants.model = [\"default\"]\n",
-        "grants.model = [\"default\"]\nlimits.memory = \"64 KiB\"\n",
-    );
-    run.change(granted, limited);
-    let child = run.start(&["resume", &name, "--approvals", "wait"]);
-    run.approve(&run.waiting(Some(&first)));
-    let failed = answer(child);
+    let run = ChangedRun::new(("workspace__write", large));
+    let file = run.rig.folder().join("workspace.wasm");
+    std::fs::copy(stock().join("workspace.wasm"), &file).expect("it is copied");
+    run.change("stock:workspace", "workspace.wasm");
+    let (name, id) = run.cut_off();
+    std::fs::write(&file, rebuilt("workspace.wasm")).expect("it is written");
+    let (whole, little) =
+        ("[tasks.chat]", "[plugins.workspace.limits]\nmemory = \"1280 KiB\"\n[tasks.chat]");
+    run.change(whole, little);
+    run.approve(&id);
+    let failed = conclave(&run.rig, &["resume", &name]);
     let stderr = text(&failed.stderr);
     assert_eq!(failed.status.code(), Some(5), "{stderr}");
     assert!(stderr.contains("failed at its first call"), "{stderr}");
     assert_eq!(run.state(), "interrupted");
-    run.change(limited, granted);
-    std::fs::copy(stock().join("chat.wasm"), &file).expect("it is copied");
+    // The former component again.
+    run.change(little, whole);
+    std::fs::copy(stock().join("workspace.wasm"), &file).expect("it is copied");
     let resumed = conclave(&run.rig, &["resume", &name]);
     assert_eq!(text(&resumed.stdout), "all is told\n", "{}", text(&resumed.stderr));
 }

@@ -2,9 +2,11 @@
 //! in one must not reach files that control plugins, such as the config.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use conclave_core::config::{Config, ProblemCode, Problems};
 use conclave_core::permissions::grant::{FileMode, Grants};
+use conclave_core::setup::Setup;
 use conclave_core::types::ids::PluginName;
 
 use crate::imports::exec::interpreters;
@@ -16,6 +18,32 @@ use super::guarded::{Guarded, GuardedPath, LINKS, guarded, ways};
 pub(super) fn home(config: &Config) -> PathBuf {
     let folder = if config.folder.is_empty() { Path::new(".") } else { Path::new(&config.folder) };
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+}
+
+/// Resolves the places of the machine that a setup grants. A resumed run compares them with those of
+/// its start: a relative path, or a link, may lead elsewhere by then.
+pub(super) fn resolve(setup: &mut Setup) {
+    for plugin in setup.plugins.values_mut() {
+        let grants = &mut Arc::make_mut(plugin).grants;
+        for grant in &mut grants.files {
+            let resolved = Path::new(&grant.dir).canonicalize();
+            replace(&mut grant.dir, resolved);
+        }
+        let exec =
+            grants.exec.iter_mut().flat_map(|exec| exec.read.iter_mut().chain(&mut exec.starts));
+        for path in exec {
+            let resolved = std::path::absolute(&*path);
+            replace(path, resolved);
+        }
+    }
+}
+
+/// A path that is no text stays as it is written.
+fn replace(path: &mut String, resolved: std::io::Result<PathBuf>) {
+    if let Some(resolved) = resolved.ok().and_then(|resolved| resolved.to_str().map(str::to_owned))
+    {
+        *path = resolved;
+    }
 }
 
 /// Appends the problems of the folders of a config. `cache` is the host's folder for compiled code,
