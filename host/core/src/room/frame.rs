@@ -7,7 +7,7 @@ mod tests;
 use super::RoomContext;
 use crate::setup::{ResponderName, Setup, TaskSetup};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -24,7 +24,6 @@ use super::passages::FrameHold;
 use super::stuck_detection::StuckWatch;
 use crate::protocol::event::RoleCall;
 use crate::tool_calls::parse::ParsedCalls;
-use crate::tool_calls::toolbox::ToolTarget;
 use crate::types::action::{Action, Observation};
 use crate::types::denial::Denial;
 use crate::types::ids::PluginName;
@@ -107,39 +106,6 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Narrows the activations to the effective setup of a resumption.
-    pub(super) fn narrow(&mut self, cx: &RoomContext, before: &Setup) {
-        let turns = |setup: &Setup, task: &TaskName| setup.tasks.get(task)?.turns;
-        for frame in self.frames.values_mut() {
-            frame.peers = Arc::new(cx.peers(&frame.task));
-            let (before, now) = (turns(before, &frame.task), turns(&cx.setup, &frame.task));
-            if now.is_some_and(|now| before.is_none_or(|before| now < before)) {
-                frame.turn_limit = [frame.turn_limit, now].into_iter().flatten().min();
-            }
-        }
-    }
-
-    /// Returns whether one of the plugins has a part in the call of a slot: it carries the call out,
-    /// or led to it.
-    pub(super) fn has_part(
-        &self,
-        setup: &Setup,
-        id: FrameId,
-        slot: usize,
-        plugins: &BTreeSet<PluginName>,
-    ) -> bool {
-        let Some((frame, slot)) = self.get(&id).zip(self.slot(id, slot)) else { return false };
-        let Some(task) = setup.tasks.get(&frame.task) else { return false };
-        let target = task.toolbox.get(&slot.now.name).map(|tool| &tool.target);
-        let performers: Vec<&PluginName> = match (&slot.action, target) {
-            (Some(_), _) => task.action_plugins.iter().collect(),
-            (None, Some(ToolTarget::Plugin { plugin, .. })) => vec![plugin],
-            (None, Some(ToolTarget::Host(_)) | None) => Vec::new(),
-        };
-        let led_by = slot.now.led_by.iter().chain([&task.agent]);
-        performers.into_iter().chain(led_by).any(|plugin| plugins.contains(plugin))
-    }
-
     /// Returns the number of delegations above a frame, in this room and its parents.
     pub(super) fn level_of(&self, cx: &RoomContext, frame: &Frame) -> u32 {
         let above = std::iter::successors(frame.caller, |caller| {

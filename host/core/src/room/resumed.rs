@@ -10,11 +10,12 @@ use super::approvals::Consent;
 use super::{Purpose, Room, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::frame::Frames;
 use crate::room::{Histories, RoomContext};
 use crate::setup::Setup;
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget};
 use crate::types::approval::{Approval, ApprovalAuthor};
-use crate::types::ids::{CallId, FrameId, Millis, PluginName};
+use crate::types::ids::{CallId, FrameId, Millis, PluginName, TaskName};
 use crate::types::limits::RunLimits;
 
 impl Room {
@@ -49,7 +50,7 @@ impl Room {
         // The setup of the start is in force again if today's config allows all of it.
         self.cx.begun = (begun != self.cx.setup).then_some(begun);
         self.histories.narrow_toolboxes(&self.cx);
-        self.frames.narrow(&self.cx, &before);
+        narrow_frames(&mut self.frames, &self.cx, &before);
         self.ask_again_about(&changed);
     }
 
@@ -70,7 +71,7 @@ impl Room {
                 _ => None,
             })
             .filter(|(_, frame, slot, _)| {
-                self.frames.has_part(&self.cx.setup, *frame, *slot, changed)
+                has_part(&self.frames, &self.cx.setup, (*frame, *slot), changed)
             })
             .collect();
         for (call, frame, slot, is_open) in consents {
@@ -165,4 +166,36 @@ impl Histories {
                 Some(Arc::new(toolbox.iter().filter_map(kept).collect::<Vec<_>>().into()));
         }
     }
+}
+
+/// Narrows the activations to the effective setup.
+fn narrow_frames(frames: &mut Frames, cx: &RoomContext, before: &Setup) {
+    let turns = |setup: &Setup, task: &TaskName| setup.tasks.get(task)?.turns;
+    for frame in frames.values_mut() {
+        frame.peers = Arc::new(cx.peers(&frame.task));
+        let (before, now) = (turns(before, &frame.task), turns(&cx.setup, &frame.task));
+        if now.is_some_and(|now| before.is_none_or(|before| now < before)) {
+            frame.turn_limit = [frame.turn_limit, now].into_iter().flatten().min();
+        }
+    }
+}
+
+/// Returns whether one of the plugins has a part in the call of a slot: it carries the call out, or
+/// led to it.
+fn has_part(
+    frames: &Frames,
+    setup: &Setup,
+    (id, slot): (FrameId, usize),
+    plugins: &BTreeSet<PluginName>,
+) -> bool {
+    let Some((frame, slot)) = frames.get(&id).zip(frames.slot(id, slot)) else { return false };
+    let Some(task) = setup.tasks.get(&frame.task) else { return false };
+    let target = task.toolbox.get(&slot.now.name).map(|tool| &tool.target);
+    let performers: Vec<&PluginName> = match (&slot.action, target) {
+        (Some(_), _) => task.action_plugins.iter().collect(),
+        (None, Some(ToolTarget::Plugin { plugin, .. })) => vec![plugin],
+        (None, Some(ToolTarget::Host(_)) | None) => Vec::new(),
+    };
+    let led_by = slot.now.led_by.iter().chain([&task.agent]);
+    performers.into_iter().chain(led_by).any(|plugin| plugins.contains(plugin))
 }
