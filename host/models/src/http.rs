@@ -14,6 +14,7 @@ mod messages_api;
 mod names;
 mod options;
 mod quote;
+mod repair;
 mod reply;
 mod request;
 mod retry;

@@ -1,6 +1,7 @@
 //! `cargo xtask weight`: figures of the build that depend on no machine's speed, held against
-//! `tests/counts/weight.txt`: the crates of the demo and of the program, the stock components as the
-//! tests build them, the size of the optimised program and of the files beside it.
+//! `tests/counts/weight.txt`: the crates of the demo and of the program, the test binaries that are
+//! linked, the stock components as the tests build them, the size of the optimised program and of the
+//! files beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,6 +17,7 @@ const RECORDED: &str = "tests/counts/weight.txt";
 /// The rows, by name.
 const DEMO_CRATES: &str = "crates-demo";
 const PROGRAM_CRATES: &str = "crates-program";
+const TEST_BINARIES: &str = "test-binaries";
 const COMPONENTS: &str = "tested-components-bytes";
 const PROGRAM: &str = "program-bytes";
 const FILES: &str = "program-files-bytes";
@@ -69,6 +71,7 @@ fn of_build(place: &Checkout) -> Result<Weights, XtaskFailure> {
     let mut weights = Weights::from([
         (DEMO_CRATES.to_owned(), crates(place, &["--no-default-features"])?),
         (PROGRAM_CRATES.to_owned(), crates(place, &[])?),
+        (TEST_BINARIES.to_owned(), test_binaries(place)?),
     ]);
     if components > 0 {
         weights.insert(COMPONENTS.to_owned(), components);
@@ -87,6 +90,14 @@ fn crates(place: &Checkout, features: &[&str]) -> Result<u64, XtaskFailure> {
     let names = text.lines().filter_map(|line| line.split(" (").next());
     let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
     Ok(names.len() as u64)
+}
+
+/// Returns the number of test binaries of the workspace. Each links the crates that it tests.
+fn test_binaries(place: &Checkout) -> Result<u64, XtaskFailure> {
+    let mut command = place.cargo(["metadata", "--no-deps", "--format-version", "1"]);
+    let output = program::output_of(&mut command)?;
+    // Each target says whether it is tested; the text of no other value can hold these quotes.
+    Ok(String::from_utf8_lossy(&output).matches("\"test\":true").count() as u64)
 }
 
 fn of_program(built: &BuiltProgram) -> Weights {

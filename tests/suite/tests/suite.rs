@@ -31,6 +31,7 @@ mod keeping;
 mod kill;
 mod kv;
 mod languages;
+mod large_results;
 mod limits;
 mod listing;
 mod loading;

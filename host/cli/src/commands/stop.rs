@@ -20,13 +20,22 @@ const EVERY: Duration = Duration::from_millis(100);
 pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8, CliError> {
     let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
     let row = found.row()?;
-    if let RunState::Ended(status) = row.state {
-        tell(&row, &format!("had already ended: {}", status.as_str()), output)?;
+    let had_ended = |state: &RunState| match state {
+        RunState::Ended(status) => Some(format!("had already ended: {}", status.as_str())),
+        _ => None,
+    };
+    if let Some(what) = had_ended(&row.state) {
+        tell(&row, &what, output)?;
         return Ok(exit::OK);
     }
     match Store::open(&row.store) {
         Ok(store) => {
-            // The store opened, so no process has the run in progress.
+            // The store opened, so no process has the run in progress. It may have ended while this
+            // one waited for its store.
+            if let Some(what) = had_ended(&found.row()?.state) {
+                tell(&row, &what, output)?;
+                return Ok(exit::OK);
+            }
             store.give_up(&row.run, &args.reason).map_err(|error| unusable(&error))?;
             tell(&row, "was interrupted, and is now ended", output)?;
             Ok(exit::OK)

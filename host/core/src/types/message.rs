@@ -134,6 +134,13 @@ pub struct ToolResult {
     pub is_error: bool,
 }
 
+impl ToolResult {
+    /// Returns the approximate size of its content in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        self.content.len() + self.value.as_ref().map_or(0, weight_of)
+    }
+}
+
 /// Content stored by the host and passed by reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blob {
@@ -376,10 +383,7 @@ impl Message {
             .iter()
             .chain(&self.tools)
             .map(|call| call.name.len() + weight_of(&call.arguments));
-        let results = self
-            .tool_results
-            .iter()
-            .map(|result| result.content.len() + result.value.as_ref().map_or(0, weight_of));
+        let results = self.tool_results.iter().map(ToolResult::weight);
         let action = self.action.as_ref().map_or(0, |action| weight_of(&action.args()));
         action
             + self.text().len()

@@ -6,9 +6,10 @@ use conclave_core::types::completion::{Completion, StopReason, TokenUsage};
 use conclave_core::types::message::ToolCall;
 use serde_json::Value;
 
-use super::chat_completions::{CALLS_MAX, CallPiece, Chunk, Tokens, WireText};
+use super::chat_completions::{CALLS_MAX, CallPiece, Chunk, Content, Tokens, WireText};
 use super::names::ToolNames;
 use super::quote::Quoter;
+use super::repair::repaired;
 use super::secrets::Masking;
 use crate::TextSink;
 
@@ -33,15 +34,82 @@ pub(crate) struct ServerReply {
     refusal: String,
     calls: Vec<GrowingCall>,
     finish: Option<String>,
+    /// Whether a chunk had a `delta` with something in it. Then a `message` repeats what was sent.
+    has_deltas: bool,
     tokens: Tokens,
 }
 
 #[derive(Debug, Default)]
 struct GrowingCall {
-    index: Option<u64>,
+    index: Option<i64>,
     id: String,
-    name: String,
+    /// The names of the pieces before the first of the arguments: the name, or its parts, or the
+    /// names of several calls without arguments.
+    names: Vec<String>,
     arguments: String,
+    end: ObjectEnd,
+}
+
+impl GrowingCall {
+    /// Returns whether a piece belongs to this call. Servers number all calls 0, give all the same
+    /// id or none, repeat the name in every piece, and send it in parts.
+    fn is_continued_by(&self, name: &str, arguments: &str) -> bool {
+        if name.is_empty() || self.names.is_empty() {
+            return true;
+        }
+        if self.arguments.is_empty() {
+            return true;
+        }
+        let is_same = self.names.concat() == name || self.names[0] == name;
+        is_same && (arguments.is_empty() || !self.end.is_reached)
+    }
+
+    /// Returns the calls that this one turned out to be: several if the names of its pieces are
+    /// tools of their own, and are none together.
+    fn split(self, names: &ToolNames<'_>) -> Vec<Self> {
+        let is_one = self.names.len() < 2 || names.known(&self.names.concat()).is_some();
+        let are_tools = self.names.iter().all(|name| names.known(name).is_some());
+        if is_one || !are_tools {
+            return vec![self];
+        }
+        let last = self.names.len() - 1;
+        let mut arguments = self.arguments;
+        let of = |(number, name): (usize, String)| Self {
+            id: if number == 0 { self.id.clone() } else { String::new() },
+            names: vec![name],
+            arguments: if number == last { std::mem::take(&mut arguments) } else { String::new() },
+            ..Self::default()
+        };
+        self.names.into_iter().enumerate().map(of).collect()
+    }
+}
+
+/// Finds the end of a JSON object while its text grows.
+#[derive(Debug, Default)]
+struct ObjectEnd {
+    depth: usize,
+    is_in_text: bool,
+    is_escaped: bool,
+    is_reached: bool,
+}
+
+impl ObjectEnd {
+    fn handle_text(&mut self, text: &str) {
+        for byte in text.bytes() {
+            match byte {
+                _ if std::mem::take(&mut self.is_escaped) => {}
+                b'\\' => self.is_escaped = self.is_in_text,
+                b'"' => self.is_in_text = !self.is_in_text,
+                _ if self.is_in_text => {}
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    self.is_reached |= self.depth == 0;
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 impl ServerReply {
@@ -58,6 +126,7 @@ impl ServerReply {
             refusal: String::new(),
             calls: Vec::new(),
             finish: None,
+            has_deltas: false,
             tokens: Tokens::default(),
         }
     }
@@ -65,6 +134,11 @@ impl ServerReply {
     /// Returns whether the model has finished, so that only the usage may follow.
     pub(crate) fn is_finished(&self) -> bool {
         self.finish.is_some()
+    }
+
+    /// Returns whether the server says that it gave the answer up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.finish.as_deref().is_some_and(is_given_up)
     }
 
     /// Adds a chunk; new text goes to the sink.
@@ -84,13 +158,40 @@ impl ServerReply {
         // Servers send it once at the end, or with every chunk as a running total.
         self.tokens = chunk.usage.unwrap_or(self.tokens);
         if let Some(choice) = chunk.choices.first {
-            for said in [choice.delta, choice.message].into_iter().flatten() {
-                self.handle_said(said, sink)?;
+            if let Some(delta) = choice.delta {
+                self.has_deltas |= !delta.is_empty();
+                self.handle_said(delta, sink)?;
+            }
+            if let Some(message) = choice.message {
+                let rest = self.beyond(message);
+                self.handle_said(rest, sink)?;
             }
             self.finish =
                 choice.finish_reason.filter(|reason| !reason.is_empty()).or(self.finish.take());
         }
         Ok(())
+    }
+
+    /// Returns what a `message` adds. Beside deltas, and in chunks that grow, it repeats the answer
+    /// so far.
+    fn beyond(&self, mut message: WireText) -> WireText {
+        let rest = |known: &str, text: Content| {
+            let is_repeated = !known.is_empty() && text.0.starts_with(known);
+            match text.0.get(known.len()..).filter(|_| is_repeated) {
+                Some(rest) => Some(Content(rest.to_owned())),
+                // Other words in place of those that were shown cannot be taken back.
+                None if self.has_deltas && !known.is_empty() => None,
+                None => Some(text),
+            }
+        };
+        let known = self.content.as_deref().unwrap_or_default();
+        message.content = message.content.and_then(|text| rest(known, text));
+        let reasoning = message.reasoning_content.or(message.reasoning.take());
+        message.reasoning_content = reasoning.and_then(|text| rest(&self.reasoning, text));
+        if self.has_deltas && !self.calls.is_empty() {
+            message.tool_calls = None;
+        }
+        message
     }
 
     fn handle_said(&mut self, said: WireText, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
@@ -121,7 +222,10 @@ impl ServerReply {
         let function = piece.function.unwrap_or_default();
         let arguments = function.arguments;
         self.use_room(piece.id.len() + function.name.len() + arguments.len())?;
-        let slot = match self.slot_of(piece.index, &piece.id, &function.name) {
+        let slot = self.slot_of(piece.index, &piece.id, &function.name);
+        let continued =
+            slot.filter(|slot| self.calls[*slot].is_continued_by(&function.name, &arguments));
+        let slot = match continued {
             Some(slot) => slot,
             None if self.calls.len() == CALLS_MAX => return Err(AnswerTooLong),
             None => {
@@ -133,24 +237,31 @@ impl ServerReply {
         if call.id.is_empty() {
             call.id = piece.id;
         }
-        // Some servers repeat the name in every piece.
-        if call.name.is_empty() {
-            call.name = function.name;
+        if call.arguments.is_empty()
+            && !function.name.is_empty()
+            && !call.names.contains(&function.name)
+        {
+            call.names.push(function.name);
         }
+        call.end.handle_text(&arguments);
         call.arguments.push_str(&arguments);
         Ok(())
     }
 
-    /// Returns the call that a piece continues. The protocol identifies calls by index. A new id
+    /// Returns the call that a piece may continue. The protocol identifies calls by index. A new id
     /// starts another call even at a known index, because some servers use index 0 for all calls.
-    /// Without an index the id decides; without both, a name starts a call.
-    fn slot_of(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+    /// Without an index the id decides; without both, it is the last call, or with a name a new one.
+    fn slot_of(&self, index: Option<i64>, id: &str, name: &str) -> Option<usize> {
         let other_id = |call: &GrowingCall| !id.is_empty() && !call.id.is_empty() && call.id != id;
         match index {
             Some(_) => self.calls.iter().rposition(|call| call.index == index && !other_id(call)),
             None if !id.is_empty() => self.calls.iter().rposition(|call| call.id == id),
-            None if name.is_empty() => self.calls.len().checked_sub(1),
-            None => None,
+            None => {
+                let last = self.calls.len().checked_sub(1)?;
+                // A name that is repeated in every piece continues its call.
+                let is_known = self.calls[last].names.iter().any(|known| known == name);
+                (name.is_empty() || is_known).then_some(last)
+            }
         }
     }
 
@@ -170,10 +281,11 @@ impl ServerReply {
         tell(&self.masking.finish(), sink);
         let is_refused =
             !self.refusal.is_empty() && self.content.as_deref().unwrap_or_default().is_empty();
-        let tool_calls = finished_calls(self.calls, names, &self.quoter);
+        let is_cut = self.finish.as_deref().is_some_and(is_cut);
+        let tool_calls = finished_calls(self.calls, is_cut, names, &self.quoter);
         let stop = match self.finish.as_deref() {
             _ if is_refused => StopReason::ContentFilter,
-            Some("length") => StopReason::Length,
+            Some(reason) if is_cut(reason) => StopReason::Length,
             Some("content_filter") => StopReason::ContentFilter,
             // Some servers report `stop` although there are tool calls.
             Some("tool_calls" | "function_call" | "stop") | None if !tool_calls.is_empty() => {
@@ -205,24 +317,39 @@ fn tell(text: &str, sink: &dyn TextSink) {
     }
 }
 
+/// Returns whether a reason to finish says that the answer is not whole.
+fn is_cut(reason: &str) -> bool {
+    matches!(reason, "length" | "max_tokens")
+}
+
+/// Returns whether a reason to finish says that the server gave the answer up.
+fn is_given_up(reason: &str) -> bool {
+    matches!(reason, "error" | "abort" | "aborted")
+}
+
 fn finished_calls(
     calls: Vec<GrowingCall>,
+    is_cut: bool,
     names: &ToolNames<'_>,
     quoter: &Quoter,
 ) -> Vec<ToolCall> {
     let mut finished: Vec<ToolCall> = Vec::with_capacity(calls.len());
+    let calls: Vec<GrowingCall> = calls.into_iter().flat_map(|call| call.split(names)).collect();
+    let last = calls.len().saturating_sub(1);
     for (number, call) in calls.into_iter().enumerate() {
+        let is_cut = is_cut && number == last;
+        let called = call.names.concat();
         let mut id = quoter.plain_name(&call.id);
         // Ids must be unique within a message, which servers do not guarantee.
         if id.is_empty() || finished.iter().any(|other| other.id == id) {
             id = format!("call-{}", number + 1);
         }
         // A known name is the host's own, so it contains no secret.
-        let name = names.known(&call.name).map_or_else(|| quoter.mask(&call.name), str::to_owned);
+        let name = names.known(&called).map_or_else(|| quoter.mask(&called), str::to_owned);
         finished.push(ToolCall {
             id,
             name,
-            arguments: Arc::new(masked(arguments(call.arguments), quoter)),
+            arguments: Arc::new(masked(arguments(call.arguments, is_cut), quoter)),
             untrusted: false,
             led_by: Vec::new(),
         });
@@ -230,12 +357,16 @@ fn finished_calls(
     finished
 }
 
-/// Parses the arguments. Invalid JSON stays text, which the host reports to the model.
-fn arguments(text: String) -> Value {
+/// Parses the arguments. Invalid JSON stays text, which the host reports to the model, and so does
+/// nothing at all in a call that was cut before its arguments came.
+fn arguments(text: String, is_cut: bool) -> Value {
     match text.trim() {
+        "" if is_cut => Value::String(text),
         "" => Value::Object(serde_json::Map::new()),
         json if values(json) > VALUES_MAX => Value::String(text),
-        json => serde_json::from_str(json).unwrap_or(Value::String(text)),
+        json => serde_json::from_str(json)
+            .or_else(|error| serde_json::from_str(&repaired(json).ok_or(error)?))
+            .unwrap_or(Value::String(text)),
     }
 }
 

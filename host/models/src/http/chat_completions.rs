@@ -6,7 +6,7 @@ mod wire;
 pub(crate) use self::request::CompletionsBody;
 pub(crate) use self::wire::{
     CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, ModelNames, TokenDetails, Tokens,
-    WireChoice, WireText, json_text, some_amount, text,
+    WireChoice, WireText, index, json_text, some_amount, some_text, text,
 };
 use super::reply::Decoded;
 

@@ -9,6 +9,7 @@ use super::chat_completions::{self, Chunk};
 use super::messages_api::EventReader;
 use super::names::ToolNames;
 use super::quote::Quoter;
+use super::repair::repaired;
 use super::server_error::ServerError;
 use crate::TextSink;
 use crate::event_stream::{EventStream, StreamEvent};
@@ -16,6 +17,9 @@ use crate::event_stream::{EventStream, StreamEvent};
 /// Maximum ratio of stream bytes to text bytes: a stream wraps every few letters in some hundred
 /// bytes of JSON.
 const WRAPPING: u64 = 64;
+
+/// Some servers begin a body with it, although JSON and event streams are UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Bytes shown of a body that is no answer.
 const BEGINNING: usize = 400;
@@ -139,6 +143,7 @@ impl ReplyReader {
         if matches!(self.form, Form::Unknown) {
             // Servers send white space to keep the connection alive while the model computes.
             bytes = bytes.trim_ascii_start();
+            bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
             self.form = match bytes.first() {
                 None => return Ok(()),
                 Some(b'{' | b'[' | b'"' | b'<') => Form::Whole(Vec::new()),
@@ -201,6 +206,9 @@ impl ReplyReader {
                 }
             }
         }
+        if self.answer.is_given_up() {
+            return Err(ReplyError::BrokenOff);
+        }
         Ok(self.answer.finish(names, model, sink))
     }
 
@@ -220,7 +228,11 @@ impl ReplyReader {
     }
 
     fn handle_json(&mut self, json: &[u8], sink: &dyn TextSink) -> Result<(), ReplyError> {
-        match self.decoder.decode(json).map_err(|_| self.not_understood())? {
+        let decoded = self.decoder.decode(json).or_else(|error| {
+            let text = std::str::from_utf8(json).ok();
+            self.decoder.decode(text.and_then(repaired).ok_or(error)?.as_bytes())
+        });
+        match decoded.map_err(|_| self.not_understood())? {
             Decoded::Chunk(chunk) => {
                 self.has_chunks = true;
                 Ok(self.answer.handle_chunk(*chunk, sink)?)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::super::approvals::Consent;
 use super::super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
 use super::super::messages::text_form;
+use super::super::steps::MAX_WEIGHT;
 use super::super::{Invariant, Purpose, Room};
 use super::{MAX_ROUND, ONE_CALL, TOO_MANY, host_tool_of};
 use crate::protocol::notice::Notice;
@@ -24,6 +25,8 @@ use crate::types::tool::{ToolError, ToolOutcome};
 pub(super) const MAX_CHAIN: u32 = 8;
 /// Bytes of several results joined in one message.
 const MAX_TOGETHER: u64 = 1 << 20;
+/// Bytes of a message that are left for the notices of results that were cut.
+const NOTICES: usize = 1 << 17;
 
 impl Room {
     pub(in crate::room) fn tool_answered(
@@ -412,7 +415,40 @@ impl Frames {
         (message.tool_results, message.recipient, message.attachments) =
             (results, recipient, attachments);
         (message.from_agent, message.tools) = (!tools.is_empty(), tools);
+        share_space(&mut message);
         Some(message)
+    }
+}
+
+/// Cuts the results of a message that are too much for it together: the tools have run, so dropping
+/// them would make the model repeat their effects. Each gets the same share, and what small results
+/// leave of theirs is for the large ones.
+fn share_space(message: &mut Message) {
+    let mut weights: Vec<usize> = message.tool_results.iter().map(ToolResult::weight).collect();
+    let results: usize = weights.iter().sum();
+    let rest = message.weight() - results;
+    if rest + results <= MAX_WEIGHT {
+        return;
+    }
+    let count = weights.len();
+    let mut space = MAX_WEIGHT.saturating_sub(rest + NOTICES);
+    weights.sort_unstable();
+    let mut share = space;
+    for (number, weight) in weights.into_iter().enumerate() {
+        share = space / (count - number);
+        if weight > share {
+            break;
+        }
+        space -= weight;
+    }
+    for result in message.tool_results.iter_mut().filter(|result| result.weight() > share) {
+        result.value = None;
+        if result.content.len() > share {
+            result.content.truncate(result.content.floor_char_boundary(share));
+            result.content += &format!(
+                "\n[Cut to {share} bytes: {count} results were too long together; ask for less at a time.]"
+            );
+        }
     }
 }
 
@@ -426,6 +462,7 @@ fn alone(slot: &Slot, is_native: bool) -> Option<Message> {
         }
         if is_native {
             message.tool_results = vec![result_of(slot, said)];
+            share_space(&mut message);
         }
     }
     Some(message)

@@ -53,8 +53,17 @@ pub(super) fn mismatch(kind: &str, value: &Value) -> String {
         Value::Number(number) if kind == "integer" && is_float(number) => {
             format!("must be written in digits: {value} is too large to be exact as a float")
         }
+        Value::String(text) if kind == "object" && is_cut(text) => {
+            "must be an object, but its JSON ends in the middle: the answer was cut, as one is at its limit of tokens"
+                .to_owned()
+        }
         _ => format!("must be {wanted}, not {}", shown(value)),
     }
+}
+
+/// Returns whether a text is the beginning of a JSON value.
+fn is_cut(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_err_and(|error| error.is_eof())
 }
 
 /// Returns a short description of a value.

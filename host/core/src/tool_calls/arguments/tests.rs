@@ -97,6 +97,19 @@ fn a_schema_is_followed_into_the_value() {
         ),
         (reference.clone(), json!({"a": {"y": 1}}), wrong("a.x", "is missing")),
         (reference.clone(), json!({"a": null}), wrong("a", "must be an object, not null")),
+        (
+            reference.clone(),
+            json!({"a": "{\"x\": 1"}),
+            wrong(
+                "a",
+                "must be an object, but its JSON ends in the middle: the answer was cut, as one is at its limit of tokens",
+            ),
+        ),
+        (
+            reference.clone(),
+            json!({"a": "1 + 1"}),
+            wrong("a", "must be an object, not the text \"1 + 1\""),
+        ),
         (reference, json!({}), Ok(json!({}))),
         (optional.clone(), json!({}), Ok(json!({"a": null}))),
         (optional.clone(), json!({"a": null}), Ok(json!({"a": null}))),

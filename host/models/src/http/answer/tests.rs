@@ -225,3 +225,86 @@ fn arguments_of_too_many_values_stay_text() {
     let text = json!([format!("\"{}", "[,".repeat(100_000))]);
     assert_eq!(parsed(&text.to_string()), text, "a text is one value");
 }
+
+#[test]
+fn calls_with_one_index_and_no_id_of_their_own_are_told_apart() {
+    let (one, two) = (r#"{"path":"a"}"#, r#"{"path":"b"}"#);
+    let whole = |id: Value, name: &str, arguments: &str| json!({"index": 0, "id": id, "function": {"name": name, "arguments": arguments}});
+    for id in [Value::Null, json!("")] {
+        let made = calls(&[whole(id.clone(), "f", one), whole(id, "f", two)]);
+        let expected =
+            [call("call-1", "f", json!({"path": "a"})), call("call-2", "f", json!({"path": "b"}))];
+        assert_eq!(made, expected);
+    }
+    let made = calls(&[whole(json!("x"), "f", one), whole(json!("x"), "g", two)]);
+    assert_eq!(
+        made,
+        [call("x", "f", json!({"path": "a"})), call("call-2", "g", json!({"path": "b"}))]
+    );
+    // The end of the arguments may come with the name once more.
+    let made = calls(&[whole(Value::Null, "f", "{\"path\":"), whole(Value::Null, "f", "\"a\"}")]);
+    assert_eq!(made, [call("call-1", "f", json!({"path": "a"}))]);
+    let made = calls(&[whole(Value::Null, "f", one), whole(Value::Null, "f", "")]);
+    assert_eq!(made, [call("call-1", "f", json!({"path": "a"}))]);
+}
+
+#[test]
+fn an_index_of_any_kind_tells_calls_apart_and_a_name_in_parts_is_one() {
+    for (one, two) in [(json!("0"), json!("1")), (json!(0.0), json!(1.0)), (json!(-1), json!(-2))] {
+        let piece =
+            |index: &Value, text: &str| json!({"index": index, "function": {"arguments": text}});
+        let begin = |index: &Value, name: &str| json!({"index": index, "function": {"name": name}});
+        let made = calls(&[
+            begin(&one, "f"),
+            begin(&two, "g"),
+            piece(&one, "{\"x\":1"),
+            piece(&two, "{}"),
+            piece(&one, "}"),
+        ]);
+        assert_eq!(made, [call("call-1", "f", json!({"x": 1})), call("call-2", "g", json!({}))]);
+    }
+    let made = calls(&[
+        json!({"index": 0, "function": {"name": "sea"}}),
+        json!({"index": 0, "function": {"name": "rch"}}),
+        json!({"index": 0, "function": {"arguments": "{}"}}),
+    ]);
+    assert_eq!(made, [call("call-1", "search", json!({}))]);
+}
+
+#[test]
+fn a_message_beside_deltas_is_no_second_answer() {
+    let both =
+        |delta: Value, message: Value| json!({"choices": [{"delta": delta, "message": message}]});
+    let text = |text: &str| json!({"content": text});
+    for chunks in [
+        vec![both(text("Sky"), text("Sky")), both(text(" is blue"), text("Sky is blue"))],
+        vec![delta(text("Sky")), delta(text(" is blue")), both(json!({}), text("Sky is blue"))],
+        vec![delta(text("Sky")), both(json!({}), text("Sky is blue"))],
+        vec![both(json!({}), text("Sky")), both(json!({}), text("Sky is blue"))],
+        vec![both(json!({}), text("Sky")), both(json!({}), text(" is blue"))],
+        vec![both(json!({}), text("Sky is blue"))],
+    ] {
+        assert_eq!(read(&chunks).content.as_deref(), Some("Sky is blue"), "{chunks:?}");
+    }
+    let made = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]});
+    let completion = read(&[delta(made.clone()), both(json!({}), made)]);
+    assert_eq!(completion.tool_calls, [call("a", "f", json!({}))]);
+}
+
+#[test]
+fn a_call_that_was_cut_before_its_arguments_is_none_without_them() {
+    let piece = |arguments: &str| {
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": arguments}}]}),
+        )
+    };
+    let arguments = |text: &str, reason: &str| {
+        let completion = read(&[piece(text), finish(reason)]);
+        completion.tool_calls[0].arguments.as_ref().clone()
+    };
+    assert_eq!(arguments("", "length"), json!(""));
+    assert_eq!(arguments("", "tool_calls"), json!({}));
+    assert_eq!(arguments("{\"x\":", "length"), json!("{\"x\":"));
+    assert_eq!(arguments("{\"x\":1}", "length"), json!({"x": 1}));
+    assert_eq!(arguments(r#"{"x":"\ud83d"}"#, "stop"), json!({"x": "\u{fffd}"}));
+}

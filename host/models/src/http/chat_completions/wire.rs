@@ -34,15 +34,15 @@ pub(crate) struct Chunk {
 
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct WireChoice {
-    #[serde(default)]
-    pub index: Option<u64>,
+    #[serde(default, deserialize_with = "index")]
+    pub index: Option<i64>,
     /// Present in a chunk.
     #[serde(default)]
     pub delta: Option<WireText>,
     /// Present in a whole reply.
     #[serde(default)]
     pub message: Option<WireText>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_text")]
     pub finish_reason: Option<String>,
 }
 
@@ -55,16 +55,26 @@ pub(crate) struct WireText {
     #[serde(default)]
     pub reasoning: Option<Content>,
     /// A refusal by the provider's policy.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_text")]
     pub refusal: Option<String>,
     #[serde(default)]
     pub tool_calls: Option<BoundedCalls>,
 }
 
+impl WireText {
+    /// Returns whether it says nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        let is_said = |text: &Option<Content>| text.as_ref().is_some_and(|text| !text.0.is_empty());
+        let texts = [&self.content, &self.reasoning_content, &self.reasoning];
+        let has_calls = self.tool_calls.as_ref().is_some_and(|calls| !calls.0.is_empty());
+        !texts.into_iter().any(is_said) && self.refusal.is_none() && !has_calls
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct CallPiece {
-    #[serde(default)]
-    pub index: Option<u64>,
+    #[serde(default, deserialize_with = "index")]
+    pub index: Option<i64>,
     #[serde(default, deserialize_with = "text")]
     pub id: String,
     #[serde(default)]
@@ -105,6 +115,25 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
         Scalar::Text(text) => text,
         Scalar::Number(number) => number.to_string(),
         Scalar::Other => String::new(),
+    })
+}
+
+/// Reads a text or a number as text; `None` for anything else.
+pub(crate) fn some_text<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    Ok(Some(text(deserializer)?).filter(|text| !text.is_empty()))
+}
+
+/// Reads an index, also as a text, a float or a negative number; `None` for anything else.
+pub(crate) fn index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    Ok(match Scalar::deserialize(deserializer)? {
+        Scalar::Text(text) => text.trim().parse().ok(),
+        // A cast from a float saturates.
+        Scalar::Number(number) => {
+            number.as_i64().or_else(|| number.as_f64().map(|index| index.round() as i64))
+        }
+        Scalar::Other => None,
     })
 }
 

@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 
 use crate::http::chat_completions::{
     CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, TokenDetails, Tokens, WireChoice,
-    WireText, json_text, some_amount, text,
+    WireText, index, json_text, some_amount, some_text, text,
 };
 use crate::http::reply::Decoded;
 
@@ -92,8 +92,8 @@ struct Event {
     kind: String,
     #[serde(default)]
     message: Option<Message>,
-    #[serde(default)]
-    index: Option<u64>,
+    #[serde(default, deserialize_with = "index")]
+    index: Option<i64>,
     #[serde(default)]
     content_block: Option<Block>,
     #[serde(default)]
@@ -106,7 +106,7 @@ struct Event {
     model: String,
     #[serde(default)]
     content: Option<Blocks>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_text")]
     stop_reason: Option<String>,
     #[serde(default)]
     usage: Option<Usage>,
@@ -182,13 +182,13 @@ impl Delta {
 struct Blocks(WireText);
 
 impl WireText {
-    fn from_blocks(blocks: impl IntoIterator<Item = (Option<u64>, Block)>) -> Self {
+    fn from_blocks(blocks: impl IntoIterator<Item = (Option<i64>, Block)>) -> Self {
         let mut said = Self::default();
         blocks.into_iter().for_each(|(index, block)| said.add_block(index, block));
         said
     }
 
-    fn add_block(&mut self, index: Option<u64>, block: Block) {
+    fn add_block(&mut self, index: Option<i64>, block: Block) {
         let append = |kept: &mut Option<Content>, new: &str| {
             kept.get_or_insert_default().0.push_str(new);
         };

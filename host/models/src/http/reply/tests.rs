@@ -122,3 +122,31 @@ fn the_size_is_limited_for_what_is_said_and_for_what_wraps_it() {
     assert_eq!(read([": alive\n".repeat(1000).as_bytes()], 100), Err(ReplyError::TooLong));
     assert_eq!(read(["data: ".repeat(100).as_bytes()], 100), Err(ReplyError::TooLong));
 }
+
+#[test]
+fn an_answer_that_the_server_gave_up_broke_off() {
+    for reason in ["error", "abort", "aborted"] {
+        let given_up = format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"Half\"}},\"finish_reason\":\"{reason}\"}}]}}\n\ndata: [DONE]\n\n"
+        );
+        assert_eq!(text(&given_up), Err(ReplyError::BrokenOff), "{reason}");
+    }
+}
+
+#[test]
+fn what_is_whole_is_taken_although_something_beside_it_is_odd() {
+    let stream = |chunks: &[&str]| {
+        let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+        text(&format!("{events}data: {{\"choices\":[{{\"finish_reason\":\"stop\"}}]}}\n\n"))
+    };
+    let said = |text: &str| format!("{{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}");
+    let halves = stream(&[&said("a\\ud83d"), &said("\\ude00b")]);
+    assert_eq!(halves.as_deref(), Ok("a\u{fffd}\u{fffd}b"));
+    assert_eq!(stream(&[&said("a\\ud83d\\ude00")]).as_deref(), Ok("a😀"));
+    let usage = r#"{"choices":[{"delta":{"content":"x"},"index":"0"}],"usage":{"cost":NaN,"prompt_tokens":"many"}}"#;
+    assert_eq!(stream(&[usage]).as_deref(), Ok("x"));
+    assert_eq!(
+        text("\u{feff}{\"choices\":[{\"message\":{\"content\":\"x\"},\"finish_reason\":7}]}"),
+        Ok("x".to_owned())
+    );
+}
