@@ -1,7 +1,6 @@
 //! The setup of a room that is resumed under another config: what the run began with, as far as
 //! today's config still allows it, in every room that can be resumed.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conclave_core::journal::recovery::{Resumption, Unfinished};
@@ -9,7 +8,7 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
-use conclave_core::setup::Setup;
+use conclave_core::setup::{PluginKind, Setup};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::denial::Layer;
@@ -308,7 +307,7 @@ fn a_changed_component_is_named_and_another_plugin_is_refused() {
     assert!(begun.changed_components(&other)[0].refusal.is_some());
     let mut other = exchanged(&begun);
     let notes = other.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
-    Arc::make_mut(notes).facts.kinds = BTreeSet::new();
+    Arc::make_mut(notes).facts.kinds.insert(PluginKind::Agent);
     assert!(begun.changed_components(&other)[0].refusal.is_some());
 }
 
