@@ -137,6 +137,10 @@ pub struct PluginFacts {
     /// sandbox, and their results are text from outside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mcp: bool,
+    /// The digest of the way to that server: its command and folder, or its address. Empty for other
+    /// plugins.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server: String,
     #[serde(default, skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,
 }

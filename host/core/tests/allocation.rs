@@ -320,6 +320,7 @@ impl Talk {
             tools: Vec::new(),
             sha256,
             mcp: false,
+            server: String::new(),
             provenance: Provenance::default(),
         };
         let facts = BTreeMap::from([(PluginName::from("talker"), facts)]);

@@ -24,7 +24,7 @@ pub mod runner;
 mod side_effects;
 mod timers;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use conclave_core::journal::admission;
@@ -124,9 +124,8 @@ pub(crate) struct Driver {
     second: Option<Event>,
     /// The steps that resume an interrupted room.
     resumption: Option<Resumption>,
-    /// The plugins whose components were exchanged before the resumption, and have answered no call
-    /// since.
-    unproven: BTreeSet<PluginName>,
+    /// Whether the run was resumed, so that a component that was exchanged since may fail at once.
+    checks_exchanged: bool,
     /// The exchanged component that failed at once, with its fault; it stopped the loop.
     pub(crate) failed_exchange: Option<(PluginName, String)>,
     /// The call logs of calls that are run again, taken when they start.
@@ -261,7 +260,7 @@ impl Driver {
             first: None,
             second: None,
             resumption: None,
-            unproven: BTreeSet::new(),
+            checks_exchanged: false,
             failed_exchange: None,
             traces: HashMap::new(),
             in_flight: None,

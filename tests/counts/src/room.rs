@@ -239,6 +239,7 @@ fn facts(name: &str, kind: PluginKind, asks: &[&str]) -> PluginFacts {
         tools: if name == "search" { vec![tool()] } else { Vec::new() },
         sha256: "00".repeat(32),
         mcp: false,
+        server: String::new(),
         provenance: Provenance::default(),
     }
 }

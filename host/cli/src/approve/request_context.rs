@@ -213,6 +213,7 @@ pub(super) mod testing {
             tools: Vec::new(),
             sha256: "00".into(),
             mcp: false,
+            server: String::new(),
             provenance: Provenance::default(),
         };
         let dir = folder.to_string_lossy().into_owned();

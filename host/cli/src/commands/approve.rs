@@ -323,7 +323,7 @@ impl PendingCall {
 fn setup_of(records: Vec<Record>) -> Option<Arc<Setup>> {
     records.into_iter().rev().find_map(|record| match record.event {
         Event::RoomOpened { setup, .. } => Some(setup),
-        Event::RunStarted { setup, .. } => setup,
+        Event::RunStarted { setup, .. } | Event::Resumed { setup, .. } => setup,
         _ => None,
     })
 }

@@ -334,9 +334,9 @@ fn report_unnamed(
 pub(crate) fn changed_lines(changed: &[ChangedComponent]) -> impl Iterator<Item = String> {
     let short = |sha256: &str| sha256.chars().take(12).collect::<String>();
     changed.iter().map(move |ChangedComponent { plugin, before, now, .. }| {
-        let what = match now.is_empty() {
-            true => format!("the plugin {plugin} is not in the config any more"),
-            false => format!(
+        let what = match now {
+            None => format!("the plugin {plugin} is not in the config any more"),
+            Some(now) => format!(
                 "the component of {plugin} is another one than when the run was cut off: {} now, {} before; \
                  approvals of its calls are asked for again",
                 short(now),

@@ -83,6 +83,7 @@ mod tests {
             tools: vec![tool],
             sha256: "00".repeat(32),
             mcp: false,
+            server: String::new(),
             provenance: Provenance::default(),
         }
     }

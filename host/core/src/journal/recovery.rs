@@ -368,16 +368,21 @@ impl Unfinished {
         let changed = in_force.changed_components(today);
         let narrowed = (setup != *in_force).then(|| Arc::clone(&setup));
         let mut events = vec![Event::Resumed { down_ms: down, setup: narrowed }];
-        let exchanged = changed.iter().filter(|changed| !changed.now.is_empty());
-        events.extend(exchanged.map(|changed| Event::PluginReplaced {
-            plugin: changed.plugin.clone(),
-            sha256: changed.now.clone(),
+        let exchanged: BTreeMap<&PluginName, &String> = changed
+            .iter()
+            .filter_map(|changed| Some((&changed.plugin, changed.now.as_ref()?)))
+            .collect();
+        events.extend(exchanged.iter().map(|(plugin, now)| Event::PluginReplaced {
+            plugin: (*plugin).clone(),
+            sha256: (*now).clone(),
         }));
         let mut again = Vec::new();
         for (call, (effect, start)) in &self.in_flight.calls {
             let mut trace = self.in_flight.logs.get(call).cloned().unwrap_or_default();
             trace.may_repeat = is_idempotent(effect, self.room.setup());
-            match self.interrupted(*call, effect, &trace) {
+            let is_exchanged =
+                plugin_of(effect).is_some_and(|plugin| exchanged.contains_key(plugin));
+            match self.interrupted(*call, effect, &trace, is_exchanged) {
                 Some(told) => events.extend(told),
                 None => again.push(Restart {
                     effect: effect.clone(),
@@ -433,8 +438,14 @@ impl Unfinished {
     }
 
     /// Returns the events that answer an attempt that must not be repeated; `None` if it can run
-    /// again.
-    fn interrupted(&self, call: CallId, effect: &Effect, trace: &CallLog) -> Option<Vec<Event>> {
+    /// again. A tool's call is not repeated by other code than that which a person may have approved.
+    fn interrupted(
+        &self,
+        call: CallId,
+        effect: &Effect,
+        trace: &CallLog,
+        is_exchanged: bool,
+    ) -> Option<Vec<Event>> {
         let setup = self.room.setup();
         let open = trace
             .side_effects
@@ -450,7 +461,7 @@ impl Unfinished {
         match effect {
             Effect::CallTool { plugin, .. } => {
                 let is_lost = trace.cut_off().is_some() || !is_sandboxed(plugin, setup);
-                (is_lost && !trace.may_repeat).then(|| {
+                (is_exchanged || is_lost && !trace.may_repeat).then(|| {
                     let fault = Fault::new(FaultKind::Interrupted, INTERRUPTED);
                     let answered = Event::ToolAnswered {
                         call,

@@ -1,7 +1,7 @@
 //! The context that all parts of a room share: its setup, its clock, the pending calls and timers,
 //! and the output of the current event.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::protocol::effect::Effect;
 use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
 use crate::setup::Setup;
-use crate::types::ids::{CallId, FrameId, Millis, TaskName, TimerId};
+use crate::types::ids::{CallId, FrameId, Millis, PluginName, TaskName, TimerId};
 use crate::types::limits::RunLimits;
 use crate::types::outcome::Outcome;
 use crate::types::room_secret::RoomSecret;
@@ -53,6 +53,9 @@ pub(super) struct RoomContext {
     /// The setup with which the run began; `None` if it is the effective one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) begun: Option<Arc<Setup>>,
+    /// The plugins whose components were exchanged, and have answered no call well since.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) unproven: BTreeSet<PluginName>,
     pub(super) opening: RunOpening,
     /// `None` before the room is opened.
     #[serde(
@@ -108,6 +111,7 @@ impl Default for RoomContext {
                 limits: RunLimits::default(),
             }),
             begun: None,
+            unproven: BTreeSet::new(),
             opening: RunOpening::default(),
             secret: None,
             calls: PendingCalls::default(),

@@ -57,6 +57,7 @@ pub(super) fn context(more: &str) -> RoomContext {
         tools: Vec::new(),
         sha256: "00".to_owned(),
         mcp: false,
+        server: String::new(),
         provenance: Provenance::default(),
     };
     let plugins = config.plugins.keys().map(|name| (name.clone(), facts.clone())).collect();

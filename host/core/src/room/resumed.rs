@@ -99,18 +99,12 @@ impl RoomContext {
     /// Narrows the run's limits to those of the effective setup. A limit that was raised by an
     /// approver, or that the run was opened with, stays where the config allows as much as before.
     fn narrow_limits(&mut self, before: &RunLimits) {
-        // A background task has its part of the run's limits, which its parent narrows.
-        if self.opening.depth > 0 {
-            return;
-        }
         let now = self.setup.limits.clone();
+        // A background task has its part of the run's limits, which only become smaller.
+        let is_part = self.opening.depth > 0;
         let limits = &mut self.opening.limits;
         let narrow = |limit: &mut Option<u64>, before: Option<u64>, now: Option<u64>| {
-            if *limit == before {
-                *limit = now;
-            } else if let Some(now) = now.filter(|now| before.is_none_or(|before| *now < before)) {
-                *limit = Some(limit.map_or(now, |limit| limit.min(now)));
-            }
+            narrow_limit(limit, (before, now), is_part);
         };
         narrow(&mut limits.turns, before.turns, now.turns);
         narrow(&mut limits.tokens, before.tokens, now.tokens);
@@ -121,10 +115,19 @@ impl RoomContext {
         narrow(&mut limits.cpu_ms, before.cpu_ms, now.cpu_ms);
         narrow(&mut limits.tasks, before.tasks, now.tasks);
         narrow(&mut limits.wall_ms, before.wall_ms, now.wall_ms);
-        limits.tasks_at_once = now.tasks_at_once;
-        limits.task_turns = now.task_turns;
-        (limits.depth, limits.when_used_up) = (now.depth, now.when_used_up);
-        if now.wall_ms != before.wall_ms {
+        let at_once = (before.tasks_at_once, now.tasks_at_once);
+        narrow_limit(&mut limits.tasks_at_once, at_once, is_part);
+        narrow_limit(&mut limits.task_turns, (before.task_turns, now.task_turns), is_part);
+        limits.depth = if limits.depth == before.depth && !is_part {
+            now.depth
+        } else {
+            limits.depth.min(now.depth)
+        };
+        // Those of the run's own opening may end where the config's ask.
+        if limits.when_used_up == before.when_used_up {
+            limits.when_used_up = now.when_used_up;
+        }
+        if now.wall_ms != before.wall_ms && !is_part {
             self.move_deadline(before.wall_ms, now.wall_ms);
         }
     }
@@ -144,6 +147,20 @@ impl RoomContext {
         if let Some(at) = deadline {
             self.set_timer(TimerPurpose::Wall, at);
         }
+    }
+}
+
+/// Narrows a limit that the config changed from one value to another. One that was raised, that the
+/// run was opened with, or that is a part of a larger one becomes smaller at most.
+fn narrow_limit<T: Ord + Copy>(
+    limit: &mut Option<T>,
+    (before, now): (Option<T>, Option<T>),
+    is_part: bool,
+) {
+    if *limit == before && !is_part {
+        *limit = now;
+    } else if let Some(now) = now.filter(|now| before.is_none_or(|before| *now < before)) {
+        *limit = Some(limit.map_or(now, |limit| limit.min(now)));
     }
 }
 

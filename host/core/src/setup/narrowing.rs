@@ -14,10 +14,10 @@ use crate::types::ids::PluginName;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedComponent {
     pub plugin: PluginName,
-    /// The digests, in lower-case hexadecimal; empty for native code and for a plugin that the
-    /// config does not have any more.
+    /// The digests, in lower-case hexadecimal: of the component, or of the way to a server.
     pub before: String,
-    pub now: String,
+    /// `None` if the config does not have the plugin any more.
+    pub now: Option<String>,
     /// The reason why the run cannot go on with it: it is another plugin, not another version.
     pub refusal: Option<String>,
 }
@@ -66,12 +66,12 @@ impl Setup {
     pub fn changed_components(&self, today: &Self) -> Vec<ChangedComponent> {
         let changed = |(name, begun): (&PluginName, &Arc<PluginSetup>)| {
             let facts = today.plugins.get(name).map(|plugin| &plugin.facts);
-            let now = facts.map(|facts| facts.sha256.clone()).unwrap_or_default();
-            (now != begun.facts.sha256).then(|| ChangedComponent {
+            let is_same = |facts: &PluginFacts| facts.origin() == begun.facts.origin();
+            (!facts.is_some_and(is_same)).then(|| ChangedComponent {
                 plugin: name.clone(),
-                before: begun.facts.sha256.clone(),
+                before: begun.facts.origin().1.to_owned(),
                 refusal: facts.and_then(|facts| begun.facts.is_no_version_of(facts)),
-                now,
+                now: facts.map(|facts| facts.origin().1.to_owned()),
             })
         };
         self.plugins.iter().filter_map(changed).collect()
@@ -79,9 +79,22 @@ impl Setup {
 }
 
 impl PluginFacts {
+    /// Returns what answers the calls: where it runs, and a digest.
+    fn origin(&self) -> (&'static str, &str) {
+        match (self.mcp, self.is_native()) {
+            (true, _) => ("a tool server outside any sandbox", &self.server),
+            (false, true) => ("code of the embedding program", ""),
+            (false, false) => ("a component", &self.sha256),
+        }
+    }
+
     /// Returns the reason why today's component is another plugin; `None` if it may be another
     /// version of this one.
     fn is_no_version_of(&self, today: &Self) -> Option<String> {
+        let (before, now) = (self.origin().0, today.origin().0);
+        if before != now {
+            return Some(format!("it is {now} now, and was {before}"));
+        }
         if self.manifest.name != today.manifest.name {
             let (before, now) = (&self.manifest.name, &today.manifest.name);
             return Some(format!("it is {now:?} now, and was {before:?}"));

@@ -186,6 +186,7 @@ pub(crate) fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> Plu
         tools: tools.iter().map(|name| tool(name)).collect(),
         sha256: "00".repeat(32),
         mcp: false,
+        server: String::new(),
         provenance: Provenance::default(),
     }
 }

@@ -520,6 +520,7 @@ impl PluginPlan {
                 tools,
                 sha256,
                 mcp: false,
+                server: String::new(),
                 provenance: Provenance::default(),
             },
             grants,

@@ -8,12 +8,13 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
-use conclave_core::setup::{PluginKind, Setup};
+use conclave_core::setup::{PluginFacts, PluginKind, Setup};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::denial::Layer;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{CallId, Millis, PluginName};
+use conclave_core::types::limits::RunLimits;
 use conclave_core::types::message::ToolCall;
 use serde_json::{Value, json};
 
@@ -309,6 +310,70 @@ fn a_changed_component_is_named_and_another_plugin_is_refused() {
     let notes = other.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
     Arc::make_mut(notes).facts.kinds.insert(PluginKind::Agent);
     assert!(begun.changed_components(&other)[0].refusal.is_some());
+}
+
+#[test]
+fn a_server_is_another_one_if_the_way_to_it_is() {
+    let change = |change: fn(&mut PluginFacts)| {
+        let mut setup = (*setup(json!({}))).clone();
+        let notes = setup.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
+        change(&mut Arc::make_mut(notes).facts);
+        setup
+    };
+    let component = setup(json!({}));
+    let server = |way: fn(&mut PluginFacts)| {
+        let mut setup = change(|facts| (facts.mcp, facts.sha256) = (true, String::new()));
+        let notes = setup.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
+        way(&mut Arc::make_mut(notes).facts);
+        setup
+    };
+    let (one, two) =
+        (server(|facts| facts.server = "aa".into()), server(|facts| facts.server = "bb".into()));
+    assert!(one.changed_components(&one).is_empty());
+    let changed = &one.changed_components(&two)[0];
+    assert_eq!((changed.now.as_deref(), &changed.refusal), (Some("bb"), &None));
+    // What ran in a sandbox does not go on outside of one.
+    let refused = component.changed_components(&one);
+    assert!(refused[0].refusal.as_ref().is_some_and(|why| why.contains("outside any sandbox")));
+    let mut gone = (*component).clone();
+    gone.plugins.remove(&PluginName::from("notes"));
+    let gone = &component.changed_components(&gone)[0];
+    assert_eq!((&gone.now, &gone.refusal), (&None, &None));
+}
+
+#[test]
+fn a_call_that_was_cut_off_is_not_repeated_by_an_exchanged_component() {
+    let begun = setup(json!({}));
+    let is_called =
+        |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. }));
+    for (today, is_repeated) in [((*begun).clone(), true), (exchanged(&begun), false)] {
+        let mut journal = Journal::begin(&begun, openings().remove(0).1);
+        assert!(is_called(&journal.step(0, "notes.list", json!({}))));
+        let again = Unfinished::fold(journal.records.clone());
+        let again = again.resumption(Millis(START.0 + 1_000), &today).again;
+        let again: Vec<Effect> = again.into_iter().map(|again| again.effect).collect();
+        assert_eq!(is_called(&again), is_repeated);
+        journal.resume(&today, false);
+        assert_eq!(journal.room.unproven().is_empty(), is_repeated);
+    }
+}
+
+#[test]
+fn the_part_of_a_background_task_becomes_smaller_and_not_larger() {
+    let begun = setup(json!({ "limits": { "turns": 20, "tool_calls": 10 } }));
+    let opening = |tool_calls| {
+        let limits = RunLimits { tool_calls: Some(tool_calls), ..begun.limits.clone() };
+        RunOpening { depth: 1, limits, ..openings().remove(1).1 }
+    };
+    let calls_after = |own: u64, today: u64| {
+        let mut journal = Journal::begin(&begun, opening(own));
+        journal.resume(&setup(json!({ "limits": { "tool_calls": today } })), false);
+        let effects = journal.step(0, "notes.list", json!({}));
+        effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. }))
+    };
+    assert!(calls_after(5, 10) && calls_after(5, 2));
+    assert!(!calls_after(5, 0), "today allows none");
+    assert!(!calls_after(0, 90), "a part stays what it was");
 }
 
 #[test]

@@ -131,20 +131,19 @@ impl Driver {
     /// once: the run stays interrupted, and can be resumed with the former component. One good
     /// answer of the component is enough for its later faults to count as any others.
     pub(super) fn check_exchanged(&mut self, events: &[Event]) -> Result<(), JournalFailure> {
-        if self.unproven.is_empty() {
+        if !self.checks_exchanged || self.room.unproven().is_empty() {
             return Ok(());
         }
         for event in events {
-            let Some((plugin, fault)) = self.room.call_end(event.effective()) else { continue };
-            match fault.filter(|_| self.unproven.contains(&plugin)) {
-                None => drop(self.unproven.remove(&plugin)),
-                Some(fault) => {
-                    let message = fault.message.clone();
-                    self.failed_exchange = Some((plugin, message.clone()));
-                    let cause = std::io::Error::other(message);
-                    let place = "its journal".to_owned();
-                    return Err(JournalFailure { room: self.id.clone(), place, cause });
-                }
+            let Some((plugin, Some(fault))) = self.room.call_end(event.effective()) else {
+                continue;
+            };
+            if self.room.unproven().contains(&plugin) {
+                let message = fault.message.clone();
+                self.failed_exchange = Some((plugin, message.clone()));
+                let cause = std::io::Error::other(message);
+                let place = "its journal".to_owned();
+                return Err(JournalFailure { room: self.id.clone(), place, cause });
             }
         }
         Ok(())
@@ -155,13 +154,13 @@ impl Driver {
         &mut self,
         resumption: Resumption,
     ) -> Result<Vec<Event>, JournalFailure> {
-        let Resumption { mut events, again, setup: _, changed } = resumption;
-        self.unproven = changed.into_iter().map(|changed| changed.plugin).collect();
+        let Resumption { mut events, again, setup: _, changed: _ } = resumption;
         // The events below may hold answers to calls that run again only after them.
         for Restart { effect, trace, .. } in &again {
             effect.starts().into_iter().for_each(|call| self.expect(call, trace));
         }
         self.commit_and_perform(&mut events).await?;
+        self.checks_exchanged = true;
         // Child rooms, approvers and the next run see the effective setup from here on.
         self.setup = Arc::clone(self.room.setup());
         self.opened = Some(Arc::clone(&self.setup));

@@ -32,7 +32,7 @@ pub(super) fn resolve(setup: &mut Setup) {
         let exec =
             grants.exec.iter_mut().flat_map(|exec| exec.read.iter_mut().chain(&mut exec.starts));
         for path in exec {
-            let resolved = std::path::absolute(&*path);
+            let resolved = Path::new(&*path).canonicalize();
             replace(path, resolved);
         }
     }

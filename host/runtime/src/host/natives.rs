@@ -2,9 +2,10 @@
 //! they get a grant.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use conclave_core::config::{Config, McpSource, PluginSource, ProblemCode, Problems};
+use conclave_core::config::{Config, McpReach, McpSource, PluginSource, ProblemCode, Problems};
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::limits::PluginLimits;
@@ -14,6 +15,7 @@ use super::{Follow, Host, LoadStep};
 use crate::host::servers::ServerStart;
 use crate::native::{self, Native};
 use crate::plugin::{ArgumentChecker, schemas};
+use crate::support::digest;
 
 /// A native plugin that was loaded.
 pub(super) struct LoadedNative {
@@ -115,6 +117,7 @@ impl Host {
         let plugin = servers.connect(start).await.map_err(NativeRefusal::Other)?;
         let mut native = LoadedNative::load(&plugin).await.map_err(NativeRefusal::Other)?;
         native.facts.mcp = true;
+        native.facts.server = way_to(source);
         Ok(native)
     }
 
@@ -130,4 +133,17 @@ impl Host {
             format!("these are there: {}", known.join(", ")),
         )
     }
+}
+
+/// Returns a digest of the way to a tool server. Keys are left out: another key leads to the same
+/// server.
+fn way_to(source: &McpSource) -> String {
+    let way = match &source.reach {
+        McpReach::Program { command, env, keys: _, cwd } => {
+            let folder = Path::new(&cwd.path).canonicalize().unwrap_or_default();
+            format!("{command:?} {env:?} {}", folder.display())
+        }
+        McpReach::Address { url, key: _ } => url.clone(),
+    };
+    digest::sha256(way.as_bytes())
 }

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::journal::observed::ObservedFold;
-use conclave_core::protocol::event::RULES;
+use conclave_core::protocol::event::{Event, RULES};
+use conclave_core::setup::Setup;
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::observed::{
     ObservedEvent, ObservedPosition, observer_of_room, observer_room,
@@ -69,6 +70,12 @@ impl Observers {
         waiting.iter_mut().for_each(|delivery| delivery.is_same_run = false);
     }
 
+    /// Narrows the observers to the effective setup of a run that is resumed.
+    pub(crate) fn narrow(&self, effective: &Setup) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.iter_mut().for_each(|delivery| delivery.narrow(effective));
+    }
+
     /// Begins the deliveries, on the executor that this is called on. Later calls do nothing.
     pub(crate) fn begin(&self) {
         let waiting =
@@ -93,7 +100,9 @@ pub(crate) async fn deliver_missed(
     run: &RoomId,
 ) -> Vec<ObserverReport> {
     let mut reports = Vec::new();
-    for delivery in deliveries(parts, options, run, true) {
+    let effective = effective_setup(&parts.setup, options, run).await;
+    for mut delivery in deliveries(parts, options, run, true) {
+        effective.iter().for_each(|effective| delivery.narrow(effective));
         let queue = Arc::clone(&delivery.queue);
         queue.close();
         let delivered = delivery.run().await;
@@ -101,6 +110,18 @@ pub(crate) async fn deliver_missed(
         reports.push(ObserverReport { observer: queue.observer.clone(), delivered, stopped });
     }
     reports
+}
+
+/// Returns what both the last setup of a run and today's allow; `None` if its journal cannot be read,
+/// which the delivery reports.
+async fn effective_setup(today: &Setup, options: &RunOptions, run: &RoomId) -> Option<Setup> {
+    let records = options.journals.records(run).await.ok()??;
+    let setups = records.into_iter().filter_map(|record| match record.event {
+        Event::RoomOpened { setup, .. } => Some(setup),
+        Event::RunStarted { setup, .. } | Event::Resumed { setup, .. } => setup,
+        _ => None,
+    });
+    Some(setups.last()?.narrowed_by(today))
 }
 
 /// Returns the deliveries to the observers of a setup.
@@ -159,6 +180,13 @@ struct Delivery {
 }
 
 impl Delivery {
+    /// Narrows the observer to what the effective setup of its run leaves it.
+    fn narrow(&mut self, effective: &Setup) {
+        if let Some(setup) = effective.of_observer(&self.queue.observer) {
+            self.parts.setup = Arc::new(setup);
+        }
+    }
+
     /// Delivers events until the run is over and the observer took all of them, or is stopped.
     /// Returns the number of delivered events.
     async fn run(mut self) -> u64 {

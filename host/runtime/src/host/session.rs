@@ -330,7 +330,9 @@ impl Session {
             None => {
                 let room = room.clone();
                 let mut session = Self { room, driver, is_broken: false, observers, _over: over };
-                if !session.is_cut_off() {
+                if session.is_cut_off() {
+                    session.observers.narrow(session.driver.effective_setup());
+                } else {
                     session.driver.renew();
                 }
                 Ok(session)

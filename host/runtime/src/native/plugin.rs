@@ -505,6 +505,7 @@ impl Plugin {
             tools,
             sha256: String::new(),
             mcp: false,
+            server: String::new(),
             provenance: Provenance::default(),
         })
     }

@@ -99,6 +99,7 @@ impl Loader {
             tools: Vec::new(),
             sha256: inspection.sha256.clone(),
             mcp: false,
+            server: String::new(),
             provenance: Provenance::default(),
         };
         let settings = with_defaults(&facts.manifest, settings);

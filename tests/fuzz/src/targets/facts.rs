@@ -44,6 +44,7 @@ pub(super) fn versatile() -> PluginFacts {
         tools: vec![tool("find"), tool("save")],
         sha256: "00".repeat(32),
         mcp: false,
+        server: String::new(),
         provenance: Provenance::default(),
     }
 }

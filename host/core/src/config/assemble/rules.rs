@@ -202,6 +202,7 @@ mod tests {
             tools,
             sha256: String::new(),
             mcp: false,
+            server: String::new(),
             provenance: Provenance::default(),
         };
         let mut problems = Problems::default();

@@ -37,6 +37,7 @@ fn facts() -> PluginFacts {
         tools: vec![tool("save", "Saves a note."), tool("find", "Finds a note.")],
         sha256: "00".repeat(32),
         mcp: false,
+        server: String::new(),
         provenance: Provenance::default(),
     }
 }

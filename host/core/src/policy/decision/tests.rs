@@ -37,6 +37,7 @@ fn plugin(asks: &[Capability], grants: Grants) -> PluginSetup {
         tools: Vec::new(),
         sha256: "00".to_owned(),
         mcp: false,
+        server: String::new(),
         provenance: Provenance::default(),
     };
     PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }

@@ -1,6 +1,7 @@
 //! Conversions of plain values: `"5"` to 5, `"yes"` to true. The table of pydantic 2 in its lax
 //! mode, as far as JSON goes.
 
+use serde::de::IgnoredAny;
 use serde_json::{Number, Value};
 
 /// The result of comparing a value with a type.

@@ -354,6 +354,7 @@ fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
         tools: Vec::new(),
         sha256: String::new(),
         mcp: false,
+        server: String::new(),
         provenance: Provenance::default(),
     };
     let grants = Grants {

@@ -30,6 +30,7 @@ pub(crate) fn setup() -> PluginSetup {
         tools: Vec::new(),
         sha256: String::new(),
         mcp: false,
+        server: String::new(),
         provenance: Provenance::default(),
     };
     PluginSetup {
