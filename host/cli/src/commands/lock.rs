@@ -91,7 +91,15 @@ pub(crate) async fn pin(
     let provenance = Provenance { artifact, ..Provenance::default() };
     let (name, facts) = (
         PluginName::from(name),
-        PluginFacts { manifest, kinds, tools, sha256, mcp: false, provenance },
+        PluginFacts {
+            manifest,
+            kinds,
+            tools,
+            sha256,
+            mcp: false,
+            server: String::new(),
+            provenance,
+        },
     );
     let mut lock = file.lock.clone().unwrap_or_default();
     lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::of(&facts) });

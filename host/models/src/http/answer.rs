@@ -285,7 +285,7 @@ impl ServerReply {
         let tool_calls = finished_calls(self.calls, is_cut, names, &self.quoter);
         let stop = match self.finish.as_deref() {
             _ if is_refused => StopReason::ContentFilter,
-            Some(reason) if is_cut(reason) => StopReason::Length,
+            Some(_) if is_cut => StopReason::Length,
             Some("content_filter") => StopReason::ContentFilter,
             // Some servers report `stop` although there are tool calls.
             Some("tool_calls" | "function_call" | "stop") | None if !tool_calls.is_empty() => {

@@ -219,7 +219,7 @@ fn an_answer_without_end_is_too_long() {
 
 #[test]
 fn arguments_of_too_many_values_stay_text() {
-    let parsed = |json: &str| super::arguments(json.to_owned());
+    let parsed = |json: &str| super::arguments(json.to_owned(), false);
     let many = format!("[{}0]", "{},".repeat(60_000));
     assert_eq!(parsed(&many), Value::String(many));
     let text = json!([format!("\"{}", "[,".repeat(100_000))]);
