@@ -79,7 +79,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     if builds > 0 {
         needs::check(&place)?;
         targets.iter().try_for_each(|target| needs::check_target(&place, target))?;
-        eprintln!("The first build takes 15 to 20 minutes on two cores for each target.");
+        eprintln!("The first build takes 25 to 30 minutes on two cores for each target.");
     }
     let mut phases = Phases::new(&place, targets.len() * (builds + 1), options.verbose);
     let mut archives = Vec::new();

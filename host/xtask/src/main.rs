@@ -63,7 +63,7 @@ usage: cargo xtask COMMAND [OPTIONS]
   attacks            try every attack that docs/reference/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run
-  install            the program `conclave` for daily use: optimised, stock plugins compiled; 15 to 20 minutes on two cores
+  install            the program `conclave` for daily use: optimised, stock plugins compiled; 25 to 30 minutes on two cores
       --root PATH      below this folder instead of cargo's own
       --fast-build     in about half the time, for a slower program
   dist               that program in archives for other machines, which need no Rust, each with its checksum;
