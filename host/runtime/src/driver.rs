@@ -381,6 +381,7 @@ impl Driver {
     /// and sent messages while its journal opens.
     fn begin_with(&mut self, opening: RunOpening) {
         self.outside.open();
+        self.checks_exchanged = false;
         let setup = Arc::clone(&self.setup);
         if self.opened.is_none() {
             // Handles see the config's channels until the room's first event is handled.

@@ -1,6 +1,6 @@
-//! The effective grants of a run that is resumed: what it began with, as far as today's config
-//! still grants it. Narrowing never adds, and what both grant stays. Decides about grants as lists;
-//! the decision about one request is in `authorize`.
+//! The effective grants of a resumed run: the intersection of the grants at its start and those of
+//! today's config, for each capability. Computes lists of grants; `authorize` decides about one
+//! request.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Resumption of a room after its host had stopped. The downtime does not count, and model attempts
 //! that were lost are charged. A pending message is repeated under the same key, so a channel that
-//! took it does not say it twice. The config may have changed meanwhile: the run goes on with what
-//! both the config of its start and today's allow.
+//! received it does not show it twice. The config may have changed meanwhile: the room is narrowed
+//! to the intersection of its setup at the start and today's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ impl Room {
     }
 
     /// Drops each approval, open or given, of a call in which a changed component has a part, and
-    /// asks again: what was approved is what other code would do. The new question has another id,
-    /// so an answer to the old one that is still on its way decides nothing.
+    /// asks again, because an approval covers only the code that was approved. The new question has
+    /// another id, so a late answer to the old one decides nothing.
     fn ask_again_about(&mut self, changed: &BTreeSet<PluginName>) {
         if changed.is_empty() {
             return;

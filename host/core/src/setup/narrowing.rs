@@ -1,6 +1,5 @@
-//! The effective setup of a run that is resumed: what the run began with, as far as today's config
-//! still allows it. The room, the imports, the policy and the head of a run read nothing else. Does
-//! not find or load plugins.
+//! The effective setup of a resumed run: the intersection of its setup at the start and today's. The
+//! room, the imports, the policy and the head of a run read only this. Does not find or load plugins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +44,7 @@ impl Setup {
         });
         Self {
             tasks: tasks.collect(),
-            // Requests go to the servers of today's config, so that is what is shown and counted.
+            // Requests go to the servers of today's config, so their addresses and prices count.
             models: self
                 .models
                 .iter()

@@ -16,6 +16,9 @@ use crate::TextSink;
 /// Maximum values in the arguments of one call; a value of one byte may take 600 bytes in memory.
 const VALUES_MAX: usize = 100_000;
 
+/// Maximum names of one call: a name arrives in a few parts.
+const NAMES_MAX: usize = 16;
+
 /// The answer exceeds the limit of bytes or calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerTooLong;
@@ -34,7 +37,7 @@ pub(crate) struct ServerReply {
     refusal: String,
     calls: Vec<GrowingCall>,
     finish: Option<String>,
-    /// Whether a chunk had a `delta` with something in it. Then a `message` repeats what was sent.
+    /// Whether a chunk had a `delta` that is not empty. Then a `message` repeats earlier content.
     has_deltas: bool,
     tokens: Tokens,
 }
@@ -58,14 +61,22 @@ impl GrowingCall {
             return true;
         }
         if self.arguments.is_empty() {
-            return true;
+            // With more names it is no name in parts.
+            return self.names.len() < NAMES_MAX || self.names.iter().any(|known| known == name);
         }
-        let is_same = self.names.concat() == name || self.names[0] == name;
+        let is_same = self.names[0] == name || self.is_named(name);
         is_same && (arguments.is_empty() || !self.end.is_reached)
     }
 
-    /// Returns the calls that this one turned out to be: several if the names of its pieces are
-    /// tools of their own, and are none together.
+    /// Returns whether the parts of its name are together this one. It joins nothing, because every
+    /// piece of a server's answer may bring a name.
+    fn is_named(&self, name: &str) -> bool {
+        let rest = self.names.iter().try_fold(name, |rest, part| rest.strip_prefix(part.as_str()));
+        rest == Some("")
+    }
+
+    /// Returns the calls that the pieces hold: several if each name is that of a tool, and the joined
+    /// names are not.
     fn split(self, names: &ToolNames<'_>) -> Vec<Self> {
         let is_one = self.names.len() < 2 || names.known(&self.names.concat()).is_some();
         let are_tools = self.names.iter().all(|name| names.known(name).is_some());

@@ -1,5 +1,5 @@
-//! Mends JSON that servers write and that is none: half characters, as servers in JavaScript escape
-//! them when they cut a text, and numbers that are none. Everything else stays wrong.
+//! Repairs two faults of servers' JSON: escapes of half a surrogate pair, which servers in JavaScript
+//! send when they split a text, and the numbers `NaN` and `Infinity`. Other faults stay errors.
 
 /// Returns the text with half characters replaced by U+FFFD and `NaN` and `Infinity` by null; `None`
 /// if it has neither.

@@ -122,14 +122,14 @@ impl Driver {
         self.resumption.as_ref().map(|it| &it.changed[..]).unwrap_or_default()
     }
 
-    /// Returns the setup that an interrupted run goes on with.
+    /// Returns the effective setup of an interrupted run.
     pub(crate) fn effective_setup(&self) -> &Arc<Setup> {
         self.resumption.as_ref().map_or(&self.setup, |resumption| &resumption.setup)
     }
 
-    /// Stops the loop before an event is journalled that says that an exchanged component failed at
-    /// once: the run stays interrupted, and can be resumed with the former component. One good
-    /// answer of the component is enough for its later faults to count as any others.
+    /// Fails before the first fault of an exchanged component is journalled, so that the run stays
+    /// interrupted and can be resumed with the former component. After one successful call, faults
+    /// of the component are journalled as usual.
     pub(super) fn check_exchanged(&mut self, events: &[Event]) -> Result<(), JournalFailure> {
         if !self.checks_exchanged || self.room.unproven().is_empty() {
             return Ok(());

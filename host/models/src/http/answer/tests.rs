@@ -272,6 +272,15 @@ fn an_index_of_any_kind_tells_calls_apart_and_a_name_in_parts_is_one() {
 }
 
 #[test]
+fn names_without_end_are_no_parts_of_one() {
+    let pieces: Vec<Value> = (0..100)
+        .map(|number| json!({"index": 0, "function": {"name": format!("f{number}")}}))
+        .collect();
+    let made = calls(&pieces);
+    assert_eq!(made.len(), 100_usize.div_ceil(super::NAMES_MAX));
+}
+
+#[test]
 fn a_message_beside_deltas_is_no_second_answer() {
     let both =
         |delta: Value, message: Value| json!({"choices": [{"delta": delta, "message": message}]});
