@@ -56,7 +56,7 @@ mod termination;
 mod tools;
 mod views;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
 use crate::setup::Setup;
 use crate::types::fault::CallReport;
-use crate::types::ids::{CallId, ControlId, Millis, PluginName, RoomId, TimerId};
+use crate::types::ids::{CallId, ControlId, Millis, RoomId, TimerId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::room_secret::RoomSecret;
 use crate::types::tool::CallableTool;
@@ -326,12 +326,6 @@ impl Room {
             Event::ControlReceived { id, .. } if self.has_received(id) => None,
             event => Some(event.effective()),
         }
-    }
-
-    /// Returns the plugins whose components were exchanged, and have answered no call well since.
-    #[must_use]
-    pub fn unproven(&self) -> &BTreeSet<PluginName> {
-        &self.cx.unproven
     }
 
     /// Returns the setup with which the run began.

@@ -154,7 +154,7 @@ fn python() -> PathBuf {
         .into()
 }
 
-fn data(name: &str) -> String {
+pub(crate) fn data(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../data/mcp")
         .join(name)

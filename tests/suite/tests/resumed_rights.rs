@@ -1,13 +1,15 @@
 //! Runs that go on after a kill under another config or with another component, by the program as
 //! people use it. A run has what both the config of its start and today's allow.
 
+use std::io::Write;
 use std::process::{Child, Stdio};
 
 use conclave_models::test_server::{Server, TestReply};
-use conclave_test_support::{Rig, stock, until};
+use conclave_test_support::{Rig, bare, stock, until};
 use serde_json::{Value, json};
 
 use crate::cli::{conclave, text};
+use crate::mcp::data;
 
 const CONFIG: &str = r#"
 entry = "chat"
@@ -138,12 +140,16 @@ pub(crate) struct ChangedRun {
 
 impl ChangedRun {
     pub(crate) fn new((tool, arguments): (&str, fn() -> Value)) -> Self {
-        let server = Server::start(vec![
+        Self::answering(vec![
             TestReply::calls(&[("search__list", json!({}))]),
             TestReply::calls(&[("search__read", json!({ "path": "/docs/lights.txt" }))]),
             TestReply::calls(&[(tool, arguments())]),
             TestReply::says("all is told"),
-        ]);
+        ])
+    }
+
+    fn answering(replies: Vec<TestReply>) -> Self {
+        let server = Server::start(replies);
         let rig = Rig::new()
             .with_file("docs/lights.txt", "The lamp burns oil.\n")
             .with_file("private/key.txt", "lamp: not for the run\n")
@@ -196,10 +202,14 @@ impl ChangedRun {
         (id.split(':').next().unwrap_or_default().to_owned(), id)
     }
 
-    fn state(&self) -> String {
+    /// Returns the newest run as `conclave runs` lists it.
+    fn row(&self) -> Value {
         let listed = text(&conclave(&self.rig, &["runs", "--json"]).stdout);
-        let row: Value = serde_json::from_str(listed.lines().next().expect("a run")).expect("JSON");
-        row["state"].as_str().unwrap_or_default().to_owned()
+        serde_json::from_str(listed.lines().next().expect("a run")).expect("JSON")
+    }
+
+    fn state(&self) -> String {
+        self.row()["state"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Checks the result of the probe, which the model has read, and the audit.
@@ -253,6 +263,110 @@ fn a_conversation_has_what_both_its_start_and_today_allow() {
         let served = killed.start_again(&run.rig);
         served.events(&room, None).entry_so(|entry| entry["text"] == "all is told");
         run.check(later, "serve");
+    }
+}
+
+#[test]
+fn a_conversation_in_a_terminal_has_what_both_its_start_and_today_allow() {
+    for later in &LATER {
+        let (tool, arguments) = later.probe;
+        // It is killed while its model is silent: at a terminal nobody decides later.
+        let run = ChangedRun::answering(vec![
+            TestReply::calls(&[("search__list", json!({}))]),
+            TestReply::silence(),
+            TestReply::calls(&[(tool, arguments())]),
+            TestReply::says("all is told"),
+        ]);
+        let mut command = run.rig.conclave(&["chat", "c.toml"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut chat = command.spawn().expect("the program starts");
+        let mut typed = chat.stdin.take().expect("it is piped");
+        typed.write_all(b"go\n").expect("it is read");
+        run.server.wait_for_requests(2);
+        chat.kill().expect("it can be killed");
+        chat.wait().expect("it ends");
+        run.later(later);
+        let name = run.row()["run"].as_str().expect("it has a name").to_owned();
+        let mut resumed = run.rig.conclave(&["resume", &name]);
+        let resumed = resumed.stdin(Stdio::null()).output().expect("the program runs");
+        let stderr = text(&resumed.stderr);
+        assert!(text(&resumed.stdout).contains("all is told"), "{}: {stderr}", later.what);
+        run.check(later, "chat");
+        if let Some(word) = later.unaudited {
+            assert!(!stderr.contains(word), "the head shows what holds: {stderr}");
+        }
+    }
+}
+
+/// The task whose call waits is one that the run's own task has delegated to.
+#[test]
+fn a_decision_about_a_background_task_that_was_made_meanwhile_holds() {
+    for (word, expected) in [("approve", "burns oil"), ("refuse", "not now")] {
+        let server = Server::answering(|request| {
+            let body = request.json().to_string();
+            match (body.contains("read the lights"), body.contains("tool_call_id")) {
+                (true, false) if body.contains("search__read") => {
+                    TestReply::calls(&[("search__read", json!({ "path": "/docs/lights.txt" }))])
+                }
+                (true, true) if body.contains("search__read") => TestReply::says("it is read"),
+                (_, false) => TestReply::calls(&[(
+                    "delegate_task",
+                    json!({ "agent": "worker", "task": "read the lights" }),
+                )]),
+                _ => TestReply::says("all is told"),
+            }
+        });
+        let lead = "[tasks.chat]\nagent = \"lead\"\ntools = [\"delegate_task\"]\n\
+                    [tasks.worker]\nagent = \"chat\"\ntools = [\"search.read\"]\n\
+                    [plugins.lead]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n\
+                    grants.delegate = [\"worker\"]\n";
+        let config =
+            CONFIG.replace("URL", &server.url()).replace("[tasks.chat]\nagent = \"chat\"\n", lead);
+        let rig = Rig::new()
+            .with_file("docs/lights.txt", "The lamp burns oil.\n")
+            .with_file("c.toml", config);
+        let run = ChangedRun { rig, server };
+        let (name, id) = run.cut_off();
+        assert!(id.contains('/'), "it is the call of a background task: {id}");
+        let more: &[&str] = if word == "approve" { &["--yes"] } else { &["--reason", "not now"] };
+        let decided = conclave(&run.rig, &[&[word, &id][..], more].concat());
+        assert_eq!(decided.status.code(), Some(0), "{}", text(&decided.stderr));
+        let name = name.split('/').next().unwrap_or_default();
+        // Nobody is there to be asked.
+        let resumed = conclave(&run.rig, &["resume", name]);
+        assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed.stderr));
+        let requests = run.server.requests();
+        let told = requests.iter().any(|request| request.json().to_string().contains(expected));
+        assert!(told, "{word}: {}", text(&resumed.stderr));
+        let listed = text(&conclave(&run.rig, &["audit"]).stdout);
+        assert!(listed.contains("another terminal"), "{listed}");
+    }
+}
+
+#[test]
+fn another_tool_server_under_a_name_is_said() {
+    let python = bare("python3").arg("--version").output();
+    if !python.is_ok_and(|answer| answer.status.success()) {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    for (to, is_another) in [("plain", false), ("again", true)] {
+        let run = ChangedRun::new(("it__go", none));
+        let server = data("hostile.py");
+        run.change(
+            "[tasks.chat]",
+            &format!("[plugins.it]\nsource = {{ mcp = {{ command = [\"python3\", {server:?}, \"plain\"] }} }}\n[[policy]]\ntool = \"it.*\"\ndecide = \"allow\"\n[tasks.chat]"),
+        );
+        run.change("\"workspace.*\"]", "\"workspace.*\", \"it.*\"]");
+        let (name, id) = run.cut_off();
+        run.change("\"plain\"", &format!("{to:?}"));
+        run.approve(&id);
+        let resumed = conclave(&run.rig, &["resume", &name]);
+        let stderr = text(&resumed.stderr);
+        assert_eq!(text(&resumed.stdout), "all is told\n", "{stderr}");
+        assert_eq!(stderr.contains("of it is another one"), is_another, "{stderr}");
+        let audit = text(&conclave(&run.rig, &["audit"]).stdout);
+        assert_eq!(audit.contains("replaced"), is_another, "{audit}");
     }
 }
 

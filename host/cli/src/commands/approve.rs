@@ -4,13 +4,12 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::journal::pending_work::WaitKey;
+use conclave_core::journal::record::setup_in_force;
 use conclave_core::policy::budget::check_top_up_arguments;
-use conclave_core::protocol::event::{Event, Record};
-use conclave_core::setup::Setup;
+use conclave_core::protocol::event::Event;
 use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::ids::{CallId, ControlId, RoomId};
@@ -244,9 +243,8 @@ impl PendingCall {
             .map_err(|wrong| CliError::usage(format!("--arguments: {wrong}")))?;
         let records =
             self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))?;
-        let setup = setup_of(records);
-        let spec =
-            setup.as_deref().and_then(|setup| setup.tool(&self.request.tool)).map(|(_, spec)| spec);
+        let setup = setup_in_force(&records);
+        let spec = setup.and_then(|setup| setup.tool(&self.request.tool)).map(|(_, spec)| spec);
         let Some(Err(wrong)) = spec.map(|spec| check(&spec.input_schema, arguments)) else {
             return Ok(());
         };
@@ -302,13 +300,14 @@ impl PendingCall {
                 is_asked && ask::confirm(&format!("Raise the limit of run {run} by {more}?"))
             );
         }
-        let records = self.found.reader.records(&self.found.room);
-        let setup = setup_of(records.map_err(|error| unusable(&error))?);
+        let records =
+            self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))?;
+        let setup = setup_in_force(&records);
         let mut request = ApprovalRequest::clone(&self.request);
         if let Some(edited) = edited {
             request.arguments = edited.clone();
         }
-        let performer = setup.and_then(|setup| plugin_of(&setup, &request));
+        let performer = setup.and_then(|setup| plugin_of(setup, &request));
         let view = |columns| ApprovalView::new(&request, performer.as_ref(), None, columns);
         let note = edited.map(|_| format!("\n      {}", paint(FAINT, EDITED))).unwrap_or_default();
         if is_asked {
@@ -317,15 +316,6 @@ impl PendingCall {
         let _ = writeln!(err, "{}{note}", view(columns()).page(0, usize::MAX));
         Ok(false)
     }
-}
-
-/// Returns the setup that the room's run uses.
-fn setup_of(records: Vec<Record>) -> Option<Arc<Setup>> {
-    records.into_iter().rev().find_map(|record| match record.event {
-        Event::RoomOpened { setup, .. } => Some(setup),
-        Event::RunStarted { setup, .. } | Event::Resumed { setup, .. } => setup,
-        _ => None,
-    })
 }
 
 /// Returns the increase in the arguments: `4199 tokens`, `$0.25`, `5 min of wall`.

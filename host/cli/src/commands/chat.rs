@@ -156,10 +156,7 @@ pub(crate) async fn resume(
     }
     talk.interrupts.chat_begins();
     let (begun, _hushed) = (Instant::now(), talk.user.hush());
-    let attending = match kept.store() {
-        Some(store) => Some(ControlListener::begin_resumed(store, host, &talk.screen).await),
-        None => None,
-    };
+    let attending = kept.store().map(|store| ControlListener::begin(store, host, &talk.screen));
     let handle = session.handle();
     let ended = talk.follow(handle, session.resume(), prepared.turn_wall(), kept).await;
     drop(attending);

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_core::protocol::event::Event;
 use conclave_core::setup::{ChangedComponent, Setup};
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_runtime::store::{
@@ -271,7 +270,7 @@ async fn resume_now(
     context.legend();
     let began = Instant::now();
     interrupts.run_begins();
-    let attending = context.attend_resumed(store, &host).await;
+    let attending = context.attend(&kept, &host);
     let handle = session.handle();
     if session.paused().is_some() {
         // An explicit resume also lifts a pause.
@@ -300,12 +299,7 @@ fn served_again(row: &RunRow) -> String {
 /// Returns the observers that the configs of a run named.
 fn observers_of(reader: &StoreReader, run: &RoomId) -> BTreeSet<PluginName> {
     let records = reader.records(run).unwrap_or_default();
-    let setups = records.iter().filter_map(|record| match &record.event {
-        Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => {
-            Some(setup)
-        }
-        _ => None,
-    });
+    let setups = records.iter().filter_map(|record| record.event.setup());
     setups.flat_map(|setup| &setup.observers).map(|rule| rule.plugin.clone()).collect()
 }
 

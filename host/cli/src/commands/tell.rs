@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::time::Duration;
 
-use conclave_core::journal::record::{ReplayedRecord, retold};
+use conclave_core::journal::record::{ReplayedRecord, retold, setup_in_force};
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::ids::{ControlId, TaskName};
@@ -89,16 +89,8 @@ fn text(given: &str) -> Result<String, CliError> {
 /// Returns a task of the run's config.
 fn task_of(found: &StoredRoom, name: &str) -> Result<TaskName, CliError> {
     let records = found.reader.records(&found.run()).map_err(|error| unusable(&error))?;
-    let mut setup = None;
-    for record in records {
-        match record.event {
-            Event::RoomOpened { setup: opened, .. } => setup = Some(opened),
-            Event::RunStarted { setup: Some(changed), .. } => setup = Some(changed),
-            _ => {}
-        }
-    }
     let task = TaskName::from(name);
-    match setup {
+    match setup_in_force(&records) {
         Some(setup) if !setup.tasks.contains_key(&task) => {
             let known = setup.tasks.keys().map(TaskName::as_str);
             Err(CliError::usage(format!("the run {} has no task {}", found.run(), printable(name)))

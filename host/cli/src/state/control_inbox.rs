@@ -27,22 +27,7 @@ pub(crate) struct ControlListener(AbortHandle);
 
 impl ControlListener {
     pub(crate) fn begin(store: &Store, host: &Arc<Host>, screen: &Arc<Screen>) -> Self {
-        Self::resume(ControlInbox::new(store, host), Arc::clone(screen))
-    }
-
-    /// Starts the same for a run that is resumed, after delivering its pending messages. Otherwise
-    /// an approval that was answered long ago would be asked again, or refused without a user.
-    pub(crate) async fn begin_resumed(
-        store: &Store,
-        host: &Arc<Host>,
-        screen: &Arc<Screen>,
-    ) -> Self {
-        let inbox = ControlInbox::new(store, host);
-        inbox.receive(|mail| show(screen, mail)).await;
-        Self::resume(inbox, Arc::clone(screen))
-    }
-
-    fn resume(inbox: ControlInbox, screen: Arc<Screen>) -> Self {
+        let (inbox, screen) = (ControlInbox::new(store, host), Arc::clone(screen));
         let task = tokio::spawn(async move {
             loop {
                 inbox.receive(|mail| show(&screen, mail)).await;

@@ -60,8 +60,9 @@ pub(crate) fn report_interrupted(runs: &[RunRow]) {
 /// the first run of this process.
 pub(crate) fn give_up_calls(store: &Store) {
     let Ok(reader) = StoreReader::open(store.folder()) else { return };
-    let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    for run in runs.iter().filter(|run| run.command == CLIENT && run.ended.is_none()) {
+    // This process holds the store and has not begun a run yet, so each open one was interrupted.
+    let runs = reader.runs(&interrupted_only()).unwrap_or_default();
+    for run in runs.iter().filter(|run| run.command == CLIENT) {
         // A call that cannot be ended now is found again at the next start.
         let _ = store.give_up(&run.run, "its client has disconnected");
     }
@@ -88,10 +89,14 @@ pub(crate) fn waits_for_user(store: &Store, room: &RoomId) -> bool {
     waits.iter().any(|row| row.room == *room && row.wait.kind == "user")
 }
 
+fn interrupted_only() -> RunFilter {
+    RunFilter { status: Some("interrupted".to_owned()), ..RunFilter::default() }
+}
+
 impl OpenStores {
     /// Returns the interrupted runs, newest first. Stores that cannot be read are skipped.
     pub(crate) fn interrupted(&self) -> Vec<RunRow> {
-        let filter = RunFilter { status: Some("interrupted".to_owned()), ..RunFilter::default() };
+        let filter = interrupted_only();
         let runs = self
             .folders()
             .iter()

@@ -298,10 +298,8 @@ impl StoredRoom {
     /// If the store cannot be read.
     pub(crate) fn row(&self) -> Result<RunRow, CliError> {
         let run = self.run();
-        let rows = self.reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
-        rows.into_iter()
-            .find(|row| row.run == run)
-            .ok_or_else(|| CliError::usage(format!("the run {run} is not stored")))
+        let row = self.reader.run(&run).map_err(|error| unusable(&error))?;
+        row.ok_or_else(|| CliError::usage(format!("the run {run} is not stored")))
     }
 }
 

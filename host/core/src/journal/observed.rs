@@ -69,12 +69,7 @@ pub fn undelivered(rooms: &[Vec<Record>]) -> BTreeMap<PluginName, u64> {
     let rooms: Vec<(RoomId, &[Record])> =
         rooms.iter().filter_map(|records| Some((room_of(records)?, &records[..]))).collect();
     let Some((root, first)) = rooms.first() else { return BTreeMap::new() };
-    let setups = first.iter().filter_map(|record| match &record.event {
-        Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => {
-            Some(setup)
-        }
-        _ => None,
-    });
+    let setups = first.iter().filter_map(|record| record.event.setup());
     let observers: BTreeSet<&PluginName> =
         setups.flat_map(|setup| &setup.observers).map(|rule| &rule.plugin).collect();
     let left = observers.into_iter().map(|observer| {

@@ -138,12 +138,7 @@ pub fn fold(records: impl IntoIterator<Item = Record>) -> Room {
 pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<ReplayedRecord> {
     let (mut room, mut setup, mut all) = (Room::new(), None, Vec::new());
     for record in records {
-        match &record.event {
-            Event::RoomOpened { setup: opened, .. } => setup = Some(Arc::clone(opened)),
-            Event::RunStarted { setup: Some(anew), .. }
-            | Event::Resumed { setup: Some(anew), .. } => setup = Some(Arc::clone(anew)),
-            _ => {}
-        }
+        setup = record.event.setup().map(Arc::clone).or(setup);
         let has_effect = room.effect_of(&record.event).is_some();
         room.handle(record.event.clone(), record.at);
         while room.poll_effect().is_some() {}
@@ -151,6 +146,12 @@ pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<ReplayedRecord> 
         all.push(ReplayedRecord { record, has_effect, notices: told, setup: setup.clone() });
     }
     all
+}
+
+/// Returns the setup in force after these records; `None` if none of them carries one.
+#[must_use]
+pub fn setup_in_force(records: &[Record]) -> Option<&Arc<Setup>> {
+    records.iter().rev().find_map(|record| record.event.setup())
 }
 
 /// A record with the notices that it caused.

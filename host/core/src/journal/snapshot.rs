@@ -82,12 +82,10 @@ impl Unfinished {
     pub fn has_setups_of<'a>(&self, records: impl IntoIterator<Item = &'a Record>) -> bool {
         let (mut begun, mut effective) = (None, None);
         for record in records {
-            match &record.event {
-                Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => {
-                    (begun, effective) = (Some(setup), Some(setup));
-                }
-                Event::Resumed { setup: Some(setup), .. } => effective = Some(setup),
-                _ => {}
+            let Some(setup) = record.event.setup() else { continue };
+            effective = Some(setup);
+            if !matches!(record.event, Event::Resumed { .. }) {
+                begun = Some(setup);
             }
         }
         begun == Some(self.room.begun_setup()) && effective == Some(self.room.setup())

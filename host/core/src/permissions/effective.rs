@@ -113,7 +113,7 @@ fn common<T: PartialEq + Clone>(begun: &[T], today: &[T]) -> Vec<T> {
 }
 
 /// Returns the smaller of two limits; `None` is no limit.
-fn smaller<T: Ord + Copy>(begun: Option<T>, today: Option<T>) -> Option<T> {
+pub(crate) fn smaller<T: Ord>(begun: Option<T>, today: Option<T>) -> Option<T> {
     [begun, today].into_iter().flatten().min()
 }
 

@@ -411,4 +411,14 @@ impl Event {
     pub fn effective(&self) -> &Self {
         if let Self::ControlReceived { message, .. } = self { message } else { self }
     }
+
+    /// Returns the setup that a room has from this event on; `None` if the event changes none.
+    #[must_use]
+    pub fn setup(&self) -> Option<&Arc<Setup>> {
+        match self {
+            Self::RoomOpened { setup, .. } => Some(setup),
+            Self::RunStarted { setup, .. } | Self::Resumed { setup, .. } => setup.as_ref(),
+            _ => None,
+        }
+    }
 }

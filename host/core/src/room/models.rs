@@ -5,7 +5,6 @@
 #[cfg(test)]
 mod tests;
 
-use crate::room::{Frames, PluginCalls, RoomContext, RunControl};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use super::{Purpose, Room};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
+use crate::room::{Frames, PluginCalls, RoomContext, RunControl};
 use crate::tool_calls::truncate::DoesNotFit;
 use crate::types::completion::{
     Completion, ModelDiagnostic, ModelDiagnosticKind, ModelError, ModelRequest, TokenUsage,
@@ -300,9 +300,30 @@ impl Room {
         self.frames.works_on(&self.cx, call)
     }
 
-    /// Returns the plugin whose call the event ends, and its fault; `None` for other events.
+    /// Returns the first exchanged plugin that fails in these events before it has answered a call
+    /// well, and its fault.
     #[must_use]
-    pub fn call_end<'e>(&self, event: &'e Event) -> Option<(PluginName, Option<&'e Fault>)> {
+    pub fn failed_exchange<'e>(&self, events: &'e [Event]) -> Option<(PluginName, &'e Fault)> {
+        if self.cx.unproven.is_empty() {
+            return None;
+        }
+        let mut proven = BTreeSet::new();
+        for (plugin, fault) in events.iter().filter_map(|event| self.call_end(event.effective())) {
+            match fault {
+                None => {
+                    proven.insert(plugin);
+                }
+                Some(fault) if self.cx.unproven.contains(&plugin) && !proven.contains(&plugin) => {
+                    return Some((plugin, fault));
+                }
+                Some(_) => {}
+            }
+        }
+        None
+    }
+
+    /// Returns the plugin whose call the event ends, and its fault; `None` for other events.
+    pub(super) fn call_end<'e>(&self, event: &'e Event) -> Option<(PluginName, Option<&'e Fault>)> {
         let (call, fault) = match event {
             Event::AgentStepped { call, answer, .. } => (call, answer.as_ref().err()),
             Event::AgentResponded { call, answer, .. } => (call, answer.as_ref().err()),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ModelSetup, PluginFacts, PluginSetup, Setup, TaskBudget, TaskSetup};
+use crate::permissions::effective::smaller;
 use crate::permissions::grant::{Grants, Rights};
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::ids::PluginName;
@@ -183,14 +184,6 @@ impl TaskBudget {
             cpu_ms: smaller(self.cpu_ms, today.cpu_ms),
             tasks: smaller(self.tasks, today.tasks),
         }
-    }
-}
-
-/// Returns the smaller of two limits; `None` is no limit.
-fn smaller<T: Ord>(begun: Option<T>, today: Option<T>) -> Option<T> {
-    match (begun, today) {
-        (Some(begun), Some(today)) => Some(begun.min(today)),
-        (begun, today) => begun.or(today),
     }
 }
 

@@ -13,7 +13,7 @@ use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::denial::Layer;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
-use conclave_core::types::ids::{CallId, Millis, PluginName};
+use conclave_core::types::ids::{CallId, ControlId, Millis, PluginName};
 use conclave_core::types::limits::RunLimits;
 use conclave_core::types::message::ToolCall;
 use serde_json::{Value, json};
@@ -244,9 +244,13 @@ fn a_limit_that_was_narrowed_holds_and_one_that_was_widened_does_not() {
 
 /// Returns the setup with another component of `notes`.
 fn exchanged(setup: &Setup) -> Setup {
+    with_component(setup, "notes")
+}
+
+fn with_component(setup: &Setup, plugin: &str) -> Setup {
     let mut setup = setup.clone();
-    let notes = setup.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
-    Arc::make_mut(notes).facts.sha256 = "ff".repeat(32);
+    let plugin = setup.plugins.get_mut(&PluginName::from(plugin)).expect("it is there");
+    Arc::make_mut(plugin).facts.sha256 = "ff".repeat(32);
     setup
 }
 
@@ -354,7 +358,6 @@ fn a_call_that_was_cut_off_is_not_repeated_by_an_exchanged_component() {
         let again: Vec<Effect> = again.into_iter().map(|again| again.effect).collect();
         assert_eq!(is_called(&again), is_repeated);
         journal.resume(&today, false);
-        assert_eq!(journal.room.unproven().is_empty(), is_repeated);
     }
 }
 
@@ -377,12 +380,36 @@ fn the_part_of_a_background_task_becomes_smaller_and_not_larger() {
 }
 
 #[test]
-fn the_end_of_a_call_names_its_plugin_and_its_fault() {
+fn an_exchanged_component_fails_only_before_its_first_good_answer() {
     let begun = setup(json!({}));
-    let journal = Journal::begin(&begun, openings().remove(0).1);
     let fault = Fault::new(FaultKind::Wall, "too slow");
-    let report = CallReport::default();
-    let failed = Event::AgentStepped { call: CallId(0), answer: Err(fault.clone()), report };
-    let (plugin, of_event) = journal.room.call_end(&failed).expect("it ends a call");
-    assert_eq!((plugin.as_str(), of_event), ("desk", Some(&fault)));
+    let step =
+        |answer| Event::AgentStepped { call: CallId(0), answer, report: CallReport::default() };
+    let turn = || Turn {
+        action: Action::Reply(Reply::default()),
+        thought: String::new(),
+        wait_for_response: false,
+        extra: Vec::new(),
+    };
+    let well = || step(Ok(turn()));
+    let failed = || step(Err(fault.clone()));
+    let control = |event| {
+        let id = ControlId::from("c");
+        Event::ControlReceived { id, message: Box::new(event) }
+    };
+    let fails = |room: &Room, events: &[Event]| {
+        room.failed_exchange(events).map(|(plugin, fault)| (plugin.to_string(), fault.clone()))
+    };
+    let desk = || Some(("desk".to_owned(), fault.clone()));
+    for (component, of_desk) in [("desk", desk()), ("notes", None)] {
+        let mut journal = Journal::begin(&begun, openings().remove(0).1);
+        assert_eq!(fails(&journal.room, &[failed()]), None, "nothing was exchanged");
+        journal.resume(&with_component(&begun, component), false);
+        assert_eq!(fails(&journal.room, &[failed()]), of_desk);
+        assert_eq!(fails(&journal.room, &[control(failed())]), of_desk);
+        assert_eq!(fails(&journal.room, &[well(), failed()]), None);
+        // The same after another interruption.
+        journal.resume(&with_component(&begun, component), true);
+        assert_eq!(fails(&journal.room, &[failed()]), of_desk);
+    }
 }

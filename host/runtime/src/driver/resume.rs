@@ -10,6 +10,7 @@ use conclave_core::protocol::event::Event;
 use conclave_core::setup::{ChangedComponent, Setup};
 use conclave_core::types::ids::{CallId, RoomId};
 
+use super::room_handle::other_terminal;
 use super::{Driver, Inlet, RoomJournal, RunContext, draw_secret};
 use crate::storage::journal::{JournalFailure, Reopened};
 
@@ -34,7 +35,7 @@ impl Driver {
         let Some(reopened) = shared.journals.reopen(&inlet.id).await? else {
             return Ok(Err(inlet));
         };
-        let Reopened { snapshot, records, journal } = reopened;
+        let Reopened { snapshot, records, messages, journal } = reopened;
         let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
         unfinished.extend(records);
         // Without the difference, a clock that was set back would delay every deadline until it has
@@ -62,6 +63,7 @@ impl Driver {
         driver.track(unfinished.in_flight);
         if driver.is_cut_off() {
             driver.outside.open();
+            driver.messages = messages;
         }
         Ok(Ok(driver))
     }
@@ -131,22 +133,12 @@ impl Driver {
     /// interrupted and can be resumed with the former component. After one successful call, faults
     /// of the component are journalled as usual.
     pub(super) fn check_exchanged(&mut self, events: &[Event]) -> Result<(), JournalFailure> {
-        if !self.checks_exchanged || self.room.unproven().is_empty() {
-            return Ok(());
-        }
-        for event in events {
-            let Some((plugin, Some(fault))) = self.room.call_end(event.effective()) else {
-                continue;
-            };
-            if self.room.unproven().contains(&plugin) {
-                let message = fault.message.clone();
-                self.failed_exchange = Some((plugin, message.clone()));
-                let cause = std::io::Error::other(message);
-                let place = "its journal".to_owned();
-                return Err(JournalFailure { room: self.id.clone(), place, cause });
-            }
-        }
-        Ok(())
+        let failed = self.room.failed_exchange(events).filter(|_| self.checks_exchanged);
+        let Some((plugin, fault)) = failed else { return Ok(()) };
+        let message = fault.message.clone();
+        self.failed_exchange = Some((plugin, message.clone()));
+        let cause = std::io::Error::other(message);
+        Err(JournalFailure { room: self.id.clone(), place: "its journal".to_owned(), cause })
     }
 
     /// Returns the events that arrived meanwhile and are to be handled next.
@@ -170,10 +162,16 @@ impl Driver {
         // Events that arrived before the resumption, such as an approval from another process, are
         // handled before any approver is asked again. Requests wait, because they may refer to
         // background tasks that are started again below.
+        let messages = std::mem::take(&mut self.messages);
+        let messages = messages.into_iter().map(|(id, command)| Event::ControlReceived {
+            id,
+            message: Box::new(command.into_event(other_terminal())),
+        });
         let mut received: Vec<Event> = self
             .second
             .take()
             .into_iter()
+            .chain(messages)
             .chain(std::iter::from_fn(|| self.events.try_recv()))
             .collect();
         let requests =

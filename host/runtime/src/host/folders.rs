@@ -24,25 +24,19 @@ pub(super) fn home(config: &Config) -> PathBuf {
 /// its start: a relative path, or a link, may lead elsewhere by then.
 pub(super) fn resolve(setup: &mut Setup) {
     for plugin in setup.plugins.values_mut() {
-        let grants = &mut Arc::make_mut(plugin).grants;
-        for grant in &mut grants.files {
-            let resolved = Path::new(&grant.dir).canonicalize();
-            replace(&mut grant.dir, resolved);
-        }
-        let exec =
-            grants.exec.iter_mut().flat_map(|exec| exec.read.iter_mut().chain(&mut exec.starts));
-        for path in exec {
-            let resolved = Path::new(&*path).canonicalize();
-            replace(path, resolved);
-        }
+        resolve_grants(&mut Arc::make_mut(plugin).grants);
     }
 }
 
-/// A path that is no text stays as it is written.
-fn replace(path: &mut String, resolved: std::io::Result<PathBuf>) {
-    if let Some(resolved) = resolved.ok().and_then(|resolved| resolved.to_str().map(str::to_owned))
-    {
-        *path = resolved;
+fn resolve_grants(grants: &mut Grants) {
+    let folders = grants.files.iter_mut().map(|grant| &mut grant.dir);
+    let exec = grants.exec.iter_mut().flat_map(|exec| exec.read.iter_mut().chain(&mut exec.starts));
+    for path in folders.chain(exec) {
+        let resolved = Path::new(&*path).canonicalize().ok();
+        // A path that is no text stays as it is written.
+        if let Some(resolved) = resolved.as_deref().and_then(Path::to_str) {
+            resolved.clone_into(path);
+        }
     }
 }
 
@@ -291,6 +285,33 @@ mod tests {
         }
         assert_eq!(problems(&files, "nowhere", "read"), [ProblemCode::MissingFolder]);
         assert_eq!(problems(&files, "out/x", "read-write"), [ProblemCode::MissingFolder]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_that_leads_elsewhere_today_grants_nothing_to_a_resumed_run() {
+        let temp = folders(&["conf/a.toml", "one/x", "other/x"]);
+        let link = temp.path().join("link");
+        let granted = |to: &str| {
+            let _ = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(to, &link).unwrap();
+            let text = format!(
+                "entry = \"t\"\n[plugins.p]\nsource = \"stock:p\"\ngrants.files = [{{ dir = {link:?}, at = \"/f\", mode = \"read\" }}]\n\
+                 [plugins.p.grants.exec]\ncommands = [\"/bin/true\"]\nread = [{link:?}]\nstarts = [{link:?}]\n[tasks.t]\nagent = \"p\"\n"
+            );
+            let folder = temp.path().join("conf");
+            let config = Config::parse("a.toml", folder.to_str().unwrap(), &text).unwrap();
+            let mut grants = config.plugins[&PluginName::from("p")].grants.clone();
+            resolve_grants(&mut grants);
+            grants
+        };
+        let begun = granted("one");
+        for (to, places) in [("one", 1), ("./one/../one", 1), ("other", 0)] {
+            let effective = begun.narrowed_by(&granted(to));
+            let exec = effective.exec.unwrap();
+            let left = (effective.files.len(), exec.read.len(), exec.starts.len());
+            assert_eq!(left, (places, places, places), "{to}");
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::journal::observed::ObservedFold;
-use conclave_core::protocol::event::{Event, RULES};
+use conclave_core::journal::record::setup_in_force;
+use conclave_core::protocol::event::RULES;
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::observed::{
@@ -116,12 +117,7 @@ pub(crate) async fn deliver_missed(
 /// which the delivery reports.
 async fn effective_setup(today: &Setup, options: &RunOptions, run: &RoomId) -> Option<Setup> {
     let records = options.journals.records(run).await.ok()??;
-    let setups = records.into_iter().filter_map(|record| match record.event {
-        Event::RoomOpened { setup, .. } => Some(setup),
-        Event::RunStarted { setup, .. } | Event::Resumed { setup, .. } => setup,
-        _ => None,
-    });
-    Some(setups.last()?.narrowed_by(today))
+    Some(setup_in_force(&records)?.narrowed_by(today))
 }
 
 /// Returns the deliveries to the observers of a setup.

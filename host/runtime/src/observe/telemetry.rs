@@ -120,14 +120,13 @@ impl SpanSubscriber {
     }
 
     fn recorded(&self, open: &mut OpenSpans, record: &Record) {
-        match &record.event {
-            Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => {
-                open.setup = Some(setup.clone())
-            }
-            Event::ModelAnswered { call, ordinal, answer: Ok(completion), .. } if self.content => {
-                open.chat(*call, *ordinal).record(names::OUTPUT_MESSAGES, said(completion));
-            }
-            _ => {}
+        if let Some(setup) = record.event.setup() {
+            open.setup = Some(Arc::clone(setup));
+        }
+        if let Event::ModelAnswered { call, ordinal, answer: Ok(completion), .. } = &record.event
+            && self.content
+        {
+            open.chat(*call, *ordinal).record(names::OUTPUT_MESSAGES, said(completion));
         }
     }
 

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::record::to_line;
 pub use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::Record;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{ControlId, RoomId};
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::usage::Spent;
 
@@ -100,6 +101,9 @@ pub struct Reopened {
     pub snapshot: Option<Box<Unfinished>>,
     /// The records behind the snapshot.
     pub records: Vec<Record>,
+    /// The messages of other processes that the room has not recorded yet, oldest first. They are
+    /// handled before anything of the room goes on; one that it has recorded has no effect.
+    pub messages: Vec<(ControlId, ControlCommand)>,
     /// The writer, which appends after these records.
     pub journal: Box<dyn Journal>,
 }
@@ -316,6 +320,7 @@ impl Journals for MemoryJournals {
         Box::pin(std::future::ready(Ok(records.map(|records| Reopened {
             snapshot: None,
             records,
+            messages: Vec::new(),
             journal: journal(),
         }))))
     }

@@ -420,7 +420,12 @@ async fn an_observer_has_what_both_the_start_of_the_run_and_today_grant() {
         assert_eq!(run.outcome().await.unwrap().status, Status::Done);
         host.drain_observers(LONG).await;
         let prepared = host.load(&parse(&granted(today))).await.unwrap();
-        prepared.deliver_missed(&RoomId::from("run"), options(&told, &journals)).await;
+        let room = RoomId::from("run");
+        prepared.deliver_missed(&room, options(&told, &journals)).await;
         assert_eq!(*answers.lock().unwrap(), [true, expected], "{start}, then {today}");
+        // The same if the host ended before the observer's room was open.
+        let journals = MemoryJournals::of(room.clone(), journals.records(&room));
+        prepared.deliver_missed(&room, options(&told, &journals)).await;
+        assert_eq!(answers.lock().unwrap()[2..], [expected], "{start}, then {today}");
     }
 }

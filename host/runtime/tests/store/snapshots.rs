@@ -126,7 +126,7 @@ fn a_resumed_room_goes_on_with_its_snapshots_where_it_stopped() {
     let temp = tempfile::tempdir().unwrap();
     let store = opened_every(temp.path(), 10);
     written(&store, 17);
-    let Reopened { snapshot, records, journal } = reopen(&store, "a");
+    let Reopened { snapshot, records, journal, .. } = reopen(&store, "a");
     assert_eq!(journal.snapshot_due(), Some(20));
     let mut room = *snapshot.unwrap();
     room.extend(records);

@@ -157,11 +157,6 @@ impl RunContext {
         kept.store().map(|store| ControlListener::begin(store, host, &self.screen))
     }
 
-    /// Does the same for a run that is resumed, and delivers its pending messages first.
-    pub(crate) async fn attend_resumed(&self, store: &Store, host: &Arc<Host>) -> ControlListener {
-        ControlListener::begin_resumed(store, host, &self.screen).await
-    }
-
     /// Waits for the end. Ctrl-C stops the run, and ends the program if that takes too long.
     pub(crate) async fn follow<E: Into<SessionError>>(
         &self,

@@ -10,7 +10,7 @@ use conclave_core::setup::{NoTool, Setup, TaskSetup};
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_runtime::RunInput;
 use conclave_runtime::ids::{Ids, RandomIds};
-use conclave_runtime::store::{RunFilter, RunState, StoreError, StoreReader};
+use conclave_runtime::store::{RunState, StoreError, StoreReader};
 use serde_json::{Map, Value};
 
 use crate::args::{Keep, RunInputArgs};
@@ -201,8 +201,8 @@ fn is_free(
     (room, is_given): (&RoomId, bool),
     config: &Path,
 ) -> Result<bool, CliError> {
-    let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
-    let Some(row) = rows.into_iter().find(|row| row.run == *room) else { return Ok(false) };
+    let row = reader.run(room).map_err(|error| unusable(&error))?;
+    let Some(row) = row else { return Ok(false) };
     let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
     if row.command != "run" || row.config.as_ref() != Some(&config) {
         let of = row.config.as_deref().map_or_else(|| "no config".to_owned(), show_path);

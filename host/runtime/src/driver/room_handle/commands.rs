@@ -8,6 +8,11 @@ use conclave_core::types::ids::{CallId, ControlId, PluginName, TaskName};
 
 use super::RoomHandle;
 
+/// Returns the author of a decision that another process sent.
+pub(crate) fn other_terminal() -> ApprovalAuthor {
+    ApprovalAuthor::Person { at: "another terminal".to_owned() }
+}
+
 impl RoomHandle {
     /// Sends a command to the room. Returns false if its run is over.
     pub fn control(&self, command: ControlCommand) -> bool {
@@ -35,8 +40,7 @@ impl RoomHandle {
     ) -> Option<tokio::sync::oneshot::Receiver<()>> {
         let confirmed = self.outside.controls.enter(id)?;
         crate::support::fail_points::kill_point!("before-control-delivered");
-        let author = ApprovalAuthor::Person { at: "another terminal".to_owned() };
-        self.control_once(id, command, author).then_some(confirmed)
+        self.control_once(id, command, other_terminal()).then_some(confirmed)
     }
 
     /// Sends an event to the room's loop. Returns false if the loop is gone.

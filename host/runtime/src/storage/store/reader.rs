@@ -106,6 +106,11 @@ impl StoreReader {
         self.of(lists::runs(self, filter))
     }
 
+    /// Returns the row of a run; `None` if it is not stored.
+    pub fn run(&self, run: &RoomId) -> Result<Option<RunRow>, StoreError> {
+        self.of(lists::one_run(self, run))
+    }
+
     /// Returns the run or room with this name or prefix.
     pub fn find(&self, name: &str) -> Result<RunMatch, StoreError> {
         self.of(lists::find(&self.connection, name))

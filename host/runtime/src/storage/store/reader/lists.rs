@@ -14,20 +14,38 @@ use crate::storage::store::{chain, read};
 /// The maximum number of names returned for an ambiguous prefix.
 const SEVERAL: usize = 20;
 
-/// The runs, newest first. Its order is that of the index `runs_by_start`: with a sort, SQLite
-/// would count the rooms of every run before it returns the first.
-const RUNS: &str = "
+macro_rules! runs_from {
+    () => {
+        "
     SELECT room, started,
         (SELECT max(changed) FROM rooms AS other WHERE other.run = rooms.room),
         ended, status, generation, entry, agents, text, reason, turns, tokens, cost_micro_usd,
         (SELECT count(*) FROM rooms AS other WHERE other.run = rooms.room),
         (SELECT sum(records) FROM rooms AS other WHERE other.run = rooms.room),
         durability, config, command, locked, principal
-    FROM rooms WHERE parent IS NULL AND started >= ? ORDER BY started DESC, rowid DESC";
+    FROM rooms WHERE parent IS NULL AND started >= ? "
+    };
+}
+
+/// The runs, newest first. Its order is that of the index `runs_by_start`: with a sort, SQLite
+/// would count the rooms of every run before it returns the first.
+const RUNS: &str = concat!(runs_from!(), "ORDER BY started DESC, rowid DESC");
+/// The same without the runs that have ended, by the index `open_runs`: few of them are open, and
+/// each start of a program looks for them.
+const OPEN_RUNS: &str =
+    concat!(runs_from!(), "AND status IS NULL ORDER BY started DESC, rowid DESC");
+
+const ONE_RUN: &str = concat!(runs_from!(), "AND room = ?");
+
+pub(super) fn one_run(reader: &StoreReader, run_id: &RoomId) -> rusqlite::Result<Option<RunRow>> {
+    let live = reader.live()?;
+    let mut query = reader.connection.prepare_cached(ONE_RUN)?;
+    query.query_row(params![i64::MIN, run_id.as_str()], |row| run(reader, row, live)).optional()
+}
 
 pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> rusqlite::Result<Vec<RunRow>> {
     let live = reader.live()?;
-    let mut query = reader.connection.prepare_cached(RUNS)?;
+    let mut query = reader.connection.prepare_cached(filter.query())?;
     let since = filter.since.map_or(i64::MIN, |since| i64::try_from(since.0).unwrap_or(i64::MAX));
     let mut rows = query.query([since])?;
     let mut all = Vec::new();
@@ -42,9 +60,15 @@ pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> rusqlite::Result
 }
 
 impl RunFilter {
+    fn query(&self) -> &'static str {
+        match self.status.as_deref().map(plain).as_deref() {
+            Some("running" | "interrupted") => OPEN_RUNS,
+            _ => RUNS,
+        }
+    }
+
     fn takes(&self, run: &RunRow) -> bool {
         let word = run.state.word();
-        let plain = |word: &str| word.to_lowercase().replace('_', "-");
         self.status.as_ref().is_none_or(|status| plain(status) == word)
             && self.agent.as_ref().is_none_or(|agent| run.agents.contains(agent))
             && self
@@ -53,6 +77,11 @@ impl RunFilter {
                 .is_none_or(|text| run.message.to_lowercase().contains(&text.to_lowercase()))
             && self.cost.is_none_or(|cost| run.cost_micro_usd >= cost)
     }
+}
+
+/// Returns a state's word as `RunState::word` writes it.
+fn plain(word: &str) -> String {
+    word.to_lowercase().replace('_', "-")
 }
 
 fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Result<RunRow> {
@@ -252,17 +281,27 @@ mod tests {
     use super::*;
     use crate::storage::store::schema;
 
-    #[test]
-    fn the_newest_runs_are_found_without_a_sort_of_all() {
+    fn plan(query: &str) -> Vec<String> {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::migrate(&mut connection, 0).unwrap();
-        let mut query = connection.prepare(&format!("EXPLAIN QUERY PLAN {RUNS}")).unwrap();
-        let plan: Vec<String> = query
-            .query_map([0], |row| row.get(3))
-            .unwrap()
-            .collect::<rusqlite::Result<_>>()
-            .unwrap();
-        let says = |words: &str| plan.iter().any(|step| step.contains(words));
-        assert!(says("runs_by_start") && !says("TEMP B-TREE"), "{plan:?}");
+        let mut query = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+        let steps = query.raw_query().mapped(|row| row.get(3));
+        steps.collect::<rusqlite::Result<_>>().unwrap()
+    }
+
+    #[test]
+    fn runs_are_listed_without_a_sort_of_all_and_open_ones_without_the_ended() {
+        for (filter, index) in [(None, "runs_by_start"), (Some("Interrupted"), "open_runs")] {
+            let status = filter.map(str::to_owned);
+            let plan = plan(RunFilter { status, ..RunFilter::default() }.query());
+            let says = |words: &str| plan.iter().any(|step| step.contains(words));
+            assert!(says(index) && !says("TEMP B-TREE"), "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn one_run_is_found_by_its_name() {
+        let plan = plan(ONE_RUN);
+        assert!(plan[0].starts_with("SEARCH rooms USING INDEX") && plan[0].contains("room=?"));
     }
 }

@@ -120,7 +120,7 @@ impl StoreWriter {
         // The origin noted with the run stays, so the default here is never written.
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;
-        let Some(Reopened { snapshot, records, mut journal }) = reopened else { return Ok(()) };
+        let Some(Reopened { snapshot, records, mut journal, .. }) = reopened else { return Ok(()) };
         let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
         unfinished.extend(records);
         // Never before the last record, even if the clock was set back.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use conclave_core::journal::record::JournalError;
 use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::{Event, RULES, Record};
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{ControlId, RoomId};
 use conclave_core::types::request::RoomRequest;
 use rusqlite::OptionalExtension;
 use tokio::sync::oneshot;
@@ -20,7 +21,7 @@ use crate::storage::journal::{
     Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, RecordsReading, Reopened,
     Reopening,
 };
-use crate::storage::store::{Durability, RunOrigin, StoreReader};
+use crate::storage::store::{ControlMessage, Durability, RunOrigin, StoreReader, mail};
 use crate::support::clock::BoxFuture;
 
 /// The number of characters of the first message that lists can search.
@@ -97,7 +98,12 @@ impl StoreJournals {
 
     async fn reopened(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
         self.claim(&room).await?;
-        self.claimed(room).await
+        let folder = self.writer.folder().to_owned();
+        let mut reopened = self.claimed(room.clone()).await?;
+        if let Some(reopened) = &mut reopened {
+            reopened.messages = messages(folder, room).await;
+        }
+        Ok(reopened)
     }
 
     /// Reads a journal for appending, on a thread that may block.
@@ -144,8 +150,21 @@ impl StoreJournals {
             return Err(Cause::new(std::io::ErrorKind::InvalidData, error.to_string()));
         }
         self.writer.shared.queue.push(WriterTask::Claim(Arc::clone(&journal.writing)))?;
-        Ok(Some(Reopened { snapshot, records, journal: Box::new(journal) }))
+        let (journal, messages) = (Box::new(journal), Vec::new());
+        Ok(Some(Reopened { snapshot, records, messages, journal }))
     }
+}
+
+/// Takes the messages for a room. Those that cannot be read now are left to the inbox.
+async fn messages(folder: PathBuf, room: RoomId) -> Vec<(ControlId, ControlCommand)> {
+    let take = move || {
+        let is_meant = |mail: &ControlMessage| mail.room == room;
+        mail::receive(&folder, &is_meant, &|_| false, &|_| false)
+    };
+    let taken = tokio::task::spawn_blocking(take).await;
+    let taken = taken.map_or_else(|_| Vec::new(), Result::unwrap_or_default);
+    // The files stay until the inbox finds that the room has recorded their messages.
+    taken.into_iter().map(|taken| (taken.mail.id, taken.mail.word)).collect()
 }
 
 impl Journals for StoreJournals {
