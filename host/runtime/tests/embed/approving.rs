@@ -3,14 +3,20 @@
 use std::sync::Arc;
 
 use conclave_runtime::Capability;
-use conclave_runtime::RunOptions;
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::control::ControlCommand;
+use conclave_runtime::ids::{ControlId, RoomId};
+use conclave_runtime::journal::{
+    JournalFailure, Journals, MemoryJournals, Opening, Reopened, Reopening,
+};
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
+use conclave_runtime::notice::Notice;
+use conclave_runtime::{Prepared, RunOptions};
 use serde_json::json;
 
-use crate::support::{config, prepared, run};
+use crate::support::{Told, config, prepared, run};
 
 struct Decided(Approval);
 
@@ -28,6 +34,12 @@ impl Approver for Decided {
 
 /// Returns the text that the agent reads after the decision about its call.
 async fn after(approval: Approval) -> String {
+    let options = RunOptions { approver: Arc::new(Decided(approval)), ..RunOptions::default() };
+    run(&paying().await, "Pay!", options).await.content.clone().unwrap_or_default()
+}
+
+/// An agent whose only call needs an approval.
+async fn paying() -> Prepared {
     let desk = Plugin::agent("desk", |step: Step| async move {
         Ok(match step.results() {
             [] => native::call("app.pay", json!({ "euros": 100 })),
@@ -46,9 +58,7 @@ async fn after(approval: Approval) -> String {
         "source = \"native:desk\"\ngrants.tools = [\"app.pay\"]\n",
     ) + deny
         + &rule.replace("grants.tools = [\"app.pay\"]\n", "");
-    let prepared = prepared([desk, Plugin::tools("app", [pay])], &text).await;
-    let options = RunOptions { approver: Arc::new(Decided(approval)), ..RunOptions::default() };
-    run(&prepared, "Pay!", options).await.content.clone().unwrap_or_default()
+    prepared([desk, Plugin::tools("app", [pay])], &text).await
 }
 
 #[tokio::test]
@@ -74,4 +84,59 @@ async fn what_is_refused_does_not_run_and_the_agent_reads_why() {
         after(Approval::Refused { reason: "too much".to_owned() }).await,
         "Not approved: too much"
     );
+}
+
+/// An approver that never answers.
+struct Away;
+
+impl Approver for Away {
+    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Journals of a store with messages for each room that is reopened.
+struct Mailed(MemoryJournals, Vec<(ControlId, ControlCommand)>);
+
+impl Journals for Mailed {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        self.0.open(room)
+    }
+
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        let (reopening, messages) = (self.0.reopen(room), self.1.clone());
+        Box::pin(async move { Ok(reopening.await?.map(|it| Reopened { messages, ..it })) })
+    }
+}
+
+#[tokio::test]
+async fn a_decision_that_arrived_meanwhile_comes_before_any_question() {
+    let (told, journals, prepared) = (Told::default(), MemoryJournals::default(), paying().await);
+    let options = || RunOptions { journals: Arc::new(journals.clone()), ..told.options() };
+    let away = RunOptions { approver: Arc::new(Away), ..options() };
+    let run = prepared.start(Some("Pay!".to_owned()), away).unwrap();
+    let (room, ended) = (run.room().clone(), run.outcome());
+    let mut ended = std::pin::pin!(ended);
+    let asked = || {
+        told.notices().into_iter().find_map(|notice| match notice {
+            Notice::ApprovalAsked { call, .. } => Some(call),
+            _ => None,
+        })
+    };
+    let call = loop {
+        tokio::select! {
+            biased;
+            _ = &mut ended => panic!("it waits"),
+            () = tokio::task::yield_now() => {}
+        }
+        if let Some(call) = asked() {
+            break call;
+        }
+    };
+    let kept = MemoryJournals::of(room.clone(), journals.records(&room));
+    let decided = ControlCommand::Decide { call, approval: Approval::Approved };
+    let journals = Arc::new(Mailed(kept, vec![(ControlId::from("mail"), decided)]));
+    let mut again = prepared.reopen(&room, RunOptions { journals, ..options() }).await.unwrap();
+    let outcome = again.resume().await.unwrap();
+    assert_eq!(outcome.content.as_deref(), Some("paid 100"), "{outcome:?}");
 }
