@@ -68,6 +68,7 @@ use crate::protocol::notice::Notice;
 use crate::setup::Setup;
 use crate::types::fault::CallReport;
 use crate::types::ids::{CallId, ControlId, Millis, RoomId, TimerId};
+use crate::types::limits::RunLimits;
 use crate::types::outcome::{Outcome, Status};
 use crate::types::room_secret::RoomSecret;
 use crate::types::tool::CallableTool;
@@ -326,6 +327,12 @@ impl Room {
             Event::ControlReceived { id, .. } if self.has_received(id) => None,
             event => Some(event.effective()),
         }
+    }
+
+    /// Returns the limits of the current run.
+    #[must_use]
+    pub fn limits(&self) -> &RunLimits {
+        &self.cx.opening.limits
     }
 
     /// Returns the setup with which the run began.

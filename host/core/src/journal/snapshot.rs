@@ -82,10 +82,9 @@ impl Unfinished {
     pub fn has_setups_of<'a>(&self, records: impl IntoIterator<Item = &'a Record>) -> bool {
         let (mut begun, mut effective) = (None, None);
         for record in records {
-            let Some(setup) = record.event.setup() else { continue };
-            effective = Some(setup);
+            effective = record.event.setup().or(effective);
             if !matches!(record.event, Event::Resumed { .. }) {
-                begun = Some(setup);
+                begun = effective;
             }
         }
         begun == Some(self.room.begun_setup()) && effective == Some(self.room.setup())

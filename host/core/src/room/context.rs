@@ -53,6 +53,9 @@ pub(super) struct RoomContext {
     /// The setup with which the run began; `None` if it is the effective one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) begun: Option<Arc<Setup>>,
+    /// The limits of the run before its first resumption under another config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) begun_limits: Option<Box<RunLimits>>,
     /// The plugins whose components were exchanged, and have answered no call well since.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) unproven: BTreeSet<PluginName>,
@@ -111,6 +114,7 @@ impl Default for RoomContext {
                 limits: RunLimits::default(),
             }),
             begun: None,
+            begun_limits: None,
             unproven: BTreeSet::new(),
             opening: RunOpening::default(),
             secret: None,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::approvals::Consent;
 use super::{Purpose, Room, TimerPurpose};
+use crate::permissions::effective::smaller;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::frame::Frames;
@@ -16,7 +17,7 @@ use crate::setup::Setup;
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget};
 use crate::types::approval::{Approval, ApprovalAuthor};
 use crate::types::ids::{CallId, FrameId, Millis, PluginName, TaskName};
-use crate::types::limits::RunLimits;
+use crate::types::limits::{RunLimits, WhenUsedUp};
 
 impl Room {
     pub(super) fn resumed(&mut self, down_ms: u64, setup: Option<Arc<Setup>>) {
@@ -45,13 +46,26 @@ impl Room {
         let changed = before.changed_components(&self.cx.setup);
         let changed: BTreeSet<PluginName> =
             changed.into_iter().map(|changed| changed.plugin).collect();
-        self.cx.narrow_limits(&before.limits);
         let begun = self.cx.begun.take().unwrap_or_else(|| Arc::clone(&before));
+        self.cx.narrow_limits(&begun.limits, &before.limits);
         // The setup of the start is in force again if today's config allows all of it.
         self.cx.begun = (begun != self.cx.setup).then_some(begun);
         self.histories.narrow_toolboxes(&self.cx);
         narrow_frames(&mut self.frames, &self.cx, &before);
         self.ask_again_about(&changed);
+        self.refuse_top_up();
+    }
+
+    /// Refuses an open request for more of a limit where today's config ends a run at its limits.
+    fn refuse_top_up(&mut self) {
+        if self.cx.opening.limits.when_used_up == WhenUsedUp::Ask {
+            return;
+        }
+        if let Some(call) = self.budgets.top_up {
+            self.cx.effects.push_back(Effect::AbandonCall { call });
+            let reason = "the config does not ask for more any more".to_owned();
+            self.topped_up(call, Approval::Refused { reason }, ApprovalAuthor::Nobody);
+        }
     }
 
     /// Drops each approval, open or given, of a call in which a changed component has a part, and
@@ -96,39 +110,30 @@ impl Room {
 }
 
 impl RoomContext {
-    /// Narrows the run's limits to those of the effective setup. A limit that was raised by an
-    /// approver, or that the run was opened with, stays where the config allows as much as before.
-    fn narrow_limits(&mut self, before: &RunLimits) {
-        let now = self.setup.limits.clone();
-        // A background task has its part of the run's limits, which only become smaller.
-        let is_part = self.opening.depth > 0;
+    /// Narrows the run's limits to those of the effective setup. `begun` are those of the config
+    /// with which the run began, and `before` those of the last effective setup. The run itself
+    /// may have been opened with smaller ones, as the part of a background task is.
+    fn narrow_limits(&mut self, begun: &RunLimits, before: &RunLimits) {
+        let (now, depth) = (self.setup.limits.clone(), self.opening.depth);
         let limits = &mut self.opening.limits;
-        let narrow = |limit: &mut Option<u64>, before: Option<u64>, now: Option<u64>| {
-            narrow_limit(limit, (before, now), is_part);
-        };
-        narrow(&mut limits.turns, before.turns, now.turns);
-        narrow(&mut limits.tokens, before.tokens, now.tokens);
-        narrow(&mut limits.cost_micro_usd, before.cost_micro_usd, now.cost_micro_usd);
-        narrow(&mut limits.model_calls, before.model_calls, now.model_calls);
-        narrow(&mut limits.tool_calls, before.tool_calls, now.tool_calls);
-        narrow(&mut limits.history, before.history, now.history);
-        narrow(&mut limits.cpu_ms, before.cpu_ms, now.cpu_ms);
-        narrow(&mut limits.tasks, before.tasks, now.tasks);
-        narrow(&mut limits.wall_ms, before.wall_ms, now.wall_ms);
-        let at_once = (before.tasks_at_once, now.tasks_at_once);
-        narrow_limit(&mut limits.tasks_at_once, at_once, is_part);
-        narrow_limit(&mut limits.task_turns, (before.task_turns, now.task_turns), is_part);
-        limits.depth = if limits.depth == before.depth && !is_part {
-            now.depth
-        } else {
-            limits.depth.min(now.depth)
-        };
+        let own = self.begun_limits.get_or_insert_with(|| Box::new(limits.clone()));
+        let wall_before = limits.wall_ms;
+        macro_rules! narrow {
+            ($($field:ident)*) => {
+                $(narrow_limit(&mut limits.$field, own.$field, (before.$field, now.$field));)*
+            };
+        }
+        narrow!(turns tokens cost_micro_usd model_calls tool_calls history cpu_ms tasks wall_ms);
+        narrow!(tasks_at_once task_turns);
+        limits.depth = own.depth.min(now.depth);
         // Those of the run's own opening may end where the config's ask.
-        if limits.when_used_up == before.when_used_up {
+        if own.when_used_up == begun.when_used_up {
             limits.when_used_up = now.when_used_up;
         }
-        if now.wall_ms != before.wall_ms && !is_part {
-            self.move_deadline(before.wall_ms, now.wall_ms);
+        // The deadline of a background task is its parent's.
+        if limits.wall_ms != wall_before && depth == 0 {
+            let wall = limits.wall_ms;
+            self.move_deadline(wall_before, wall);
         }
     }
 
@@ -150,17 +155,17 @@ impl RoomContext {
     }
 }
 
-/// Narrows a limit that the config changed from one value to another. One that was raised, that the
-/// run was opened with, or that is a part of a larger one becomes smaller at most.
+/// Narrows a limit that the config changed from one value to another, and with which the run was
+/// opened as `own`. One that an approver raised becomes smaller at most.
 fn narrow_limit<T: Ord + Copy>(
     limit: &mut Option<T>,
+    own: Option<T>,
     (before, now): (Option<T>, Option<T>),
-    is_part: bool,
 ) {
-    if *limit == before && !is_part {
-        *limit = now;
-    } else if let Some(now) = now.filter(|now| before.is_none_or(|before| *now < before)) {
-        *limit = Some(limit.map_or(now, |limit| limit.min(now)));
+    if *limit == smaller(own, before) {
+        *limit = smaller(own, now);
+    } else if smaller(before, now) != before {
+        *limit = smaller(*limit, now);
     }
 }
 

@@ -33,8 +33,10 @@ impl Room {
             return;
         }
         let is_new = setup.is_some();
+        // Each run begins with what is effective then.
+        (self.cx.begun, self.cx.begun_limits) = (None, None);
         if let Some(setup) = setup {
-            (self.cx.setup, self.cx.begun) = (setup, None);
+            self.cx.setup = setup;
             // A toolbox that changed during the last run belongs to the old setup.
             self.histories.memories.values_mut().for_each(|memory| memory.toolbox = None);
             self.forget_removed_tasks();

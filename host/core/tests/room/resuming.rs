@@ -16,6 +16,7 @@ use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{CallId, ControlId, Millis, PluginName};
 use conclave_core::types::limits::RunLimits;
 use conclave_core::types::message::ToolCall;
+use conclave_core::types::tool::ToolOutcome;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -240,6 +241,73 @@ fn a_limit_that_was_narrowed_holds_and_one_that_was_widened_does_not() {
     assert!(ends_after(&narrow).contains("turns"), "{}", ends_after(&narrow));
     let wide = setup(json!({ "limits": { "turns": 90 } }));
     assert_eq!(begun.narrowed_by(&wide).limits.turns, Some(3));
+}
+
+#[test]
+fn a_run_that_was_opened_with_its_own_limits_keeps_to_them() {
+    let limits = |turns: u64| setup(json!({ "limits": { "turns": turns } }));
+    // (the config's at the start, the run's own, today's one after the other, expected)
+    for (config, own, today, expected) in [
+        (100, 50, &[50, 100][..], 50),
+        (100, 50, &[20, 100], 50),
+        (100, 50, &[200], 50),
+        (100, 100, &[50, 100], 100),
+        (100, 100, &[50, 200], 100),
+        (50, 80, &[20, 50], 50),
+        (100, 7, &[9, 8], 7),
+    ] {
+        let begun = limits(config);
+        let own = RunLimits { turns: Some(own), ..begun.limits.clone() };
+        let opening = RunOpening { limits: own.clone(), ..openings().remove(0).1 };
+        let mut journal = Journal::begin(&begun, opening);
+        for (index, turns) in today.iter().enumerate() {
+            journal.resume(&limits(*turns), index % 2 == 1);
+        }
+        let now = journal.room.limits().turns;
+        assert_eq!(now, Some(expected), "{config}, {own:?}, then {today:?}");
+    }
+}
+
+#[test]
+fn a_later_run_begins_with_what_is_effective_then() {
+    let wide = setup(json!({ "limits": { "turns": 9 } }));
+    let narrow = setup(json!({ "limits": { "turns": 2 } }));
+    for through_snapshot in [false, true] {
+        let mut journal = Journal::begin(&wide, openings().remove(0).1);
+        journal.resume(&narrow, through_snapshot);
+        journal.handle(Event::Cancelled { reason: "enough".to_owned() });
+        let limits = narrow.limits.clone();
+        let opening = RunOpening { limits, ..openings().remove(0).1 };
+        journal.handle(Event::RunStarted { setup: None, opening });
+        assert!(journal.room.outcome().is_none(), "it has begun");
+        journal.resume(&wide, through_snapshot);
+        assert_eq!(journal.room.limits().turns, Some(2));
+        let unfinished = Unfinished::fold(journal.records.clone());
+        assert!(unfinished.has_setups_of(&journal.records), "a snapshot of it is used");
+    }
+}
+
+#[test]
+fn a_request_for_more_is_refused_where_today_ends_at_the_limit() {
+    let asks = |ask: bool| setup(json!({ "limits": { "turns": 1, "ask": ask } }));
+    for (today, is_over) in [(true, false), (false, true)] {
+        let begun = asks(true);
+        let opening = RunOpening { limits: begun.limits.clone(), ..openings().remove(0).1 };
+        let mut journal = Journal::begin(&begun, opening);
+        let effects = journal.step(0, "notes.list", json!({}));
+        let call = effects.iter().find_map(|effect| match effect {
+            Effect::CallTool { call, .. } => Some(*call),
+            _ => None,
+        });
+        let answer = Ok(ToolOutcome::default());
+        let report = CallReport::default();
+        let call = call.expect("the tool is called");
+        let effects = journal.handle(Event::ToolAnswered { call, answer, report });
+        let is_asked = |effect: &Effect| matches!(effect, Effect::AskTopUp { .. });
+        assert!(effects.iter().any(is_asked), "{effects:?}");
+        journal.resume(&asks(today), false);
+        assert_eq!(journal.room.outcome().is_some(), is_over, "{today}");
+    }
 }
 
 /// Returns the setup with another component of `notes`.
