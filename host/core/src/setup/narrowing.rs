@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{ModelSetup, PluginFacts, PluginSetup, Setup, TaskBudget, TaskSetup};
+use super::{GateRule, ModelSetup, PluginFacts, PluginSetup, Setup, TaskBudget, TaskSetup};
 use crate::permissions::effective::smaller;
 use crate::permissions::grant::{Grants, Rights};
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
@@ -24,13 +24,15 @@ pub struct ChangedComponent {
 
 impl Setup {
     /// Returns what both allow: this setup, with which the run began, and today's. Plugins that
-    /// today's config lacks keep no grant; plugins that are new have no part in the run.
+    /// today's config lacks keep no grant. Of the plugins that are new, only gates have a part in
+    /// the run.
     #[must_use]
     pub fn narrowed_by(&self, today: &Self) -> Self {
         if self == today {
             return self.clone();
         }
-        let plugins: BTreeMap<PluginName, Arc<PluginSetup>> = self
+        let gates = self.gates_with(today);
+        let mut plugins: BTreeMap<PluginName, Arc<PluginSetup>> = self
             .plugins
             .iter()
             .map(|(name, begun)| {
@@ -43,8 +45,15 @@ impl Setup {
             let agent = plugins.get(&begun.agent).map(AsRef::as_ref);
             (name.clone(), same_or_new(begun, begun.narrowed_by(today, agent)))
         });
+        let tasks = tasks.collect();
+        for gate in &gates {
+            if let Some(today) = today.plugins.get(&gate.plugin) {
+                plugins.entry(gate.plugin.clone()).or_insert_with(|| Arc::clone(today));
+            }
+        }
         Self {
-            tasks: tasks.collect(),
+            tasks,
+            gates,
             // Requests go to the servers of today's config, so their addresses and prices count.
             models: self
                 .models
@@ -59,6 +68,21 @@ impl Setup {
             plugins,
             ..self.clone()
         }
+    }
+
+    /// Returns the gates of both, because a gate only restricts. Those of the start come first:
+    /// texts that wait for a gate refer to it by its place.
+    fn gates_with(&self, today: &Self) -> Vec<GateRule> {
+        let same = |of: &GateRule, gates: &[GateRule]| {
+            gates.iter().find(|gate| (gate.on, &gate.plugin) == (of.on, &of.plugin)).cloned()
+        };
+        let begun = self.gates.iter().map(|gate| GateRule {
+            fails_open: gate.fails_open
+                && same(gate, &today.gates).is_none_or(|today| today.fails_open),
+            ..gate.clone()
+        });
+        let new = today.gates.iter().filter(|gate| same(gate, &self.gates).is_none());
+        begun.chain(new.cloned()).collect()
     }
 
     /// Returns the plugins of the run whose components are other ones today, in order of name.

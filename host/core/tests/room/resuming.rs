@@ -269,6 +269,37 @@ fn a_run_that_was_opened_with_its_own_limits_keeps_to_them() {
 }
 
 #[test]
+fn the_gates_of_the_start_and_of_today_check() {
+    let with = |gates: Value| {
+        let mut setup = (*setup(json!({ "gates": gates }))).clone();
+        let guard = Arc::clone(&setup.plugins[&PluginName::from("notes")]);
+        setup.plugins.insert(PluginName::from("guard"), guard);
+        setup
+    };
+    let gate = |plugin: &str, fails_open: bool| json!({ "on": "delegate", "plugin": plugin, "deadline_ms": 9, "fails_open": fails_open });
+    let names = |setup: &Setup| -> Vec<(String, bool)> {
+        setup.gates.iter().map(|gate| (gate.plugin.to_string(), gate.fails_open)).collect()
+    };
+    let begun = setup(json!({ "gates": [gate("notes", true)] }));
+    let notes = |fails_open| ("notes".to_owned(), fails_open);
+    let guard = || ("guard".to_owned(), false);
+    for (today, expected) in [
+        (json!([gate("notes", true)]), vec![notes(true)]),
+        (json!([gate("notes", false)]), vec![notes(false)]),
+        (json!([]), vec![notes(true)]),
+        (json!([gate("guard", false), gate("notes", true)]), vec![notes(true), guard()]),
+        (json!([gate("guard", false)]), vec![notes(true), guard()]),
+    ] {
+        let effective = begun.narrowed_by(&with(today));
+        assert_eq!(names(&effective), expected);
+        let has_guard = effective.plugins.contains_key(&PluginName::from("guard"));
+        assert_eq!(has_guard, expected.contains(&guard()), "a new plugin comes as a gate only");
+    }
+    let strict = setup(json!({ "gates": [gate("notes", false)] }));
+    assert_eq!(names(&strict.narrowed_by(&begun)), [notes(false)]);
+}
+
+#[test]
 fn a_later_run_begins_with_what_is_effective_then() {
     let wide = setup(json!({ "limits": { "turns": 9 } }));
     let narrow = setup(json!({ "limits": { "turns": 2 } }));

@@ -291,9 +291,12 @@ impl Sandboxes {
     }
 }
 
-/// The room only uses plugins of its own config, so this is a fault of the host.
+/// A resumed run uses what it began with, such as a gate, which today's config may not have.
 fn unknown(name: &PluginName) -> Fault {
-    Fault::new(FaultKind::NotStarted, format!("there is no plugin {name} here"))
+    Fault::new(
+        FaultKind::NotStarted,
+        format!("the config does not have the plugin `{name}` any more"),
+    )
 }
 
 impl Plugins for Sandboxes {
