@@ -152,7 +152,9 @@ fn everything(
     phases.check("weighing the build", || weight::check_build(place))?;
     let built = names(tests.tested);
     phases.run("building the program and the tests", "tests", all_targets(place, &built))?;
-    phases.check("looking at clippy's findings", || no_findings(all_targets(place, &built)))?;
+    phases.check("looking at clippy's findings, and weighing the libraries", || {
+        weight::check_libraries(place, &no_findings(all_targets(place, &built))?)
+    })?;
     counts::build_core(place, phases, &built)?;
     phases.check("counting instructions", || {
         let skipped = counts::check(place)?;
@@ -201,15 +203,22 @@ fn all_targets(place: &Checkout, built: &[&str]) -> Command {
     command
 }
 
+/// Returns cargo's messages about all that the tests are built of, as lines of JSON. It is built
+/// if it is not there.
+pub(crate) fn built_artifacts(place: &Checkout) -> Result<String, XtaskFailure> {
+    let tested = layers::tested(place)?;
+    no_findings(all_targets(place, &names(&tested)))
+}
+
 /// Fails with the warnings of a build that is done. Cargo repeats those of crates that it does not
-/// compile again.
-fn no_findings(mut built: Command) -> Result<(), XtaskFailure> {
+/// compile again. Returns cargo's messages, as lines of JSON.
+fn no_findings(mut built: Command) -> Result<String, XtaskFailure> {
     // Without cargo's own messages, such as the warnings of build scripts.
-    built.arg("--quiet");
+    built.args(["--quiet", "--message-format", "json-render-diagnostics"]);
     let output = built.output().map_err(|error| phase::not_started(&built, &error))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() && text.trim().is_empty() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(XtaskFailure::new(format!("\n{}", text.trim_end())))
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask weight`: figures of the build that depend on no machine's speed, held against
 //! `tests/counts/weight.txt`: the crates of the demo and of the program, the test binaries that are
-//! linked, the stock components as the tests build them, the size of the optimised program and of the
-//! files beside it.
+//! linked, the largest libraries and the stock components as the tests build them, the size of the
+//! optimised program and of the files beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,6 +12,7 @@ use crate::counts::{parsed, spelled};
 use crate::failure::XtaskFailure;
 use crate::place::{Checkout, files_below};
 use crate::program::{self, BuiltProgram, CodeTarget, ProgramBuild};
+use crate::test;
 
 const RECORDED: &str = "tests/counts/weight.txt";
 /// The rows, by name.
@@ -21,6 +22,9 @@ const TEST_BINARIES: &str = "test-binaries";
 const COMPONENTS: &str = "tested-components-bytes";
 const PROGRAM: &str = "program-bytes";
 const FILES: &str = "program-files-bytes";
+/// The largest libraries. What rustc made of one without optimisation is its functions, the generic
+/// ones once for each set of types, so it grows as the work of LLVM does.
+const LIBRARIES: [&str; 5] = ["core", "runtime", "sdk", "mcp", "models"];
 /// The growth in percent that no one has to explain.
 const TOLERANCE: u64 = 5;
 
@@ -40,6 +44,7 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
     let build =
         ProgramBuild { profile: program::OPTIMISED, target: None, code: CodeTarget::ThisMachine };
     let mut weights = of_build(place)?;
+    weights.extend(of_libraries(&test::built_artifacts(place)?));
     match build.last(place) {
         Some(built) => weights.extend(of_program(&built)),
         None => eprintln!("no optimised program is weighed: `cargo xtask install` builds it"),
@@ -60,6 +65,29 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
 /// Fails if what the tests have just built weighs more than recorded.
 pub(crate) fn check_build(place: &Checkout) -> Result<(), XtaskFailure> {
     compare(&of_build(place)?, &read(place)?)
+}
+
+/// Fails if a library that the tests have just built weighs more than recorded. `artifacts` are
+/// cargo's messages about it.
+pub(crate) fn check_libraries(place: &Checkout, artifacts: &str) -> Result<(), XtaskFailure> {
+    compare(&of_libraries(artifacts), &read(place)?)
+}
+
+fn of_libraries(artifacts: &str) -> Weights {
+    let files = paths_in(artifacts, ".rlib");
+    let weigh = |library: &str| {
+        let name = format!("libconclave_{library}-");
+        let of_library = files.iter().filter(|file| file.contains(&name));
+        // Some are built twice, with different features.
+        let bytes = of_library.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len());
+        Some((format!("library-{library}-bytes"), bytes.max()?))
+    };
+    LIBRARIES.into_iter().filter_map(weigh).collect()
+}
+
+/// Returns the paths with this ending in lines of JSON.
+fn paths_in<'a>(json: &'a str, ending: &str) -> Vec<&'a str> {
+    json.split('"').filter(|text| text.ends_with(ending)).collect()
 }
 
 fn of_build(place: &Checkout) -> Result<Weights, XtaskFailure> {
@@ -172,6 +200,14 @@ mod tests {
         assert!(refused(1_060).unwrap().contains("program-bytes is 1_060, 6 % more"));
         let other = compare(&weights(&[("other", 1)]), &recorded).unwrap_err().text;
         assert!(other.contains("other is not recorded"), "{other}");
+    }
+
+    #[test]
+    fn the_libraries_are_found_in_cargos_messages() {
+        let lines = "{\"reason\":\"compiler-artifact\",\"filenames\":[\"/t/deps/libconclave_core-0a.rlib\",\"/t/deps/libconclave_core-0a.rmeta\"]}\n\
+                     {\"executable\":\"/t/deps/core-1b\",\"filenames\":[]}\n";
+        assert_eq!(paths_in(lines, ".rlib"), ["/t/deps/libconclave_core-0a.rlib"]);
+        assert_eq!(of_libraries(lines), weights(&[]), "what is not there has no weight");
     }
 
     #[test]
