@@ -10,6 +10,8 @@ mod toolbox;
 mod tools;
 mod unused;
 
+pub use tools::faults as tool_faults;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
