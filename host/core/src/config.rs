@@ -14,6 +14,7 @@ pub mod edit;
 pub mod foreign_names;
 mod gates;
 mod grants;
+mod idle_keys;
 pub mod invisible_chars;
 mod json;
 pub(crate) mod keys;
