@@ -63,7 +63,7 @@ pub(crate) async fn batch(
     let engine = EngineStart::begin();
     let kept = RunStorage::open(
         &args.keep,
-        RunCommand { command: "batch", file: &args.config, models: &models, locked, is_bulk: true },
+        RunCommand::bulk("batch", &args.config, &models, locked).with_approvals(args.approvals),
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;

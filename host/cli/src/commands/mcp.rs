@@ -43,10 +43,7 @@ pub(crate) async fn mcp(
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let engine = EngineStart::begin();
-    let kept = RunStorage::open(
-        &args.keep,
-        RunCommand { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true },
-    )?;
+    let kept = RunStorage::open(&args.keep, RunCommand::bulk(CLIENT, &args.file, &models, locked))?;
     if let Some(store) = kept.store() {
         give_up_calls(store);
     }

@@ -259,7 +259,10 @@ fn storage(
     })?;
     let keep = Keep { store: Some(store), ..keep };
     let file = &args.file;
-    RunStorage::open(&keep, RunCommand { command: SERVED, file, models, locked, is_bulk: false })
+    RunStorage::open(
+        &keep,
+        RunCommand { command: SERVED, file, models, locked, approvals: None, is_bulk: false },
+    )
 }
 
 /// Checks that the rooms of the store are conversations of this config.

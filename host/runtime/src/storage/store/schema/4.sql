@@ -1,0 +1,3 @@
+-- Format 4. Released: never changed again. What each column holds is said in docs/reference/journal-format.md.
+
+ALTER TABLE rooms ADD COLUMN approvals TEXT NOT NULL DEFAULT '';
