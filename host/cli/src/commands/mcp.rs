@@ -29,6 +29,7 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{FAINT, head, paint, plural};
+use crate::ui::terminal::NoClient;
 use refusals::RefusalPrinter;
 
 pub(crate) async fn mcp(
@@ -98,6 +99,8 @@ pub(crate) async fn mcp(
     }
     let options = RunOptions {
         ids: Arc::new(ids),
+        // The client gets the answer of `ask`, and no message before it.
+        channels: Arc::new(NoClient),
         journals: kept.journals(),
         subscribers: Subscribers::new(subscribers),
         ..RunOptions::default()
