@@ -11,8 +11,10 @@ mod channels;
 pub mod confusables;
 pub(crate) mod depth;
 pub mod edit;
+pub mod foreign_names;
 mod gates;
 mod grants;
+mod idle_keys;
 pub mod invisible_chars;
 mod json;
 pub(crate) mod keys;
@@ -61,7 +63,7 @@ use crate::types::oci::OciReference;
 
 pub use keys::{ConfigKey, KEYS, KeyDefault, ValueShape};
 pub use limits::{config_value, replace_run_limits};
-pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU, is_direct_caller};
+pub use mcp::{MCP_CLIENT, McpReach, McpSource, ServerTools, YOU, is_direct_caller};
 pub use model::RESERVED_OPTIONS;
 pub use names::{
     NAME_MAX, NameError, ORCHESTRATION_TOOLS, ROLE_NAMES, check_name, check_task_name,

@@ -395,6 +395,10 @@ pub struct TaskSetup {
     /// The rules by which the task delegates.
     #[serde(default, skip_serializing_if = "is_default")]
     pub background: BackgroundRules,
+    /// Whether the task has no way to start background tasks, so that none are reserved for it.
+    /// False without a limit of tasks, where nothing is reserved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starts_no_tasks: bool,
 }
 
 /// The budget of a background task, within that of its run. `None` stands for half of the run's
@@ -599,6 +603,7 @@ impl Default for TaskSetup {
             handoff: None,
             budget: TaskBudget::default(),
             background: BackgroundRules::default(),
+            starts_no_tasks: false,
         }
     }
 }

@@ -16,8 +16,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::native::Plugin;
-use conclave_runtime::servers::{ServerStart, ToolServers};
+use conclave_runtime::servers::{ServerPlugin, ServerStart, ToolServers};
 
 use server::McpServer;
 
@@ -74,7 +73,7 @@ pub fn stop_all() {
 }
 
 impl ToolServers for Servers {
-    fn connect(&self, start: ServerStart) -> BoxFuture<'static, Result<Plugin, String>> {
+    fn connect(&self, start: ServerStart) -> BoxFuture<'static, Result<ServerPlugin, String>> {
         Box::pin(McpServer::admit(self.clone(), start))
     }
 }

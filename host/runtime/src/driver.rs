@@ -363,6 +363,10 @@ impl Driver {
         &self.setup
     }
 
+    pub(crate) fn channels(&self) -> &dyn Channels {
+        &*self.shared.channels
+    }
+
     /// Returns the outcome of the last run; `None` while a run is active or before the first one.
     pub(crate) fn outcome(&self) -> Option<&Arc<Outcome>> {
         self.room.outcome()

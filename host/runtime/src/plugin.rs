@@ -44,7 +44,7 @@ use crate::sandbox::engine::Engine;
 use exports::Exports;
 
 pub(crate) use arguments::ArgumentChecker;
-pub(crate) use load::schemas;
+pub(crate) use load::{each_schema, schemas};
 
 pub use cache::{Cache, CacheError};
 pub use compiler::Compiler;

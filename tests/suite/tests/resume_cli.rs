@@ -450,6 +450,31 @@ fn edited_arguments_are_held_against_the_rules() {
 }
 
 #[test]
+fn a_resumed_run_decides_on_approvals_as_it_was_started() {
+    let rig = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+    let id = waiting(&rig);
+    kill(child);
+    // Without a word about approvals the question waits again; with one it is answered so.
+    let child = start(&rig, &["resume"]);
+    let said = until("the run has the question again", || {
+        let said = conclave(&rig, &["approve", &id, "--yes"]);
+        text(&said.stdout).contains("its run has the decision").then_some(said)
+    });
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(text(&ended.stdout).as_str(), "it ran\n", "{}", text(&ended.stderr));
+
+    let rig = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+    waiting(&rig);
+    kill(child);
+    let output = conclave(&rig, &["resume", "--approvals", "refuse"]);
+    let stderr = text(&output.stderr);
+    assert!(text(&output.stdout).contains("refused by --approvals refuse"), "{stderr}");
+}
+
+#[test]
 fn nobody_is_asked_where_approvals_are_refused() {
     let rig = asking();
     let output = conclave(&rig, &["run", "c.toml", "go", "--approvals", "refuse"]);

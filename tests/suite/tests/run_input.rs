@@ -143,6 +143,26 @@ fn a_task_is_run_step_by_step_and_no_step_runs_twice() {
 }
 
 #[test]
+fn a_run_that_ends_as_it_begins_leaves_its_room_usable() {
+    let rig = rig(&json!(["hello"]));
+    let room = ["--room", "one", "--task", "steps"];
+    let step = |message: &[&str]| ran(&rig, &[&room, message].concat());
+    let last = || {
+        let runs = text(&conclave(&rig, &["runs", "--json"]).stdout);
+        let row: Value = serde_json::from_str(runs.lines().next().expect("a run")).expect("a row");
+        row["status"].as_str().unwrap_or_default().to_owned()
+    };
+    // The task keeps its history, so its second run can be over with its first record.
+    let (_, _, told) = step(&["--turns", "1", "begin"]);
+    assert!(!told.contains("error"), "{told}");
+    let (_, _, told) = step(&["--recipient", "nobody-here", "hi"]);
+    let ended = last();
+    assert!(!ended.contains("interrupted"), "{ended}: {told}");
+    let (_, _, told) = step(&["--turns", "1", "again"]);
+    assert!(!told.contains("was interrupted"), "{told}");
+}
+
+#[test]
 fn a_room_with_a_name_is_run_once_more_and_remembers() {
     let rig = rig(&json!(["never asked"]));
     let counts = |room: &[&str]| -> String {

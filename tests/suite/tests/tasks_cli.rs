@@ -21,6 +21,43 @@ fn spinning() -> Rig {
     Rig::new().with_file("c.toml", config)
 }
 
+/// Returns a config whose background task ends at once, and is delivered on this channel.
+fn delivering(channel: &str, lines: &str) -> Rig {
+    let config = format!(
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\ngrants.route = [\"answer\"]\n\
+         grants.delegate = [\"digest\"]\n[plugins.echo]\nsource = \"{}\"\n\
+         [plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"{channel}\"]\n\
+         [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n[tasks.answer]\nagent = \"echo\"\n\
+         [tasks.digest]\nagent = \"echo\"\ndelivery_strategy = \"immediate\"\n{lines}",
+        guest("agent_echo").display(),
+    );
+    Rig::new().with_file("c.toml", config)
+}
+
+#[test]
+fn a_result_is_delivered_where_somebody_reads_it_and_waits_in_the_inbox_elsewhere() {
+    let of = |name: &str, keys: &str| format!("[channels.{name}]\n{keys}\n");
+    for (channel, lines, is_served) in [
+        ("terminal", String::new(), true),
+        ("phone", of("phone", "kind = \"voice\"\nsimulate = \"1 ms\""), true),
+        ("phone", of("phone", "kind = \"voice\""), false),
+        ("pager", of("pager", "kind = \"text\""), false),
+        ("web", of("web", "kind = \"web\""), false),
+    ] {
+        let rig = delivering(channel, &lines);
+        let output = conclave(&rig, &["run", "c.toml", "hello", "--quiet"]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{lines}: {stderr}");
+        let task = tasks(&rig, &[]).pop().expect("a task");
+        let state = if is_served { "delivered" } else { "inbox" };
+        assert_eq!(task["delivery"]["state"], json!(state), "{lines}: {task}");
+        assert_eq!(stderr.contains("task-1"), is_served, "{lines}: {stderr}");
+        let check = text(&conclave(&rig, &["check", "c.toml"]).stderr);
+        let warns = check.contains("no command of `conclave` serves the channel");
+        assert_eq!(warns, !is_served && channel != "web", "{lines}: {check}");
+    }
+}
+
 fn tasks(rig: &Rig, arguments: &[&str]) -> Vec<Value> {
     let output = conclave(rig, &[&["tasks"], arguments, &["--json"]].concat());
     text(&output.stdout)

@@ -59,6 +59,18 @@ pub(crate) enum Approvals {
     Refuse,
 }
 
+impl Approvals {
+    /// Returns the word of the command line, which a run's row in its store holds.
+    pub(crate) fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Returns the mode of this word; `None` for a command without the choice.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        Self::from_str(word, false).ok()
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: as `conclave run`; for several runs, the worst of their codes, including runs that could not be resumed"
@@ -79,9 +91,9 @@ pub(crate) struct Resume {
     /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER")]
     pub(crate) store: Option<PathBuf>,
-    /// Who decides on calls that need an approval
-    #[arg(long, value_name = "WHO", default_value = "prompt")]
-    pub(crate) approvals: Approvals,
+    /// Who decides on calls that need an approval [default: as the run was started]
+    #[arg(long, value_name = "WHO")]
+    pub(crate) approvals: Option<Approvals>,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
     /// Also show log lines of plugins at the levels debug and trace

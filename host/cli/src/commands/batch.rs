@@ -43,6 +43,7 @@ use crate::ui::show::tally::RunTally;
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{FAINT, foreign, head, paint, plural, show_path, time};
 use crate::ui::stdout;
+use crate::ui::terminal::is_terminal;
 use crate::ui::user::TerminalUser;
 
 pub(crate) async fn batch(
@@ -63,7 +64,7 @@ pub(crate) async fn batch(
     let engine = EngineStart::begin();
     let kept = RunStorage::open(
         &args.keep,
-        RunCommand { command: "batch", file: &args.config, models: &models, locked, is_bulk: true },
+        RunCommand::bulk("batch", &args.config, &models, locked).with_approvals(args.approvals),
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
@@ -426,9 +427,14 @@ impl Channels for BatchChannel {
         Box::pin(std::future::ready(None))
     }
 
+    fn serves(&self, channel: &ChannelId) -> bool {
+        is_terminal(channel)
+    }
+
     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
-        self.screen.line(paint(FAINT, format_args!("{:>4}  says", self.label)));
-        self.screen.line(foreign::block(message.text.trim(), FAINT, 6, total_columns()));
+        let says = paint(FAINT, format_args!("{:>4}  says", self.label));
+        let text = foreign::block(message.text.trim(), FAINT, 6, total_columns());
+        self.screen.said(format!("{says}\n{text}"));
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -71,7 +71,14 @@ pub(crate) async fn chat(
     let engine = EngineStart::begin();
     let kept = RunStorage::open(
         &args.keep,
-        RunCommand { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false },
+        RunCommand {
+            command: CONVERSATION,
+            file: &file,
+            models: &models,
+            locked,
+            approvals: None,
+            is_bulk: false,
+        },
     )?;
     let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?.for_chat();

@@ -29,6 +29,7 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{FAINT, head, paint, plural};
+use crate::ui::terminal::NoClient;
 use refusals::RefusalPrinter;
 
 pub(crate) async fn mcp(
@@ -43,10 +44,7 @@ pub(crate) async fn mcp(
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let engine = EngineStart::begin();
-    let kept = RunStorage::open(
-        &args.keep,
-        RunCommand { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true },
-    )?;
+    let kept = RunStorage::open(&args.keep, RunCommand::bulk(CLIENT, &args.file, &models, locked))?;
     if let Some(store) = kept.store() {
         give_up_calls(store);
     }
@@ -101,6 +99,8 @@ pub(crate) async fn mcp(
     }
     let options = RunOptions {
         ids: Arc::new(ids),
+        // The client gets the answer of `ask`, and no message before it.
+        channels: Arc::new(NoClient),
         journals: kept.journals(),
         subscribers: Subscribers::new(subscribers),
         ..RunOptions::default()

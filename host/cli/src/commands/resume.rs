@@ -17,7 +17,7 @@ use conclave_runtime::{ResumeError, RunOptions};
 use serde_json::json;
 
 use super::run::{RunContext, RunStyle};
-use crate::args::{self, OutputArgs};
+use crate::args::{self, Approvals, OutputArgs};
 use crate::commands::batch::results::worst;
 use crate::commands::chat;
 use crate::program::error::CliError;
@@ -203,8 +203,7 @@ async fn resume_now(
     let loading = Instant::now();
     let file = config_of(row, args.config.as_deref())?;
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
-    let about =
-        RunOrigin { config: std::path::absolute(&file).ok(), command: row.command.clone(), locked };
+    let about = origin_of(row, &file, locked);
     let engine = EngineStart::begin();
     let kept = RunStorage::in_store(
         store.clone(),
@@ -231,8 +230,9 @@ async fn resume_now(
         )
         .await;
     }
-    let style =
-        RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    // A forgotten flag must not refuse the questions that wait.
+    let approvals = args.approvals.or(Approvals::of_word(&row.approvals)).unwrap_or_default();
+    let style = RunStyle { output, trace: args.trace, verbose: args.verbose, approvals };
     let context = RunContext::new(&prepared, &file, &kept, style, interrupts)?;
     let mut session = prepared
         .reopen(&row.run, context.options(&kept))
@@ -288,6 +288,16 @@ async fn resume_now(
     let code = context.end(&outcome, began, (&row.run, &kept))?;
     observers::drain(&host, true, output, interrupts).await?;
     Ok(code)
+}
+
+/// Returns the origin of a run that is resumed with this config.
+fn origin_of(row: &RunRow, file: &Path, locked: bool) -> RunOrigin {
+    RunOrigin {
+        config: std::path::absolute(file).ok(),
+        command: row.command.clone(),
+        locked,
+        approvals: row.approvals.clone(),
+    }
 }
 
 /// Returns the command that resumes a conversation of browsers.
@@ -351,8 +361,7 @@ async fn deliver_missed(
     let store = Store::open(&row.store).map_err(|error| in_use(&error, row))?;
     let file = config_of(row, args.config.as_deref())?;
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
-    let about =
-        RunOrigin { config: std::path::absolute(&file).ok(), command: row.command.clone(), locked };
+    let about = origin_of(row, &file, locked);
     let engine = EngineStart::begin();
     let durability = Durability::of_word(&row.durability).unwrap_or_default();
     let kept = RunStorage::in_store(store, durability, about);

@@ -88,7 +88,14 @@ async fn once(
     let answers = args.input.answers.as_deref().map(input::answers).transpose()?;
     let kept = RunStorage::open(
         &room.keep,
-        RunCommand { command: "run", file, models: &models, locked, is_bulk: false },
+        RunCommand {
+            command: "run",
+            file,
+            models: &models,
+            locked,
+            approvals: Some(args.approvals),
+            is_bulk: false,
+        },
     )?;
     // Another process may have begun the room's first run since it was looked for; from here on the
     // store belongs to this one.

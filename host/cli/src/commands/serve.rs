@@ -23,7 +23,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
-use self::access::Access;
+use self::access::{Access, Address};
 use self::conversations::{Conversations, RoomParts};
 use self::http::Server;
 use crate::approve::PendingLine;
@@ -102,7 +102,13 @@ pub(crate) async fn serve(
     let is_proxied = args.public.as_deref().is_some_and(|public| !has_port(public));
     let scheme = if is_proxied { "https" } else { "http" };
     let page = format!("{scheme}://{}", hosts[0]);
-    let access = Access::new(address.port(), hosts)?;
+    let reached = Address {
+        port: address.port(),
+        hosts,
+        is_public: args.public.is_some(),
+        has_tls: is_proxied,
+    };
+    let access = Access::new(reached, next_address(page.clone(), output, &screen))?;
     let url = format!("{page}/#token={}", access.token());
     report(&args, (&channel, &name, resumed), &url, (output, &screen))?;
     let router = http::router(Server::new(access, conversations));
@@ -132,6 +138,28 @@ fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     };
     let of_run = |run: RoomId| changes_line(&run, pending_changes(reader.folder(), &run));
     runs.into_iter().map(|row| row.run).filter(is_served).filter_map(of_run).collect()
+}
+
+/// Returns what prints the address for the next browser, once one was used.
+fn next_address(
+    page: String,
+    output: OutputArgs,
+    screen: &Arc<Screen>,
+) -> Box<dyn Fn(&str) + Send + Sync> {
+    let screen = Arc::clone(screen);
+    Box::new(move |token| {
+        let url = format!("{page}/#token={token}");
+        let printed = if output.json {
+            stdout::queue_json(json!({ "type": "address", "url": url }))
+        } else {
+            let what = "a browser used the address; for another browser there is a new one:";
+            screen.line(paint(FAINT, what));
+            stdout::queue(format!("{url}\n"))
+        };
+        if let Err(error) = printed {
+            screen.notice(format_args!("the next address cannot be printed: {error}"));
+        }
+    })
 }
 
 /// Prints where the page is.
@@ -259,7 +287,10 @@ fn storage(
     })?;
     let keep = Keep { store: Some(store), ..keep };
     let file = &args.file;
-    RunStorage::open(&keep, RunCommand { command: SERVED, file, models, locked, is_bulk: false })
+    RunStorage::open(
+        &keep,
+        RunCommand { command: SERVED, file, models, locked, approvals: None, is_bulk: false },
+    )
 }
 
 /// Checks that the rooms of the store are conversations of this config.

@@ -18,7 +18,7 @@ use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
 use conclave_runtime::overlay::pending_changes;
 use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreError};
 
-use crate::args::Keep;
+use crate::args::{Approvals, Keep};
 use crate::program::error::CliError;
 use crate::state::setup::{self, Models};
 use crate::state::state_folder::make_private;
@@ -38,6 +38,8 @@ pub(crate) struct RunCommand<'a> {
     pub(crate) file: &'a Path,
     pub(crate) models: &'a Models,
     pub(crate) locked: bool,
+    /// Who decides on approvals; `None` if the command has no such choice.
+    pub(crate) approvals: Option<Approvals>,
     /// Whether the command starts many runs.
     pub(crate) is_bulk: bool,
 }
@@ -155,10 +157,25 @@ impl RunStorage {
     }
 }
 
-impl RunCommand<'_> {
+impl<'a> RunCommand<'a> {
+    /// Returns a command that starts many runs.
+    pub(crate) fn bulk(command: &'a str, file: &'a Path, models: &'a Models, locked: bool) -> Self {
+        Self { command, file, models, locked, approvals: None, is_bulk: true }
+    }
+
+    /// Returns the command with the operator's choice of who decides on approvals.
+    pub(crate) fn with_approvals(self, approvals: Approvals) -> Self {
+        Self { approvals: Some(approvals), ..self }
+    }
+
     fn about(&self) -> RunOrigin {
         let config = std::path::absolute(self.file).unwrap_or_else(|_| self.file.to_owned());
-        RunOrigin { config: Some(config), command: self.command.to_owned(), locked: self.locked }
+        RunOrigin {
+            config: Some(config),
+            command: self.command.to_owned(),
+            locked: self.locked,
+            approvals: self.approvals.map(Approvals::word).unwrap_or_default(),
+        }
     }
 }
 

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use conclave_core::config::{Config, ConfigProblem, ModelConfig, NAME_MAX, Problems};
-use conclave_core::setup::PluginSetup;
+use conclave_core::config::{Config, ConfigProblem, ModelConfig, NAME_MAX, ProblemCode, Problems};
+use conclave_core::setup::{GatePoint, PluginSetup};
+use conclave_core::types::channel::ChannelKind;
 use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_runtime::engine::{Engine, EngineError, EngineSettings};
 use conclave_runtime::kv::{KvStore, MemoryKv, NoKv, Sqlite};
@@ -30,6 +31,7 @@ use crate::state::registry::DockerLogins;
 use crate::state::source::{LocatedComponent, is_build};
 use crate::state::stock::stock;
 use crate::ui::show::{FAINT, NAME, ODD, one_line, paint, plural, printable, show_path, time};
+use crate::ui::terminal::is_terminal;
 
 /// Milliseconds of compilation above which a plugin is reported. Plugins from the cache stay below
 /// it.
@@ -90,6 +92,11 @@ pub(crate) fn report_warnings(warnings: &Problems, file: &Path, shown: Warnings)
             let _ = write!(err, "{warning}");
         }
     } else if !warnings.is_empty() {
+        // A server can change its tools between two starts, so these are news.
+        let is_news = |warning: &&ConfigProblem| warning.code == ProblemCode::ForeignTool;
+        for warning in warnings.0.iter().filter(is_news) {
+            let _ = writeln!(err, "{} {}", paint(ODD, "warning:"), warning.what);
+        }
         let all = warnings.0.len() as u64;
         let count = format!("{} about the config", plural(all, "warning", "warnings"));
         let them = if all == 1 { "it" } else { "them" };
@@ -143,8 +150,45 @@ pub(crate) async fn load(
         .0
         .iter()
         .filter(|warning| known.iter().all(|better| better.what != warning.what));
-    let warnings = Problems(of_config.chain(known).cloned().collect());
+    let warnings = of_config.chain(known).cloned().chain(unserved(&config));
+    let warnings = Problems(warnings.collect());
     Ok((prepared, warnings))
+}
+
+/// Returns a warning for each channel that no command of this program serves, and for each gate of
+/// inbound messages if none can come in.
+fn unserved(config: &Config) -> impl Iterator<Item = ConfigProblem> {
+    let channels = config.channels.iter().filter_map(|(channel, binding)| {
+        let help = match binding.kind {
+            _ if is_terminal(channel) => return None,
+            ChannelKind::Web => return None,
+            ChannelKind::Voice if binding.simulate_ms.is_some() => return None,
+            ChannelKind::Voice => {
+                "write `simulate = \"300 ms\"` to read it at the terminal, or run this config in a program that speaks"
+            }
+            ChannelKind::Text | ChannelKind::Agent | ChannelKind::Other => {
+                "send to `terminal`, or serve `kind = \"web\"` with `conclave serve`, or run this config in a program that serves it"
+            }
+        };
+        let path = format!("channels.{channel}.kind");
+        let what = format!("no command of `conclave` serves the channel `{channel}`");
+        let why = "what is sent there waits in the inbox of its task";
+        let problem = config.problem(ProblemCode::NoEffect, &path, what);
+        Some(problem.as_warning().because(why).help(help))
+    });
+    let is_served = config
+        .channels
+        .values()
+        .any(|binding| binding.kind == ChannelKind::Web && binding.access.may_write());
+    let gates = config.gates.iter().enumerate();
+    let gates = gates.filter(move |(_, gate)| gate.on == GatePoint::Inbound && !is_served);
+    channels.chain(gates.map(|(index, gate)| {
+        let what = format!("the gate `{}` on \"inbound\" checks nothing", gate.plugin);
+        let why = "only `conclave serve` takes messages of channels, and no channel of kind `web` may send some";
+        let help = "add [channels.web] with `kind = \"web\"`, or run this config in a program that serves a channel";
+        let problem = config.problem(ProblemCode::NoEffect, &format!("gates[{index}].on"), what);
+        problem.as_warning().because(why).help(help)
+    }))
 }
 
 /// Returns the warning about a missing lock, if a plugin did not come with this program. A config

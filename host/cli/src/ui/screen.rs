@@ -168,6 +168,16 @@ impl Screen {
         }
     }
 
+    /// Prints whole lines to stderr that an agent says to the user before the result. With
+    /// `--json` they are events.
+    pub(crate) fn said(&self, text: impl Display) {
+        match self.loudness {
+            Verbosity::Normal => self.show(OutputKind::Live, text),
+            Verbosity::Quiet => self.show(OutputKind::Told, text),
+            Verbosity::Silent => {}
+        }
+    }
+
     /// Returns whether only the result and errors are wanted.
     pub(crate) fn is_quiet(&self) -> bool {
         self.loudness == Verbosity::Quiet

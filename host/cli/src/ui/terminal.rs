@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anstyle::Style;
+use conclave_core::config::TERMINAL;
 use conclave_core::types::ids::{ChannelId, TaskName};
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
@@ -26,6 +27,30 @@ pub(crate) struct Terminal {
     pub(crate) answers_given: usize,
     pub(crate) screen: Arc<Screen>,
     pub(crate) interrupts: Interrupts,
+}
+
+/// Returns whether the channel is the one that the commands at a terminal serve. A simulated voice
+/// is heard there too, and is served by the host's simulation.
+pub(crate) fn is_terminal(channel: &ChannelId) -> bool {
+    channel.as_str() == TERMINAL
+}
+
+/// The channels of a command that serves none of them.
+pub(crate) struct NoClient;
+
+impl Channels for NoClient {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn serves(&self, _: &ChannelId) -> bool {
+        false
+    }
+
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+        let reason = format!("nobody serves {} here", message.channel);
+        Box::pin(std::future::ready(Err(reason)))
+    }
 }
 
 impl Channels for Terminal {
@@ -70,15 +95,19 @@ impl Channels for Terminal {
         })
     }
 
+    fn serves(&self, channel: &ChannelId) -> bool {
+        is_terminal(channel)
+    }
+
     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         let text = foreign::block(message.text.trim(), Style::new(), 6, total_columns());
         // A message of a responder stands below its line of the trace.
         let results: Vec<&str> = message.tasks.iter().map(|id| id.as_str()).collect();
         if results.is_empty() {
-            self.screen.line(text);
+            self.screen.said(text);
         } else {
             let about = paint(NAME, format_args!("      {}", one_line(&results.join(", "), ABOUT)));
-            self.screen.line(format!("{about}\n{text}"));
+            self.screen.said(format!("{about}\n{text}"));
         }
         Box::pin(std::future::ready(Ok(())))
     }

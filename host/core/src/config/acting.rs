@@ -40,7 +40,9 @@ pub(super) fn confirm(
     let Some(item) = table.get("confirm") else { return ConfirmRules::default() };
     match item.value {
         DeValue::String(_) => {
-            ConfirmRules { policy: policy(reader, &item, Risk::High, true), analyzer: None }
+            let policy = policy(reader, &item, Risk::High, true);
+            require_analyzer(reader, &item, policy, false);
+            ConfirmRules { policy, analyzer: None }
         }
         DeValue::Table(_) => {
             let Some(table) = item.table(reader, CONFIRM) else { return ConfirmRules::default() };
@@ -61,13 +63,37 @@ pub(super) fn confirm(
                     "leave it out, or write `policy = \"risky\"`".to_owned(),
                 );
             }
-            ConfirmRules { policy: policy.unwrap_or_default(), analyzer }
+            let policy = policy.unwrap_or_default();
+            require_analyzer(reader, &item, policy, table.get("analyzer").is_some());
+            ConfirmRules { policy, analyzer }
         }
         _ => {
             item.expected(reader, "\"never\", \"always\", \"risky\" or { policy = \"…\" }");
             ConfirmRules::default()
         }
     }
+}
+
+/// Reports `risky` without an analyzer: no action would have a risk, so all of them or none would
+/// wait.
+fn require_analyzer(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    policy: ConfirmPolicy,
+    has_analyzer: bool,
+) {
+    let ConfirmPolicy::Risky { unknown, .. } = policy else { return };
+    if has_analyzer {
+        return;
+    }
+    let (all, instead) = if unknown { ("every action", "always") } else { ("no action", "never") };
+    let what = format!(
+        "needs an `analyzer` with `risky`: without one no risk is known, and {all} would wait"
+    );
+    let help = format!(
+        "write `confirm = {{ policy = \"risky\", analyzer = \"NAME\" }}` with a plugin that rates risks, or `confirm = \"{instead}\"`"
+    );
+    item.reject(reader, ProblemCode::MissingKey, &what, help);
 }
 
 fn policy(

@@ -3,12 +3,16 @@
 //! Pure; loads nothing.
 
 mod asks;
+mod idle_keys;
 mod mentions;
 mod rules;
 mod settings;
+mod starting;
 mod toolbox;
 mod tools;
 mod unused;
+
+pub use tools::faults as tool_faults;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,11 +101,13 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         let setup = TaskSetup { toolbox: Arc::new(toolbox), ..task.setup.clone() };
         tasks.insert(name.clone(), Arc::new(setup));
     }
+    starting::mark(config, plugins, &mut tasks);
     if problems.has_errors() {
         return Err(problems.in_order());
     }
     // Next to mistakes, these warnings would only distract.
     unused::check(config, plugins, &mut problems);
+    idle_keys::check(config, plugins, &mut problems);
     let setup = Setup {
         entry: config.entry.clone(),
         tasks,

@@ -342,6 +342,8 @@ pub const KEYS: &[ConfigKey] = &[
     key(MCP, "cwd", TEXT, r#"cwd = "servers""#, "Its working directory, from the config's folder.").otherwise("the config's folder"),
     key(MCP, "url", TEXT, r#"url = "http://127.0.0.1:3000/mcp""#, "The URL of a running server.").otherwise("required without `command`"),
     key(MCP, "key", Table(MCP_KEY), r#"key = { env = "MY_KEY" }"#, "The source of the key for `url`, which is sent as a bearer token."),
+    key(MCP, "tools", TEXTS, r#"tools = ["get_issue", "list_*"]"#, "The tools to serve, by the server's names or the names here; `*` at the end stands for any rest. Of more than 256 the first 256 that the server lists are served.").otherwise("all"),
+    key(MCP, "rename", Texts, r#"rename = { "getIssue" = "issue" }"#, "Names here, by the server's names: lower-case letters, digits and `_`.").otherwise("the server's name in these letters, with a hash where they are no name of its own"),
     key(MCP_KEY, "env", TEXT, r#"env = "MY_KEY""#, "An environment variable of the host."),
     key(MCP_KEY, "file", TEXT, r#"file = "key.txt""#, "A file, from the config's folder; its first line is the key."),
     key(MCP_KEY, "command", TEXTS, r#"command = ["pass", "show", "key"]"#, "A program and its arguments; the first line of its output is the key."),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::foreign_names::is_tool_name;
 use super::keys::{MCP, MCP_KEY, SOURCE};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
@@ -11,6 +12,8 @@ use crate::types::wording::code;
 
 /// The limit of variables in a server's environment.
 const VARIABLES: usize = 64;
+/// The limit of entries in `tools` and in `rename`.
+const CHOSEN: usize = 1_000;
 
 /// The caller's name in policy rules for tools called by a client of this protocol.
 pub const MCP_CLIENT: &str = "(mcp)";
@@ -28,8 +31,47 @@ pub fn is_direct_caller(name: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpSource {
     pub reach: McpReach,
+    pub tools: ServerTools,
     /// The label for people: `mcp` and the program or the host.
     pub label: String,
+}
+
+/// The operator's choice among the server's tools, and names for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerTools {
+    /// The served tools, by the server's name or the name here; `*` at the end stands for any rest.
+    /// `None` for all of them.
+    pub chosen: Option<Vec<String>>,
+    /// Names here, by the server's names.
+    pub rename: BTreeMap<String, String>,
+}
+
+impl ServerTools {
+    /// Returns whether the tool with these names is chosen.
+    #[must_use]
+    pub fn covers(&self, theirs: &str, ours: &str) -> bool {
+        self.chosen.as_ref().is_none_or(|chosen| {
+            chosen.iter().any(|entry| is_meant(entry, theirs) || is_meant(entry, ours))
+        })
+    }
+
+    /// Returns the entries of `tools` and the keys of `rename` that mean none of these tools, each
+    /// given by the server's name and the name here.
+    #[must_use]
+    pub fn unmatched(&self, tools: &[(&str, &str)]) -> Vec<&str> {
+        let is_any = |entry: &str| {
+            tools.iter().any(|(theirs, ours)| is_meant(entry, theirs) || is_meant(entry, ours))
+        };
+        let chosen = self.chosen.iter().flatten().filter(|entry| !is_any(entry));
+        let is_there = |name: &str| tools.iter().any(|(theirs, _)| *theirs == name);
+        let renamed = self.rename.keys().filter(|name| !is_there(name));
+        chosen.chain(renamed).map(String::as_str).collect()
+    }
+}
+
+/// Returns whether an entry of `tools` means this name. A name may end with `*` itself.
+fn is_meant(entry: &str, name: &str) -> bool {
+    entry == name || entry.strip_suffix('*').is_some_and(|start| name.starts_with(start))
 }
 
 /// The way to reach the server.
@@ -68,7 +110,11 @@ pub(crate) fn source(
     folder: &str,
 ) -> Option<McpSource> {
     let table = item.table(reader, SOURCE)?.require(reader, "mcp")?.table(reader, MCP)?;
-    match (table.get("command"), table.get("url")) {
+    let tools = ServerTools {
+        chosen: table.get("tools").and_then(|item| chosen(reader, &item)),
+        rename: table.get("rename").map(|item| renamed(reader, &item)).unwrap_or_default(),
+    };
+    let source = match (table.get("command"), table.get("url")) {
         (Some(command), None) => program(reader, &table, &command, folder),
         (None, Some(url)) => by_address(reader, &table, &url, folder),
         (command, url) => {
@@ -86,7 +132,58 @@ pub(crate) fn source(
             );
             None
         }
+    };
+    source.map(|source| McpSource { tools, ..source })
+}
+
+/// Returns the entries of `tools`.
+fn chosen(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<String>> {
+    let entries = item.list(reader)?;
+    if entries.is_empty() || entries.len() > CHOSEN {
+        item.reject(
+            reader,
+            ProblemCode::OutOfRange,
+            &format!("must have 1 to {CHOSEN} entries"),
+            "name the tools to serve, as `tools = [\"get\", \"list_*\"]`, or leave it out for all"
+                .to_owned(),
+        );
+        return None;
     }
+    let names: Vec<Option<String>> =
+        entries.iter().map(|entry| entry.string(reader).map(str::to_owned)).collect();
+    names.into_iter().collect()
+}
+
+/// Returns the entries of `rename`.
+fn renamed(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<String, String> {
+    let mut rename: BTreeMap<String, String> = BTreeMap::new();
+    for (theirs, value) in item.members(reader) {
+        let Some(ours) = value.string(reader) else { continue };
+        if !is_tool_name(ours) {
+            let help = "a name is 1 to 64 lower-case ASCII letters, digits and `_`";
+            value.reject(
+                reader,
+                ProblemCode::InvalidName,
+                "cannot be the name of a tool",
+                help.to_owned(),
+            );
+        } else if let Some((other, _)) = rename.iter().find(|(_, name)| name.as_str() == ours) {
+            let what = format!("is the name of {} too", code(other));
+            let help = "give one of them another name".to_owned();
+            value.reject(reader, ProblemCode::Duplicate, &what, help);
+        } else {
+            rename.insert(theirs.to_owned(), ours.to_owned());
+        }
+    }
+    if rename.len() > CHOSEN {
+        item.reject(
+            reader,
+            ProblemCode::OutOfRange,
+            &format!("has more than {CHOSEN} entries"),
+            "leave some out".to_owned(),
+        );
+    }
+    rename
 }
 
 fn program(
@@ -129,7 +226,8 @@ fn program(
     if first.contains('/') {
         *first = model::config_path(folder, first).path;
     }
-    Some(McpSource { reach: McpReach::Program { command: words, env, keys, cwd }, label })
+    let tools = ServerTools::default();
+    Some(McpSource { reach: McpReach::Program { command: words, env, keys, cwd }, tools, label })
 }
 
 fn by_address(
@@ -148,7 +246,7 @@ fn by_address(
     let key = table.get("key").and_then(|item| model::key(reader, folder, &item, MCP_KEY));
     let url = model::http_url(reader, url)?;
     let label = format!("mcp {}", address::authority(&url).unwrap_or_default());
-    Some(McpSource { reach: McpReach::Address { url, key }, label })
+    Some(McpSource { reach: McpReach::Address { url, key }, tools: ServerTools::default(), label })
 }
 
 fn not_for(reader: &mut ConfigReader, table: &Table<'_>, names: &[&str], whom: &str, help: &str) {

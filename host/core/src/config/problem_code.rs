@@ -106,6 +106,8 @@ codes! {
     NoClient = "config/no-client",
     /// Warning: nothing uses this plugin, task or model.
     Unused = "config/unused",
+    /// Warning: a tool of a server is not served, or has another name here.
+    ForeignTool = "config/foreign-tool",
     /// Warning: the line is valid and changes nothing.
     NoEffect = "config/no-effect",
     /// Warning: the line exposes a key, or a whole network.

@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use super::{
     Config, ConfigProblem, McpReach, ModelKind, PluginSource, ProblemCode, Problems, ToolsEntry,
-    address,
+    address, idle_keys,
 };
 use crate::permissions::fetch::AddressKind;
 use crate::permissions::grant::ToolPattern;
@@ -60,6 +60,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     check_networks(config, problems);
     check_offers(config, &tasks, problems);
     check_executors(config, problems);
+    idle_keys::check(config, problems);
 }
 
 /// Returns the warning about a plugin without effect.

@@ -484,24 +484,29 @@ impl ModelCalls {
 impl BackgroundWork<'_> {
     /// Returns the limits of a child room: the amounts that its config sets, or else half of the
     /// rest. Halves keep either side from starving the other. Set amounts let many tasks run at
-    /// once. Unused amounts come back.
+    /// once, and so does a limit of tasks at once: a task that starts none itself gets an equal part
+    /// for each task that may still start, and for its parent. Unused amounts come back.
     pub(super) fn share_of(&self, task: &TaskName) -> RunLimits {
         let limits = &self.cx.opening.limits;
         let own = self.cx.setup.tasks.get(task).map(|task| task.budget.clone()).unwrap_or_default();
+        let starts_none = self.cx.setup.tasks.get(task).is_some_and(|task| task.starts_no_tasks);
+        let at_once = limits
+            .tasks_at_once
+            .map(|limit| u64::from(limit).saturating_sub(self.background.tasks.at_once()));
+        let parts = at_once.filter(|_| starts_none).map_or(2, |left| left.max(1) + 1);
         let share = |budget: Budget, own: Option<u64>| match (
             self.budgets.left(self.cx, self.frames, self.histories, budget),
             own,
         ) {
             (Some(left), Some(own)) => Some(left.min(own)),
-            (left, own) => own.or_else(|| left.map(|left| left / 2)),
+            (left, own) => own.or_else(|| left.map(|left| left / parts)),
         };
         // The task itself counts as one of them.
-        let rest = |left: u64| {
-            own.tasks.map_or(left.saturating_sub(1) / 2, |own| own.min(left.saturating_sub(1)))
+        let rest = |left: u64| match own.tasks {
+            Some(own) => own.min(left.saturating_sub(1)),
+            None if starts_none => 0,
+            None => left.saturating_sub(1) / 2,
         };
-        let at_once = limits
-            .tasks_at_once
-            .map(|limit| u64::from(limit).saturating_sub(self.background.tasks.at_once()));
         RunLimits {
             turns: share(Budget::Turns, own.turns),
             wall_ms: limits.wall_ms,
@@ -530,13 +535,37 @@ impl Background {
     /// Returns the reason why no further background task may start, if any.
     pub(super) fn tasks_are_used_up(&self, cx: &RoomContext, budgets: &Budgets) -> Option<String> {
         let limits = &cx.opening.limits;
-        if let Some(limit) = limits.tasks.filter(|limit| budgets.committed().tasks >= *limit) {
-            return Some(format!("limits.run.tasks leaves {limit} here"));
+        let is_child = cx.opening.depth > 0;
+        // A running task is part of the reserved ones until it has ended.
+        let running = self.tasks.values().count() as u64;
+        let committed = budgets.committed().tasks;
+        if let Some(limit) = limits.tasks.filter(|limit| committed >= *limit) {
+            let started = budgets.spent.tasks.saturating_add(running);
+            return Some(used_up("tasks", limit, is_child, (started, "started"), committed));
         }
-        let limit =
-            limits.tasks_at_once.filter(|limit| self.tasks.at_once() >= u64::from(*limit))?;
-        Some(format!("limits.run.tasks_at_once leaves {limit} here"))
+        let (limit, committed) = (limits.tasks_at_once.map(u64::from)?, self.tasks.at_once());
+        (committed >= limit)
+            .then(|| used_up("tasks_at_once", limit, is_child, (running, "under way"), committed))
     }
+}
+
+/// Returns a sentence about a limit of tasks: how much is in use, and what the rest is reserved for.
+fn used_up(
+    key: &str,
+    limit: u64,
+    is_child: bool,
+    (used, verb): (u64, &str),
+    committed: u64,
+) -> String {
+    let whose = if is_child { "this task's part of " } else { "" };
+    let reserved = match committed.saturating_sub(used) {
+        0 => String::new(),
+        reserved => format!(
+            ", and {reserved} more are reserved for tasks that these may start; `tasks.NAME.budget = {{ tasks = 0 }}` reserves none"
+        ),
+    };
+    let are = if used == 1 { "is" } else { "are" };
+    format!("{whose}limits.run.{key} is {limit}: {used} {are} {verb}{reserved}")
 }
 
 impl RunControl<'_> {

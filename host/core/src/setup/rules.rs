@@ -132,7 +132,8 @@ impl TaskRules {
             reserves_budgets: ours,
             question_is_result: reference,
             failed_step_fails_run: ours,
-            detects_stuck: ours && task.stuck_detection.on,
+            // Off by default with `compat`, and what is written takes precedence.
+            detects_stuck: task.stuck_detection.on,
             pending_outlives_activation: reference,
             rewinds_earlier_activations: reference,
             marks_results: ours,
@@ -189,10 +190,12 @@ mod tests {
     #[test]
     fn each_rule_differs_with_compat() {
         let ours = rules(false, AgentResponder::Component, true);
-        let reference = rules(true, AgentResponder::Component, true);
+        let reference = rules(true, AgentResponder::Component, false);
         let negated: BTreeMap<_, _> =
             reference.iter().map(|(name, value)| (name.clone(), !value)).collect();
         assert_eq!(ours, negated);
+        let written = rules(true, AgentResponder::Component, true);
+        assert!(written["detects_stuck"], "what is written takes precedence");
     }
 
     #[test]
@@ -209,7 +212,7 @@ mod tests {
             format!("| `{name}` | {} |", if value { "yes" } else { "no" })
         };
         let reference: Vec<_> =
-            rules(true, AgentResponder::Component, true).into_iter().map(row).collect();
+            rules(true, AgentResponder::Component, false).into_iter().map(row).collect();
         let absent: Vec<_> = reference.iter().filter(|row| !PAGE.contains(*row)).collect();
         assert!(absent.is_empty(), "docs/migrate/langroid.md lacks {absent:#?}");
         let listed = PAGE.lines().filter(|line| {

@@ -194,6 +194,8 @@ pub enum RefusalCode {
     RateLimited,
     ChainDepth,
     Blocked,
+    /// The key belongs to another message.
+    KeyReused,
     Busy,
     ObserverStopped,
 }

@@ -73,14 +73,18 @@ fn short_forms_and_defaults_say_the_usual() {
     );
     assert_eq!(desk("confirm = \"always\"").confirm.policy, ConfirmPolicy::Always);
     let risky = ConfirmPolicy::Risky { threshold: Risk::High, unknown: true };
-    assert_eq!(desk("confirm = \"risky\"").confirm.policy, risky);
-    assert_eq!(desk("confirm = { policy = \"risky\" }").confirm.policy, risky);
+    let rated = "confirm = { policy = \"risky\", analyzer = \"patterns\" }";
+    assert_eq!(desk(rated).confirm.policy, risky);
     assert!(!desk("stuck_detection = false").stuck_detection.on);
     assert_eq!(
         desk("condense = { plugin = \"recent\" }").condense.map(|rules| rules.over),
         Some(CondenseRules::OVER)
     );
     assert!(!desk("compat = \"langroid\"").stuck_detection.on, "it has rules of its own");
+    for written in ["stuck_detection = true", "stuck_detection = { recovery = \"stop\" }"] {
+        let task = desk(&format!("compat = \"langroid\"\n{written}"));
+        assert!(task.stuck_detection.on, "what is written takes precedence: {written}");
+    }
 }
 
 #[test]
@@ -89,7 +93,13 @@ fn values_that_do_not_fit_together_are_refused() {
         ("confirm = \"sometimes\"", InvalidValue),
         ("confirm = { threshold = \"low\" }", MissingKey),
         ("confirm = { policy = \"always\", threshold = \"low\" }", Conflict),
-        ("confirm = { policy = \"risky\", threshold = \"unknown\" }", InvalidValue),
+        (
+            "confirm = { policy = \"risky\", threshold = \"unknown\", analyzer = \"recent\" }",
+            InvalidValue,
+        ),
+        ("confirm = \"risky\"", MissingKey),
+        ("confirm = { policy = \"risky\" }", MissingKey),
+        ("confirm = { policy = \"risky\", unknown = false }", MissingKey),
         ("condense = { plugin = \"recent\", max_entries = 3 }", OutOfRange),
         ("condense = { max_entries = 30 }", MissingKey),
         ("stuck_detection = { repeats = 1 }", OutOfRange),

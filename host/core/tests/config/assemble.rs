@@ -288,3 +288,37 @@ fn settings_that_fit_are_kept_and_defaults_filled_in() {
         json!({ "whole": 2, "part": 3, "given": "mine", "left": [1] })
     );
 }
+
+#[test]
+fn only_tasks_with_a_way_to_start_tasks_reserve_some() {
+    let text = |plugin: &str, task: &str, limit: &str| {
+        let end = format!(
+            "[tasks.w]\nagent = \"worker\"\n{task}\n[plugins.worker]\nsource = \"stock:chat\"\n{plugin}\n{limit}"
+        );
+        Parts {
+            plugin: "grants.delegate = [\"w\"]",
+            task: "tools = [\"delegate_task\"]",
+            end: &end,
+            ..Parts::default()
+        }
+        .text()
+    };
+    let plugins = named([("chat", agent(&["delegate"])), ("worker", agent(&["delegate"]))]);
+    let limit = "[limits.run]\ntasks_at_once = 30";
+    let granted = "grants.delegate = [\"w\"]";
+    for (plugin, task, limit, expected) in [
+        (granted, "tools = []", limit, true),
+        (granted, "tools = [\"done\"]", limit, true),
+        ("", "", limit, true),
+        (granted, "", limit, false),
+        (granted, "tools = [\"delegate_task\"]", limit, false),
+        (granted, "tools = []\nsubtasks = [\"desk\"]", limit, false),
+        (granted, "tools = []", "", false),
+    ] {
+        let assembly = assembled(&text(plugin, task, limit), &plugins);
+        let worker = &assembly.setup.tasks[&TaskName::from("w")];
+        assert_eq!(worker.starts_no_tasks, expected, "{plugin} {task} {limit}");
+        let desk = &assembly.setup.tasks[&TaskName::from("desk")];
+        assert!(!desk.starts_no_tasks, "it delegates");
+    }
+}

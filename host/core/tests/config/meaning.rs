@@ -223,6 +223,109 @@ fn a_rule_of_the_agent_role_needs_that_responder() {
 }
 
 #[test]
+fn a_key_that_can_have_no_effect_is_a_warning() {
+    let sub = "[tasks.sub]\nagent = \"chat\"\n";
+    let delegates = "grants.delegate = [\"sub\"]";
+    let model = "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n";
+    let asks = "grants.model = [\"default\"]";
+    let of_sub = |line: &str| format!("{sub}{line}\n");
+    // The key, the parts in which it has no effect, and those in which it has one.
+    let cases: Vec<(&str, [String; 3], [String; 3])> = vec![
+        (
+            "deadline",
+            parts("", "deadline = \"2 min\"", ""),
+            parts(delegates, "", &of_sub("deadline = \"2 min\"")),
+        ),
+        (
+            "on_close",
+            parts("", "on_close = \"detach\"", ""),
+            parts(delegates, "", &of_sub("on_close = \"detach\"")),
+        ),
+        (
+            "structured_retries",
+            parts("", "structured_retries = 3", ""),
+            parts(delegates, "", &of_sub("structured_retries = 3")),
+        ),
+        (
+            "result_delivery",
+            parts("", "result_delivery = \"text\"", ""),
+            parts(delegates, "", &of_sub("result_delivery = \"text\"")),
+        ),
+        (
+            "budget",
+            parts("", "budget = { turns = 4 }", ""),
+            parts(delegates, "", &of_sub("budget = { turns = 4 }")),
+        ),
+        (
+            "background",
+            parts("", "background = { wait = true }", ""),
+            parts(delegates, "background = { wait = true }", sub),
+        ),
+        (
+            "handoff",
+            parts("", "handoff = [\"user\"]", ""),
+            parts(
+                "grants.route = [\"user\"]",
+                "handoff = [\"user\"]\ntools = [\"handoff_conversation\"]",
+                "",
+            ),
+        ),
+        (
+            "overflow",
+            parts(asks, "overflow = \"truncate\"", model),
+            parts(asks, "overflow = \"truncate\"", &format!("{model}context = 9000")),
+        ),
+        (
+            "only_user_quits_root",
+            parts("", "only_user_quits_root = false", ""),
+            parts("", "only_user_quits_root = false\ninteractive = true", ""),
+        ),
+        (
+            "respond_tools_only",
+            parts("", "respond_tools_only = true", ""),
+            parts("", "subtasks = [\"sub\"]", &of_sub("respond_tools_only = true")),
+        ),
+        (
+            "restart_as_subtask",
+            parts("", "restart_as_subtask = true", ""),
+            parts("", "subtasks = [\"sub\"]", &of_sub("restart_as_subtask = true")),
+        ),
+        (
+            "erase_substeps",
+            parts("", "erase_substeps = true", ""),
+            parts("", "erase_substeps = true\nsubtasks = [\"sub\"]", sub),
+        ),
+        (
+            "allow_multiple_tools",
+            parts("", "allow_multiple_tools = false\ntool_format = \"off\"", ""),
+            parts("", "allow_multiple_tools = false", ""),
+        ),
+        (
+            "min_output",
+            parts(asks, "", &format!("{model}min_output = 50")),
+            parts(asks, "", &format!("{model}context = 9000\nmin_output = 50")),
+        ),
+        (
+            "access",
+            parts("", "", "[channels.web]\nkind = \"web\"\naccess = \"none\""),
+            parts("", "", "[channels.web]\nkind = \"web\"\naccess = \"read-only\""),
+        ),
+    ];
+    for (key, idle, at_work) in cases {
+        for ([plugin, task, end], expected) in [(idle, true), (at_work, false)] {
+            let text = Parts { plugin: &plugin, task: &task, end: &end, ..Parts::default() }.text();
+            let warnings = good(&text).warnings;
+            let is_warned = warnings.codes().contains(&ProblemCode::NoEffect);
+            assert_eq!(is_warned, expected, "{key}: {text}{warnings}");
+        }
+    }
+}
+
+fn parts(plugin: &str, task: &str, end: &str) -> [String; 3] {
+    [plugin, task, end].map(str::to_owned)
+}
+
+#[test]
 fn a_message_without_a_tool_call_is_done_where_nobody_comes_next() {
     let sub = "[tasks.sub]\nagent = \"chat\"";
     let cases = [

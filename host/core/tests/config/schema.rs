@@ -237,6 +237,7 @@ agent = "chat"
 [tasks.some.scope]
 [tasks.some.confirm]
 policy = "risky"
+analyzer = "chat"
 [tasks.some.condense]
 plugin = "chat"
 [tasks.some.stuck_detection]

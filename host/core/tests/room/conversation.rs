@@ -688,7 +688,9 @@ fn a_second_message_with_the_same_key_is_the_first() {
         |key: &str, text: &str| Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
     assert_eq!(world.comes(with("a", "one")), accepted(0));
     let begun = (world.spoken.len(), world.recorded.room.calls_in_flight().count());
-    assert_eq!(world.comes(with("a", "another text")), duplicate(0));
+    assert_eq!(world.comes(with("a", "one")), duplicate(0));
+    let other = world.comes(with("a", "another text")).expect_err("the key is taken");
+    assert_eq!(other.error, RefusalCode::KeyReused, "its text would be lost without a word");
     assert_eq!(
         (world.spoken.len(), world.recorded.room.calls_in_flight().count()),
         begun,

@@ -384,13 +384,13 @@ fn limits_say_what_to_do_instead_and_which_key_it_was() {
         (
             limited(grant.clone(), json!({ "tasks": 1 })),
             1,
-            "limits.run.tasks leaves",
+            "limits.run.tasks is 1: 1 is started",
             "Do the work yourself",
         ),
         (
             limited(grant.clone(), json!({ "tasks_at_once": 1 })),
             1,
-            "limits.run.tasks_at_once leaves",
+            "limits.run.tasks_at_once is 1: 1 is under way",
             "Wait until one has ended",
         ),
         (limited(grant, json!({ "turns": 2 })), 0, "limits.run.turns", "Finish with what you have"),

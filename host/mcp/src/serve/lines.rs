@@ -1,58 +1,52 @@
-//! Checks the lines of a client before the protocol handles them. A line that is too long, not
-//! JSON, or a tool call with invalid arguments is answered here. Tools are not known here.
+//! The transport of a client: one JSON message in each line. What is no message, and a request that
+//! is invalid, is answered here, each under its id. Tools are not known here.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
 
-use rmcp::model::{ErrorCode, ErrorData, RequestId};
+use rmcp::model::{ClientRequest, ErrorCode, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::mpsc;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{Mutex, Semaphore};
 
-/// Maximum queued error answers; further invalid lines are not answered.
+/// Maximum error answers that wait for the client to read; further invalid lines are not answered.
 const WAITING: usize = 64;
 /// Bytes per read.
 const CHUNK: usize = 16 << 10;
-
-/// The answer to a refused line.
-type Answer = (ErrorData, Option<RequestId>);
+/// The methods that this server has. Another one gets `METHOD_NOT_FOUND` from the protocol.
+const METHODS: [&str; 5] = ["initialize", "ping", "server/discover", "tools/call", "tools/list"];
 
 /// A transport that answers invalid lines itself.
-pub(super) struct Spoken<R: AsyncRead + Unpin, W: AsyncWrite> {
-    inner: AsyncRwTransport<RoleServer, Good<R>, W>,
-    answers: mpsc::Receiver<Answer>,
+pub(super) struct Spoken<R, W> {
+    lines: Lines<R>,
+    writer: Arc<Mutex<Option<W>>>,
+    answers: Arc<Semaphore>,
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Spoken<R, W> {
     /// Returns a transport for lines of at most so many bytes.
     pub(super) fn new(from: R, to: W, most: usize) -> Self {
-        let (sender, answers) = mpsc::channel(WAITING);
-        let good = Good {
-            inner: from,
-            most,
-            line: Vec::new(),
-            is_dropped: false,
-            ready: Vec::new(),
-            given: 0,
-            answers: sender,
-        };
         Self {
-            inner: AsyncRwTransport::new(good, to).with_max_line_length(most.saturating_add(2)),
-            answers,
+            lines: Lines::new(from, most),
+            writer: Arc::new(Mutex::new(Some(to))),
+            answers: Arc::new(Semaphore::new(WAITING)),
         }
     }
 
-    /// Writes an answer in a task of its own, because `receive` may be cancelled.
-    fn answer(&mut self, (error, id): Answer) {
-        let written = self.inner.send(TxJsonRpcMessage::<RoleServer>::error(error, id));
-        tokio::spawn(async move { drop(written.await) });
+    /// Writes an answer in a task of its own, because `receive` may be cancelled, and because a
+    /// client that does not read must not stop the others' answers from being read.
+    fn answer(&self, answer: &Value) {
+        let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() else { return };
+        let written = write(Arc::clone(&self.writer), answer.to_string().into_bytes());
+        tokio::spawn(async move {
+            drop(written.await);
+            drop(permit);
+        });
     }
 }
 
@@ -65,138 +59,249 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        self.inner.send(item)
+        let line = serde_json::to_vec(&item).map_err(io::Error::from);
+        let writer = Arc::clone(&self.writer);
+        async move { write(writer, line?).await }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            tokio::select! {
-                biased;
-                Some(answer) = self.answers.recv() => self.answer(answer),
-                received = self.inner.receive() => {
-                    while let Ok(answer) = self.answers.try_recv() {
-                        self.answer(answer);
-                    }
-                    return received;
+            match self.lines.next().await {
+                InputLine::Whole(line) => match read(&line) {
+                    Received::Message(message) => return Some(*message),
+                    Received::Refused(answer) => self.answer(&answer),
+                    Received::Ignored => {}
+                },
+                InputLine::TooLong { start, most } => {
+                    let what = format!("a message may have {most} bytes");
+                    self.answer(&refusal(id_of(&start), ErrorCode::INVALID_REQUEST, &what));
+                }
+                InputLine::End => {
+                    // The answers to the last lines precede the end.
+                    let all = u32::try_from(WAITING).unwrap_or(u32::MAX);
+                    drop(self.answers.acquire_many(all).await);
+                    return None;
                 }
             }
         }
     }
 
     async fn close(&mut self) -> Result<(), io::Error> {
-        self.inner.close().await
+        match self.writer.lock().await.take() {
+            Some(mut writer) => writer.shutdown().await,
+            None => Ok(()),
+        }
     }
 }
 
-/// A reader that only yields valid lines.
-struct Good<R> {
+/// Writes a line. The lock keeps lines whole.
+async fn write<W: AsyncWrite + Unpin>(
+    writer: Arc<Mutex<Option<W>>>,
+    mut line: Vec<u8>,
+) -> io::Result<()> {
+    line.push(b'\n');
+    let mut slot = writer.lock().await;
+    let Some(writer) = slot.as_mut() else {
+        return Err(io::Error::new(io::ErrorKind::NotConnected, "the connection is closed"));
+    };
+    writer.write_all(&line).await?;
+    writer.flush().await
+}
+
+/// The lines of a client, each of bounded length.
+struct Lines<R> {
     inner: R,
     most: usize,
+    /// What was read, and how much of it was taken.
+    buffer: Vec<u8>,
+    taken: usize,
     line: Vec<u8>,
     /// Whether the rest of an oversized line is being skipped.
     is_dropped: bool,
-    ready: Vec<u8>,
-    given: usize,
-    answers: mpsc::Sender<Answer>,
 }
 
-impl<R> Good<R> {
-    fn take(&mut self, bytes: &[u8]) {
-        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let is_end = part.ends_with(b"\n");
-            if !self.is_dropped && self.line.len() + part.len() > self.most {
-                let what = format!("a message may have {} bytes", self.most);
-                self.refuse(ErrorData::new(ErrorCode::INVALID_REQUEST, what, None));
-                self.is_dropped = true;
-                // Releases the buffer of the oversized line.
-                self.line = Vec::new();
-            }
-            if !self.is_dropped {
-                self.line.extend_from_slice(part);
-            }
-            if is_end && !std::mem::take(&mut self.is_dropped) {
-                self.ended();
-            }
-        }
-    }
-
-    fn ended(&mut self) {
-        match wrong(&self.line) {
-            Some(error) => {
-                self.refuse(error);
-                self.line.clear();
-            }
-            None => self.ready.append(&mut self.line),
-        }
-    }
-
-    fn refuse(&self, error: ErrorData) {
-        let _ = self.answers.try_send((error, id_of(&self.line)));
-    }
+enum InputLine {
+    Whole(Vec<u8>),
+    /// A line of more than `most` bytes, and its start.
+    TooLong {
+        start: Vec<u8>,
+        most: usize,
+    },
+    End,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Good<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+impl<R: AsyncRead + Unpin> Lines<R> {
+    fn new(inner: R, most: usize) -> Self {
+        let (buffer, line) = (Vec::with_capacity(CHUNK), Vec::new());
+        Self { inner, most, buffer, taken: 0, line, is_dropped: false }
+    }
+
+    /// Returns the next line. Dropping the future loses nothing: what was read is in the buffer. A
+    /// last line without its end is none.
+    async fn next(&mut self) -> InputLine {
         loop {
-            let left = self.ready.get(self.given..).unwrap_or_default();
-            if !left.is_empty() {
-                let taken = left.len().min(buffer.remaining());
-                buffer.put_slice(&left[..taken]);
-                self.given += taken;
-                return Poll::Ready(Ok(()));
+            if let Some(line) = self.take() {
+                return line;
             }
-            self.ready.clear();
-            self.given = 0;
-            let mut chunk = [0; CHUNK];
-            let mut read = ReadBuf::new(&mut chunk);
-            ready!(Pin::new(&mut self.inner).poll_read(context, &mut read))?;
-            if read.filled().is_empty() {
-                return Poll::Ready(Ok(()));
+            self.buffer.clear();
+            self.taken = 0;
+            match self.inner.read_buf(&mut self.buffer).await {
+                Ok(0) | Err(_) => return InputLine::End,
+                Ok(_) => {}
             }
-            self.take(read.filled());
         }
+    }
+
+    /// Takes the rest of a line from the buffer.
+    fn take(&mut self) -> Option<InputLine> {
+        while self.taken < self.buffer.len() {
+            let left = &self.buffer[self.taken..];
+            let end = left.iter().position(|byte| *byte == b'\n');
+            let part = &left[..end.map_or(left.len(), |end| end + 1)];
+            self.taken += part.len();
+            if self.is_dropped {
+                self.is_dropped = end.is_none();
+                continue;
+            }
+            if self.line.len() + part.len() > self.most {
+                self.is_dropped = end.is_none();
+                // Releases the buffer of the oversized line.
+                let start = std::mem::take(&mut self.line);
+                return Some(InputLine::TooLong { start, most: self.most });
+            }
+            self.line.extend_from_slice(part);
+            if end.is_some() {
+                return Some(InputLine::Whole(std::mem::take(&mut self.line)));
+            }
+        }
+        None
     }
 }
 
-/// Returns the error of an invalid line.
-fn wrong(line: &[u8]) -> Option<ErrorData> {
+/// What a line is.
+enum Received {
+    Message(Box<RxJsonRpcMessage<RoleServer>>),
+    /// An invalid line, with the answer to it.
+    Refused(Value),
+    /// A blank line, or a notification or response that is invalid: nobody waits for an answer.
+    Ignored,
+}
+
+fn read(line: &[u8]) -> Received {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {
-        return None;
+        return Received::Ignored;
     }
-    let message: Value = match serde_json::from_slice(line) {
-        Ok(message) => message,
+    match serde_json::from_slice(line) {
+        Ok(Value::Array(messages)) => batch(&messages),
+        Ok(message) => read_message(message),
         Err(error) => {
-            return Some(ErrorData::new(
-                ErrorCode::PARSE_ERROR,
-                format!("this line is no message: {error}"),
-                None,
-            ));
+            let what = format!("this line is no message: {error}");
+            Received::Refused(refusal(id_of(line), ErrorCode::PARSE_ERROR, &what))
         }
-    };
-    let arguments =
-        message.pointer("/params/arguments").filter(|_| message["method"] == "tools/call")?;
-    let is_right = arguments.is_object() || arguments.is_null();
-    (!is_right).then(|| ErrorData::invalid_params("`arguments` must be an object", None))
+    }
 }
 
-/// Returns the id of a request, as far as the line can be parsed. The id of a response belongs to
-/// the server, so it is not returned.
-fn id_of(line: &[u8]) -> Option<RequestId> {
+/// Refuses each request of a batch, which the newest revisions do not have.
+fn batch(messages: &[Value]) -> Received {
+    let what = "batches are not supported; send each message in a line of its own";
+    let refused = |id: Value| refusal(id, ErrorCode::INVALID_REQUEST, what);
+    let is_request = |message: &&Value| message.get("method").is_some();
+    let ids = messages.iter().filter(is_request).filter_map(|message| message.get("id"));
+    let answers: Vec<Value> = ids.map(|id| refused(answerable(id))).collect();
+    if !answers.is_empty() {
+        return Received::Refused(Value::Array(answers));
+    }
+    match messages.is_empty() {
+        true => Received::Refused(refused(Value::Null)),
+        false => Received::Ignored,
+    }
+}
+
+fn read_message(message: Value) -> Received {
+    let id = message.get("id").map(answerable);
+    let method = message.get("method");
+    let has_end = ["result", "error"].iter().any(|key| message.get(key).is_some());
+    let is_response = method.is_none() && has_end;
+    let is_notification = method.is_some_and(Value::is_string) && id.is_none();
+    let (code, what) = match invalid(&message).map(|()| serde_json::from_value(message)) {
+        Ok(Ok(read)) if !is_unread_call(&read) => return Received::Message(Box::new(read)),
+        // The form is right, so what does not fit are the parameters.
+        Ok(_) => (ErrorCode::INVALID_PARAMS, "`params` do not fit the method"),
+        Err(problem) => problem,
+    };
+    if is_response || is_notification {
+        return Received::Ignored;
+    }
+    Received::Refused(refusal(id.unwrap_or_default(), code, what))
+}
+
+/// Checks the form that all messages have.
+fn invalid(message: &Value) -> Result<(), (ErrorCode, &'static str)> {
+    let invalid = |what: &'static str| Err((ErrorCode::INVALID_REQUEST, what));
+    if !message.is_object() {
+        return invalid("a message must be an object");
+    }
+    if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return invalid("`jsonrpc` must be \"2.0\"");
+    }
+    let Some(method) = message.get("method") else {
+        let is_response = message.get("result").is_some() || message.get("error").is_some();
+        return if is_response { Ok(()) } else { invalid("`method` is missing") };
+    };
+    if message.get("result").is_some() || message.get("error").is_some() {
+        return invalid("a request has no `result` and no `error`");
+    }
+    if !method.is_string() {
+        return invalid("`method` must be a string");
+    }
+    if message.get("id").is_some_and(|id| !id.is_string() && id.as_i64().is_none()) {
+        return invalid("`id` must be a string or a whole number of 64 bits");
+    }
+    let params = message.get("params");
+    if params.is_some_and(|params| !params.is_object() && !params.is_null()) {
+        return Err((ErrorCode::INVALID_PARAMS, "`params` must be an object"));
+    }
+    let arguments = params.and_then(|params| params.get("arguments"));
+    if method == "tools/call"
+        && arguments.is_some_and(|arguments| !arguments.is_object() && !arguments.is_null())
+    {
+        return Err((ErrorCode::INVALID_PARAMS, "`arguments` must be an object"));
+    }
+    Ok(())
+}
+
+/// Returns whether the protocol took a request of a known method for one of another method, because
+/// its parameters do not fit.
+fn is_unread_call(message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    matches!(message, JsonRpcMessage::Request(request)
+        if matches!(&request.request, ClientRequest::CustomRequest(custom)
+            if METHODS.contains(&custom.method.as_str())))
+}
+
+/// Returns the answer to an invalid line.
+fn refusal(id: Value, code: ErrorCode, what: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code.0, "message": what } })
+}
+
+/// Returns the id of an answer: that of the request, if the protocol can have such an id.
+fn answerable(id: &Value) -> Value {
+    if id.is_string() || id.is_number() { id.clone() } else { Value::Null }
+}
+
+/// Returns the id of a request, as far as the line can be parsed, or null. The id of a response
+/// belongs to the server, so it is not returned.
+fn id_of(line: &[u8]) -> Value {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     let fields = RefCell::default();
     let _ = serde_json::Deserializer::from_slice(line).deserialize_map(Outer(&fields));
     let Fields { id, is_request } = fields.into_inner();
-    id.filter(|_| is_request)
+    if is_request { answerable(&id) } else { Value::Null }
 }
 
 #[derive(Default)]
 struct Fields {
-    id: Option<RequestId>,
+    id: Value,
     is_request: bool,
 }
 
@@ -237,38 +342,97 @@ mod tests {
             "]".repeat(5000)
         );
         for (line, id) in [
-            (deep.as_str(), Some(RequestId::Number(2))),
-            (
-                r#"{"params":{"id":3},"method":"x","id":"a","n":1e999}"#,
-                Some(RequestId::String("a".into())),
-            ),
-            (r#"{"method":"x","id":7,"params":"aaaa"#, Some(RequestId::Number(7))),
-            (r#"{"method":"x","params":{"id":7,"#, None),
-            (r#"{"id":7,"result":x}"#, None),
-            ("junk", None),
+            (deep.as_str(), json!(2)),
+            (r#"{"params":{"id":3},"method":"x","id":"a","n":1e999}"#, json!("a")),
+            (r#"{"method":"x","id":7,"params":"aaaa"#, json!(7)),
+            (r#"{"method":"x","params":{"id":7,"#, Value::Null),
+            (r#"{"id":7,"result":x}"#, Value::Null),
+            ("junk", Value::Null),
         ] {
             assert_eq!(id_of(line.as_bytes()), id, "{}", line.chars().take(60).collect::<String>());
         }
     }
 
+    /// Returns the ids and codes of the answer; `None` for a message, and nothing for a line that is
+    /// ignored.
+    fn answers(line: &str) -> Option<Vec<(Value, i64)>> {
+        let answer = match read(line.as_bytes()) {
+            Received::Message(_) => return None,
+            Received::Refused(answer) => answer,
+            Received::Ignored => return Some(Vec::new()),
+        };
+        let each = match &answer {
+            Value::Array(answers) => answers.clone(),
+            _ => vec![answer],
+        };
+        let pair = |answer: &Value| {
+            assert!(answer.get("id").is_some() && answer["jsonrpc"] == "2.0", "{answer}");
+            (answer["id"].clone(), answer["error"]["code"].as_i64().expect("it has a code"))
+        };
+        Some(each.iter().map(pair).collect())
+    }
+
     #[test]
-    fn what_is_no_message_is_told_apart() {
-        let code = |line: &str| wrong(line.as_bytes()).map(|error| error.code.0);
-        for line in ["junk", r#"{"n":1e999}"#, r#"{"s":"\ud800"}"#] {
-            assert_eq!(code(line), Some(-32700), "{line}");
+    fn an_invalid_request_is_answered_with_its_id() {
+        for (line, id, code) in [
+            ("junk", Value::Null, -32700),
+            (r#"{"n":1e999}"#, Value::Null, -32700),
+            (r#"{"id":"a","method":"x","s":"\ud800"}"#, json!("a"), -32700),
+            (r#"{"jsonrpc":"1.0","id":4,"method":"ping"}"#, json!(4), -32600),
+            (r#"{"id":5,"method":"ping"}"#, json!(5), -32600),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, json!(1.5), -32600),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, Value::Null, -32600),
+            (r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#, Value::Null, -32600),
+            (r#"{"jsonrpc":"2.0","id":7,"method":5}"#, json!(7), -32600),
+            (r#"{"jsonrpc":"2.0","method":5}"#, Value::Null, -32600),
+            (r#"{"jsonrpc":"2.0","id":8}"#, json!(8), -32600),
+            (r#"{"jsonrpc":"2.0","id":9,"method":"ping","result":{}}"#, json!(9), -32600),
+            ("5", Value::Null, -32600),
+            ("[]", Value::Null, -32600),
+            (r#"{"jsonrpc":"2.0","id":6,"method":"ping","params":[]}"#, json!(6), -32602),
+            (r#"{"jsonrpc":"2.0","id":6,"method":"ping","params":"x"}"#, json!(6), -32602),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}"#, json!(1), -32602),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":"x"}}"#,
+                json!(1),
+                -32602,
+            ),
+            (r#"{"jsonrpc":"2.0","id":2,"method":"initialize","params":{}}"#, json!(2), -32602),
+        ] {
+            assert_eq!(answers(line), Some(vec![(id, code)]), "{line}");
         }
-        assert_eq!(
-            code(r#"{"id":1,"method":"tools/call","params":{"name":"a","arguments":"x"}}"#),
-            Some(-32602)
-        );
+    }
+
+    #[test]
+    fn nobody_is_answered_who_does_not_wait() {
         for line in [
             "",
             "\r",
-            "\u{feff}{}",
-            r#"{"method":"tools/call","params":{"arguments":{}}}"#,
-            r#"{"method":"tools/call","params":{}}"#,
+            r#"{"jsonrpc":"1.0","method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}"#,
+            r#"{"jsonrpc":"2.0","id":{},"result":{}}"#,
+            r#"[{"jsonrpc":"2.0","method":"notifications/initialized"}]"#,
         ] {
-            assert_eq!(code(line), None, "{line}");
+            assert_eq!(answers(line), Some(Vec::new()), "{line}");
+        }
+    }
+
+    #[test]
+    fn each_request_of_a_batch_is_answered() {
+        let line = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"method":"x"},{"id":"b","method":"ping"},7]"#;
+        assert_eq!(answers(line), Some(vec![(json!(1), -32600), (json!("b"), -32600)]));
+    }
+
+    #[test]
+    fn a_message_is_read() {
+        for line in [
+            "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}",
+            r#"{"jsonrpc":"2.0","id":"a","method":"no/such","params":{"a":1}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{}}}"#,
+        ] {
+            assert_eq!(answers(line), None, "{line}");
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use conclave_core::config::foreign_names::with_hash;
 use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::policy::decision::derived;
 use conclave_core::setup::{PluginSetup, Setup};
@@ -43,11 +44,6 @@ pub enum OfferError {
     /// The selection has no tools.
     #[error("there is no tool to serve; these are there: {0}")]
     Nothing(String),
-    /// Two tools would have this name, because names with underscores are ambiguous.
-    #[error(
-        "two tools would be called `{0}`: serve them with dots in their names, or fewer of them"
-    )]
-    SameName(String),
 }
 
 /// Returns the tools of a selection, ordered by name.
@@ -67,19 +63,18 @@ pub(super) fn offered(
             && (selection.patterns.is_empty()
                 || selection.patterns.iter().any(|pattern| pattern.covers(name)))
     };
+    let names = prepared.tools();
     let mut offered = BTreeMap::new();
-    for name in prepared.tools().into_iter().filter(|name| is_meant(name)) {
-        let Some((plugin, spec)) = setup.tool(&name) else { continue };
+    for name in names.iter().filter(|name| is_meant(name)) {
+        let Some((plugin, spec)) = setup.tool(name) else { continue };
         let Some(plugin) = setup.plugins.get(plugin) else { continue };
-        let shown = if selection.underscores { name.replace('.', "_") } else { name.clone() };
-        add(
-            &mut offered,
-            shown.clone(),
-            Offered { shown: tool(shown, plugin, spec), what: ServedTool::Tool(name) },
-        )?;
+        let shown = if selection.underscores { underscored(name, &names) } else { name.clone() };
+        let what = ServedTool::Tool(name.clone());
+        offered.insert(shown.clone(), Offered { shown: tool(shown, plugin, spec), what });
     }
+    // No other name is without a dot or an underscore.
     if selection.ask {
-        add(&mut offered, ASK.to_owned(), Offered { shown: ask(setup), what: ServedTool::Entry })?;
+        offered.insert(ASK.to_owned(), Offered { shown: ask(setup), what: ServedTool::Entry });
     }
     if offered.is_empty() {
         return Err(OfferError::Nothing(prepared.tools().join(", ")));
@@ -87,15 +82,12 @@ pub(super) fn offered(
     Ok(offered.into_values().collect())
 }
 
-fn add(
-    offered: &mut BTreeMap<String, Offered>,
-    name: String,
-    tool: Offered,
-) -> Result<(), OfferError> {
-    match offered.insert(name.clone(), tool) {
-        None => Ok(()),
-        Some(_) => Err(OfferError::SameName(name)),
-    }
+/// Returns the name without dots. `a.b_c` and `a_b.c` would have the same, so each of them gets a
+/// hash: clients remember names, and which tools are served must not exchange two of them.
+fn underscored(name: &str, names: &[String]) -> String {
+    let plain = |name: &str| name.replace('.', "_");
+    let is_alone = names.iter().filter(|other| plain(other) == plain(name)).count() == 1;
+    if is_alone { plain(name) } else { with_hash(&plain(name), name, 0) }
 }
 
 /// Returns the tools of a task's agent, by their original names; `None` if there is no such task.

@@ -22,7 +22,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use super::program::Program;
 use super::redaction::KeyFilter;
 use super::refusing::Refusing;
-use super::tools::MOST;
+use super::tools::ToolList;
 use super::{Servers, address};
 
 /// Time limit until the tools are listed. It is long because some programs are downloaded first.
@@ -43,7 +43,7 @@ pub(super) struct Connection {
     service: RunningService<RoleClient, Refusing>,
     program: Option<Mutex<Program>>,
     said: KeyFilter,
-    pub(super) tools: Vec<Tool>,
+    pub(super) listed: ToolList,
 }
 
 /// Why a call has no result.
@@ -106,8 +106,8 @@ impl Connection {
                 // A server can exit right after the handshake; its last stderr line then explains
                 // the failure.
                 let listed = list(&service, &said).await;
-                let tools = listed.map_err(|why| format!("{why}: {}", program.epitaph()))?;
-                Ok(Self { service, program: Some(Mutex::new(program)), said, tools })
+                let listed = listed.map_err(|why| format!("{why}: {}", program.epitaph()))?;
+                Ok(Self { service, program: Some(Mutex::new(program)), said, listed })
             }
             McpReach::Address { url, key } => {
                 let key = match key {
@@ -127,8 +127,8 @@ impl Connection {
                     .serve_with_lifecycle(transport, way)
                     .await
                     .map_err(|error| refused_at(url, &error, &said))?;
-                let tools = list(&service, &said).await?;
-                Ok(Self { service, program: None, said, tools })
+                let listed = list(&service, &said).await?;
+                Ok(Self { service, program: None, said, listed })
             }
         }
     }
@@ -209,12 +209,13 @@ fn variables(
     variables
 }
 
-/// Lists all tools, page by page, up to a limit.
+/// Lists all tools, page by page. A list that is longer than the limits ends there: an endless one
+/// takes bounded memory.
 async fn list(
     service: &RunningService<RoleClient, Refusing>,
     said: &KeyFilter,
-) -> Result<Vec<Tool>, String> {
-    let (mut tools, mut bytes) = (Vec::new(), 0_usize);
+) -> Result<ToolList, String> {
+    let (mut list, mut bytes) = (ToolList::default(), 0_usize);
     let mut cursor = None;
     for _ in 0..PAGES {
         let page = service
@@ -224,25 +225,24 @@ async fn list(
         let page = page.map_err(|error| {
             format!("its tools could not be listed: {}", said.words(&plain(&error), WORDS))
         })?;
-        bytes = page.tools.iter().map(size).fold(bytes, usize::saturating_add);
-        tools.extend(page.tools);
-        // Checked per page, so that an endless list takes bounded memory.
-        if tools.len() > MOST {
-            return Err(format!("it has more than {MOST} tools"));
-        }
-        if bytes > LIST {
-            return Err(format!("its list of tools has more than {LIST} bytes"));
+        for tool in page.tools {
+            bytes = bytes.saturating_add(size(&tool));
+            if bytes > LIST {
+                list.cut_after = Some(format!("{LIST} bytes"));
+                return Ok(list);
+            }
+            match said.all(tool) {
+                Some(tool) => list.tools.push(tool),
+                None => list.with_key += 1,
+            }
         }
         match page.next_cursor {
             Some(next) => cursor = Some(next),
-            None => {
-                return said
-                    .all(tools)
-                    .ok_or_else(|| "its list of tools holds one of its keys".to_owned());
-            }
+            None => return Ok(list),
         }
     }
-    Err(format!("its list of tools has more than {PAGES} pages"))
+    list.cut_after = Some(format!("{PAGES} pages"));
+    Ok(list)
 }
 
 /// Returns the bytes of a tool as JSON.

@@ -1,11 +1,11 @@
 //! A server during the lifetime of a host. It is admitted once and restarted when it has ended; its
 //! tools must then be the same.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use conclave_core::types::tool::ToolOutcome;
 use conclave_runtime::native::{Call, Failure, Plugin, Tool};
-use conclave_runtime::servers::ServerStart;
+use conclave_runtime::servers::{ServerPlugin, ServerStart};
 use conclave_runtime::subscribe::Level;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -13,32 +13,37 @@ use tokio::sync::Mutex;
 use super::Servers;
 use super::connection::{CallFailure, Connection};
 use super::result;
-use super::tools::{Admitted, admitted};
+use super::tools::{Admission, Admitted};
 
 pub(super) struct McpServer {
     servers: Servers,
     start: ServerStart,
-    admitted: OnceLock<Vec<Admitted>>,
+    admitted: Admission,
     connection: Mutex<Option<Arc<Connection>>>,
 }
 
 impl McpServer {
     /// Connects to the server, and returns a plugin with its tools.
-    pub(super) async fn admit(servers: Servers, start: ServerStart) -> Result<Plugin, String> {
+    pub(super) async fn admit(
+        servers: Servers,
+        start: ServerStart,
+    ) -> Result<ServerPlugin, String> {
         let name = start.plugin.to_string();
         let connection = Connection::open(&servers, &start).await?;
-        let tools = admitted(&connection.tools)?;
-        if tools.is_empty() {
-            return Err("it has no tools".to_owned());
+        let admitted = Admission::of(&name, &connection.listed, &start.source.tools);
+        if admitted.tools.is_empty() {
+            return Err(admitted.why_empty());
         }
+        let (tools, notes) = (admitted.tools.clone(), admitted.notes.clone());
         let server = Arc::new(Self {
             servers,
             start,
-            admitted: OnceLock::from(tools.clone()),
+            admitted,
             connection: Mutex::new(Some(Arc::new(connection))),
         });
-        Ok(Plugin::tools(&name, tools.into_iter().map(|tool| tool_of(&server, tool)))
-            .described("A server of tools, outside the sandbox."))
+        let plugin = Plugin::tools(&name, tools.into_iter().map(|tool| tool_of(&server, tool)))
+            .described("A server of tools, outside the sandbox.");
+        Ok(ServerPlugin { plugin, notes })
     }
 
     async fn call(&self, tool: &str, call: &Call) -> Result<ToolOutcome, Failure> {
@@ -64,7 +69,8 @@ impl McpServer {
         *slot = None;
         let fresh = Connection::open(&self.servers, &self.start).await?;
         // Only the first list was checked when the config was loaded, so a changed one is refused.
-        if self.admitted.get() != Some(&admitted(&fresh.tools)?) {
+        let name = self.start.plugin.to_string();
+        if !self.admitted.still_holds(&name, &fresh.listed, &self.start.source.tools) {
             return Err("it was started anew and lists other tools than were admitted".to_owned());
         }
         Ok(Arc::clone(slot.insert(Arc::new(fresh))))

@@ -89,17 +89,14 @@ async fn call(prepared: &Prepared, tool: &str) -> Result<ToolOutcome, ToolError>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn descriptions_names_and_schemas_that_deceive_are_refused() {
+async fn a_server_of_unfit_tools_only_is_refused() {
     if !has_python() {
         return;
     }
     for (mode, why) in [
-        ("ansi", "invisible character in its description: U+001B"),
         ("invisible", "invisible character in its description: U+200B"),
         ("schema", "its input schema is refused"),
-        ("same", "would both be called `get_sum`"),
-        ("many", "more than 256 tools"),
-        ("endless", "more than 64 pages"),
+        ("nameless", "the name is empty"),
         ("quits", "no licence"),
     ] {
         let problem = refused(mode).await;
@@ -109,6 +106,48 @@ async fn descriptions_names_and_schemas_that_deceive_are_refused() {
             "{mode}: {problem:?}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_odd_tool_is_named_and_its_siblings_can_be_called() {
+    if !has_python() {
+        return;
+    }
+    for (mode, tools, says) in [
+        ("ansi", 1, "the tool `bad` is left out: it has an invisible character"),
+        ("same", 2, "\"getSum\" is `it.get_sum_"),
+        ("odd", 7, "\"поиск\" is `it.tool_"),
+        ("many", 256, "the first 256 of 1000 tools are served"),
+        ("endless", 64, "is longer than 64 pages"),
+    ] {
+        let prepared = prepared(mode, "").await;
+        assert_eq!(prepared.tools().len(), tools, "{mode}: {:?}", prepared.tools());
+        let warnings = prepared.warnings().to_string();
+        assert!(warnings.contains("config/foreign-tool"), "{mode}: {warnings}");
+        assert!(warnings.contains(says), "{mode}: {warnings}");
+        assert!(!warnings.contains(['\u{1b}', '\u{200b}']), "{mode}: {warnings:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_by_the_name_here_reaches_the_servers_tool() {
+    if !has_python() {
+        return;
+    }
+    let mut config = config("odd", "", ALLOWED);
+    let plugin = config.plugins.get_mut("it").unwrap();
+    let PluginSource::Mcp(source) = &mut plugin.source else { panic!("it is a server") };
+    source.tools.rename.insert("GET".to_owned(), "shout".to_owned());
+    let prepared = host(true).load(&config).await.unwrap_or_else(|error| panic!("{error}"));
+    for tool in prepared.tools() {
+        let own = prepared.setup().tool(&tool).unwrap().1.clone();
+        let outcome = call(&prepared, &tool).await.unwrap();
+        let called = outcome.content.unwrap();
+        let theirs = own.description.strip_prefix('(').and_then(|text| text.split_once(") "));
+        let theirs = theirs.map_or(own.name.as_str(), |(theirs, _)| theirs);
+        assert_eq!(called, format!("called {theirs}"), "{tool}");
+    }
+    assert!(prepared.tools().contains(&"it.shout".to_owned()), "{:?}", prepared.tools());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,6 +52,14 @@ pub trait Channels: Send + Sync + 'static {
         let _ = room;
     }
 
+    /// Returns whether messages on this channel reach somebody here. In a room that this
+    /// implementation opens, the host sends none on any other channel: a result for it stays in the
+    /// inbox of its task. By default every channel is served.
+    fn serves(&self, channel: &ChannelId) -> bool {
+        let _ = channel;
+        true
+    }
+
     /// Returns whether this implementation takes the time of speaking itself, so that the host need
     /// not simulate it (`channels.NAME.simulate`).
     fn simulates(&self, channel: &ChannelId) -> bool {
@@ -94,7 +102,10 @@ impl From<String> for HumanAnswer {
     }
 }
 
-/// A channel without a person: questions get no answer, and every message is accepted.
+/// Channels without a person: questions get no answer, and every message is accepted, because the
+/// embedding program reads them in the run's events: `Notice::Delivered` has the text. A program
+/// that does not read its events implements [`Channels::serves`], so that results wait in the inbox
+/// instead.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnattendedChannel;
 

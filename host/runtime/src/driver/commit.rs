@@ -171,7 +171,10 @@ impl Driver {
 
     /// Appends the records of a commit to the journal, with the outcome if the run has just ended.
     fn append(&mut self, commit: &Commit, was_over: bool) -> Result<Keeping, JournalFailure> {
-        let outcome = self.room.outcome().filter(|_| !was_over).map(Arc::clone);
+        // A run of a room that had one before can end with the record that begins it.
+        let begins = |record: &Record| matches!(record.event, Event::RunStarted { .. });
+        let is_new = !was_over || commit.records.iter().any(|record| begins(record));
+        let outcome = self.room.outcome().filter(|_| is_new).map(Arc::clone);
         let entry = JournalBatch {
             records: &commit.records,
             waits: &commit.waits,

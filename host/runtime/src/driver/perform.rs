@@ -113,7 +113,12 @@ impl Driver {
                 let fallback =
                     Event::Sent { call, failure: Some("the channel broke off".to_owned()) };
                 self.start(call, fallback, async move {
-                    Event::Sent { call, failure: channels.send(*message).await.err() }
+                    // A journal can hold a channel that was served where the room began.
+                    let failure = match channels.serves(&message.channel) {
+                        true => channels.send(*message).await.err(),
+                        false => Some(format!("nobody serves {} here", message.channel)),
+                    };
+                    Event::Sent { call, failure }
                 });
             }
             Effect::Reply { request, reply } => self.outside.requests.answer(request, reply),

@@ -1,20 +1,23 @@
 //! Loads native plugins and the plugins of tool servers. They are checked like components before
 //! they get a grant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use conclave_core::config::{Config, McpReach, McpSource, PluginSource, ProblemCode, Problems};
+use conclave_core::config::assemble::tool_faults;
+use conclave_core::config::{
+    Config, ConfigProblem, McpReach, McpSource, PluginSource, ProblemCode, Problems,
+};
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::limits::PluginLimits;
 
 use super::sources::{Missing, no_servers};
 use super::{Follow, Host, LoadStep};
-use crate::host::servers::ServerStart;
+use crate::host::servers::{ServerNote, ServerPlugin, ServerStart};
 use crate::native::{self, Native};
-use crate::plugin::{ArgumentChecker, schemas};
+use crate::plugin::{ArgumentChecker, LoadError, each_schema, schemas};
 use crate::support::digest;
 
 /// A native plugin that was loaded.
@@ -31,6 +34,44 @@ impl LoadedNative {
         let facts = plugin.facts()?;
         let schemas = schemas(facts.tools.clone()).await.map_err(|error| error.to_string())?;
         Ok(Self { plugin: plugin.clone(), facts, arguments: ArgumentChecker::new(schemas) })
+    }
+
+    /// Does the same for the plugin of a server: a tool that is refused is left out, and named. Its
+    /// siblings stay, because the operator cannot change the server.
+    ///
+    /// # Errors
+    /// Also if no tool is left.
+    async fn load_server(plugin: &native::Plugin) -> Result<(Self, Vec<ServerNote>), String> {
+        let facts = plugin.facts()?;
+        let mut faults = BTreeMap::new();
+        for tool in &facts.tools {
+            if let [first, ..] = tool_faults(tool).as_slice() {
+                faults.insert(tool.name.clone(), format!("it {first}"));
+            }
+        }
+        let fit = facts.tools.iter().filter(|tool| !faults.contains_key(&tool.name));
+        let schemas = each_schema(fit.cloned().collect()).await.map_err(|why| why.to_string())?;
+        let mut compiled = Vec::new();
+        for schema in schemas {
+            match schema {
+                Ok(schema) => compiled.push(schema),
+                Err(LoadError::Tool { name, problem }) => drop(faults.insert(name, problem)),
+                Err(other) => return Err(other.to_string()),
+            }
+        }
+        let unfit: BTreeSet<&str> = faults.keys().map(String::as_str).collect();
+        if unfit.len() == facts.tools.len() {
+            let first = faults.iter().next();
+            let first = first.map(|(tool, why)| format!("; of `{tool}`: {why}"));
+            return Err(format!("none of its tools can be used{}", first.unwrap_or_default()));
+        }
+        let notes = faults.iter().map(|(tool, why)| ServerNote {
+            message: format!("the tool `{tool}` is left out: {why}"),
+            help: None,
+        });
+        let plugin = plugin.without_tools(&unfit);
+        let facts = plugin.facts()?;
+        Ok((Self { plugin, facts, arguments: ArgumentChecker::new(compiled) }, notes.collect()))
     }
 
     /// Returns the plugin with its grants from the config.
@@ -63,7 +104,13 @@ impl Host {
                     Some(plugin) => LoadedNative::load(plugin).await.map_err(NativeRefusal::Other),
                 },
                 PluginSource::Mcp(source) => {
-                    self.load_server(name, source, &plugin.limits, follow).await
+                    let server = self.load_server(name, source, &plugin.limits, follow).await;
+                    server.map(|(native, notes)| {
+                        for note in notes {
+                            problems.push(warning(config, name, &key, note));
+                        }
+                        native
+                    })
                 }
                 PluginSource::Stock(_)
                 | PluginSource::File(_)
@@ -98,7 +145,7 @@ impl Host {
         source: &McpSource,
         limits: &PluginLimits,
         follow: &Follow,
-    ) -> Result<LoadedNative, NativeRefusal> {
+    ) -> Result<(LoadedNative, Vec<ServerNote>), NativeRefusal> {
         let Some(servers) = &self.servers else { return Err(NativeRefusal::Missing(no_servers())) };
         if source.is_started_here() {
             let message = format!(
@@ -114,11 +161,14 @@ impl Host {
             secrets: Arc::clone(&self.secrets),
             blobs: Arc::clone(&self.blobs),
         };
-        let plugin = servers.connect(start).await.map_err(NativeRefusal::Other)?;
-        let mut native = LoadedNative::load(&plugin).await.map_err(NativeRefusal::Other)?;
+        let connected = servers.connect(start).await.map_err(NativeRefusal::Other)?;
+        let ServerPlugin { plugin, mut notes } = connected;
+        let loaded = LoadedNative::load_server(&plugin).await.map_err(NativeRefusal::Other)?;
+        let (mut native, unfit) = loaded;
+        notes.extend(unfit);
         native.facts.mcp = true;
         native.facts.server = way_to(source);
-        Ok(native)
+        Ok((native, notes))
     }
 
     pub(super) fn no_native(&self, name: &str) -> Missing {
@@ -132,6 +182,16 @@ impl Host {
             format!("there is no native plugin `{name}`"),
             format!("these are there: {}", known.join(", ")),
         )
+    }
+}
+
+/// Returns the warning for a remark on a server's tools.
+fn warning(config: &Config, name: &PluginName, key: &str, note: ServerNote) -> ConfigProblem {
+    let what = format!("`{name}`: {}", note.message);
+    let problem = config.problem(ProblemCode::ForeignTool, key, what).as_warning();
+    match note.help {
+        Some(help) => problem.help(help),
+        None => problem,
     }
 }
 

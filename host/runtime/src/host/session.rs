@@ -8,6 +8,7 @@ use std::sync::Arc;
 use conclave_core::protocol::event::{Event, HistoryChange, RoleCall, RunOpening};
 use conclave_core::setup::{ChangedComponent, ReturnType, Setup};
 use conclave_core::types::action::Turn;
+use conclave_core::types::channel::{Binding, ChannelAccess};
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{ChannelId, PluginName, RoomId, TaskName};
 use conclave_core::types::limits::RunLimits;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::calls::Plugins;
+use crate::driver::channel::Channels;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::{Driver, Models, RunContext};
@@ -302,9 +304,9 @@ impl Drop for Over {
 impl Session {
     pub(crate) fn open(parts: SessionParts, options: RunOptions) -> Result<Self, JournalFailure> {
         let room = options.ids.run();
-        let setup = Arc::clone(&parts.setup);
         let observers = Observers::new(&parts, &options, &room, false);
         let (shared, over) = shared(parts, options, &room, &observers);
+        let setup = Arc::clone(&shared.admitted);
         let driver = Driver::new(shared, setup, room.clone())?;
         Ok(Self { room, driver, is_broken: false, observers, _over: over })
     }
@@ -574,6 +576,7 @@ impl Session {
     /// that keep their names.
     pub fn reconfigure(&mut self, prepared: &Prepared) {
         let SessionParts { setup, plugins, models, everything: _ } = prepared.parts();
+        let setup = with_served_channels(setup, self.driver.channels());
         self.driver.reconfigure(setup, plugins, models_of_session(models));
     }
 
@@ -651,10 +654,12 @@ fn shared(
     let over = Over { room: room.clone(), subscribers: options.subscribers.clone() };
     // A steady clock, so that a change of the system time fires no deadline.
     let clock = options.clock.steady().unwrap_or(options.clock);
+    let channels = SimulatedVoice::around(options.channels, &clock, &parts.setup);
     let shared = RunContext {
+        admitted: with_served_channels(parts.setup, &*channels),
         plugins: parts.plugins,
         models: models_of_session(parts.models),
-        channels: SimulatedVoice::around(options.channels, &clock, &parts.setup),
+        channels,
         runner: options.runner,
         approver: options.approver,
         clock,
@@ -664,9 +669,22 @@ fn shared(
         observers: observers.queues().clone(),
         principal: options.principal,
         everything: parts.everything,
-        admitted: parts.setup,
     };
     (Arc::new(shared), over)
+}
+
+/// Returns the setup in which the channels that nobody serves here have no access, so that
+/// strategies see at once that they lead to nobody.
+fn with_served_channels(setup: Arc<Setup>, served: &dyn Channels) -> Arc<Setup> {
+    if setup.channels.keys().all(|channel| served.serves(channel)) {
+        return setup;
+    }
+    let channels = setup.channels.iter().map(|(channel, binding)| {
+        let access = if served.serves(channel) { binding.access } else { ChannelAccess::None };
+        (channel.clone(), Binding { access, ..binding.clone() })
+    });
+    let channels = Arc::new(channels.collect());
+    Arc::new(Setup { channels, ..Setup::clone(&setup) })
 }
 
 /// Returns the overlays of the run that a room is part of.

@@ -344,6 +344,10 @@ impl Channels for SimulatedVoice {
         }
     }
 
+    fn serves(&self, channel: &ChannelId) -> bool {
+        self.voices.pace.contains_key(channel) || self.inner.serves(channel)
+    }
+
     fn opened(&self, room: &RoomHandle) {
         *self.voices.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room.clone());
         self.inner.opened(room);

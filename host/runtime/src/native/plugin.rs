@@ -470,6 +470,13 @@ impl Plugin {
         &self.name
     }
 
+    /// Returns the plugin without the tools of these names.
+    pub(crate) fn without_tools(&self, names: &BTreeSet<&str>) -> Self {
+        let mut fewer = self.clone();
+        fewer.tools.retain(|tool| !names.contains(tool.spec.name.as_str()));
+        fewer
+    }
+
     /// Returns the facts of the plugin for the core.
     ///
     /// # Errors

@@ -92,7 +92,7 @@ mod tests {
     use conclave_core::types::tool::ToolSpec;
     use serde_json::json;
 
-    use super::super::schema::compile_all;
+    use super::super::schema::compile_each;
     use super::*;
 
     const BYTES: u64 = 1 << 20;
@@ -103,7 +103,10 @@ mod tests {
             json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "^x*$" }); 32] } } });
         let tool = ToolSpec { name: "a".to_owned(), input_schema, ..ToolSpec::default() };
         ArgumentChecker::new(
-            compile_all(&[tool], Instant::now() + Duration::from_secs(600)).unwrap(),
+            compile_each(&[tool], Instant::now() + Duration::from_secs(600))
+                .into_iter()
+                .collect::<Result<_, _>>()
+                .unwrap(),
         )
     }
 

@@ -19,7 +19,7 @@ use super::component::PluginComponent;
 use super::exports::Exports;
 use super::probe::probe;
 use super::program_file::ProgramFile;
-use super::schema::{Schema, compile_all};
+use super::schema::{Schema, compile_each};
 use super::{CodeOrigin, Inspection, LoadError, LoadedPlugin, anatomy, contract};
 use crate::imports::call::log::excerpt;
 use crate::imports::call::{CallState, network};
@@ -281,12 +281,25 @@ fn with_defaults(manifest: &Manifest, settings: &Value) -> Value {
     Value::Object(defaults.chain(written).collect())
 }
 
-/// Compiles the schemas of a plugin's tools on a blocking thread.
+/// Compiles the schemas of a plugin's tools.
+///
+/// # Errors
+/// As [`each_schema`], also if one of them is refused.
 pub(crate) async fn schemas(tools: Vec<ToolSpec>) -> Result<Vec<Schema>, LoadError> {
+    each_schema(tools).await?.into_iter().collect()
+}
+
+/// Compiles the schema of each of a plugin's tools on a blocking thread.
+///
+/// # Errors
+/// `Schemas` if that takes too long.
+pub(crate) async fn each_schema(
+    tools: Vec<ToolSpec>,
+) -> Result<Vec<Result<Schema, LoadError>>, LoadError> {
     let deadline = Instant::now() + COMPILING;
-    let compiling = tokio::task::spawn_blocking(move || compile_all(&tools, deadline));
+    let compiling = tokio::task::spawn_blocking(move || compile_each(&tools, deadline));
     match tokio::time::timeout(COMPILING, compiling).await {
-        Ok(Ok(compiled)) => compiled,
+        Ok(Ok(compiled)) => Ok(compiled),
         Ok(Err(panic)) => Err(LoadError::Schemas(excerpt(&panic.to_string(), 600))),
         Err(_) => Err(LoadError::too_slow()),
     }

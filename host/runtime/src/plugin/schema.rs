@@ -41,24 +41,25 @@ pub(crate) struct Schema {
     weight: Weight,
 }
 
-/// Compiles the schemas of a plugin's tools, in order. CPU-bound; `deadline` is checked between two
-/// tools.
-///
-/// # Errors
-/// `Tool` for the first schema that is refused or exceeds the plugin's totals; `Schemas` after the
-/// deadline.
-pub(crate) fn compile_all(tools: &[ToolSpec], deadline: Instant) -> Result<Vec<Schema>, LoadError> {
+/// Compiles the schema of each of a plugin's tools, in order. CPU-bound; `deadline` is checked
+/// between two tools. A schema is `Tool` if it is refused or exceeds the plugin's totals together
+/// with those before it, and `Schemas` after the deadline.
+pub(crate) fn compile_each(
+    tools: &[ToolSpec],
+    deadline: Instant,
+) -> Vec<Result<Schema, LoadError>> {
     let refused = |tool: &ToolSpec, problem: String| LoadError::Tool {
         name: tool.name.clone(),
         problem: format!("its input schema is refused: {}", excerpt(&problem, 2 * PROBLEM)),
     };
     // All are measured before any is compiled, so that an expensive one costs next to nothing.
     let mut total = Total::default();
-    let weighed: Vec<Weight> = tools
+    let weighed: Vec<Result<Weight, LoadError>> = tools
         .iter()
         .map(|tool| total.add(&tool.input_schema).map_err(|problem| refused(tool, problem)))
-        .collect::<Result<_, _>>()?;
+        .collect();
     let compiled = tools.iter().zip(weighed).map(|(tool, weight)| {
+        let weight = weight?;
         if Instant::now() >= deadline {
             return Err(LoadError::too_slow());
         }
@@ -68,7 +69,7 @@ pub(crate) fn compile_all(tools: &[ToolSpec], deadline: Instant) -> Result<Vec<S
 }
 
 /// The totals of a plugin's schemas so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Total {
     bytes: usize,
     schemas: u64,
@@ -78,7 +79,15 @@ struct Total {
 }
 
 impl Total {
+    /// Adds a schema, unless it is refused.
     fn add(&mut self, schema: &Value) -> Result<Weight, String> {
+        let mut with_it = self.clone();
+        let weight = with_it.add_whole(schema)?;
+        *self = with_it;
+        Ok(weight)
+    }
+
+    fn add_whole(&mut self, schema: &Value) -> Result<Weight, String> {
         let bytes = schema.to_string().len();
         if bytes > BYTES {
             return Err(format!("it has {bytes} bytes, more than the {BYTES} that are taken"));
@@ -190,6 +199,10 @@ mod tests {
 
     fn soon() -> Instant {
         Instant::now() + std::time::Duration::from_secs(600)
+    }
+
+    fn compile_all(tools: &[ToolSpec], deadline: Instant) -> Result<Vec<Schema>, LoadError> {
+        compile_each(tools, deadline).into_iter().collect()
     }
 
     fn compile(schema: &Value) -> Result<Schema, LoadError> {

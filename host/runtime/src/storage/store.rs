@@ -89,6 +89,9 @@ pub struct RunOrigin {
     pub command: String,
     /// Whether the run was checked against the lock beside the config.
     pub locked: bool,
+    /// Who decides on calls that need an approval, in a word of the program that starts the run;
+    /// empty if it offers no choice. A resumption begins with the same.
+    pub approvals: String,
 }
 
 /// The options of opening a store.

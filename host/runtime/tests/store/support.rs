@@ -101,7 +101,12 @@ pub(crate) fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status
 }
 
 pub(crate) fn about() -> RunOrigin {
-    RunOrigin { config: Some("/work/desk.toml".into()), command: "run".to_owned(), locked: true }
+    RunOrigin {
+        config: Some("/work/desk.toml".into()),
+        command: "run".to_owned(),
+        locked: true,
+        approvals: "wait".to_owned(),
+    }
 }
 
 /// Opens a room's journal.

@@ -49,6 +49,8 @@ fn after_a_kill_the_page_shows_the_same_and_a_repeated_message_has_no_effect() {
     // The client that got no reply sends its message again.
     let repeated = served.send(&room, "b", "two");
     assert_eq!(repeated.body, json!({ "index": 1, "duplicate": true }));
+    let other = served.send(&room, "b", "another text");
+    assert_eq!((other.status, &other.body["error"]), (409, &json!("key_reused")));
     assert_eq!(served.send(&room, "c", "three").body, json!({ "index": 2, "duplicate": false }));
     let mut events = served.events(&room, None);
     events.entry_so(|entry| entry["kind"] == "answer" && entry["text"] == "three");

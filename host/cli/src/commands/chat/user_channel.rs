@@ -29,6 +29,7 @@ use crate::ui::show::foreign;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 use crate::ui::stdout;
+use crate::ui::terminal::is_terminal;
 use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
 
 /// A word with which a user ends a task (L-086).
@@ -339,6 +340,10 @@ impl Channels for UserChannel {
     ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.asked(task, prompt).await })
+    }
+
+    fn serves(&self, channel: &ChannelId) -> bool {
+        is_terminal(channel)
     }
 
     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {

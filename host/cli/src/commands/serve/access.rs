@@ -2,7 +2,9 @@
 //! browser keeps instead, and the checks of `Host` and `Origin` against other web sites. The headers
 //! that restrict what the page may do are here too.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
@@ -18,6 +20,12 @@ use crate::program::error::CliError;
 
 /// Bytes of a token.
 const TOKEN: usize = 32;
+/// The time after which a browser needs a new address.
+const SESSION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Browsers with access at once. One more ends the oldest session.
+const SESSIONS: usize = 256;
+/// The header by which browsers reach a host with TLS only from now on.
+const HSTS: (HeaderName, &str) = (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000");
 
 /// Headers of every response. Scripts and styles come from this server alone, and the page cannot be
 /// framed, so that no other site can act through it.
@@ -39,36 +47,74 @@ const HEADERS: [(HeaderName, &str); 9] = [
 
 /// The access of browsers to the server.
 pub(super) struct Access {
-    token: String,
-    /// The value of the cookie. It differs from the token, so that an address that leaks after its
-    /// use is worth no more than before.
-    session: String,
+    address: Address,
     cookie: String,
+    sessions: Mutex<Sessions>,
+    /// Reports the token of the next address, after a public one was used.
+    renewed: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Where browsers reach the server.
+pub(super) struct Address {
+    pub(super) port: u16,
     /// The values of `Host` that lead here on purpose, in lower case.
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<String>,
+    /// Whether other machines reach it. Their token is used once, because an address that leaks
+    /// after its use must be worth nothing.
+    pub(super) is_public: bool,
+    /// Whether the first host is that of a proxy with TLS.
+    pub(super) has_tls: bool,
+}
+
+struct Sessions {
+    token: String,
+    /// When each session ends, by the digest of its secret.
+    ends: BTreeMap<[u8; 32], Instant>,
 }
 
 impl Access {
-    /// Returns new access for a server on `port`, which browsers reach under these hosts.
+    /// Returns new access for a server.
     ///
     /// # Errors
     /// If the system has no randomness.
-    pub(super) fn new(port: u16, hosts: Vec<String>) -> Result<Self, CliError> {
-        // Cookies of all ports of a host are in one jar.
-        let cookie = format!("conclave-{port}");
-        Ok(Self { token: random()?, session: random()?, cookie, hosts })
+    pub(super) fn new(
+        address: Address,
+        renewed: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Self, CliError> {
+        // Cookies of all ports of a host are in one jar. No page of another host can set one whose
+        // name begins with `__Host-`, and none is sent without TLS.
+        let prefix = if address.has_tls { "__Host-" } else { "" };
+        let cookie = format!("{prefix}conclave-{}", address.port);
+        let sessions = Mutex::new(Sessions { token: random()?, ends: BTreeMap::new() });
+        Ok(Self { address, cookie, sessions, renewed })
     }
 
     /// Returns the token of the address that the operator opens.
-    pub(super) fn token(&self) -> &str {
-        &self.token
+    pub(super) fn token(&self) -> String {
+        self.sessions().token.clone()
     }
 
-    /// Returns the cookie for a browser that has the token; `None` for a wrong token.
+    /// Returns the cookie for a browser that has the token; `None` for a wrong token, and if the
+    /// system has no randomness.
     pub(super) fn begin_session(&self, token: &str) -> Option<String> {
-        let Self { cookie, session, .. } = self;
-        is_same(token, &self.token)
-            .then(|| format!("{cookie}={session}; HttpOnly; SameSite=Strict; Path=/"))
+        let now = Instant::now();
+        let mut sessions = self.sessions();
+        if !is_same(token, &sessions.token) {
+            return None;
+        }
+        let secret = random().ok()?;
+        let next = if self.address.is_public { Some(random().ok()?) } else { None };
+        sessions.begin(&secret, now);
+        if let Some(next) = &next {
+            sessions.token.clone_from(next);
+        }
+        drop(sessions);
+        if let Some(next) = next {
+            (self.renewed)(&next);
+        }
+        let (cookie, age) = (&self.cookie, SESSION.as_secs());
+        let secure = if self.address.has_tls { "; Secure" } else { "" };
+        Some(format!("{cookie}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"))
     }
 
     fn has_session(&self, headers: &HeaderMap) -> bool {
@@ -77,7 +123,22 @@ impl Access {
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(';'))
             .filter_map(|pair| pair.trim().split_once('='));
-        pairs.any(|(name, value)| name == self.cookie && is_same(value, &self.session))
+        let now = Instant::now();
+        pairs.any(|(name, value)| name == self.cookie && self.sessions().has(value, now))
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether a page of this origin is one of this server. Behind a proxy with TLS a page
+    /// without it comes from somebody between the browser and the proxy.
+    fn is_own(&self, origin: &str) -> bool {
+        let Address { hosts, has_tls, .. } = &self.address;
+        let Some((scheme, host)) = origin.split_once("://") else { return false };
+        let needs_tls = *has_tls && hosts.first().is_some_and(|first| first == host);
+        let is_scheme = scheme == "https" || (scheme == "http" && !needs_tls);
+        is_scheme && hosts.iter().any(|own| own == host)
     }
 
     /// Returns why the request is refused, if it is.
@@ -85,16 +146,15 @@ impl Access {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         // A name that another site has pointed at this address is not among the hosts.
         let host = text(header::HOST).map(str::to_ascii_lowercase);
-        if !host.is_some_and(|host| self.hosts.contains(&host)) {
-            let what = format!("this server is {}, and not the host of the request", self.hosts[0]);
+        let hosts = &self.address.hosts;
+        if !host.is_some_and(|host| hosts.contains(&host)) {
+            let what = format!("this server is {}, and not the host of the request", hosts[0]);
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", what));
         }
         let is_api = path.starts_with("/api/");
         let origin = headers.get(header::ORIGIN);
-        let is_own = origin.and_then(|value| value.to_str().ok()).is_some_and(|origin| {
-            let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
-        });
+        let is_own =
+            origin.and_then(|value| value.to_str().ok()).is_some_and(|origin| self.is_own(origin));
         // Browsers send an origin with each POST; one without comes from no page of this server.
         let needs_origin = origin.is_some() || method != Method::GET;
         let site = text(HeaderName::from_static("sec-fetch-site"));
@@ -108,6 +168,23 @@ impl Access {
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "no_access", what));
         }
         Ok(())
+    }
+}
+
+impl Sessions {
+    fn begin(&mut self, secret: &str, now: Instant) {
+        self.ends.retain(|_, end| *end > now);
+        if self.ends.len() >= SESSIONS
+            && let Some(oldest) =
+                self.ends.iter().min_by_key(|(_, end)| **end).map(|(session, _)| *session)
+        {
+            self.ends.remove(&oldest);
+        }
+        self.ends.insert(digest(secret), now + SESSION);
+    }
+
+    fn has(&self, secret: &str, now: Instant) -> bool {
+        self.ends.get(&digest(secret)).is_some_and(|end| *end > now)
     }
 }
 
@@ -135,7 +212,8 @@ pub(super) async fn guard(
         // A client without a session gets one answer for each connection.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    for (name, value) in HEADERS {
+    let hsts = access.address.has_tls.then_some(HSTS);
+    for (name, value) in HEADERS.into_iter().chain(hsts) {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
@@ -152,7 +230,11 @@ async fn in_a_task(answer: impl Future<Output = Response> + Send + 'static) -> R
 /// Returns whether two secrets are the same. Their digests are compared, so that the time tells
 /// nothing about the secret.
 fn is_same(given: &str, secret: &str) -> bool {
-    Sha256::digest(given) == Sha256::digest(secret)
+    digest(given) == digest(secret)
+}
+
+fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret).into()
 }
 
 fn random() -> Result<String, CliError> {
@@ -166,13 +248,18 @@ fn random() -> Result<String, CliError> {
 mod tests {
     use super::*;
 
+    fn access(is_public: bool, has_tls: bool) -> (Access, Arc<Mutex<Vec<String>>>) {
+        let hosts = vec!["here".to_owned(), "127.0.0.1:80".to_owned()];
+        let next = Arc::<Mutex<Vec<String>>>::default();
+        let renewed = Arc::clone(&next);
+        let renewed = Box::new(move |token: &str| renewed.lock().unwrap().push(token.to_owned()));
+        let address = Address { port: 80, hosts, is_public, has_tls };
+        (Access::new(address, renewed).unwrap(), next)
+    }
+
     fn checked(method: Method, path: &str, headers: &[(HeaderName, &str)]) -> Option<&'static str> {
-        let access = Access {
-            token: "t".to_owned(),
-            session: "s".to_owned(),
-            cookie: "conclave-80".to_owned(),
-            hosts: vec!["here".to_owned()],
-        };
+        let (access, _) = access(false, false);
+        access.sessions().begin("s", Instant::now());
         let headers = headers
             .iter()
             .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
@@ -204,5 +291,58 @@ mod tests {
         assert_eq!(get(&[(header::HOST, "there"), cookie.clone()]), Some("wrong_host"));
         assert_eq!(get(&[cookie]), Some("wrong_host"));
         assert_eq!(checked(Method::GET, "/", &[host]), None, "the page holds no secret");
+    }
+
+    #[test]
+    fn a_public_token_is_used_once_and_the_next_one_is_reported() {
+        let (access, next) = access(true, true);
+        let first = access.token();
+        let cookie = access.begin_session(&first).unwrap();
+        assert!(access.begin_session(&first).is_none(), "it was used");
+        let second = next.lock().unwrap()[0].clone();
+        assert_eq!(access.token(), second);
+        assert_ne!(access.begin_session(&second).unwrap(), cookie);
+        let (local, next) = super::tests::access(false, false);
+        let token = local.token();
+        assert!(local.begin_session(&token).is_some() && local.begin_session(&token).is_some());
+        assert!(next.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn behind_tls_a_cookie_is_secure_and_no_page_without_tls_is_own() {
+        let (tls, _) = access(true, true);
+        let cookie = tls.begin_session(&tls.token()).unwrap();
+        assert!(cookie.starts_with("__Host-conclave-80="), "{cookie}");
+        for attribute in ["HttpOnly", "SameSite=Strict", "Path=/", "Secure", "Max-Age=604800"] {
+            assert!(cookie.split("; ").any(|part| part == attribute), "{attribute}: {cookie}");
+        }
+        for (origin, is_own) in [
+            ("https://here", true),
+            ("http://here", false),
+            ("http://127.0.0.1:80", true),
+            ("https://there", false),
+            ("ftp://here", false),
+        ] {
+            assert_eq!(tls.is_own(origin), is_own, "{origin}");
+        }
+        let (plain, _) = access(true, false);
+        let cookie = plain.begin_session(&plain.token()).unwrap();
+        assert!(cookie.starts_with("conclave-80=") && !cookie.contains("Secure"), "{cookie}");
+        assert!(plain.is_own("http://here"));
+    }
+
+    #[test]
+    fn a_session_ends_and_the_oldest_one_first() {
+        let (access, _) = access(false, false);
+        let mut sessions = access.sessions();
+        let begin = Instant::now();
+        sessions.begin("a", begin);
+        assert!(sessions.has("a", begin) && !sessions.has("b", begin));
+        assert!(!sessions.has("a", begin + SESSION));
+        let later = begin + Duration::from_secs(1);
+        (0..SESSIONS).for_each(|number| sessions.begin(&number.to_string(), later));
+        assert!(!sessions.has("a", later) && sessions.has("0", later));
+        sessions.begin("z", begin + SESSION + Duration::from_secs(2));
+        assert_eq!(sessions.ends.len(), 1, "ended sessions are forgotten");
     }
 }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::policy::budget::LimitIncrease;
-use conclave_core::types::channel::{Binding, ChannelAccess};
 use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_core::types::request::{Refusal, RefusalCode};
 use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
@@ -34,8 +33,6 @@ const OPEN: usize = 64;
 pub(super) const FAILED: &str = "the server failed, and its operator knows why";
 /// The answer to users for a room that has ended.
 const OVER: &str = "its run has ended";
-/// The channel of the operator's terminal, which is no channel of these rooms.
-const TERMINAL: &str = "terminal";
 
 /// The conversations of a server.
 pub(super) struct Conversations {
@@ -145,7 +142,7 @@ impl Conversations {
         self.attend(&conversation, handle.clone(), guard);
         // Before anything is awaited: the room runs now, so people must find it.
         self.rooms().insert(number, Arc::clone(&conversation));
-        match self.bind_channels(&handle).await {
+        match self.bind_channel(&handle).await {
             // Its loop failed, and the operator has seen the reason.
             Err(refusal) if refusal.error == RefusalCode::RoomClosed => {
                 Err(Refusal::new(RefusalCode::RoomClosed, FAILED))
@@ -185,7 +182,7 @@ impl Conversations {
             }
             let (handle, guard) = session.resume_room();
             self.attend(&conversation, handle.clone(), guard);
-            match self.bind_channels(&handle).await {
+            match self.bind_channel(&handle).await {
                 // It was closed, and its work comes to its end.
                 Err(refusal) if refusal.error == RefusalCode::RoomClosed => {}
                 bound => bound.map_err(|refusal| CliError::internal(refusal.message))?,
@@ -196,20 +193,15 @@ impl Conversations {
         Ok(conversation)
     }
 
-    /// Binds the channels of a room as this server has them. A resumed room has those of before.
-    async fn bind_channels(&self, handle: &RoomHandle) -> Result<(), Refusal> {
-        let configured = self.prepared.setup().channels.get(&self.channel).cloned();
-        let terminal = ChannelId::from(TERMINAL);
-        // A result that is sent to the terminal would not reach the user of the page.
-        let unread = handle.bindings().get(&terminal).cloned();
-        let unread = unread.map(|binding| Binding { access: ChannelAccess::None, ..binding });
-        for (channel, wanted) in [(self.channel.clone(), configured), (terminal, unread)] {
-            let Some(wanted) = wanted else { continue };
-            if handle.bindings().get(&channel) != Some(&wanted) {
-                handle.bind(channel, wanted).await?;
+    /// Binds the served channel of a room as the config has it. A resumed room has that of before.
+    async fn bind_channel(&self, handle: &RoomHandle) -> Result<(), Refusal> {
+        let configured = self.prepared.setup().channels.get(&self.channel);
+        match configured {
+            Some(wanted) if handle.bindings().get(&self.channel) != Some(wanted) => {
+                handle.bind(self.channel.clone(), wanted.clone()).await
             }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn options(&self, conversation: &Arc<Conversation>) -> RunOptions {

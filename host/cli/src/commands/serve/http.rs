@@ -107,6 +107,7 @@ impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.error {
             RefusalCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            RefusalCode::KeyReused => StatusCode::CONFLICT,
             RefusalCode::Busy | RefusalCode::LimitReached => StatusCode::SERVICE_UNAVAILABLE,
             RefusalCode::RoomClosed => StatusCode::GONE,
             RefusalCode::NoAccess | RefusalCode::Blocked | RefusalCode::NotGranted => {

@@ -39,7 +39,14 @@ pub(super) async fn replay(
     let engine = EngineStart::begin();
     let kept = RunStorage::open(
         &args.keep,
-        RunCommand { command: "run", file: &args.config, models: &models, locked, is_bulk: false },
+        RunCommand {
+            command: "run",
+            file: &args.config,
+            models: &models,
+            locked,
+            approvals: Some(args.approvals),
+            is_bulk: false,
+        },
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;

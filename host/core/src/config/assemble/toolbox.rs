@@ -154,6 +154,11 @@ fn delegates_of<'a>(
         .collect()
 }
 
+/// Returns whether a task's agent may start any background task.
+pub(super) fn may_start_tasks(config: &Config, task: &TaskConfig, plugins: &Plugins) -> bool {
+    !delegates_of(config, task, plugins).is_empty()
+}
+
 /// Returns the tools for one worker each.
 fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
     let tool = |(index, entry): (usize, &ToolEntry)| {

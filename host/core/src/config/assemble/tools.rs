@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{Plugins, authors_problem};
+use crate::config::foreign_names::is_tool_name;
 use crate::config::invisible_chars::{code_point, in_tool};
 use crate::config::{
     Config, ConfigProblem, NAME_MAX, ProblemCode, Problems, TaskConfig, ToolsEntry,
@@ -45,10 +46,11 @@ pub(super) fn check_declared(
     }
 }
 
-fn faults(tool: &ToolSpec) -> Vec<String> {
+/// Returns why the tool cannot be admitted, each as the end of a sentence about it; empty if it can.
+#[must_use]
+pub fn faults(tool: &ToolSpec) -> Vec<String> {
     let mut faults = Vec::new();
-    let in_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    if tool.name.is_empty() || tool.name.len() > NAME_MAX || !tool.name.chars().all(in_name) {
+    if !is_tool_name(&tool.name) {
         faults.push(format!(
             "must have a name of 1 to {NAME_MAX} lower-case ASCII letters, digits and `_`"
         ));

@@ -28,6 +28,12 @@ impl Room {
             return;
         }
         if let Some(key) = &inbound.key {
+            if self.channels.seen.has_other(key, &inbound) {
+                let message = "the key is that of another message; a new message needs a new key";
+                let refusal = Refusal::new(RefusalCode::KeyReused, message);
+                self.channels.refuse_inbound(&mut self.cx, request, &inbound, refusal);
+                return;
+            }
             if let Some(index) = self.channels.seen.get(key) {
                 self.cx.reply(request, Ok(RequestReply::Accepted { index, duplicate: true }));
                 return;
@@ -53,6 +59,7 @@ impl Room {
         // Registered before the gates are asked, so that a repeated message finds it.
         if let Some(key) = &inbound.key {
             self.channels.arriving.insert(key.clone(), Vec::new());
+            self.channels.seen.note(key.clone(), &inbound);
         }
         if !self.cx.has_gate(GatePoint::Inbound) {
             self.inbound_passed(request, inbound);
@@ -242,6 +249,9 @@ impl RoomChannels {
         refusal: &Refusal,
     ) {
         let others = self.end_arrival(inbound);
+        if let Some(key) = &inbound.key {
+            self.seen.forget(key);
+        }
         self.refuse_inbound(cx, request, inbound, refusal.clone());
         others.into_iter().for_each(|other| cx.reply(other, Err(refusal.clone())));
     }

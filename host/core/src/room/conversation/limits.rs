@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::fingerprint::{Fingerprint, Fingerprinter};
 use crate::types::ids::Millis;
+use crate::types::request::Inbound;
 
 /// Keys that a room remembers; a message repeated after so many others counts as new.
 const KEYS_MAX: usize = 10_000;
@@ -47,17 +49,38 @@ fn capacity(rate: u32) -> u64 {
 #[serde(default)]
 pub(super) struct SeenKeys {
     numbers: BTreeMap<String, u64>,
+    /// What the messages say, also those that are at the gates.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    contents: BTreeMap<String, Fingerprint>,
     /// Keys, oldest first.
     order: VecDeque<String>,
 }
 
 impl SeenKeys {
     pub(super) fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
+        self.numbers.is_empty() && self.contents.is_empty()
     }
 
     pub(super) fn get(&self, key: &str) -> Option<u64> {
         self.numbers.get(key).copied()
+    }
+
+    /// Returns whether another message has this message's key. A message that was seen before this
+    /// host noted contents counts as the same.
+    pub(super) fn has_other(&self, key: &str, inbound: &Inbound) -> bool {
+        self.contents.get(key).is_some_and(|known| *known != content(inbound))
+    }
+
+    /// Notes what a message with a key says.
+    pub(super) fn note(&mut self, key: String, inbound: &Inbound) {
+        self.contents.insert(key, content(inbound));
+    }
+
+    /// Forgets a message that was not accepted.
+    pub(super) fn forget(&mut self, key: &str) {
+        if !self.numbers.contains_key(key) {
+            self.contents.remove(key);
+        }
     }
 
     pub(super) fn insert(&mut self, key: String, number: u64) {
@@ -69,8 +92,19 @@ impl SeenKeys {
             && let Some(oldest) = self.order.pop_front()
         {
             self.numbers.remove(&oldest);
+            self.contents.remove(&oldest);
         }
     }
+}
+
+/// Returns a fingerprint of all that a repeated message has in common with the first. A depth of
+/// automatic answers and the sender's name can differ.
+fn content(inbound: &Inbound) -> Fingerprint {
+    Fingerprinter::of("inbound").text(&inbound.text).finish_with_json(&(
+        &inbound.channel,
+        &inbound.attachments,
+        &inbound.to,
+    ))
 }
 
 #[cfg(test)]

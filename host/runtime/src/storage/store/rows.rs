@@ -59,6 +59,8 @@ pub struct RunRow {
     pub command: String,
     /// Whether it was checked against the lock beside the config.
     pub locked: bool,
+    /// Who decides on calls that need an approval, as its program said at its start.
+    pub approvals: String,
     /// The principal on whose behalf it acts.
     pub principal: String,
     /// The store that holds it.

@@ -22,7 +22,7 @@ macro_rules! runs_from {
         ended, status, generation, entry, agents, text, reason, turns, tokens, cost_micro_usd,
         (SELECT count(*) FROM rooms AS other WHERE other.run = rooms.room),
         (SELECT sum(records) FROM rooms AS other WHERE other.run = rooms.room),
-        durability, config, command, locked, principal
+        durability, config, command, locked, principal, approvals
     FROM rooms WHERE parent IS NULL AND started >= ? "
     };
 }
@@ -108,6 +108,7 @@ fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Resu
         command: row.get(17)?,
         locked: row.get(18)?,
         principal: row.get(19)?,
+        approvals: row.get(20)?,
         store: reader.folder.clone(),
     })
 }

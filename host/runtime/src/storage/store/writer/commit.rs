@@ -221,8 +221,8 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
         transaction
             .prepare_cached(
                 "INSERT INTO rooms (room, run, parent, started, changed, entry, agents, text, turns, tokens, cost_micro_usd, spent, records,
-                 durability, config, command, locked, principal, generation)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, '{}', 0, ?, ?, ?, ?, ?, ?)",
+                 durability, config, command, locked, principal, generation, approvals)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, '{}', 0, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
                 room,
@@ -238,7 +238,8 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
                 noted.command,
                 noted.locked,
                 last.principal,
-                generation
+                generation,
+                noted.approvals
             ])?;
     }
     transaction
@@ -256,7 +257,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
         transaction
             .prepare_cached(
                 "UPDATE rooms SET started = ?, ended = NULL, status = NULL, reason = NULL,
-                 durability = ?, config = ?, command = ?, locked = ? WHERE room = ?",
+                 durability = ?, config = ?, command = ?, locked = ?, approvals = ? WHERE room = ?",
             )?
             .execute(params![
                 begun.at.cast_signed(),
@@ -264,6 +265,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
                 noted.config,
                 noted.command,
                 noted.locked,
+                noted.approvals,
                 room
             ])?;
     }

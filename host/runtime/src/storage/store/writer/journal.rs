@@ -44,6 +44,7 @@ impl StoreJournals {
             config,
             command: about.command,
             locked: about.locked,
+            approvals: about.approvals,
         };
         Self { writer: Arc::clone(writer), durability, noted: Arc::new(noted) }
     }

@@ -128,6 +128,7 @@ pub(super) struct NewRoom {
     pub(super) config: Option<String>,
     pub(super) command: String,
     pub(super) locked: bool,
+    pub(super) approvals: String,
 }
 
 /// A write of one room's records.
