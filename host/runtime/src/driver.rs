@@ -34,10 +34,11 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RunOpening};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
+use conclave_core::types::channel::Binding;
 use conclave_core::types::completion::ModelError;
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{
-    CallId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName,
+    CallId, ChannelId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName,
 };
 use conclave_core::types::observed::ObservedPosition;
 use conclave_core::types::outcome::Outcome;
@@ -352,6 +353,16 @@ impl Driver {
     /// Returns the task that the conversation was handed to, if the setup still has it.
     pub(crate) fn handed_to(&self) -> Option<TaskName> {
         self.room.handed_to().filter(|task| self.setup.tasks.contains_key(*task)).cloned()
+    }
+
+    /// Returns the channels of a run, if some of the config have no client.
+    pub(crate) fn bindings_with_client(&self) -> Option<BTreeMap<ChannelId, Binding>> {
+        let has_client = |id: &ChannelId| self.shared.channels.has_client(id);
+        let channels = &self.setup.channels;
+        (!channels.keys().all(has_client)).then(|| {
+            let present = channels.iter().filter(|(id, _)| has_client(id));
+            present.map(|(id, binding)| (id.clone(), binding.clone())).collect()
+        })
     }
 
     /// Returns the setup that later runs begin with.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use conclave_core::config::TERMINAL;
 use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::batch::{Batch, OnError, room_of, run_all, verdict};
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
@@ -424,6 +425,11 @@ struct BatchChannel {
 impl Channels for BatchChannel {
     fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Box::pin(std::future::ready(None))
+    }
+
+    /// The terminal is the only client; the host adds the channels that it simulates.
+    fn has_client(&self, channel: &ChannelId) -> bool {
+        channel.as_str() == TERMINAL
     }
 
     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anstyle::Style;
+use conclave_core::config::TERMINAL;
 use conclave_core::types::ids::{ChannelId, TaskName};
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
@@ -68,6 +69,11 @@ impl Channels for Terminal {
                 UserReply::End => None,
             }
         })
+    }
+
+    /// The terminal is the only client; the host adds the channels that it simulates.
+    fn has_client(&self, channel: &ChannelId) -> bool {
+        channel.as_str() == TERMINAL
     }
 
     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {

@@ -59,6 +59,13 @@ pub trait Channels: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether somebody is at the other end of the channel. A run has only those channels of
+    /// the config that have a client, so a strategy never delivers to nobody.
+    fn has_client(&self, channel: &ChannelId) -> bool {
+        let _ = channel;
+        true
+    }
+
     /// Sends a text on its channel. A message whose key was accepted before returns `Ok` without
     /// output: after a crash the host cannot know whether it was sent.
     ///

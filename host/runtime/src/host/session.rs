@@ -626,6 +626,7 @@ impl Session {
             deadline: limits.wall_ms.map(|wall| self.driver.now().plus(wall)),
             limits,
             channel: ask.channel.unwrap_or_else(|| ChannelId::from(USER_CHANNEL)),
+            bindings: self.driver.bindings_with_client(),
             ..RunOpening::default()
         }
     }

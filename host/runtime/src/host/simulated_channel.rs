@@ -349,6 +349,10 @@ impl Channels for SimulatedVoice {
         self.inner.opened(room);
     }
 
+    fn has_client(&self, channel: &ChannelId) -> bool {
+        self.voices.pace.contains_key(channel) || self.inner.has_client(channel)
+    }
+
     fn simulates(&self, channel: &ChannelId) -> bool {
         self.voices.pace.contains_key(channel) || self.inner.simulates(channel)
     }

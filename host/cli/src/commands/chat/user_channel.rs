@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anstyle::Style;
+use conclave_core::config::TERMINAL;
 use conclave_core::types::ids::{BackgroundId, ChannelId, TaskName};
 use conclave_core::types::message::Blob;
 use conclave_core::types::request::RoomRequest;
@@ -339,6 +340,11 @@ impl Channels for UserChannel {
     ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.asked(task, prompt).await })
+    }
+
+    /// The terminal is the only client; the host adds the channels that it simulates.
+    fn has_client(&self, channel: &ChannelId) -> bool {
+        channel.as_str() == TERMINAL
     }
 
     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
