@@ -66,8 +66,12 @@ impl FunctionDocs {
         self.add_interfaces(&package["interfaces"]);
         for world in objects(&package["worlds"]).map(|(_, world)| world) {
             // Both keys hold exports; the first holds imports too, which no export is named like.
-            ["interfaces", "interface_exports"].map(|key| self.add_interfaces(&world[key]));
-            ["funcs", "func_exports"].map(|key| self.add_functions("", &world[key]));
+            for key in ["interfaces", "interface_exports"] {
+                self.add_interfaces(&world[key]);
+            }
+            for key in ["funcs", "func_exports"] {
+                self.add_functions("", &world[key]);
+            }
         }
     }
 

@@ -5,8 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::{
-    ChangedFile, DECISIONS, FILES, OVERLAYS, OverlayLog, READS, content_name, is_written,
-    overlays_of, read,
+    DECISIONS, FILES, OVERLAYS, OverlayLog, READS, content_name, is_written, overlays_of, read,
 };
 use crate::support::durable_file::{self, FileAccess, make_folders};
 
