@@ -17,6 +17,7 @@ mod stored_runs;
 mod target;
 mod trace;
 mod trajectory;
+mod trust;
 
 use std::path::PathBuf;
 
@@ -44,6 +45,7 @@ pub(crate) use stored_runs::{
 pub(crate) use target::TargetArgs;
 pub(crate) use trace::{Detail, TraceChoice};
 pub(crate) use trajectory::{Trajectory, TrajectoryExport, TrajectoryReplay, TrajectoryShow};
+pub(crate) use trust::{TrustAdd, TrustCommand, TrustList, TrustRemove};
 
 /// Runs agents and tools that you do not trust: each is a WebAssembly component that can access
 /// only what you grant.
@@ -121,6 +123,9 @@ pub(crate) enum Command {
     Grant(Grant),
     /// Remove grants from a plugin
     Revoke(EditArgs),
+    /// Name the keys whose signatures of components count
+    #[command(subcommand)]
+    Trust(TrustCommand),
     /// Explain a denial or an approval in a run: the decision of each layer, and the smallest grant
     /// that would allow it
     Why(WhyArgs),

@@ -41,6 +41,7 @@ pub(crate) mod store;
 pub(crate) mod tasks;
 pub(crate) mod tell;
 pub(crate) mod trajectory;
+pub(crate) mod trust;
 pub(crate) mod upgrade;
 pub(crate) mod watch_plugin;
 pub(crate) mod why;

@@ -134,6 +134,7 @@ async fn dispatch(
         Command::Add(args) => commands::add::add(&args, output).await,
         Command::Grant(args) => commands::grant::grant(&args, output),
         Command::Revoke(args) => commands::grant::revoke(&args, output),
+        Command::Trust(command) => commands::trust::trust(&command, output),
         Command::Why(args) => commands::why::why(&args, output),
         Command::Can(args) => commands::can::can(&args, output).await,
         Command::Trajectory(command) => {

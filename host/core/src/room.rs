@@ -415,7 +415,7 @@ impl Room {
         Some(AgentView {
             task: frame.task.clone(),
             inputs: Arc::clone(&frame.inputs),
-            pending: frame.pending.clone(),
+            pending: frame.to_answer().cloned(),
             history: self.histories.history(&frame.task),
             since: Arc::new(frame.past.iter().cloned().collect()),
             latest_user_message: frame.latest_user_message.clone(),
@@ -481,9 +481,9 @@ impl Room {
             return;
         }
         match self.cx.timers.remove(&timer) {
-            Some(TimerPurpose::Wall) if self.cx.asks_for_more() => self
-                .plugin_calls()
-                .ask_for_more(BudgetShortage { budget: Budget::Wall, needed: 1, least: 1 }),
+            Some(TimerPurpose::Wall) if self.cx.asks_for_more() => {
+                self.plugin_calls().ask_for_more(BudgetShortage::of_used_up(Budget::Wall))
+            }
             Some(TimerPurpose::Wall) => {
                 let end = termination::FrameEnd::out_of_time(self.cx.opening.depth > 0);
                 self.run_control().stop_work(end);
@@ -510,7 +510,7 @@ impl RunControl<'_> {
     /// Ends the run if a budget is exhausted, once the event has been dealt with.
     fn end_if_over(&mut self) {
         if let Some(budget) = self.budgets.over.take() {
-            self.stop(budget.status(), budget.reason());
+            self.stop_for_lack(BudgetShortage::of_used_up(budget));
         } else if matches!(self.cx.phase, RoomPhase::Running { .. }) {
             self.stop_if_spent();
         }

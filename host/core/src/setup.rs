@@ -151,9 +151,12 @@ pub struct Provenance {
     /// The artifact of a registry, with the digest of its manifest; `None` for other sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<OciReference>,
-    /// The operator's names of the trusted keys whose signatures were required and verified.
+    /// The operator's names of the trusted keys whose signatures were verified.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub signed_by: BTreeSet<String>,
+    /// The other keys whose signatures were verified: `[trust]` neither names nor revokes them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unknown_signers: BTreeSet<String>,
 }
 
 impl Provenance {

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use conclave_core::config::assemble::{Assembly, assemble};
 use conclave_core::config::{Config, ModelKind, PluginSource, ProblemCode, Problems, Severity};
-use conclave_core::setup::{PluginSetup, Provenance, Setup};
+use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
 
@@ -563,15 +563,15 @@ impl Host {
                     continue;
                 }
             };
-            let signed_by = match self.check_trust(config, name, &found).await {
-                Ok(names) => names,
+            let signatures = match self.check_trust(config, name, &found).await {
+                Ok(signatures) => signatures,
                 Err(problem) => {
                     refused = true;
                     problems.push(problem);
                     continue;
                 }
             };
-            let provenance = Provenance { artifact: found.reference(), signed_by };
+            let provenance = signatures.provenance(found.reference());
             let component = found.component;
             let (told, who, size) = (Arc::clone(follow), name.clone(), component.size());
             let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });

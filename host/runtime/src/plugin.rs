@@ -80,10 +80,10 @@ pub enum LoadError {
     },
     /// The bytes are no component.
     #[error(
-        "it is {found}, not a component. Build it for target wasm32-wasip2, or make a component of it, such as with `jco new`."
+        "it is {found}. Build it for target wasm32-wasip2, or make a component of it, such as with `jco new`."
     )]
     NotAComponent {
-        /// The actual content, such as `a core module`.
+        /// The actual content, such as `a core module, not a component`.
         found: &'static str,
     },
     /// The component is invalid or truncated; the text is the parser's reason.

@@ -15,6 +15,7 @@ mod dist;
 #[cfg(test)]
 mod documented;
 mod failure;
+mod features;
 mod fuzz;
 mod gates;
 mod imports;
@@ -60,6 +61,7 @@ usage: cargo xtask COMMAND [OPTIONS]
       --changed[=BASE] only what the changes since BASE can reach, by crate and by guest; without it, since the last commit
       --slowest N      and then list the N tests that took most time
       --crowded        in a home and a folder for temporary files that are full of stores, keys and configs
+  features           compile the libraries with none, each and all of their features, and fail at a warning
   attacks            try every attack that docs/reference/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run
@@ -129,6 +131,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     match command.as_str() {
         "demo" => demo::run(Checkout::find()?, rest),
         "test" => test::run(Checkout::find()?, rest),
+        "features" => features::run(Checkout::find()?, rest),
         "attacks" => attacks::run(Checkout::find()?, rest),
         "build" => components::run_build(Checkout::find()?, rest),
         "install" => install::run(Checkout::find()?, rest),

@@ -138,7 +138,9 @@ fn from_model(error: &model::ModelError) -> Error {
     use model::ModelError as Case;
     match error {
         Case::Denied(denial) => Error::Denied(denial.clone()),
-        Case::BudgetExhausted(limit) => Error::Other(format!("model: {limit} is used up")),
+        Case::BudgetExhausted(limit) => {
+            Error::Other(format!("model: too little of {limit} is left for this request"))
+        }
         Case::UnknownModel(name) => Error::Other(format!("model: there is no model named {name}")),
         Case::ContextTooLong(tokens) => {
             Error::Other(format!("model: the prompt does not fit in {tokens} tokens"))

@@ -287,3 +287,62 @@ fn the_secret_of_a_room_is_in_its_store_and_in_nothing_that_the_program_writes()
     }
     assert!(followed.contains("room-opened") && !followed.contains(&secret));
 }
+
+/// Returns a config whose agent asks a scripted model.
+fn modelled(more: &str) -> Rig {
+    let config = format!(
+        "entry = \"desk\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
+         input_price = 1.0\noutput_price = 2.0\n\
+         [plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n\
+         [tasks.desk]\nagent = \"chat\"\nsystem = \"You keep the light.\"\n{more}"
+    );
+    let replies = json!({ "replies": ["At dusk."] }).to_string();
+    Rig::new().with_file("c.toml", config).with_file("replies.json", replies)
+}
+
+#[test]
+fn the_prompt_of_a_model_call_is_shown_from_the_journal() {
+    let rig = modelled("");
+    said(&rig, &["run", "c.toml", "When is it lit?"]);
+    let shown = lines(&rig, &["show"]).remove(0);
+    let rows = shown["rows"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["type"] == "model").expect("a model call");
+    let texts = |prompt: &Value| -> Vec<(String, String)> {
+        let messages = prompt["messages"].as_array().into_iter().flatten();
+        let text =
+            |message: &Value, key: &str| message[key].as_str().unwrap_or_default().to_owned();
+        messages.map(|message| (text(message, "role"), text(message, "text"))).collect()
+    };
+    let expected = [("system", "You keep the light."), ("user", "When is it lit?")];
+    let expected = expected.map(|(role, text)| (role.to_owned(), text.to_owned()));
+    assert_eq!(texts(&row["prompt"]), expected, "{row}");
+    let address = format!(
+        "{}:{}",
+        row["room"].as_str().expect("a room"),
+        row["seq"].as_u64().expect("a number")
+    );
+    let prompt = lines(&rig, &["show", &address, "--prompt"]).remove(0);
+    assert_eq!((texts(&prompt), &prompt["address"]), (expected.to_vec(), &json!(address)));
+    let plain = said(&rig, &["show", "--prompt"]);
+    assert!(plain.contains(&address) && plain.contains("You keep the light."), "{plain}");
+    let page = said(&rig, &["show", "--html=-"]);
+    assert!(page.contains("<dt>prompt</dt>") && page.contains("You keep the light."));
+
+    let of_none =
+        conclave(&rig, &["show", &format!("{}:0", shown["run"].as_str().expect("a name"))]);
+    assert_eq!(of_none.status.code(), Some(2));
+    assert!(text(&of_none.stderr).contains("--prompt"), "{}", text(&of_none.stderr));
+}
+
+#[test]
+fn a_budget_that_is_too_small_says_what_the_request_needs() {
+    for (limit, key) in [("cost_usd = 0.00002", "cost_usd"), ("tokens = 20", "tokens")] {
+        let rig = modelled(&format!("[limits.run]\n{limit}\n"));
+        let output = conclave(&rig, &["run", "c.toml", "When is it lit?"]);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{told}");
+        let start = format!("limits.run.{key}: the next request reserves at least ");
+        assert!(told.contains(&start) && told.contains("are left (nothing used)"), "{told}");
+        assert!(!told.contains("used up") && !told.contains("more tokens than"), "{told}");
+    }
+}

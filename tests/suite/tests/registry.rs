@@ -564,3 +564,55 @@ fn a_signed_plugin_is_published_added_and_run_without_a_network() {
     let (entries, _) = well(&rig, &["audit", "--kind", "signed"]);
     assert!(entries.contains("is signed by alice"), "{entries}");
 }
+
+#[test]
+fn a_tag_is_replaced_only_on_purpose_and_with_warnings() {
+    let registry = TestRegistry::start();
+    let other = std::fs::read(guest("echo")).expect("it is built");
+    let rig = Rig::new().with_file("weather.wasm", component()).with_file("echo.wasm", other);
+    let alice = keygen(&rig, "alice.key");
+    let tag = registry.reference("weather:9.9.9");
+    let (first, told) =
+        well(&rig, &["plugin", "push", "weather.wasm", &tag, "--sign", "alice.key"]);
+    assert!(told.contains("the tag is 9.9.9, and the manifest states version"), "{told}");
+    let (again, _) = well(&rig, &["plugin", "push", "weather.wasm", &tag]);
+    assert_eq!(again, first, "the same is no replacement");
+    let refused = ended(&rig, 6, &["plugin", "push", "echo.wasm", &tag]);
+    assert!(
+        refused.contains("names another artifact") && refused.contains("--replace"),
+        "{refused}"
+    );
+    let lost = format!("is signed by {alice}; this is not");
+    assert!(refused.contains(&lost), "{refused}");
+    let (still, _) = well(&rig, &["plugin", "inspect", &tag, "--no-tools"]);
+    assert!(still.contains(&alice), "nothing was published: {still}");
+    well(&rig, &["plugin", "push", "echo.wasm", &tag, "--replace"]);
+    let (now, _) = well(&rig, &["plugin", "inspect", &tag, "--no-tools"]);
+    assert!(!now.contains(&alice), "{now}");
+}
+
+#[test]
+fn a_key_that_is_not_named_is_said_and_named_by_a_command() {
+    let rig = Rig::new().with_file("weather.wasm", component());
+    let alice = keygen(&rig, "alice.key");
+    well(&rig, &["plugin", "sign", "weather.wasm", "--key", "alice.key"]);
+    well(&rig, &["init"]);
+    let (_, told) = well(&rig, &["add", "weather.wasm", "--as", "rain"]);
+    let said = format!("SIGNED by {alice}, a key that [trust] does not name");
+    assert!(told.contains(&said) && !told.contains("UNSIGNED"), "{told}");
+    assert!(told.contains(&format!("conclave trust add NAME {alice}")), "{told}");
+    let shown = ended(&rig, 0, &["check"]);
+    assert!(shown.contains("SIGNED (unknown key)") && !shown.contains("UNSIGNED"), "{shown}");
+
+    assert!(ended(&rig, 2, &["trust", "add", "alice", "ed25519:no"]).contains("is no public key"));
+    well(&rig, &["trust", "add", "alice", &alice]);
+    let (listed, _) = well(&rig, &["trust", "list"]);
+    assert_eq!(listed.trim(), format!("alice {alice}"));
+    let shown = ended(&rig, 0, &["check"]);
+    assert!(shown.contains("weather.wasm SIGNED") && !shown.contains("unknown key"), "{shown}");
+    let other = format!("ed25519:{}", "1".repeat(64));
+    assert!(ended(&rig, 2, &["trust", "add", "alice", &other]).contains("the name of another key"));
+    assert!(ended(&rig, 2, &["trust", "remove", "bob"]).contains("has no key bob"));
+    well(&rig, &["trust", "remove", "alice"]);
+    assert_eq!(well(&rig, &["trust", "list"]).0.trim(), "");
+}

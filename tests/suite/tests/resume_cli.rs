@@ -366,7 +366,7 @@ fn a_call_that_waits_waits_through_a_restart_too() {
         arguments.extend((word == "approve").then_some("--yes"));
         let said = conclave(&rig, &arguments);
         assert!(
-            text(&said.stdout).contains("its run receives the decision when it is resumed"),
+            text(&said.stdout).contains("its run receives the decision when it is continued"),
             "{}{}",
             text(&said.stdout),
             text(&said.stderr)

@@ -136,3 +136,62 @@ fn a_run_without_background_tasks_says_so() {
     assert!(text(&conclave(&rig, &["tasks"]).stdout).contains("started no background task"));
     assert!(tasks(&rig, &[]).is_empty());
 }
+
+/// Returns a config whose model delegates, and is done before the result is there.
+fn delegating(desk: &str, more: &str) -> Rig {
+    let config = format!(
+        "entry = \"desk\"\n{more}[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
+         [plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n\
+         grants.delegate = {{ tasks = [\"facts\"] }}\n\
+         [tasks.desk]\nagent = \"chat\"\nsystem = \"You talk.\"\ntools = [\"delegate_task\"]\n{desk}\
+         [tasks.facts]\nagent = \"chat\"\nsystem = \"You look things up.\"\n"
+    );
+    let replies = json!({
+        "rules": [{ "when": "the height of", "reply": "It is 48 metres tall." }],
+        "replies": [
+            { "text": "I look it up.", "calls": [{
+                "name": "delegate_task",
+                "args": { "agent": "facts", "task": "Find the height of the tower." },
+            }] },
+            "I will tell you.",
+        ],
+    });
+    Rig::new().with_file("c.toml", config).with_file("replies.json", replies.to_string())
+}
+
+#[test]
+fn a_result_without_a_strategy_is_printed_where_the_answer_is() {
+    let rig = delegating("", "[channels.web]\nkind = \"web\"\n");
+    let output = conclave(&rig, &["run", "c.toml", "How tall is it?"]);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(stdout.lines().collect::<Vec<_>>(), ["I will tell you.", "It is 48 metres tall."]);
+    assert!(stderr.contains("delivered on terminal") && !stderr.contains("on web"), "{stderr}");
+    assert!(!stderr.contains("read by nobody"), "{stderr}");
+    let delivered = tasks(&rig, &[]).remove(0);
+    assert_eq!(delivered["delivery"]["state"], json!("delivered"), "{delivered}");
+}
+
+#[test]
+fn a_strategy_has_no_channel_without_a_client() {
+    let strategy = "[channels.web]\nkind = \"web\"\n[plugins.now]\nsource = \"stock:immediate\"\n\
+                    grants.channels = [\"web\"]\n";
+    let desk = "background = { delivery_strategy = \"now\" }\n";
+    let rig = delegating(desk, strategy);
+    let output = conclave(&rig, &["run", "c.toml", "How tall is it?"]);
+    let stderr = text(&output.stderr);
+    assert!(!stderr.contains("delivered by now on web"), "{stderr}");
+    assert!(stderr.contains("1 background result was read by nobody"), "{stderr}");
+    assert_eq!(text(&output.stdout).trim(), "I will tell you.");
+}
+
+#[test]
+fn check_warns_of_a_result_that_no_agent_will_read() {
+    let warned = |desk: &str| {
+        let output = conclave(&delegating(desk, ""), &["check", "c.toml"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr).contains("config/unread-result")
+    };
+    assert!(warned(""));
+    assert!(!warned("background = { wait = true }\n"));
+    assert!(!warned("interactive = true\n"));
+}

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("Inspect", &["runs", "show", "diff", "tasks", "approvals", "audit", "why", "trajectory"]),
-    ("Configure", &["init", "check", "add", "grant", "revoke", "can"]),
+    ("Configure", &["init", "check", "add", "grant", "revoke", "trust", "can"]),
     ("Author", &["plugin", "schema"]),
     ("Maintain", &["doctor", "store", "completions", "man"]),
 ];

@@ -219,6 +219,9 @@ pub(crate) struct InspectPlugin {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 it is published; 1 you did not confirm that it replaces what the tag names; 6 no user was there to confirm"
+)]
 pub(crate) struct Push {
     /// `stock:NAME`, a .wasm file, or a plugin's folder
     pub(crate) source: String,
@@ -227,6 +230,9 @@ pub(crate) struct Push {
     /// Also sign it with the secret key in this file
     #[arg(long, value_name = "FILE")]
     pub(crate) sign: Option<PathBuf>,
+    /// Replace what the tag names, without a confirmation
+    #[arg(long)]
+    pub(crate) replace: bool,
 }
 
 #[derive(Debug, Args)]

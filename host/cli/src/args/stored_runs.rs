@@ -45,6 +45,10 @@ pub(crate) struct Show {
     /// Show every row; by default, similar rows of a long run are folded
     #[arg(long)]
     pub(crate) all: bool,
+    /// Show the prompt of a model call: what the model read. RUN:SEQ is its address, or that of the
+    /// step that made it; without SEQ, the calls are listed with their addresses
+    #[arg(long, conflicts_with_all = ["html", "all"])]
+    pub(crate) prompt: bool,
     /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER")]
     pub(crate) store: Option<PathBuf>,

@@ -17,7 +17,7 @@ use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
 use crate::args::{Add, OutputArgs};
-use crate::commands::lock;
+use crate::commands::{lock, trust};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::{file_option, shell};
@@ -57,9 +57,9 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     let before = Config::parse(&show_path(&args.file), "", edit.text()).ok();
     let signers = registry::signers_of(&found).await?;
     if !quiet {
-        let trust = before.as_ref().map(|config| &config.trust);
-        let signed_by = trust.map(|trust| trust.names(&signers)).unwrap_or_default();
-        show(&found, is_dev, &signed_by);
+        let trust = before.as_ref().map(|config| config.trust.clone()).unwrap_or_default();
+        show(&found, is_dev, (&trust.names(&signers), &trust.unknown(&signers)));
+        trust.unknown(&signers).iter().for_each(|key| trust::propose(key, &args.file));
     }
     let asks = given.is_empty() && !args.no_questions && !quiet && ask::is_user_there();
     let chosen = if asks {
@@ -221,7 +221,11 @@ fn comment(found: &LocatedComponent) -> Vec<String> {
 }
 
 /// Shows the component, its capabilities and its reasons, before any question.
-fn show(found: &LocatedComponent, is_dev: bool, signed_by: &BTreeSet<String>) {
+fn show(
+    found: &LocatedComponent,
+    is_dev: bool,
+    (signed_by, unknown): (&BTreeSet<String>, &BTreeSet<PublicKey>),
+) {
     let mut err = crate::ui::output::stderr();
     let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);
     let columns = total_columns();
@@ -253,6 +257,9 @@ fn show(found: &LocatedComponent, is_dev: bool, signed_by: &BTreeSet<String>) {
             "{}",
             paint(GOOD, format_args!("SIGNED by {}", one_line(&names.join(", "), TEXT)))
         );
+    } else if let Some(key) = unknown.first() {
+        let what = format!("SIGNED by {key}, a key that [trust] does not name");
+        let _ = writeln!(err, "{}", paint(ODD, what));
     } else if found.place.is_strange() {
         let _ = writeln!(
             err,

@@ -7,7 +7,9 @@ use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::risk::Risk;
-use conclave_runtime::store::{ControlCommand, ControlMessage, WaitRow};
+use conclave_runtime::store::{
+    ControlCommand, ControlMessage, RunFilter, RunRow, RunState, WaitRow,
+};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
@@ -16,6 +18,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::show::amounts::{ago, left, now};
+use crate::ui::show::run_state::run_state;
 use crate::ui::show::table::{self, Column, note};
 use crate::ui::show::{FAINT, NAME, ODD, one_line};
 use crate::ui::stdout;
@@ -53,8 +56,10 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
     waits.sort_by_key(|wait| wait.since);
     let (now, decisions) = (now(), decisions(&stores));
     let decision = |wait: &WaitRow| decisions.get(&(wait.room.clone(), wait.wait.key)).copied();
+    let runs = stores.runs(&RunFilter::default())?;
+    let run = |wait: &WaitRow| runs.iter().find(|run| run.run == wait.room.run());
     if output.json {
-        waits.iter().try_for_each(|wait| stdout::json(as_json(wait, decision(wait))))?;
+        waits.iter().try_for_each(|wait| stdout::json(as_json(wait, run(wait), decision(wait))))?;
         return Ok(exit::OK);
     }
     if waits.is_empty() {
@@ -64,7 +69,7 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
         return Ok(exit::OK);
     }
     let rows: Vec<Vec<(Style, String)>> =
-        waits.iter().map(|wait| row(wait, decision(wait), now)).collect();
+        waits.iter().map(|wait| row(wait, run(wait), decision(wait), now)).collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
     if !output.quiet {
         stdout::styled(note(
@@ -107,23 +112,30 @@ pub(super) fn decision_word(approval: &Approval) -> &'static str {
     }
 }
 
-/// Returns the state of the run whose call is pending; an ended run has no pending calls.
-pub(super) fn run_state(is_live: bool) -> &'static str {
-    if is_live { "running" } else { "interrupted" }
+/// Returns the state of the run whose call is pending, as `conclave runs` has it, with its style. An
+/// ended run has no pending calls.
+pub(super) fn state_of(is_live: bool, run: Option<&RunRow>) -> (Style, String) {
+    let state = if is_live { RunState::Running } else { RunState::Interrupted };
+    run_state(state, run.map_or("", |run| run.command.as_str()))
 }
 
-fn row(wait: &WaitRow, decision: Option<&str>, now: Millis) -> Vec<(Style, String)> {
+fn row(
+    wait: &WaitRow,
+    run: Option<&RunRow>,
+    decision: Option<&str>,
+    now: Millis,
+) -> Vec<(Style, String)> {
     let request = wait.wait.request.as_deref();
     let arguments = request
         .map(|request| one_line(&request.arguments.to_string(), ARGUMENTS))
         .unwrap_or_default();
-    let style = if wait.is_live { NAME } else { ODD };
+    let (style, state) = state_of(wait.is_live, run);
     vec![
         (NAME, id(wait).unwrap_or_default()),
         (FAINT, ago(wait.since, now)),
         (Style::new(), expires(wait, now)),
-        // As `conclave runs` has it. A decision waits until a process of the run receives it.
-        (style, format!("{}, {}", run_state(wait.is_live), decision.unwrap_or("waiting"))),
+        // A decision waits until a process of the run receives it.
+        (style, format!("{state}, {}", decision.unwrap_or("waiting"))),
         (Style::new(), request.map(|request| request.task.to_string()).unwrap_or_default()),
         (Style::new(), tool(wait, request)),
         request.map(risk).unwrap_or_default(),
@@ -169,10 +181,10 @@ fn expires(wait: &WaitRow, now: Millis) -> String {
     }
 }
 
-fn as_json(wait: &WaitRow, decision: Option<&str>) -> serde_json::Value {
+fn as_json(wait: &WaitRow, run: Option<&RunRow>, decision: Option<&str>) -> serde_json::Value {
     let request = wait.wait.request.as_deref();
     json!({
         "type": "approval", "id": id(wait), "room": wait.room, "kind": wait.wait.kind, "target": wait.wait.target,
-        "since": wait.since, "expires_ms": request.and_then(|request| request.expires_ms), "run_state": run_state(wait.is_live), "decision": decision, "request": request,
+        "since": wait.since, "expires_ms": request.and_then(|request| request.expires_ms), "run_state": state_of(wait.is_live, run).1, "decision": decision, "request": request,
     })
 }

@@ -20,12 +20,13 @@ use serde_json::{Value, json};
 
 use crate::approve::{ApprovalView, KeyChoice, NOT_ALL_SHOWN, Pages, choice, plugin_of};
 use crate::args::{self, OutputArgs};
-use crate::commands::approvals::{decision_word, run_state};
+use crate::commands::approvals::{decision_word, state_of};
 use crate::program::approval_id::{approval_id, parse_approval_id};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stores::{OpenStores, StoredRoom, unusable};
 use crate::ui::screen::columns;
+use crate::ui::show::run_state::continued_by;
 use crate::ui::show::{FAINT, NAME, one_line, paint, printable};
 use crate::ui::{ask, stdout};
 
@@ -268,10 +269,10 @@ impl PendingCall {
             DecisionSent::Decided => return Err(self.decided_before()),
         }
         let is_recorded = self.is_live && self.wait_for_record(&mail)?;
-        let (id, run) = (self.id(), self.found.run());
+        let (id, row) = (self.id(), self.found.row()?);
         if output.json {
             stdout::json(
-                json!({ "type": "decision", "id": id, "decision": decision, "run_state": run_state(self.is_live) }),
+                json!({ "type": "decision", "id": id, "decision": decision, "run_state": state_of(self.is_live, Some(&row)).1 }),
             )?;
         } else if !output.quiet {
             let when = if is_recorded {
@@ -279,7 +280,8 @@ impl PendingCall {
             } else if self.is_live {
                 "its run receives the decision now".to_owned()
             } else {
-                format!("its run receives the decision when it is resumed: conclave resume {run}")
+                let by = continued_by(&row);
+                format!("its run receives the decision when it is continued: {by}")
             };
             stdout::styled(format!("{} {decision}; {when}", paint(NAME, id)))?;
         }

@@ -16,7 +16,7 @@ use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::tool::{ToolError, ToolOutcome, ToolSpec};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{CallToolError, Follow, Host, PrepareError, Prepared, RunOptions, ToolRun};
+use conclave_runtime::{CallToolError, Follow, Host, PrepareError, RunOptions, ToolRun};
 use serde_json::{Value, json};
 
 use crate::args::{CallArgs, OutputArgs};
@@ -85,34 +85,17 @@ pub(crate) async fn once(
         .map(|plugin| plugin.facts.tools.clone())
         .unwrap_or_default();
     let tool = tool_name(args.tool.as_deref(), &name, manifest, &tools, found)?;
-    require_size(&prepared, &name, &arguments)?;
     let options = RunOptions { subscribers, ..RunOptions::default() };
     let run = prepared.call_tool(&format!("{name}.{tool}"), arguments, options).await.map_err(
         |error| match error {
             CallToolError::Unknown { .. } => CliError::usage(error.to_string()),
+            CallToolError::TooLarge { .. } => CliError::usage(error.to_string()).hint(
+                "write less, pass a file of a granted folder, or raise it: --limit arguments='2 MiB'",
+            ),
             other => CliError::internal(other.to_string()),
         },
     )?;
     Ok((tool, run))
-}
-
-/// Checks the size of the arguments. A call that is too large ends before it reaches the plugin, and
-/// the room could not name the reason.
-fn require_size(prepared: &Prepared, name: &str, arguments: &Value) -> Result<(), CliError> {
-    let length = arguments.to_string().len() as u64;
-    let limit = prepared.setup().plugins.get(name).map(|plugin| plugin.limits.arguments);
-    match limit.filter(|limit| length > *limit) {
-        None => Ok(()),
-        Some(limit) => {
-            let what = format!(
-                "the arguments have {}, more than the limit of {} (limits.arguments of the plugin)",
-                bytes(length),
-                bytes(limit)
-            );
-            Err(CliError::usage(what)
-                .hint("write less, pass a file of a granted folder, or raise it: --limit arguments='2 MiB'"))
-        }
-    }
 }
 
 /// Returns the same command with another source.

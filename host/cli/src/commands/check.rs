@@ -15,6 +15,7 @@ use conclave_runtime::Prepared;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::program::shell::file_option;
 use crate::state::setup;
 use crate::ui::screen::columns;
 use crate::ui::show::{FAINT, GOOD, NAME, head, paint, plural, printable, show_path};
@@ -56,6 +57,11 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     );
     for row in rows {
         head::lines(&row, widths, most).iter().try_for_each(stdout::styled)?;
+        for key in row.unknown_signers.iter().filter(|_| row.signed_by.is_empty()) {
+            let command = format!("conclave trust add NAME {key}{}", file_option(file));
+            let what = format!("    signed by {key}, a key that [trust] does not name: {command}");
+            stdout::unbroken(paint(FAINT, what))?;
+        }
         if all && let Some(plugin) = setup.plugins.get(row.plugin.as_str()) {
             for line in limits(&plugin.limits) {
                 stdout::styled(format_args!("    {}", paint(FAINT, line)))?;

@@ -199,11 +199,21 @@ fn models(probes: Vec<Probe>) -> Vec<Finding> {
         let named = format!("{name}: {model} at {url}");
         match answer {
             Ok(_) if is_there => Finding::ok(WHAT, format!("{named} answers in {}", time(took))),
+            // Servers of one model, such as llama.cpp's, commonly answer to any name.
+            Ok(known) if known.len() == 1 => Finding::note(
+                WHAT,
+                format!(
+                    "{named} answers in {}, and lists its one model as {}",
+                    time(took),
+                    known[0]
+                ),
+                "if it refuses the name, write that one in the config",
+            ),
             Ok(known) => {
                 let some: Vec<&str> = known.iter().take(MODELS_SHOWN).map(String::as_str).collect();
                 Finding::fail(
                     WHAT,
-                    format!("{named}: the server has no such model"),
+                    format!("{named}: the server does not list this model"),
                     format!("its models are: {}", some.join(", ")),
                 )
             }

@@ -1,9 +1,15 @@
 //! `conclave plugin push SOURCE REFERENCE`: publishes a component in an OCI registry. Runs nothing
-//! of it.
+//! of it. A tag that names something else is replaced only if the user confirms it.
 
-use conclave_runtime::plugin::{Package, Statement, Subject, signers};
-use serde_json::json;
+use std::collections::BTreeSet;
 use std::io::Write;
+
+use conclave_core::config::PublicKey;
+use conclave_core::types::oci::OciReference;
+use conclave_runtime::plugin::{
+    Artifact, Package, Registry, RegistryError, SigningKey, Statement, Subject, signers,
+};
+use serde_json::json;
 
 use crate::args::{OutputArgs, Push};
 use crate::commands::sign::read_key;
@@ -12,8 +18,12 @@ use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::registry::{envelopes_beside, failed, reference, registry};
 use crate::state::source::{self, ComponentPlace};
-use crate::ui::show::{FAINT, bytes, one_line, paint};
+use crate::ui::ask;
+use crate::ui::show::{FAINT, ODD, bytes, one_line, paint};
 use crate::ui::stdout;
+
+/// Columns of a text that a registry states.
+const TEXT: usize = 64;
 
 pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError> {
     let reference = reference(&args.reference)?;
@@ -31,6 +41,19 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
     };
     let package = Package::new(found.bytes()?, &found.inspection);
     let registry = registry();
+    let mut signing = signers(&signatures, Subject::File { sha256: &package.component_digest() });
+    signing.extend(key.iter().map(SigningKey::public));
+    let version = &found.inspection.manifest.version;
+    let replaced = replaced(&registry, &reference, &package).await?;
+    let warnings = warnings(&reference, version, replaced.as_ref(), &signing);
+    if !output.json {
+        for warning in &warnings {
+            let _ = writeln!(crate::ui::output::stderr(), "{} {warning}", paint(ODD, "warning:"));
+        }
+    }
+    if let Some(replaced) = replaced.filter(|_| !args.replace) {
+        confirm(&reference, &replaced, again(&args.source))?;
+    }
     let pushed = registry.push(&reference, &package).await.map_err(|error| failed(&error))?;
     signatures.extend(key.map(|key| key.sign(&Statement::of_artifact(&pushed))));
     // A signature of another component, or of another packaging of it, proves nothing here.
@@ -46,15 +69,15 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
     if output.json {
         let sha256 = &found.inspection.sha256;
         stdout::json(
-            json!({ "type": "push", "reference": pushed, "sha256": sha256, "signed_by": signed_by }),
+            json!({ "type": "push", "reference": pushed, "sha256": sha256, "signed_by": signed_by, "warnings": warnings }),
         )?;
     } else {
         if !output.quiet {
             let manifest = &found.inspection.manifest;
             let what = format!(
                 "pushed {} {}, {}",
-                one_line(&manifest.name, 64),
-                one_line(&manifest.version, 64),
+                one_line(&manifest.name, TEXT),
+                one_line(&manifest.version, TEXT),
                 bytes(found.inspection.size)
             );
             let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
@@ -69,4 +92,117 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
         stdout::line(pushed)?;
     }
     Ok(exit::OK)
+}
+
+/// What a tag names, if it is not what is pushed.
+struct ReplacedArtifact {
+    /// The version that it states, or its digest; for display.
+    shown: String,
+    /// The keys that signed it.
+    signers: BTreeSet<PublicKey>,
+}
+
+/// Returns what the tag names, if it is there and is another artifact.
+async fn replaced(
+    registry: &Registry,
+    reference: &OciReference,
+    package: &Package,
+) -> Result<Option<ReplacedArtifact>, CliError> {
+    let artifact = match registry.artifact(reference, || {}).await {
+        Ok(artifact) => artifact,
+        Err(RegistryError::NotFound { .. }) => return Ok(None),
+        Err(RegistryError::NotAComponent { reason, .. }) => {
+            let shown = one_line(&format!("something else: {reason}"), 3 * TEXT);
+            return Ok(Some(ReplacedArtifact { shown, signers: BTreeSet::new() }));
+        }
+        Err(error) => return Err(failed(&error)),
+    };
+    if artifact.reference().digest() == Some(package.digest().as_str()) {
+        return Ok(None);
+    }
+    let signatures = registry.signatures(&artifact).await.map_err(|error| failed(&error))?;
+    let signers = signers(&signatures.envelopes, Subject::Artifact(&artifact));
+    Ok(Some(ReplacedArtifact { shown: shown(&artifact), signers }))
+}
+
+fn shown(artifact: &Artifact) -> String {
+    let digest: String = artifact.component_sha256().chars().take(12).collect();
+    match artifact.version() {
+        Some(version) => format!("version {}, sha256 {digest}…", one_line(&version, TEXT)),
+        None => format!("sha256 {digest}…"),
+    }
+}
+
+/// Returns what the publisher most likely does not mean: a tag that is another version, and
+/// signatures that the tag loses.
+fn warnings(
+    reference: &OciReference,
+    version: &str,
+    replaced: Option<&ReplacedArtifact>,
+    signing: &BTreeSet<PublicKey>,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let tag = reference.tag().unwrap_or_default();
+    if names_version(tag) && !is_version(tag, version) {
+        warnings.push(format!(
+            "the tag is {tag}, and the manifest states version {}",
+            one_line(version, TEXT)
+        ));
+    }
+    let lost = replaced.iter().flat_map(|replaced| replaced.signers.difference(signing));
+    for key in lost {
+        warnings.push(format!("what the tag names now is signed by {key}; this is not"));
+    }
+    warnings
+}
+
+/// Returns whether a tag has the form of a version: `1.2.0`, `v1`.
+fn names_version(tag: &str) -> bool {
+    let numbers = tag.strip_prefix('v').unwrap_or(tag);
+    numbers.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Returns whether a tag names this version, or the series that it belongs to: `1` and `1.2` for
+/// 1.2.0.
+fn is_version(tag: &str, version: &str) -> bool {
+    let numbers = tag.strip_prefix('v').unwrap_or(tag);
+    version == numbers
+        || version.strip_prefix(numbers).is_some_and(|rest| rest.starts_with(['.', '-', '+']))
+}
+
+/// Asks whether the tag is to name something else from now on.
+///
+/// # Errors
+/// If the user does not confirm it, or no user is there.
+fn confirm(
+    reference: &OciReference,
+    replaced: &ReplacedArtifact,
+    again: String,
+) -> Result<(), CliError> {
+    let what = format!("{reference} names another artifact: {}", replaced.shown);
+    if !ask::is_user_there() {
+        return Err(CliError::policy(format!("{what}; nothing was published"))
+            .hint(format!("push to another tag; or replace it: {again} --replace")));
+    }
+    if ask::confirm(&format!("{what}. Replace it?")) {
+        return Ok(());
+    }
+    Err(CliError::internal("nothing was published"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_of_another_version_is_a_warning() {
+        let tagged = |tag: &str| {
+            let reference: OciReference =
+                format!("oci://registry.test/team/notes:{tag}").parse().expect("a reference");
+            warnings(&reference, "1.2.0", None, &BTreeSet::new()).len()
+        };
+        let same = ["1.2.0", "v1.2.0", "1.2", "1", "latest", "stable"].map(tagged);
+        assert_eq!(same, [0; 6]);
+        assert_eq!(["1.2.1", "v2", "0.1.0", "12", "1.20"].map(tagged), [1; 5]);
+    }
 }

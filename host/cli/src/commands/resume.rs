@@ -22,7 +22,6 @@ use crate::commands::batch::results::worst;
 use crate::commands::chat;
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::program::shell::shell;
 use crate::state::control::{pause_reason, report, send, until};
 use crate::state::interrupted_runs::{
     CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
@@ -32,7 +31,7 @@ use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::interrupt::Interrupts;
-use crate::ui::show::timeline::SERVED;
+use crate::ui::show::run_state::{CLOSED, SERVED, continued_by};
 use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable, show_path};
 use crate::ui::stdout;
 
@@ -65,8 +64,10 @@ pub(crate) async fn resume(
         );
     }
     if row.command == SERVED && row.state == RunState::Interrupted {
-        let what = format!("{} is a conversation of browsers, which a server resumes", row.run);
-        return Err(CliError::usage(what).hint(served_again(&row)));
+        let what = format!("{} is a conversation of browsers, which is {CLOSED}", row.run);
+        return Err(
+            CliError::usage(what).hint(format!("its server continues it: {}", continued_by(&row)))
+        );
     }
     match Store::open(&row.store) {
         Ok(store) => resume_now(&store, &row, &observers, args, output, &interrupts).await,
@@ -300,12 +301,6 @@ fn origin_of(row: &RunRow, file: &Path, locked: bool) -> RunOrigin {
     }
 }
 
-/// Returns the command that resumes a conversation of browsers.
-fn served_again(row: &RunRow) -> String {
-    let config = row.config.as_deref().map(|config| shell(&config.display().to_string()));
-    format!("resume it with its server: conclave serve {}", config.unwrap_or_default())
-}
-
 /// Returns the observers that the configs of a run named.
 fn observers_of(reader: &StoreReader, run: &RoomId) -> BTreeSet<PluginName> {
     let records = reader.records(run).unwrap_or_default();
@@ -417,6 +412,10 @@ pub(crate) fn config_of(row: &RunRow, given: Option<&Path>) -> Result<PathBuf, C
 
 fn in_use(error: &StoreError, row: &RunRow) -> CliError {
     match error {
+        StoreError::InUse { .. } if row.state == RunState::Running && row.command == SERVED => {
+            CliError::usage(format!("{} is open in its server", row.run))
+                .hint("it goes on there: write to it in the browser, or with `conclave tell`")
+        }
         StoreError::InUse { .. } if row.state == RunState::Running => {
             CliError::usage(format!("the run {} is running in another process", row.run))
                 .hint(format!("`conclave stop {}` stops it", row.run))

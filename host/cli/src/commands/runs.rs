@@ -14,8 +14,8 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
+use crate::ui::show::run_state::{CLOSED, SERVED, run_state};
 use crate::ui::show::table::{self, Column, note};
-use crate::ui::show::timeline::{CLOSED, SERVED, run_state};
 use crate::ui::show::{FAINT, NAME, ODD, plural};
 use crate::ui::stdout;
 

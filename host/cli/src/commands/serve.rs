@@ -39,8 +39,8 @@ use crate::state::setup::{self, EngineStart};
 use crate::state::stores::{room_folder, unusable};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity};
-use crate::ui::show::timeline::SERVED;
-use crate::ui::show::trace::TracePrinter;
+use crate::ui::show::run_state::SERVED;
+use crate::ui::show::trace::ServedTrace;
 use crate::ui::show::{FAINT, ODD, head, paint, plural, show_path};
 use crate::ui::stdout;
 
@@ -81,8 +81,8 @@ pub(crate) async fn serve(
         subscribers.push(Arc::new(JsonLinesOnStdout));
     } else {
         if !output.quiet {
-            let trace = TracePrinter::of_run(Arc::clone(&screen), args.verbose, prepared.setup());
-            subscribers.push(Arc::new(trace.with_addresses(true)));
+            let setup = Arc::clone(prepared.setup());
+            subscribers.push(Arc::new(ServedTrace::new(Arc::clone(&screen), args.verbose, setup)));
         }
         subscribers.push(Arc::new(PendingLine(Arc::clone(&screen))));
     }

@@ -1,10 +1,11 @@
 //! `conclave show RUN`: the timeline of a run, in the terminal, as JSON, or as a page for a
-//! browser.
+//! browser; and the prompts of its model calls.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use conclave_core::inspect::prompts::{self, ModelPrompt};
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::protocol::event::Record;
 use conclave_runtime::durable_file::{self, FileAccess};
@@ -20,7 +21,9 @@ use crate::state::stores::{OpenStores, StoredRoom, unusable};
 use crate::ui::show::agents::Agents;
 use crate::ui::show::amounts::now;
 use crate::ui::show::page::{BEGIN, page};
-use crate::ui::show::timeline::{RunFacts, lines, run_state};
+use crate::ui::show::prompts::{self as show_prompts, RunPrompts};
+use crate::ui::show::run_state::run_state;
+use crate::ui::show::timeline::{RunFacts, lines};
 use crate::ui::show::{printable, show_path, table};
 use crate::ui::stdout;
 
@@ -36,13 +39,32 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
             .hint("read them with `conclave why --journal FOLDER`; `show` reads stores"));
     }
     let stores = OpenStores::of(args.store.as_deref());
-    let found = match &args.run {
+    let (name, seq) = args.run.as_deref().map_or((None, None), |run| match address(run) {
+        Some((room, seq)) => (Some(room), Some(seq)),
+        None => (Some(run), None),
+    });
+    let found = match name {
         Some(name) => stores.find(name)?,
         None => stores.newest()?,
     };
     let row = found.row()?;
     let rooms = rooms(&found.reader, &found.run())?;
+    if args.prompt {
+        return print_prompts(&found, seq, rooms, output);
+    }
+    if let Some(seq) = seq {
+        let what = format!("{}:{seq} is a record, and not a run", found.room);
+        return Err(CliError::usage(what).hint(format!(
+            "`conclave show {}:{seq} --prompt` shows what a model read, `conclave why {}:{seq}` explains a refusal",
+            found.room, found.room
+        )));
+    }
     let agents = Agents::of(&rooms);
+    // Rebuilt only where they are shown.
+    let prompts = match args.html.is_some() || output.json {
+        true => prompts_of(rooms.clone()),
+        false => RunPrompts::default(),
+    };
     let mut timeline = timeline(&found, rooms)?;
     if row.state == RunState::Running {
         timeline.extend(now());
@@ -61,7 +83,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         return write_page(
             file.as_deref(),
             &row,
-            &page(&timeline, &about, &agents.plans()),
+            &page(&timeline, &about, &agents.plans(), &prompts),
             output,
         );
     }
@@ -77,6 +99,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         value["undelivered_events"] = json!(undelivered);
         value["change_decisions"] = json!(about.change_decisions);
         agents.add_to(&mut value);
+        prompts.add_to(&mut value);
         stdout::json(value)?;
         return Ok(exit::OK);
     }
@@ -85,6 +108,60 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
     for (observer, count) in &undelivered {
         let line = undelivered_line(&row.run, observer, *count);
         stdout::styled(table::note(line))?;
+    }
+    Ok(exit::OK)
+}
+
+/// Returns the room and the record of an address: `RUN:SEQ`.
+fn address(text: &str) -> Option<(&str, u64)> {
+    let (room, seq) = text.rsplit_once(':')?;
+    Some((room, seq.parse().ok()?))
+}
+
+fn prompts_of(rooms: Vec<Vec<Record>>) -> RunPrompts {
+    RunPrompts::new(rooms.into_iter().flat_map(prompts::prompts).collect())
+}
+
+/// Shows the prompt of a model call, or lists those of a run.
+fn print_prompts(
+    found: &StoredRoom,
+    seq: Option<u64>,
+    rooms: Vec<Vec<Record>>,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
+    let all = prompts_of(rooms);
+    let shown: Vec<&ModelPrompt> = match seq {
+        Some(seq) => all.at(&found.room, seq),
+        None => all.all().iter().collect(),
+    };
+    if shown.is_empty() {
+        let run = found.run();
+        return Err(match seq {
+            Some(seq) => CliError::usage(format!("{}:{seq} asks no model", found.room))
+                .hint(format!("`conclave show {run} --prompt` lists the requests to models")),
+            None => CliError::usage(format!("the run {run} has asked no model")),
+        });
+    }
+    if output.json {
+        for prompt in shown {
+            let mut value = json!(prompt.written());
+            value["type"] = "prompt".into();
+            (value["address"], value["model"]) =
+                (show_prompts::address(prompt).into(), json!(prompt.model));
+            (value["task"], value["plugin"]) = (json!(prompt.task), json!(prompt.plugin));
+            stdout::json(value)?;
+        }
+        return Ok(exit::OK);
+    }
+    if seq.is_none() && shown.len() > 1 {
+        shown.iter().map(|prompt| show_prompts::listed(prompt)).try_for_each(stdout::unbroken)?;
+        let last = shown.last().map(|prompt| show_prompts::address(prompt));
+        let what = format!("`conclave show {} --prompt` shows one", last.unwrap_or_default());
+        stdout::styled(table::note(what))?;
+        return Ok(exit::OK);
+    }
+    for prompt in shown {
+        show_prompts::rows(prompt, table::total()).iter().try_for_each(stdout::unbroken)?;
     }
     Ok(exit::OK)
 }

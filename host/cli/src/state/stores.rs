@@ -14,7 +14,7 @@ use crate::program::error::CliError;
 use crate::state::control::pause_reason;
 use crate::state::observers;
 use crate::state::state_folder::state_folder;
-use crate::ui::show::timeline::SERVED;
+use crate::ui::show::run_state::SERVED;
 use crate::ui::show::{ODD, paint, printable};
 
 /// Kinds of waits that only a user can end.

@@ -13,6 +13,8 @@ pub(crate) mod head;
 pub(crate) mod page;
 pub(crate) mod pending;
 pub(crate) mod plan;
+pub(crate) mod prompts;
+pub(crate) mod run_state;
 pub(crate) mod steps;
 pub(crate) mod table;
 pub(crate) mod tally;

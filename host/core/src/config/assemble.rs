@@ -10,6 +10,7 @@ mod settings;
 mod starting;
 mod toolbox;
 mod tools;
+mod unread;
 mod unused;
 
 pub use tools::faults as tool_faults;
@@ -98,7 +99,9 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
             mentions::check(config, name, task, &toolbox, &mut problems);
             mentions::check_wanted(task, &toolbox, &mut problems);
         }
-        let setup = TaskSetup { toolbox: Arc::new(toolbox), ..task.setup.clone() };
+        let mut setup = TaskSetup { toolbox: Arc::new(toolbox), ..task.setup.clone() };
+        let agent = config.plugins.get(&setup.agent);
+        setup.background.host_reports = agent.is_some_and(|agent| agent.grants.delegate.is_some());
         tasks.insert(name.clone(), Arc::new(setup));
     }
     starting::mark(config, plugins, &mut tasks);
@@ -108,6 +111,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     // Next to mistakes, these warnings would only distract.
     unused::check(config, plugins, &mut problems);
     idle_keys::check(config, plugins, &mut problems);
+    unread::check(config, plugins, &mut problems);
     let setup = Setup {
         entry: config.entry.clone(),
         tasks,

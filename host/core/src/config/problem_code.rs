@@ -110,6 +110,8 @@ codes! {
     ForeignTool = "config/foreign-tool",
     /// Warning: the line is valid and changes nothing.
     NoEffect = "config/no-effect",
+    /// Warning: nobody reads the result of a background task for sure.
+    UnreadResult = "config/unread-result",
     /// Warning: the line exposes a key, or a whole network.
     Insecure = "config/insecure",
 }

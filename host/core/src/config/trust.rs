@@ -85,6 +85,15 @@ impl Trust {
         let named = self.keys.iter().filter(|(_, key)| is_valid(*key));
         named.map(|(name, _)| name.clone()).collect()
     }
+
+    /// Returns those of these keys that are neither trusted nor revoked.
+    #[must_use]
+    pub fn unknown(&self, signers: &BTreeSet<PublicKey>) -> BTreeSet<PublicKey> {
+        let is_known = |key: &&PublicKey| {
+            self.revoked_keys.contains(*key) || self.keys.values().any(|known| known == *key)
+        };
+        signers.iter().filter(|key| !is_known(key)).cloned().collect()
+    }
 }
 
 /// The signatures that a component needs.
@@ -149,7 +158,7 @@ impl TrustRefusal {
             }
             Self::Unsigned { others, .. } => match others.first() {
                 Some(other) => format!(
-                    "if its publisher states the key {other}, write `NAME = \"{other}\"` in [trust.keys], and NAME in `require_signed.keys` if it lists keys"
+                    "if its publisher states the key {other}: conclave trust add NAME {other}, and write NAME in `require_signed.keys` if it lists keys"
                 ),
                 None => "ask its publisher for signatures, made with `conclave plugin sign`; or sign what you reviewed with a key of your own".to_owned(),
             },
@@ -394,6 +403,14 @@ mod tests {
                 "no signature outweighs it"
             );
         }
+    }
+
+    #[test]
+    fn a_key_that_is_neither_named_nor_revoked_is_unknown() {
+        let config = config(&format!("revoked = [\"{}\"]", key(8)), "");
+        let signers = [key(1), key(8), key(9)].into();
+        assert_eq!(config.trust.unknown(&signers), [key(9)].into());
+        assert_eq!(config.trust.names(&signers), names(["alice"]));
     }
 
     #[test]

@@ -31,9 +31,12 @@ pub struct RightsRow {
     /// Whether the lock marks it as built by the operator.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dev: bool,
-    /// The names of the trusted keys whose signatures were required and verified.
+    /// The names of the trusted keys whose signatures were verified.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub signed_by: BTreeSet<String>,
+    /// The other keys whose signatures were verified.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unknown_signers: BTreeSet<String>,
     /// Permissions such as `read docs/`; empty if the plugin can only compute.
     pub may: Vec<String>,
 }
@@ -42,16 +45,16 @@ pub struct RightsRow {
 /// and left by the plugin's tasks.
 #[must_use]
 pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Vec<RightsRow> {
-    let row = |plugin: &PluginName| RightsRow {
-        plugin: plugin.clone(),
-        source: sources.get(plugin).cloned().unwrap_or_default(),
-        dev: false,
-        signed_by: setup
-            .plugins
-            .get(plugin)
-            .map(|plugin| plugin.facts.provenance.signed_by.clone())
-            .unwrap_or_default(),
-        may: rights_of(setup, plugin),
+    let row = |plugin: &PluginName| {
+        let provenance = setup.plugins.get(plugin).map(|plugin| &plugin.facts.provenance);
+        RightsRow {
+            plugin: plugin.clone(),
+            source: sources.get(plugin).cloned().unwrap_or_default(),
+            dev: false,
+            signed_by: provenance.map(|it| it.signed_by.clone()).unwrap_or_default(),
+            unknown_signers: provenance.map(|it| it.unknown_signers.clone()).unwrap_or_default(),
+            may: rights_of(setup, plugin),
+        }
     };
     setup.plugins.keys().map(row).collect()
 }

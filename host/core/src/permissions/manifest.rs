@@ -11,6 +11,9 @@ use crate::permissions::secret;
 use crate::types::capability::Capability;
 use crate::types::host_tool::HostTool;
 
+/// The name in `config` of a manifest that stands for all settings: a component that was not built
+/// for the contract declares none, and may read any by `wasi:config/store`.
+pub const ANY_SETTING: &str = "*";
 /// The name of the custom section.
 pub const SECTION: &str = "conclave:manifest";
 /// The format that this host writes, and the newest that it reads.
@@ -57,7 +60,8 @@ pub struct Manifest {
     /// Requests by the capability's name; unknown names are kept for the host's error message.
     #[serde(default)]
     pub asks: BTreeMap<String, CapabilityRequest>,
-    /// The settings that it accepts: name to `{type, default, …}`.
+    /// The settings that it accepts: name to `{type, default, …}`. Under [`ANY_SETTING`] it accepts
+    /// every name.
     #[serde(default)]
     pub config: BTreeMap<String, Value>,
 }

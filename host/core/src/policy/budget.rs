@@ -1,6 +1,7 @@
 //! Budgets of a run: their limits, names, error texts, and how much more an approver may grant. The
 //! room decides how much is reserved for each task.
 
+mod shortfall;
 mod top_up;
 
 use crate::types::limits::{RunLimits, WhenUsedUp};
@@ -10,6 +11,7 @@ use crate::types::usage::Spent;
 
 use serde::{Deserialize, Serialize};
 
+pub use shortfall::BudgetShortfall;
 pub use top_up::{LimitIncrease, NoAmount, check_top_up_arguments};
 
 /// A limit of the whole run, which ends when it is used up.

@@ -357,11 +357,13 @@ pub enum Notice {
     BackgroundEnded {
         ended: EndedTask,
     },
-    /// A strategy's text reached a channel.
+    /// A text about a result reached a channel.
     Delivered {
         id: BackgroundId,
         worker: TaskName,
-        strategy: PluginName,
+        /// The strategy that delivered it; `None` for the host.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        strategy: Option<PluginName>,
         channel: ChannelId,
         text: String,
     },

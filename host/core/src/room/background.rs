@@ -55,6 +55,8 @@ pub(super) struct BackgroundTask {
     /// The task that is notified of the result.
     notify: TaskName,
     strategy: Option<PluginName>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    host_reports: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     result_delivery: Option<ResultForm>,
     #[serde(default)]

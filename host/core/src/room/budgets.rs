@@ -20,7 +20,7 @@ use super::Purpose;
 use super::frame::FrameWait;
 use super::models::ModelCall;
 use crate::permissions::grant::ModelGrant;
-use crate::policy::budget::Budget;
+use crate::policy::budget::{Budget, BudgetShortfall};
 use crate::protocol::notice::Notice;
 use crate::setup::ModelSetup;
 use crate::tool_calls::truncate::{BYTES_PER_TOKEN, MAX_OUTPUT, MIN_OUTPUT};
@@ -46,13 +46,20 @@ pub(super) struct Reservation {
 }
 
 /// A budget with too little left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BudgetShortage {
     pub(super) budget: Budget,
     /// The amount to reserve.
     pub(super) needed: u64,
     /// The least amount that would do.
     pub(super) least: u64,
+}
+
+impl BudgetShortage {
+    /// Returns the shortage of a budget of which nothing is left.
+    pub(super) fn of_used_up(budget: Budget) -> Self {
+        Self { budget, needed: 1, least: 1 }
+    }
 }
 
 /// The amounts that a room has used and reserved.
@@ -72,9 +79,9 @@ pub(super) struct Budgets {
     /// Model requests that await more budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) held: Vec<HeldRequest>,
-    /// The budget that kept a step from asking its model.
+    /// The shortage that kept a step from asking its model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) out_of_budget: BTreeMap<CallId, Budget>,
+    pub(super) out_of_budget: BTreeMap<CallId, BudgetShortage>,
     /// The exhausted budget that ends the run; `None` between events.
     #[serde(skip)]
     pub(super) over: Option<Budget>,
@@ -155,6 +162,28 @@ impl Budgets {
             budget.of(&self.committed())
         };
         Some(budget.limit(&cx.opening.limits)?.saturating_sub(used))
+    }
+
+    /// Returns the amounts of a budget with too little left.
+    pub(super) fn shortfall(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        histories: &Histories,
+        short: BudgetShortage,
+    ) -> BudgetShortfall {
+        let BudgetShortage { budget, least, .. } = short;
+        let limit = budget.limit(&cx.opening.limits).unwrap_or_default();
+        let (used, set_aside) = match budget {
+            Budget::Wall => (cx.now.since(cx.opened), 0),
+            Budget::History => (histories.held_bytes(frames), 0),
+            budget => (budget.of(&self.spent), budget.of(&self.reserved)),
+        };
+        let needed = self
+            .left(cx, frames, histories, budget)
+            .filter(|left| *left > 0 && *left < least && used <= limit)
+            .map(|_| least);
+        BudgetShortfall { budget, limit, used, set_aside, needed }
     }
 
     pub(super) fn is_used_up(
@@ -300,7 +329,7 @@ impl PluginCalls<'_> {
             .into_iter()
             .find(|budget| self.budgets.is_used_up(self.cx, self.frames, self.histories, *budget))
         {
-            return Err(ModelRefusal::Short(BudgetShortage { budget, needed: 1, least: 1 }));
+            return Err(ModelRefusal::Short(BudgetShortage::of_used_up(budget)));
         }
         let used = self.budgets.used_by(plugin).model_calls;
         let over = |limit: Option<u64>, left: Option<u64>| limit.is_some() && left == Some(0);
@@ -575,11 +604,18 @@ impl RunControl<'_> {
         else {
             return;
         };
+        let short = BudgetShortage { budget, needed, least: needed };
         if self.cx.asks_for_more() {
-            self.plugin_calls().ask_for_more(BudgetShortage { budget, needed, least: needed });
+            self.plugin_calls().ask_for_more(short);
         } else {
-            self.stop(budget.status(), budget.reason());
+            self.stop_for_lack(short);
         }
+    }
+
+    /// Ends the run for lack of a budget, with the amounts.
+    pub(super) fn stop_for_lack(&mut self, short: BudgetShortage) {
+        let shortfall = self.budgets.shortfall(self.cx, self.frames, self.histories, short);
+        self.stop(short.budget.status(), &shortfall.reason());
     }
 }
 

@@ -9,6 +9,7 @@ mod activity;
 mod announcing;
 mod inbox;
 mod relay;
+mod reporting;
 mod sending;
 mod strategies;
 #[cfg(test)]
@@ -51,6 +52,9 @@ struct QueuedResult {
     notify: TaskName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     strategy: Option<PluginName>,
+    /// Whether the host reports it, and has not begun to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    host_reports: bool,
     /// The delegation's own setting; `None` to use that of its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     result_delivery: Option<ResultForm>,
@@ -70,6 +74,8 @@ pub(super) struct Undelivered {
     pub(super) notify: TaskName,
     /// `None` if it waits in the inbox.
     pub(super) strategy: Option<PluginName>,
+    /// Whether the host reports it without a strategy.
+    pub(super) host_reports: bool,
     /// The delegation's own setting; `None` to use that of its task.
     pub(super) result_delivery: Option<ResultForm>,
     /// Number of automatic answers that led to it: one more than those that led to the delegating
@@ -81,7 +87,8 @@ pub(super) struct Undelivered {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct GatedMessage {
     pub(super) outgoing: OutgoingMessage,
-    /// The strategy that requested it; `None` for an announcement.
+    /// The strategy that requested it; `None` for an announcement, and for results that the host
+    /// reports.
     pub(super) strategy: Option<PluginName>,
     /// The request of an announcement.
     pub(super) request: Option<RequestId>,
@@ -226,6 +233,7 @@ impl Room {
                 )
             });
         }
+        self.report_results();
         self.handle_relays();
         self.result_delivery().handle_channels();
     }
@@ -271,8 +279,10 @@ impl Deliveries {
         };
         let (agent, attempts) = (entry.ended.worker.clone(), entry.ended.attempts);
         background.set_delivery(id, record);
+        let is_reported = entry.host_reports && reason.is_none();
         let reason = reason.unwrap_or_default().to_owned();
         match state {
+            DeliveryState::Inbox if is_reported => {}
             DeliveryState::Inbox | DeliveryState::Blocked => {
                 cx.notify(Notice::NotDelivered { id: id.clone(), worker: agent, reason })
             }
@@ -378,7 +388,8 @@ impl Deliveries {
 impl ResultDelivery<'_> {
     /// Queues the result of an ended background task.
     pub(super) fn deliver_result(&mut self, result: Undelivered) {
-        let Undelivered { ended, notify, strategy, result_delivery, chain_depth } = result;
+        let Undelivered { ended, notify, strategy, host_reports, result_delivery, chain_depth } =
+            result;
         let id = ended.id.clone();
         // A task id keys one delivery, so a second end adds nothing.
         if self.deliveries.by_id.contains_key(&id) {
@@ -391,6 +402,7 @@ impl ResultDelivery<'_> {
             ended: Arc::new(ended),
             notify,
             strategy: strategy.clone(),
+            host_reports,
             result_delivery,
             chain_depth,
             state: DeliveryState::Waiting,
@@ -422,6 +434,15 @@ impl ResultDelivery<'_> {
                 );
                 self.wake(&strategy, crate::types::delivery::Wake::Ended { task: id });
             }
+            // Reported after this event, unless the notified agent is at work and reads it.
+            None if host_reports => self.deliveries.set_delivery_state(
+                self.cx,
+                self.background,
+                &id,
+                DeliveryState::Inbox,
+                None,
+                None,
+            ),
             None => self.deliveries.set_delivery_state(
                 self.cx,
                 self.background,
@@ -443,6 +464,9 @@ impl ResultDelivery<'_> {
             DeliveryState::Waiting => Some("its strategy had not decided when the run ended"),
             DeliveryState::Delivering => {
                 Some("the run ended before its channel confirmed the message")
+            }
+            DeliveryState::Inbox if entry.host_reports => {
+                Some("the run ended before its agent read it")
             }
             _ => None,
         };

@@ -204,6 +204,14 @@ impl PartialEq for CachedTaskSetup {
     }
 }
 
+/// A message that an agent failed to answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct UnansweredMessage {
+    /// The number of the host's message about the fault.
+    pub(super) fault: u64,
+    pub(super) message: Arc<Message>,
+}
+
 /// One activation of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Frame {
@@ -228,6 +236,9 @@ pub(super) struct Frame {
     pub(super) stalled: u32,
     /// Consecutive faults of the agent.
     pub(super) faults: u32,
+    /// The message whose answer the newest of these faults replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unanswered: Option<UnansweredMessage>,
     pub(super) steps: u32,
     pub(super) turn_limit: Option<u32>,
     /// Cached calls of the newest parsed message. Not part of the folded state.
@@ -273,6 +284,18 @@ pub(super) struct Frame {
     pub(super) hold: Option<FrameHold>,
     /// The current step; `None` between steps.
     pub(super) attempt: Option<Attempt>,
+}
+
+impl Frame {
+    /// Returns the message that the agent is to answer. After its own fault that is still the message
+    /// before: the host's words about the fault are among the agent's errors, and no question.
+    pub(super) fn to_answer(&self) -> Option<&Arc<Message>> {
+        let pending = self.pending.as_ref()?;
+        match &self.unanswered {
+            Some(unanswered) if unanswered.fault == pending.seq => Some(&unanswered.message),
+            _ => Some(pending),
+        }
+    }
 }
 
 fn is_zero(number: &u32) -> bool {

@@ -8,7 +8,7 @@ use super::approvals::Consent;
 use super::budgets::BudgetShortage;
 use super::frame::FrameWait;
 use super::{Invariant, Purpose, Room, RoomPhase, TimerPurpose};
-use crate::policy::budget::{Budget, LimitIncrease};
+use crate::policy::budget::{Budget, BudgetShortfall, LimitIncrease};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::approval::{Approval, ApprovalAuthor};
@@ -73,7 +73,7 @@ impl PluginCalls<'_> {
         if !self.cx.asks_for_more() {
             return Err(budget);
         }
-        self.ask_for_more(BudgetShortage { budget, needed: 1, least: 1 });
+        self.ask_for_more(BudgetShortage::of_used_up(budget));
         Ok(true)
     }
 
@@ -82,13 +82,9 @@ impl PluginCalls<'_> {
         if self.budgets.is_waiting_for_more() {
             return;
         }
-        let BudgetShortage { budget, needed, least } = short;
-        let limit = budget.limit(&self.cx.opening.limits).unwrap_or_default();
-        let (used, set_aside) = match budget {
-            Budget::Wall => (self.cx.now.since(self.cx.opened), 0),
-            Budget::History => (self.histories.held_bytes(self.frames), 0),
-            budget => (budget.of(&self.budgets.spent), budget.of(&self.budgets.reserved)),
-        };
+        let BudgetShortage { budget, needed, .. } = short;
+        let shortfall = self.budgets.shortfall(self.cx, self.frames, self.histories, short);
+        let BudgetShortfall { limit, used, set_aside, .. } = shortfall;
         // Proposes half of the limit again, or the missing amount if that is larger. If more was
         // used than the limit, the missing amount is the excess.
         let over = used.saturating_sub(limit);
@@ -101,11 +97,7 @@ impl PluginCalls<'_> {
         };
         let proposed = (limit / 2).max(lacks).max(1);
         let task = self.cx.opening.entry.clone();
-        let needed = self
-            .budgets
-            .left(self.cx, self.frames, self.histories, budget)
-            .filter(|left| *left > 0 && *left < least && over == 0)
-            .map(|_| least);
+        let needed = shortfall.needed;
         let top_up =
             LimitIncrease { budget, limit, used, set_aside, needed, proposed, task, problem: None };
         let call = self.cx.next_call(Purpose::TopUp { top_up: Box::new(top_up.clone()) });

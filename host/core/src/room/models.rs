@@ -116,7 +116,7 @@ impl RunControl<'_> {
         }
         // The fault of this step then ends the run with the budget as its reason.
         if self.cx.is_agent_call(call) {
-            self.budgets.out_of_budget.insert(call, short.budget);
+            self.budgets.out_of_budget.insert(call, short);
         }
         let answer = Err(ModelError::BudgetExhausted { what: short.budget.key().to_owned() });
         self.cx.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
@@ -163,7 +163,8 @@ impl RunControl<'_> {
         // The call is recorded first and then answered here, so observers see a call and its
         // failure.
         if let Err(excess) = fits {
-            let trouble = too_long(task.as_ref(), &model, excess);
+            let context = self.cx.setup.models.get(&model).and_then(|setup| setup.context);
+            let trouble = too_long(task.as_ref(), &model, excess, context);
             self.model_answered(
                 call,
                 ordinal,
@@ -408,12 +409,22 @@ impl PluginCalls<'_> {
 }
 
 /// Returns the diagnostic for a prompt that does not fit, with the remedy for the operator.
-fn too_long(task: Option<&TaskName>, model: &ModelName, excess: DoesNotFit) -> ModelDiagnostic {
+fn too_long(
+    task: Option<&TaskName>,
+    model: &ModelName,
+    excess: DoesNotFit,
+    context: Option<u64>,
+) -> ModelDiagnostic {
     let whose =
         task.map_or_else(|| "the prompt".to_owned(), |task| format!("what {task} has to say"));
     let DoesNotFit { tokens, most } = excess;
+    let reserved = context.and_then(|context| Some((context, context.checked_sub(most)?)));
+    let of = reserved.map(|(context, rest)| {
+        format!(" of a context of {context}, because {rest} are reserved for the answer")
+    });
+    let of = of.unwrap_or_default();
     let text = format!(
-        "{whose} does not fit into the model {model}: {tokens} tokens once all was shortened that may be, where {most} fit. If the model \
+        "{whose} does not fit into the model {model}: {tokens} tokens once all was shortened that may be, where {most} fit{of}. If the model \
          takes more, write it as `context` in [models.{model}]."
     );
     ModelDiagnostic { kind: ModelDiagnosticKind::Limit, text }
@@ -422,7 +433,9 @@ fn too_long(task: Option<&TaskName>, model: &ModelName, excess: DoesNotFit) -> M
 fn error_text(error: &ModelError) -> String {
     match error {
         ModelError::Denied { denial } => denial.detail.clone(),
-        ModelError::BudgetExhausted { what } => format!("{what} is used up"),
+        ModelError::BudgetExhausted { what } => {
+            format!("too little of {what} is left for this request")
+        }
         ModelError::UnknownModel { name } => format!("there is no model {name:?} in the config"),
         ModelError::ContextTooLong { tokens } => {
             format!("the prompt does not fit into {tokens} tokens")

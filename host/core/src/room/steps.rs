@@ -14,6 +14,7 @@ pub(super) use judge::is_empty;
 use super::acting::Acting;
 use super::frame::{
     Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, PastActions, Responder, Responders,
+    UnansweredMessage,
 };
 use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
@@ -26,6 +27,7 @@ use super::{Invariant, Purpose, QueryPurpose};
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::budgets::BudgetShortage;
 use crate::setup::PluginKind;
 use crate::setup::plugin_query::PluginQuery;
 use crate::types::action::{Action, Turn};
@@ -79,6 +81,7 @@ impl Dialogue<'_> {
             latest_user_message: None,
             stalled: 0,
             faults: 0,
+            unanswered: None,
             steps: 0,
             turn_limit: task_setup.and_then(|task| task.turns),
             iteration: 0,
@@ -481,7 +484,7 @@ impl StepLoop<'_> {
             Ok(true) => return Some(FrameWait::More),
             Ok(false) => {}
             Err(budget) => {
-                self.run_control().stop(budget.status(), budget.reason());
+                self.run_control().stop_for_lack(BudgetShortage::of_used_up(budget));
                 return None;
             }
         }
@@ -628,7 +631,7 @@ impl StepLoop<'_> {
                 if self.budgets.is_used_up(self.cx, self.frames, self.histories, Budget::Turns)
                     && !self.cx.asks_for_more() =>
             {
-                self.run_control().stop(Status::MaxTurns, Budget::Turns.reason());
+                self.run_control().stop_for_lack(BudgetShortage::of_used_up(Budget::Turns));
                 return;
             }
             Ok(turn) => {
@@ -691,8 +694,8 @@ impl StepLoop<'_> {
         self.cx.notify(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
         // The agent cannot proceed without this budget, and its next step would fail for the same
         // reason.
-        if let Some(budget) = self.budgets.out_of_budget.remove(&call) {
-            self.run_control().stop(budget.status(), budget.reason());
+        if let Some(short) = self.budgets.out_of_budget.remove(&call) {
+            self.run_control().stop_for_lack(short);
             return None;
         }
         // The model client has already retried. The agent's next step would show the failure to the
@@ -715,11 +718,13 @@ impl StepLoop<'_> {
             self.run_control().end_frame(id, FrameEnd::of_fault(reason));
             return None;
         }
-        Some(self.frames.error_message(
-            self.cx,
-            id,
-            format!("The step of {agent} failed: {}", fault.message),
-        ))
+        let asked = frame.to_answer().cloned();
+        let text = format!("The step of {agent} failed: {}", fault.message);
+        let told = self.frames.error_message(self.cx, id, text);
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.unanswered = asked.map(|message| UnansweredMessage { fault: told.seq, message });
+        }
+        Some(told)
     }
 
     pub(super) fn user_answered(

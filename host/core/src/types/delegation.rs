@@ -214,6 +214,10 @@ pub struct BackgroundRules {
     /// The strategy that delivers results, instead of the worker's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_strategy: Option<PluginName>,
+    /// Whether the host reports results that have no strategy, once the notified agent waits for
+    /// its user or is done. Setups of before this rule lack it, and such results wait in the inbox.
+    #[serde(skip_serializing_if = "is_default")]
+    pub host_reports: bool,
 }
 
 /// The state of a background task. The last five are final: one of them is reached, once (R-040,

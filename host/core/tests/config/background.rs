@@ -42,6 +42,7 @@ fn the_keys_mean_what_they_say() {
         conversation: 12,
         notify: Some("other".into()),
         delivery_strategy: Some("gather".into()),
+        host_reports: true,
     };
     assert_eq!(setup.tasks["desk"].background, rules);
     let slow = &setup.tasks["slow"];

@@ -4,8 +4,8 @@
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::room::Room;
-use conclave_core::types::action::{Action, Turn};
-use conclave_core::types::fault::CallReport;
+use conclave_core::types::action::{Action, Observation, PastAction, Turn};
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::CallId;
 use conclave_core::types::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
@@ -95,6 +95,23 @@ fn size(room: &Room) -> usize {
     let mut state = serde_json::to_value(room).expect("a room is serialisable");
     state["histories"] = Value::Null;
     state.to_string().len()
+}
+
+/// An agent takes its pending message for a question, and a fault is none.
+#[test]
+fn after_a_fault_the_message_to_answer_is_still_pending() {
+    let mut recorded = opened();
+    let asked = pending(&recorded);
+    for fault in ["boom", "bang"] {
+        let call = step_under_way(&recorded.take_effects());
+        let answer = Err(Fault::new(FaultKind::Error, fault));
+        recorded.handle(Event::AgentStepped { call, answer, report: CallReport::default() }, START);
+        assert_eq!(pending(&recorded), asked, "after {fault}");
+        let call = step_under_way(&recorded.effects);
+        let view = recorded.room.agent_view(call).expect("a step is under way");
+        let is_told = |past: &PastAction| matches!(&past.observation, Some(Observation::Error { content }) if content.contains(fault));
+        assert!(view.since.iter().any(is_told), "{:?}", view.since);
+    }
 }
 
 /// The action runs whatever the text is: the text is only what the history shows.

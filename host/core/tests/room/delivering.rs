@@ -3,6 +3,7 @@
 
 mod announcing;
 mod deciding;
+mod reporting;
 mod telling;
 
 use std::sync::Arc;

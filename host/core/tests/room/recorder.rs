@@ -65,7 +65,7 @@ pub(crate) struct Recorder {
     asked: Vec<Value>,
     wakes: Vec<Value>,
     /// The prompts to models.
-    prompts: Vec<Value>,
+    pub(crate) prompts: Vec<Value>,
     /// The calls that each answer of a model brought its plugin: `[name, arguments, id]`.
     found: Vec<Value>,
     /// `[task, cut, dropped]`

@@ -1,5 +1,6 @@
 //! A run as rows in time: for every case, for arbitrary events, and for one run in detail.
 
+use conclave_core::inspect::prompts::{PromptMessage, prompts};
 use conclave_core::inspect::timeline::{Given, RowSubject, Timeline};
 use conclave_core::inspect::{audit, export};
 use conclave_core::journal::record::retold;
@@ -80,6 +81,74 @@ fn every_case_has_a_timeline_and_it_is_read_back_as_it_is() {
         }
     }
     assert!(cases > 200, "{cases}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the cases are data beside the tests")]
+fn the_records_hold_the_prompt_of_each_model_call() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/room");
+    let mut count = 0;
+    for file in std::fs::read_dir(folder).expect("cases").flatten() {
+        let text = std::fs::read_to_string(file.path()).expect("a file of cases");
+        for case in serde_json::from_str::<Vec<Case>>(&text).expect("cases") {
+            let mut world = World::new(&case, Order::First);
+            world.run();
+            let mut sent: Vec<&str> =
+                world.seen.prompts.iter().filter_map(|sent| sent["last"].as_str()).collect();
+            let rebuilt = prompts(world.records.clone());
+            let mut last: Vec<&str> = rebuilt.iter().map(|it| it.prompt.last_text()).collect();
+            sent.sort_unstable();
+            last.sort_unstable();
+            assert_eq!(last, sent, "{}", case.name);
+            let timeline = Timeline::of([world.records]).expect("a timeline");
+            let rows = timeline.rows.iter().filter(|row| row.what.kind() == "model");
+            let addresses: Vec<u64> = rows.map(|row| row.seq).collect();
+            for prompt in &rebuilt {
+                assert!(addresses.contains(&prompt.seq), "{}: {}", case.name, prompt.seq);
+                assert!(prompt.call_seq <= prompt.seq && prompt.is_at(prompt.call_seq));
+            }
+            count += rebuilt.len();
+        }
+    }
+    assert!(count > 50, "{count}");
+}
+
+#[test]
+fn a_prompt_is_read_as_the_model_reads_it() {
+    let asking = case(json!({
+        "name": "a question, and the result of a tool",
+        "setup": {
+            "models": { "default": {} },
+            "plugins": {
+                "desk": { "grants": { "tools": ["*"], "model": ["default"] } },
+                "box": { "tools": ["a"] },
+            },
+        },
+        "scripts": {
+            "agents": { "desk": [
+                { "call": [{ "name": "box.a", "id": "1", "arguments": { "n": 1 } }], "ask": [null] },
+                { "finish": "end", "ask": [null] },
+            ] },
+            "tools": { "box.a": ["seven"] },
+            "models": ["one", "two"],
+        },
+        "expect": {},
+    }));
+    let read: Vec<Vec<(&str, String)>> = prompts(ran(&asking))
+        .iter()
+        .map(|prompt| {
+            let said = |it: PromptMessage| match it.tool_results.as_slice() {
+                [result] => (it.role, result.content.clone()),
+                _ => (it.role, it.text),
+            };
+            prompt.messages().into_iter().map(said).collect()
+        })
+        .collect();
+    assert_eq!(read.len(), 2, "{read:?}");
+    assert_eq!(read[0][0], ("system", "You are desk.".to_owned()));
+    assert!(read[1].contains(&("tool", "seven".to_owned())), "{read:?}");
+    let written = prompts(ran(&asking))[1].written();
+    assert_eq!(written.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["box.a"]);
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use conclave_core::protocol::event::Principal;
 use conclave_core::types::approval::Approval;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::Subscriber;
-use conclave_runtime::{Caller, RoomHandle, RunOptions, ToolRun};
+use conclave_runtime::{CallToolError, Caller, RoomHandle, RunOptions, ToolRun};
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientResult, ElicitRequest, ElicitRequestParams,
@@ -112,7 +112,12 @@ impl Desk {
                     .service
                     .prepared
                     .start_tool(Caller::Mcp, name, arguments, options)
-                    .map_err(|error| internal(&error))?;
+                    .map_err(|error| match error {
+                        CallToolError::TooLarge { .. } => {
+                            ErrorData::invalid_params(error.to_string(), None)
+                        }
+                        error => internal(&error),
+                    })?;
                 let (handle, name) = (calling.handle(), name.clone());
                 let run = tokio::spawn(async move {
                     let _recording = recording;

@@ -7,7 +7,7 @@ use conclave_core::types::outcome::Outcome;
 use conclave_core::types::tool::{ToolError, ToolOutcome};
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::message::Blob;
-use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
 /// Maximum bytes of an attachment in a result.
@@ -70,9 +70,29 @@ fn attached(blob: &Blob, blobs: &dyn Blobs) -> ContentBlock {
         Some(bytes) if blob.media_type.starts_with("audio/") => {
             ContentBlock::audio(STANDARD.encode(&*bytes), blob.media_type.clone())
         }
-        _ => ContentBlock::text(format!(
+        Some(bytes) => {
+            let name = blob.name.as_deref().unwrap_or(&blob.sha256);
+            let uri = format!("conclave:attachment/{}", percent_encoded(name));
+            let resource = ResourceContents::blob(STANDARD.encode(&*bytes), uri);
+            ContentBlock::resource(resource.with_mime_type(blob.media_type.clone()))
+        }
+        None => ContentBlock::text(format!(
             "[an attachment that is not sent: {}, {} bytes]",
             blob.media_type, blob.length
         )),
     }
+}
+
+/// Returns a name as a part of an address.
+fn percent_encoded(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+                encoded.push(char::from(byte));
+            }
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
 }

@@ -9,13 +9,16 @@ use conclave_core::config::ProblemCode;
 use conclave_core::config::{
     Config, ConfigProblem, PluginSource, PublicKey, SignedComponent, TrustRefusal,
 };
+use conclave_core::setup::Provenance;
 use conclave_core::types::ids::PluginName;
+use conclave_core::types::oci::OciReference;
 
 use super::Host;
 use super::sources::FoundComponent;
 
 impl Host {
-    /// Returns the names of the keys that signed a plugin's component, if it needs signatures.
+    /// Returns the keys that signed a plugin's component. Signatures that no rule requires are read
+    /// where they are at hand, and a registry is not asked for them.
     ///
     /// # Errors
     /// The problem of a component that is revoked or lacks signatures.
@@ -24,13 +27,16 @@ impl Host {
         config: &Config,
         plugin: &PluginName,
         found: &FoundComponent,
-    ) -> Result<BTreeSet<String>, ConfigProblem> {
-        // Hashing takes time, and nothing could be refused.
-        if config.signature_rule(plugin).is_none() && config.trust.revoked_digests.is_empty() {
-            return Ok(BTreeSet::new());
+    ) -> Result<VerifiedSigners, ConfigProblem> {
+        let source = config.plugins.get(plugin).map(|plugin| &plugin.source);
+        // Hashing takes time, and nothing could be refused or named.
+        if config.signature_rule(plugin).is_none()
+            && config.trust.revoked_digests.is_empty()
+            && !self.has_signatures(source, found)
+        {
+            return Ok(VerifiedSigners::default());
         }
         let component = Candidate { config, plugin, sha256: found.component.sha256() };
-        let source = config.plugins.get(plugin).map(|plugin| &plugin.source);
         let checked = match source {
             Some(PluginSource::File(path)) => component.check_file(Path::new(&path.path)),
             #[cfg(feature = "registry")]
@@ -43,13 +49,35 @@ impl Host {
         checked.map_err(|untrusted| untrusted.problem(config, plugin))
     }
 
+    /// Returns whether signatures of the component are at hand, on this machine.
+    #[cfg(feature = "registry")]
+    fn has_signatures(&self, source: Option<&PluginSource>, found: &FoundComponent) -> bool {
+        match source {
+            Some(PluginSource::File(path)) => {
+                crate::plugin::signature_file(Path::new(&path.path)).exists()
+            }
+            Some(PluginSource::Oci { .. }) => found
+                .artifact
+                .as_ref()
+                .is_some_and(|artifact| !self.registry.kept_signatures(artifact).is_empty()),
+            _ => false,
+        }
+    }
+
+    /// A host without the code to verify signatures reads none.
+    #[cfg(not(feature = "registry"))]
+    #[expect(clippy::unused_self, reason = "with the feature it looks for them")]
+    fn has_signatures(&self, _: Option<&PluginSource>, _: &FoundComponent) -> bool {
+        false
+    }
+
     /// Uses the kept signatures if they suffice, so that a pinned plugin needs no network.
     #[cfg(feature = "registry")]
     async fn check_artifact(
         &self,
         component: &Candidate<'_>,
         artifact: &crate::plugin::Artifact,
-    ) -> Result<BTreeSet<String>, Untrusted> {
+    ) -> Result<VerifiedSigners, Untrusted> {
         use crate::plugin::{Subject, signers};
 
         let manifest = artifact.reference().digest();
@@ -84,9 +112,12 @@ pub(super) struct Candidate<'a> {
 
 impl Candidate<'_> {
     /// Checks a component with the signatures in the file beside it.
-    pub(super) fn check_file(&self, path: &Path) -> Result<BTreeSet<String>, Untrusted> {
-        let is_required = self.config.signature_rule(self.plugin).is_some();
-        let signers = if is_required { self.signers_beside(path)? } else { BTreeSet::new() };
+    pub(super) fn check_file(&self, path: &Path) -> Result<VerifiedSigners, Untrusted> {
+        let signers = match self.signers_beside(path) {
+            // Signatures that nothing requires stop nobody by being unreadable.
+            Err(_) if self.config.signature_rule(self.plugin).is_none() => BTreeSet::new(),
+            signers => signers?,
+        };
         self.check(None, &signers)
     }
 
@@ -112,9 +143,28 @@ impl Candidate<'_> {
         &self,
         artifact_sha256: Option<&str>,
         signers: &BTreeSet<PublicKey>,
-    ) -> Result<BTreeSet<String>, Untrusted> {
+    ) -> Result<VerifiedSigners, Untrusted> {
         let component = SignedComponent { sha256: &self.sha256, artifact_sha256, signers };
-        self.config.check_trust(self.plugin, component).map_err(Untrusted::Refused)
+        let named = self.config.check_trust(self.plugin, component);
+        let named = named.map_err(Untrusted::Refused)?;
+        Ok(VerifiedSigners { named, unknown: self.config.trust.unknown(signers) })
+    }
+}
+
+/// The keys whose signatures of a component were verified.
+#[derive(Debug, Default)]
+pub(super) struct VerifiedSigners {
+    /// The operator's names of trusted keys.
+    named: BTreeSet<String>,
+    /// The keys that `[trust]` does not name.
+    unknown: BTreeSet<PublicKey>,
+}
+
+impl VerifiedSigners {
+    /// Returns the provenance of the component, which came as this artifact.
+    pub(super) fn provenance(self, artifact: Option<OciReference>) -> Provenance {
+        let unknown_signers = self.unknown.iter().map(ToString::to_string).collect();
+        Provenance { artifact, signed_by: self.named, unknown_signers }
     }
 }
 

@@ -4,7 +4,7 @@
 
 pub(crate) mod blobs;
 pub(crate) mod call;
-mod config;
+pub(crate) mod config;
 pub(crate) mod delivery;
 mod exec;
 pub(crate) mod fetch;
@@ -36,6 +36,7 @@ use crate::imports::call::CallState;
 /// Links every import that a plugin may have, except sockets and HTTP: see `call::network`.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     All::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
+    config::add_to_linker(linker)?;
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;
     wasi_streams::add_to_linker(linker)?;
     wasi::filesystem::types::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;

@@ -93,7 +93,9 @@ impl fmt::Display for ModelCallFailure {
             ModelError::Denied { denial: Denial { capability, target, .. } } => {
                 write!(out, "refused: {capability} {target}")
             }
-            ModelError::BudgetExhausted { what } => write!(out, "{what} is used up"),
+            ModelError::BudgetExhausted { what } => {
+                write!(out, "too little of {what} is left for this request")
+            }
             ModelError::UnknownModel { name } => {
                 write!(out, "there is no model {name:?} in the config")
             }

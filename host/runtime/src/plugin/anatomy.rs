@@ -35,7 +35,7 @@ enum SectionLevel {
 pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
     // The first four bytes identify WebAssembly, the next four a component.
     if !bytes.starts_with(b"\0asm") {
-        return Err(LoadError::NotAComponent { found: "no WebAssembly" });
+        return Err(LoadError::NotAComponent { found: "not WebAssembly" });
     }
     let mut levels: Vec<SectionLevel> = Vec::new();
     let mut found = ManifestSections::default();
@@ -47,7 +47,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
         budget.section(&payload, bytes)?;
         match payload {
             Payload::Version { encoding: Encoding::Module, .. } if levels.is_empty() => {
-                return Err(LoadError::NotAComponent { found: "a core module" });
+                return Err(LoadError::NotAComponent { found: "a core module, not a component" });
             }
             Payload::Version { encoding, .. } => {
                 let level = if encoding == Encoding::Module {
@@ -235,11 +235,11 @@ mod tests {
     fn what_is_no_component_is_told_apart() {
         assert!(matches!(
             read(b"#!/bin/sh"),
-            Err(LoadError::NotAComponent { found: "no WebAssembly" })
+            Err(LoadError::NotAComponent { found: "not WebAssembly" })
         ));
         assert!(matches!(
             read(&module(&[b"m"]).finish()),
-            Err(LoadError::NotAComponent { found: "a core module" })
+            Err(LoadError::NotAComponent { found: "a core module, not a component" })
         ));
         let mut cut = component(&[b"a"], &[]);
         cut.pop();

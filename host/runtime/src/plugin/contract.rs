@@ -3,13 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
+use conclave_core::permissions::manifest::{ANY_SETTING, CapabilityRequest, Manifest};
 use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
+
+use serde_json::json;
 
 use super::anatomy::Anatomy;
 use super::{LoadError, UnaskedImport};
 use crate::imports::call::log::excerpt;
+use crate::imports::interfaces::config::STORES;
 
 /// The package of the contract, and the host's version of it.
 const PACKAGE: &str = "conclave:plugin/";
@@ -84,7 +87,11 @@ pub(crate) fn plain_manifest(anatomy: &Anatomy<'_>) -> Manifest {
             });
         }
     }
+    // What a component reads from `wasi:config/store` it does not declare.
+    let reads_settings = anatomy.imports.iter().any(|import| STORES.contains(import));
+    let config = reads_settings.then(|| (ANY_SETTING.to_owned(), json!({ "type": "string" })));
     Manifest {
+        config: config.into_iter().collect(),
         format: 1,
         name: "component".to_owned(),
         version: "0".to_owned(),
@@ -108,6 +115,9 @@ fn check_import(import: &str) -> Result<(), LoadError> {
             (true, false) => Err(foreign(import, "no version of this host has it")),
             (false, _) => Err(LoadError::OtherContract { name: excerpt(import, NAME) }),
         };
+    }
+    if STORES.contains(&import) {
+        return Ok(());
     }
     let is_wasi = WASI.iter().any(|package| interface.starts_with(package));
     match is_wasi {

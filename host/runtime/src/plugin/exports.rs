@@ -11,7 +11,7 @@ use crate::imports::bindings::exports::conclave::plugin::{
 };
 use crate::imports::call::CallState;
 use crate::imports::call::log::excerpt;
-use crate::sandbox::plain::{Excess, PlainTools};
+use crate::sandbox::plain::{Excess, FunctionDocs, PlainTools};
 
 /// The exports of the contract that a component has.
 #[derive(Default)]
@@ -40,12 +40,13 @@ impl Exports {
     pub(super) fn find(
         code: &InstancePre<CallState>,
         inspection: &Inspection,
+        docs: &FunctionDocs,
     ) -> Result<Self, LoadError> {
         if !inspection.is_plain {
             return Self::of_contract(code, inspection)
                 .map_err(|error| LoadError::Types(excerpt(&format!("{error:#}"), 600)));
         }
-        let plain = PlainTools::find(code.component())
+        let plain = PlainTools::find(code.component(), docs)
             .map_err(|Excess { what, limit }| LoadError::Budget { what, limit })?;
         if plain.is_empty() {
             let mut reasons = plain.unserved.join("; ");

@@ -24,6 +24,7 @@ use super::{CodeOrigin, Inspection, LoadError, LoadedPlugin, anatomy, contract};
 use crate::imports::call::log::excerpt;
 use crate::imports::call::{CallState, network};
 use crate::sandbox::engine::Engine;
+use crate::sandbox::plain::FunctionDocs;
 use crate::support::digest;
 use conclave_core::types::text::{show_duration, show_size as size};
 
@@ -131,7 +132,10 @@ impl Loader {
         let (compiled, origin, notes) =
             self.compiled(component, &inspection.sha256, limits, compiling)?;
         let code = self.link(&compiled, &inspection.imports)?;
-        let exports = Exports::find(&code, &inspection)?;
+        // Only the functions of plain components have no other description.
+        let bytes = inspection.is_plain.then(|| component.bytes().ok()).flatten();
+        let docs = bytes.map(|bytes| FunctionDocs::read(&bytes)).unwrap_or_default();
+        let exports = Exports::find(&code, &inspection, &docs)?;
         Ok(PreparedCode { inspection, code, exports, origin, notes })
     }
 

@@ -1,6 +1,7 @@
 //! Components that are not built for the contract, served as tools: each exported function of plain
 //! types is a tool, and so is the program of a `wasi:cli/command`.
 
+mod function_docs;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +18,14 @@ use wasmtime_wasi::I32Exit;
 use crate::imports::call::CallState;
 use crate::imports::call::log::excerpt;
 use crate::imports::call::wasi::ProgramInput;
+pub(crate) use function_docs::FunctionDocs;
 use values::{TypeWriter, Unserved, WRITTEN};
 
 /// The export of a program, with any version of WASI 0.2.
 const PROGRAM: &str = "wasi:cli/run@0.2.";
+/// The export by which componentize-py starts its own interpreter before the component is stored.
+/// It is part of the toolchain and no function of the author.
+const TOOLCHAIN: (&str, &str) = ("exports", "init");
 /// The tool of a program.
 const RUN: &str = "run";
 /// Maximum exported functions that are looked at. Fewer can be tools; the rest is named with the
@@ -73,7 +78,7 @@ impl PlainTools {
     /// # Errors
     /// `Excess` if it exports too many functions, or their types are too large when they are
     /// written.
-    pub(crate) fn find(component: &Component) -> Result<Self, Excess> {
+    pub(crate) fn find(component: &Component, docs: &FunctionDocs) -> Result<Self, Excess> {
         let engine = component.engine();
         let mut found = Self::default();
         let mut functions = Vec::new();
@@ -113,22 +118,33 @@ impl PlainTools {
             }
             require_few(&functions)?;
         }
-        found.name(functions)?;
+        found.name(functions, docs)?;
         Ok(found)
     }
 
     /// Names the functions, and takes those with plain types. A function has its own name unless
     /// another has it too; then the name of its interface precedes it.
-    fn name(&mut self, functions: Vec<ExportedFunction>) -> Result<(), Excess> {
+    fn name(
+        &mut self,
+        functions: Vec<ExportedFunction>,
+        docs: &FunctionDocs,
+    ) -> Result<(), Excess> {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         self.tools.iter().for_each(|tool| *counts.entry(tool.spec.name.clone()).or_default() += 1);
-        for function in &functions {
+        let is_own = |function: &&ExportedFunction| {
+            (&*function.interface, function.name.as_str()) != TOOLCHAIN
+        };
+        for function in functions.iter().filter(is_own) {
             *counts.entry(tool_name(&function.name)).or_default() += 1;
         }
         let mut names: BTreeSet<String> =
             self.tools.iter().map(|tool| tool.spec.name.clone()).collect();
         let mut writer = TypeWriter::default();
         for function in functions {
+            if (&*function.interface, function.name.as_str()) == TOOLCHAIN {
+                self.unserved.push(format!("{}: it belongs to the toolchain", function.shown()));
+                continue;
+            }
             let own = tool_name(&function.name);
             let name = match counts.get(&own) {
                 Some(1) | None => own,
@@ -140,7 +156,8 @@ impl PlainTools {
             } else if names.contains(&name) {
                 Err(Unserved(format!("another tool is called {name}")))
             } else {
-                function.tool(name, &mut writer)
+                let doc = docs.get(&function.interface, &function.name).map(str::to_owned);
+                function.tool(name, doc.as_deref(), &mut writer)
             };
             if writer.is_used_up() {
                 return Err(Excess {
@@ -213,7 +230,12 @@ impl ExportedFunction {
 
     /// # Errors
     /// If one of its types cannot be written as JSON.
-    fn tool(self, name: String, writer: &mut TypeWriter) -> Result<PlainTool, Unserved> {
+    fn tool(
+        self,
+        name: String,
+        doc: Option<&str>,
+        writer: &mut TypeWriter,
+    ) -> Result<PlainTool, Unserved> {
         if self.ty.async_() {
             return Err(Unserved("it is asynchronous, and this host calls plain functions".into()));
         }
@@ -253,7 +275,11 @@ impl ExportedFunction {
             "" => "the component".to_owned(),
             interface => interface.to_owned(),
         };
-        let description = format!("{signature}\n\nA function of {place}, with its types in WIT.");
+        let about = match doc {
+            Some(doc) => doc.to_owned(),
+            None => format!("A function of {place}, with its types in WIT."),
+        };
+        let description = format!("{signature}\n\n{about}");
         if description.len() > DESCRIPTION {
             return Err(Unserved(format!("its types take more than {DESCRIPTION} bytes as WIT")));
         }

@@ -508,7 +508,7 @@ fn notices() -> Vec<Notice> {
         Notice::Delivered {
             id: id(),
             worker: task("digest"),
-            strategy: plugin("immediate"),
+            strategy: Some(plugin("immediate")),
             channel: ChannelId::from("terminal"),
             text: "41 files, mostly about lighthouses".to_owned(),
         },

@@ -137,7 +137,7 @@ impl Follower {
                 let order = seen.order.len();
                 seen.ended.push(Ended { parent: room.clone(), task: ended.clone(), order });
             }
-            Notice::Delivered { id, strategy, .. } => {
+            Notice::Delivered { id, strategy: Some(strategy), .. } => {
                 seen.delivered.push((id.to_string(), strategy.clone()))
             }
             Notice::NotDelivered { id, reason, .. } => {

@@ -1,7 +1,7 @@
 //! The report of a run's end: its result on stdout, everything else on stderr.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -101,9 +101,18 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
             let _ = writeln!(err, "{}", paint(FAINT, hint));
         }
     }
+    // At a terminal they were shown when they came.
+    if output.quiet || !std::io::stdout().is_terminal() {
+        for text in tally.delivered() {
+            stdout::line(stdout::safe(&text))?;
+        }
+    }
     if !output.quiet {
         let _ = writeln!(err, "\n{}", paint(FAINT, summary(outcome, counts, context)));
         if let Some(line) = changes_line(context.run, context.pending_changes) {
+            let _ = writeln!(err, "{}", paint(ODD, line));
+        }
+        if let Some(line) = unread_line(context.run, tally.unread()) {
             let _ = writeln!(err, "{}", paint(ODD, line));
         }
         let is_refused = counts.denials + counts.refusals > 0;
@@ -126,6 +135,13 @@ pub(crate) fn ending(style: Style, outcome: &Outcome) -> String {
 pub(crate) fn changes_line(run: &RoomId, pending: usize) -> Option<String> {
     let files = plural(pending as u64, "changed file waits", "changed files wait");
     (pending > 0).then(|| format!("{files} to be applied or dropped: conclave diff {run}"))
+}
+
+/// Returns the line about background results that nobody has read, with the command that shows
+/// them.
+pub(crate) fn unread_line(run: &RoomId, unread: usize) -> Option<String> {
+    let results = plural(unread as u64, "background result was", "background results were");
+    (unread > 0).then(|| format!("{results} read by nobody: conclave tasks {run}"))
 }
 
 /// Returns the run's result: its text, else its value, else its calls, else its typed result as

@@ -99,9 +99,18 @@ pub(crate) fn count(number: u64) -> String {
 pub(crate) fn moment(at: Millis) -> String {
     let (days, within) = (at.0 / DAY, at.0 % DAY);
     let (year, month, day) = day_of(days);
+    format!("{year:04}-{month:02}-{day:02} {}", clock(within))
+}
+
+/// Formats the time of day of a timestamp as `14:05:09` in UTC.
+pub(crate) fn time_of_day(at: Millis) -> String {
+    clock(at.0 % DAY)
+}
+
+fn clock(within: u64) -> String {
     let (hours, minutes, seconds) =
         (within / HOUR, within % HOUR / MINUTE, within % MINUTE / SECOND);
-    format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds:02}")
+    format!("{hours:02}:{minutes:02}:{seconds:02}")
 }
 
 /// Returns the year, month and day that are this many days after 1970-01-01. Years are counted from

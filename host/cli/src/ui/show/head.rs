@@ -142,6 +142,9 @@ fn source(row: &RightsRow) -> String {
         path if !row.signed_by.is_empty() => {
             format!("{} SIGNED", one_line(&short(path), usize::MAX))
         }
+        path if !row.unknown_signers.is_empty() => {
+            format!("{} SIGNED (unknown key)", one_line(&short(path), usize::MAX))
+        }
         path => format!("{} UNSIGNED", one_line(&short(path), usize::MAX)),
     }
 }
@@ -179,6 +182,7 @@ mod tests {
             may,
             dev: false,
             signed_by: [].into(),
+            unknown_signers: [].into(),
         }
     }
 
@@ -206,6 +210,17 @@ mod tests {
             let fits = |line: &String| width(line) <= most;
             assert!(shown(&rows, most).iter().all(fits), "{most}: {:?}", shown(&rows, most));
         }
+    }
+
+    #[test]
+    fn a_component_signed_by_an_unknown_key_is_not_called_unsigned() {
+        let strange = RightsRow {
+            unknown_signers: ["ed25519:0a".to_owned()].into(),
+            ..row("a", "./a.wasm", &["read docs/"])
+        };
+        assert_eq!(source(&strange), "./a.wasm SIGNED (unknown key)");
+        let named = RightsRow { signed_by: ["alice".to_owned()].into(), ..strange };
+        assert_eq!(source(&named), "./a.wasm SIGNED");
     }
 
     #[test]

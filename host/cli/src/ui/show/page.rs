@@ -12,9 +12,11 @@ use conclave_core::inspect::timeline::{Lane, Timeline, TimelineRow};
 use conclave_runtime::store::RunState;
 
 use super::amounts::{moment, took};
+use super::prompts::{PagePrompts, RunPrompts};
+use super::run_state::run_state;
 use super::timeline::fold::{ShownItem, as_one, fold, summary};
 use super::timeline::words::words;
-use super::timeline::{RunFacts, amounts, run_state};
+use super::timeline::{RunFacts, amounts};
 use html::{escape, source_of, tag_of};
 use row::{RowGroup, group, row as row_html};
 
@@ -34,6 +36,7 @@ pub(crate) fn page(
     timeline: &Timeline,
     about: &RunFacts,
     plans: &[(String, Vec<String>)],
+    prompts: &RunPrompts,
 ) -> String {
     let mut out = String::with_capacity(64 << 10);
     head(&mut out, timeline);
@@ -42,7 +45,7 @@ pub(crate) fn page(
     trees(&mut out, plans);
     lanes(&mut out, timeline);
     filters(&mut out, &timeline.rows);
-    rows(&mut out, timeline);
+    rows(&mut out, timeline, prompts);
     out.push_str("</main>\n");
     let _ = write!(
         out,
@@ -208,14 +211,18 @@ fn filters(out: &mut String, rows: &[TimelineRow]) {
     out.push_str("<label class=\"only\"><input type=\"checkbox\" id=\"f-only\">only what stands out <span class=\"faint\">refusals, failures, approvals, background</span></label>\n</form>\n");
 }
 
-fn rows(out: &mut String, timeline: &Timeline) {
+fn rows(out: &mut String, timeline: &Timeline, prompts: &RunPrompts) {
     out.push_str("<div class=\"rows\">\n");
     let mut left = ROWS;
+    let mut prompts = PagePrompts::new(prompts);
+    let mut row_html = |out: &mut String, row: &TimelineRow| {
+        row_html(out, row, timeline.took_ms, prompts.take(row));
+    };
     for item in fold(&timeline.rows, FEW) {
         match item {
             ShownItem::Row(index) => {
                 left = left.saturating_sub(1);
-                row_html(out, &timeline.rows[index], timeline.took_ms);
+                row_html(out, &timeline.rows[index]);
             }
             ShownItem::Together(range) => {
                 let Some((one, text)) = as_one(&timeline.rows[range.clone()]) else { continue };
@@ -227,7 +234,7 @@ fn rows(out: &mut String, timeline: &Timeline) {
                     took(one.end_ms.unwrap_or(one.start_ms).saturating_sub(one.start_ms))
                 );
                 left = left.saturating_sub(range.len());
-                timeline.rows[range].iter().for_each(|row| row_html(out, row, timeline.took_ms));
+                timeline.rows[range].iter().for_each(|row| row_html(out, row));
                 out.push_str("</details>\n");
             }
             ShownItem::More(range) => {
@@ -238,7 +245,7 @@ fn rows(out: &mut String, timeline: &Timeline) {
                     escape(&summary(hidden))
                 );
                 for row in hidden.iter().take(left) {
-                    row_html(out, row, timeline.took_ms);
+                    row_html(out, row);
                 }
                 if hidden.len() > left {
                     let rest = hidden.len() - left;

@@ -1,13 +1,14 @@
 //! The usage and the incidents of a run so far, for its summary and its exit code. This module
 //! prints nothing.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::Approval;
 use conclave_core::types::completion::ModelDiagnosticKind;
-use conclave_core::types::ids::TaskName;
+use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
 /// Counts, background tasks included.
@@ -61,6 +62,10 @@ struct TallyState {
     unanswered: Option<(TaskName, String)>,
     /// The text of the latest denial. The room repeats it as the refused call's answer.
     denial: Option<String>,
+    /// The texts about background results that reached a channel, in order.
+    delivered: Vec<String>,
+    /// The results that nobody has read.
+    unread: BTreeSet<(RoomId, BackgroundId)>,
 }
 
 impl RunTally {
@@ -87,7 +92,40 @@ impl RunTally {
     }
 }
 
+impl RunTally {
+    /// Returns the texts about background results that reached a channel, in order.
+    pub(crate) fn delivered(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).delivered.clone()
+    }
+
+    /// Returns the number of background results that neither a person nor an agent has read.
+    pub(crate) fn unread(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).unread.len()
+    }
+}
+
 impl TallyState {
+    fn told_of_result(&mut self, room: &RoomId, notice: &Notice) {
+        match notice {
+            Notice::Delivered { id, text, .. } => {
+                self.unread.remove(&(room.clone(), id.clone()));
+                // One message may be about several results.
+                if self.delivered.last() != Some(text) {
+                    self.delivered.push(text.clone());
+                }
+            }
+            Notice::NotDelivered { id, .. } | Notice::DeadLetter { id, .. } => {
+                self.unread.insert((room.clone(), id.clone()));
+            }
+            Notice::ResultsRead { ids, .. } | Notice::ResultsRelayed { ids, .. } => {
+                for id in ids {
+                    self.unread.remove(&(room.clone(), id.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn told(&mut self, notice: &Notice) {
         let counts = &mut self.counts;
         match notice {
@@ -130,7 +168,10 @@ impl Subscriber for RunTally {
     fn on(&self, happening: &Published) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &happening.what {
-            RunEvent::Notice { notice: told } => state.told(told),
+            RunEvent::Notice { notice: told } => {
+                state.told(told);
+                state.told_of_result(&happening.room, told);
+            }
             RunEvent::Recorded { record } => {
                 state.counts.sandboxes += u64::from(is_sandbox(&record.event))
             }

@@ -12,6 +12,7 @@ use conclave_runtime::store::RunState;
 
 use super::amounts::{ago, money, now, thousands, took};
 use super::columns::{StyledText, line, width};
+use super::run_state::run_state;
 use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path};
 use fold::{ShownItem, fold};
 use words::{RowText, Tone, words};
@@ -26,12 +27,6 @@ const DEEPEST: u32 = 12;
 const ROWS: usize = 6;
 /// Rows that are shown without folding.
 const FEW: usize = 120;
-
-/// The command under which conversations of browsers are stored. `conclave serve` resumes them
-/// itself.
-pub(crate) const SERVED: &str = "serve";
-/// The state of such a conversation while no server has it open.
-pub(crate) const CLOSED: &str = "closed";
 
 /// Facts about a run besides its records.
 pub(crate) struct RunFacts {
@@ -61,20 +56,6 @@ pub(crate) fn decided(decision: &ChangeDecision) -> String {
     };
     let (folder, word, principal) = (show_path(folder), kind.as_str(), printable(principal));
     format!("{files} of {folder} {word} by {principal} {}", ago(*at, now()))
-}
-
-/// Returns the word for a run's state, and its style.
-pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
-    match of {
-        // Its server left it in order, or continues it at its next start.
-        RunState::Interrupted if command == SERVED => (NAME, CLOSED.to_owned()),
-        RunState::Running => (NAME, "running".to_owned()),
-        RunState::Interrupted => (ODD, "interrupted".to_owned()),
-        RunState::Ended(status) => {
-            let word = status.as_str().to_ascii_lowercase().replace('_', "-");
-            (if status.is_success() { GOOD } else { BAD }, word)
-        }
-    }
 }
 
 /// Returns the lines, in `total` columns.

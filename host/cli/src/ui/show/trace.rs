@@ -5,6 +5,7 @@ mod background;
 mod calls;
 mod layout;
 mod notices;
+mod served;
 mod words;
 
 use std::collections::{BTreeSet, HashSet};
@@ -25,6 +26,7 @@ use background::BackgroundTasks;
 use calls::{CallBook, CallProgress, name_of};
 use layout::{TraceLayout, TraceStyle};
 
+pub(crate) use served::ServedTrace;
 pub(crate) use words::{told_answer, told_side_effect};
 
 /// Prints a run to stderr.
@@ -87,6 +89,17 @@ impl TracePrinter {
         task: TaskName,
     ) -> Self {
         Self::new(screen, TraceStyle::Chat { room, task }, verbose, setup)
+    }
+
+    /// Returns the trace of one of a server's conversations.
+    fn of_served(screen: Arc<Screen>, verbose: bool, setup: &Setup, room: &RoomId) -> Self {
+        // The first has the name alone, and the others a number behind it.
+        let conversation = match room.as_str().rsplit_once('.') {
+            Some((_, number)) => format!(".{number}"),
+            None => ".1".to_owned(),
+        };
+        let style = TraceStyle::Served { conversation, entry: setup.entry.clone() };
+        Self::new(screen, style, verbose, setup).with_addresses(true)
     }
 
     fn new(screen: Arc<Screen>, style: TraceStyle, verbose: bool, setup: &Setup) -> Self {

@@ -1,10 +1,13 @@
 //! A plugin's own settings against the declarations in its manifest: `{ type, default, required }`
 //! for each. An undeclared setting is refused, because it is probably misspelt.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::authors_problem;
 use crate::config::{Config, ProblemCode, Problems};
+use crate::permissions::manifest::ANY_SETTING;
 use crate::setup::PluginFacts;
 use crate::types::ids::PluginName;
 use crate::types::wording::{code, suggest};
@@ -23,22 +26,8 @@ pub(super) fn check(
     let declared = &facts.manifest.config;
     let empty = Map::new();
     let written = written.as_object().unwrap_or(&empty);
-    let names: Vec<&str> = declared.keys().map(String::as_str).collect();
-    for name in written.keys().filter(|name| !declared.contains_key(*name)) {
-        let help = suggest(name, &names, "its settings are")
-            .unwrap_or_else(|| "it has none at all: leave `config` out".to_owned());
-        problems.push(
-            config
-                .problem(
-                    ProblemCode::InvalidSetting,
-                    &path(plugin, name),
-                    format!("`{plugin}` has no setting {}", code(name)),
-                )
-                .help(help),
-        );
-    }
-    let mut settings = Map::new();
-    for (name, declaration) in declared {
+    let mut settings = undeclared(config, plugin, (declared, written), problems);
+    for (name, declaration) in declared.iter().filter(|(name, _)| *name != ANY_SETTING) {
         let kind = declaration.get("type").and_then(Value::as_str).unwrap_or_default();
         if !TYPES.contains(&kind) {
             let what = format!(
@@ -104,6 +93,39 @@ pub(super) fn check(
         }
     }
     Value::Object(settings)
+}
+
+/// Returns the settings that the manifest does not declare, if it accepts any name, and reports the
+/// others.
+fn undeclared(
+    config: &Config,
+    plugin: &PluginName,
+    (declared, written): (&BTreeMap<String, Value>, &Map<String, Value>),
+    problems: &mut Problems,
+) -> Map<String, Value> {
+    let any = declared.contains_key(ANY_SETTING);
+    let names: Vec<&str> = declared.keys().map(String::as_str).collect();
+    let mut settings = Map::new();
+    for (name, value) in written.iter().filter(|(name, _)| !declared.contains_key(*name)) {
+        let (what, help) = match value {
+            Value::Array(_) | Value::Object(_) if any => (
+                format!("the setting {} is read as a text, and it is {}", code(name), shown(value)),
+                "write a text, a number, or a boolean".to_owned(),
+            ),
+            value if any => {
+                settings.insert(name.clone(), value.clone());
+                continue;
+            }
+            _ => (
+                format!("`{plugin}` has no setting {}", code(name)),
+                suggest(name, &names, "its settings are")
+                    .unwrap_or_else(|| "it has none at all: leave `config` out".to_owned()),
+            ),
+        };
+        let problem = config.problem(ProblemCode::InvalidSetting, &path(plugin, name), what);
+        problems.push(problem.help(help));
+    }
+    settings
 }
 
 fn is_of_type(value: &Value, kind: &str) -> bool {

@@ -129,7 +129,7 @@ fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -
 
 /// Returns the tasks that a task's agent may delegate to, each with its description
 ///
-fn delegates_of<'a>(
+pub(super) fn delegates_of<'a>(
     config: &'a Config,
     task: &TaskConfig,
     plugins: &Plugins,

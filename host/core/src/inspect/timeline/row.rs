@@ -151,7 +151,8 @@ pub enum RowSubject {
     Delivered {
         id: BackgroundId,
         task: TaskName,
-        strategy: PluginName,
+        /// The strategy that delivered it; `None` for the host.
+        strategy: Option<PluginName>,
         channel: ChannelId,
         text: String,
     },

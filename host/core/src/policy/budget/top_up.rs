@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Budget;
+use super::{Budget, BudgetShortfall};
 use crate::types::approval::{ApprovalCause, ApprovalRequest};
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::text::{show_duration, show_size};
@@ -51,30 +51,8 @@ impl LimitIncrease {
     /// Returns one sentence for people about the budget that is used up.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let show = |amount| self.budget.show(amount);
-        let limit = show(self.limit);
-        let aside = if self.set_aside > 0 {
-            format!(", {} set aside", show(self.set_aside))
-        } else {
-            String::new()
-        };
-        match self.budget {
-            Budget::Wall => format!("{}: {limit}", self.budget.reason()),
-            budget => match self.needed {
-                Some(needed) => {
-                    let left =
-                        show(self.limit.saturating_sub(self.used).saturating_sub(self.set_aside));
-                    format!(
-                        "{}: {left} left of {limit}{aside}, the next request needs at least {}",
-                        budget.key(),
-                        show(needed)
-                    )
-                }
-                None => {
-                    format!("{} is used up: {} of {limit}{aside}", budget.key(), show(self.used))
-                }
-            },
-        }
+        let Self { budget, limit, used, set_aside, needed, .. } = *self;
+        BudgetShortfall { budget, limit, used, set_aside, needed }.sentence()
     }
 
     /// Returns the arguments for an amount to add, which an approver may edit.
@@ -234,7 +212,7 @@ mod tests {
         };
         assert_eq!(
             short.sentence(),
-            "limits.run.tokens: 800 tokens left of 5 000 tokens, the next request needs at least 899 tokens"
+            "limits.run.tokens: the next request reserves at least 899 tokens, and 800 tokens of 5 000 tokens are left (4 200 tokens used)"
         );
         assert_eq!(
             top_up(Budget::Wall, 1).sentence(),

@@ -28,6 +28,8 @@ pub(super) struct CheckedDelegation {
     pub(super) agent: Option<PluginName>,
     pub(super) notify: TaskName,
     pub(super) strategy: Option<PluginName>,
+    /// Whether the host reports the result, because no strategy is set.
+    pub(super) host_reports: bool,
     pub(super) shared: BTreeMap<ChannelId, Binding>,
     pub(super) context: Value,
     /// Number of automatic answers that led to the child.
@@ -146,7 +148,23 @@ impl BackgroundWork<'_> {
             Deliver::Never => None,
             Deliver::By(strategy) => Some(strategy.clone()),
         };
-        Ok(CheckedDelegation { task, by, agent, notify, strategy, shared, context, chain_depth })
+        let host_reports = strategy.is_none()
+            && delegation.deliver == Deliver::AsConfigured
+            && by
+                .as_ref()
+                .and_then(|by| self.cx.setup.tasks.get(by))
+                .is_some_and(|task| task.background.host_reports);
+        Ok(CheckedDelegation {
+            task,
+            by,
+            agent,
+            notify,
+            strategy,
+            host_reports,
+            shared,
+            context,
+            chain_depth,
+        })
     }
 
     /// Checks depth, width, total count and budgets (R-065 done right).

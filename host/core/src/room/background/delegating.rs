@@ -278,6 +278,7 @@ impl BackgroundWork<'_> {
             started_by: checked.agent.clone(),
             notify: checked.notify.clone(),
             strategy: checked.strategy.clone(),
+            host_reports: checked.host_reports,
             result_delivery: delegation.result_delivery,
             on_close,
             started: self.cx.now,

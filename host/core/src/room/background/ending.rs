@@ -166,6 +166,7 @@ impl BackgroundWork<'_> {
                     ended,
                     notify: task.notify.clone(),
                     strategy: task.strategy.clone(),
+                    host_reports: task.host_reports,
                     result_delivery: task.result_delivery,
                     chain_depth: task.chain_depth,
                 })

@@ -28,6 +28,7 @@ pub(super) fn task(number: u32) -> BackgroundTask {
         started_by: Some("chat".into()),
         notify: "desk".into(),
         strategy: None,
+        host_reports: false,
         result_delivery: None,
         on_close: OnClose::Cascade,
         started: Millis(1_000),

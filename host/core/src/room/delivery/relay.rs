@@ -18,7 +18,7 @@ use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::Message;
 
 /// The recipient of a relayed message.
-enum RelayTarget {
+pub(super) enum RelayTarget {
     /// The task waits for its user with this call.
     Asking(FrameId, CallId),
     /// The task's next step has not begun.
@@ -78,7 +78,7 @@ impl Room {
         }
     }
 
-    fn relay_target(&self, task: &TaskName) -> RelayTarget {
+    pub(super) fn relay_target(&self, task: &TaskName) -> RelayTarget {
         let is_paused = self.pausing.paused().is_some();
         let Some(frame) = self.frames.active_turn_frame(task) else {
             return match self.cx.phase {
@@ -189,7 +189,7 @@ impl StepLoop<'_> {
 impl Background {
     /// Returns the text of the message, with a fence around the data that gates let through.
     fn as_read_in_turn(&self, gated: &GatedMessage) -> String {
-        if gated.strategy.is_none() {
+        if gated.outgoing.tasks.is_empty() {
             return texts::announcement(&gated.outgoing.text);
         }
         let is_completed =
@@ -199,12 +199,16 @@ impl Background {
 }
 
 impl ResultDelivery<'_> {
+    /// Returns whether the run was stopped or failed; nothing more is said then.
+    pub(super) fn was_stopped(&self) -> bool {
+        self.background.is_stopped()
+            || matches!(&self.cx.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success())
+    }
+
     /// Delivers a message to people instead, because the task ended before its agent read it. After
     /// a stop, nothing more is said.
     fn deliver_to_people(&mut self, mut gated: GatedMessage) {
-        let was_stopped = self.background.is_stopped()
-            || matches!(&self.cx.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
-        match gated.otherwise.take().filter(|_| !was_stopped) {
+        match gated.otherwise.take().filter(|_| !self.was_stopped()) {
             Some(text) => {
                 (gated.outgoing.text, gated.relay) = (text, None);
                 self.send_through_gates(gated);

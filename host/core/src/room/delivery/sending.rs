@@ -86,7 +86,9 @@ impl ResultDelivery<'_> {
         for (relay, ids) in self.group_by_recipient(&ids) {
             // Checked for each message, because every one counts against the grant.
             match self.granted_channel(strategy, channel.as_deref()) {
-                Ok(channel) => self.send_about(strategy, &ids, channel, relay, prompt, interrupt),
+                Ok(channel) => {
+                    self.send_about(Some(strategy), &ids, channel, relay, prompt, interrupt)
+                }
                 Err(NoChannel::Denied(record)) => {
                     let reason = record.reason.clone();
                     self.cx.denied(strategy, *record);
@@ -110,7 +112,7 @@ impl ResultDelivery<'_> {
 
     /// Groups results into messages: one for each task whose agent takes a turn, and one for all
     /// that go to people directly.
-    fn group_by_recipient(
+    pub(super) fn group_by_recipient(
         &mut self,
         ids: &[BackgroundId],
     ) -> BTreeMap<Option<TaskName>, Vec<BackgroundId>> {
@@ -138,9 +140,10 @@ impl ResultDelivery<'_> {
         groups
     }
 
-    fn send_about(
+    /// Sends one message about results, for a strategy or for the host itself.
+    pub(super) fn send_about(
         &mut self,
-        strategy: &PluginName,
+        strategy: Option<&PluginName>,
         ids: &[BackgroundId],
         channel: ChannelId,
         relay: Option<TaskName>,
@@ -172,13 +175,15 @@ impl ResultDelivery<'_> {
                 None,
             )
         });
-        self.budgets.used_by(strategy).messages_sent += 1;
+        if let Some(strategy) = strategy {
+            self.budgets.used_by(strategy).messages_sent += 1;
+        }
         // The key depends on the results only, so a retry has the same one.
         let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
         let outgoing = OutgoingMessage { channel, text, interrupt, key, tasks: ids.to_vec() };
         let gated = GatedMessage {
             outgoing,
-            strategy: Some(strategy.clone()),
+            strategy: strategy.cloned(),
             request: None,
             relay,
             chain_depth,
@@ -314,8 +319,19 @@ impl ResultDelivery<'_> {
     }
 
     fn send_failed(&mut self, gated: GatedMessage, reason: &str) {
-        if let Some(strategy) = &gated.strategy {
-            self.count_failed_send(strategy, &gated.outgoing.tasks, reason);
+        match &gated.strategy {
+            Some(strategy) => self.count_failed_send(strategy, &gated.outgoing.tasks, reason),
+            // The host tries once: the channel has no strategy that would know a better time.
+            None => gated.outgoing.tasks.iter().for_each(|id| {
+                self.deliveries.set_delivery_state(
+                    self.cx,
+                    self.background,
+                    id,
+                    DeliveryState::Inbox,
+                    None,
+                    Some(reason),
+                )
+            }),
         }
         self.deliveries.announcement_failed(self.cx, &gated, reason);
     }
@@ -471,15 +487,13 @@ impl Deliveries {
                 Some(channel),
                 None,
             );
-            if let Some(strategy) = gated.strategy.clone() {
-                cx.notify(Notice::Delivered {
-                    id: id.clone(),
-                    worker: agent,
-                    strategy,
-                    channel: channel.clone(),
-                    text: text.clone(),
-                });
-            }
+            cx.notify(Notice::Delivered {
+                id: id.clone(),
+                worker: agent,
+                strategy: gated.strategy.clone(),
+                channel: channel.clone(),
+                text: text.clone(),
+            });
         }
         self.announcement_delivered(cx, gated);
     }

@@ -18,6 +18,7 @@ fn result(number: u64, strategy: Option<&str>) -> Undelivered {
         ended,
         notify: "desk".into(),
         strategy: strategy.map(PluginName::from),
+        host_reports: false,
         result_delivery: None,
         chain_depth: 0,
     }

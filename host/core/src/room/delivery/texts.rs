@@ -65,7 +65,7 @@ fn verb(status: BackgroundStatus) -> &'static str {
 /// A gate may read and change it, so [`for_turn`] adds the fence afterwards.
 pub(super) fn data_for_turn<'a>(
     results: impl ExactSizeIterator<Item = &'a EndedTask> + Clone,
-    strategy: &PluginName,
+    strategy: Option<&PluginName>,
     words: Option<&str>,
 ) -> String {
     let words = words.filter(|words| !words.trim().is_empty());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn turn(output: &str, words: Option<&str>) -> String {
-        for_turn(&data_for_turn([ended(Some(output))].iter(), &"eager".into(), words), true)
+        for_turn(&data_for_turn([ended(Some(output))].iter(), Some(&"eager".into()), words), true)
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_a_gate_made_of_a_message_stays_in_the_fence() {
-        let data = data_for_turn([ended(Some("call 555"))].iter(), &"eager".into(), None);
+        let data = data_for_turn([ended(Some("call 555"))].iter(), Some(&"eager".into()), None);
         assert_eq!(
             for_turn(&data.replace("555", "…"), true)
                 .lines()

@@ -12,8 +12,9 @@ use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::Notice;
 use crate::setup::TaskSetup;
 use crate::tool_calls::routing::PASS;
+use crate::tool_calls::toolbox::ToolTarget;
 use crate::types::ids::{FrameId, TaskName};
-use crate::types::message::{DO_NOT_KNOW, Label, Message, Role};
+use crate::types::message::{DO_NOT_KNOW, Label, Message, Role, ToolCall};
 use crate::types::outcome::Status;
 
 impl Dialogue<'_> {
@@ -44,13 +45,30 @@ impl Frames {
         message: Arc<Message>,
     ) -> Arc<Message> {
         let (weight, calls) = (message.weight(), message.tools.len());
-        if weight <= MAX_WEIGHT && calls <= MAX_CALLS {
+        let most = self.weight_limit(cx, id, &message);
+        if weight <= most && calls <= MAX_CALLS {
             return message;
         }
         let text = format!(
-            "The answer was dropped: {weight} bytes and {calls} calls; {MAX_WEIGHT} bytes and {MAX_CALLS} calls are allowed."
+            "The answer was dropped: {weight} bytes and {calls} calls; {most} bytes and {MAX_CALLS} calls are allowed."
         );
         self.refusal_message(cx, id, &message, text)
+    }
+
+    /// Returns the bytes that an answer may weigh: more than others, if it calls a tool whose
+    /// plugin takes large arguments (`limits.arguments`).
+    fn weight_limit(&self, cx: &RoomContext, id: FrameId, message: &Message) -> usize {
+        let Some((_, task)) = self.task_of(cx, id) else { return MAX_WEIGHT };
+        let taken = |call: &ToolCall| {
+            let ToolTarget::Plugin { plugin, .. } = &task.toolbox.get(&call.name)?.target else {
+                return None;
+            };
+            Some(cx.setup.plugins.get(plugin)?.limits.arguments)
+        };
+        let largest = message.tool_calls.iter().chain(&message.tools).filter_map(taken).max();
+        let largest = usize::try_from(largest.unwrap_or_default()).unwrap_or(usize::MAX);
+        // A call counts as the provider's and as the task's; what it exceeds is refused by name.
+        MAX_WEIGHT.saturating_add(largest.saturating_mul(2))
     }
 
     fn count_pending(&mut self, cx: &mut RoomContext, id: FrameId) {

@@ -80,6 +80,16 @@ pub enum CallToolError {
         /// The tools of the config as `plugin.tool`, in order.
         known: Vec<String>,
     },
+    /// The arguments are larger than the plugin takes.
+    #[error(
+        "the arguments have {bytes} bytes, more than the limit of {limit} bytes (limits.arguments of the plugin)"
+    )]
+    TooLarge {
+        /// Bytes of the arguments as JSON.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The journal could not be created or written.
     #[error(transparent)]
     Journal(#[from] JournalFailure),
@@ -101,8 +111,8 @@ impl Prepared {
     /// The arguments are a JSON object. Dropping the future stops the tool.
     ///
     /// # Errors
-    /// `Unknown` if no plugin has this tool, `Journal` if the journal cannot be created or written.
-    /// Errors of the tool, and refusals of an approver, are in [`ToolRun::answer`].
+    /// `Unknown` if no plugin has this tool, `TooLarge` if its plugin does not take arguments of this
+    /// size, `Journal` if the journal cannot be created or written. Errors of the tool, and refusals of an approver, are in [`ToolRun::answer`].
     ///
     /// ```
     /// use conclave_runtime::native::{self, Call, Plugin, Tool};
@@ -141,7 +151,8 @@ impl Prepared {
     /// outcome is awaited.
     ///
     /// # Errors
-    /// `Unknown` if no plugin has this tool, `Journal` if the journal cannot be created.
+    /// `Unknown` if no plugin has this tool, `TooLarge` if its plugin does not take arguments of this
+    /// size, `Journal` if the journal cannot be created.
     pub fn start_tool(
         &self,
         caller: Caller,
@@ -154,6 +165,7 @@ impl Prepared {
         else {
             return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
         };
+        self.check_size(tool, &arguments)?;
         let seen = Arc::new(CallResult { caller, findings: Mutex::default() });
         // Kept for the error message, in case the room rejects the arguments.
         let wrong = self
@@ -174,6 +186,15 @@ impl Prepared {
             everything: Arc::clone(&self.everything),
         };
         Ok(ToolCalling { run: parts.start(options)?, seen, wrong, only_computes })
+    }
+
+    /// Checks the size of the arguments. A call that is too large would end before it reaches the
+    /// plugin, and the room could not name the reason to the caller.
+    fn check_size(&self, tool: &str, arguments: &Value) -> Result<(), CallToolError> {
+        let plugin = self.setup.tool(tool).and_then(|(plugin, _)| self.setup.plugins.get(plugin));
+        let Some(limit) = plugin.map(|plugin| plugin.limits.arguments) else { return Ok(()) };
+        let bytes = arguments.to_string().len() as u64;
+        if bytes > limit { Err(CallToolError::TooLarge { bytes, limit }) } else { Ok(()) }
     }
 
     /// Returns every tool of the config as `plugin.tool`, in order.

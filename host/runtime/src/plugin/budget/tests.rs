@@ -8,7 +8,7 @@ use wasm_encoder::{Component, CustomSection, RawSection};
 use wasmtime::Engine;
 
 use super::super::{LoadError, inspect};
-use crate::sandbox::plain::{Excess, PlainTools};
+use crate::sandbox::plain::{Excess, FunctionDocs, PlainTools};
 
 /// Bytes that looking at a component may allocate, besides twice its own size.
 const LOOK: u64 = 16 << 20;
@@ -37,7 +37,8 @@ fn describe(bytes: &[u8]) -> Result<(usize, usize), Excess> {
     let component = wasmtime::component::Component::from_binary(&Engine::default(), bytes)
         .expect("it can be compiled");
     let mut found = None;
-    let cost = measure(|| found = Some(PlainTools::find(&component))).bytes_total;
+    let cost = measure(|| found = Some(PlainTools::find(&component, &FunctionDocs::read(bytes))))
+        .bytes_total;
     assert!(cost <= DESCRIBE, "{cost} bytes for a component of {}", bytes.len());
     found.expect("it was described").map(|found| (found.specs().len(), found.unserved.len()))
 }

@@ -12,6 +12,8 @@ use super::RegistryError;
 use crate::plugin::Inspection;
 use crate::support::digest::sha256;
 
+/// The annotation of a manifest with the version of its component.
+const VERSION: &str = "org.opencontainers.image.version";
 pub(super) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// The kind of artifact that holds a signature, and the type of its layer.
 pub(super) const SIGNATURE: &str = "application/vnd.conclave.signature.v1+json";
@@ -252,6 +254,13 @@ impl Artifact {
     #[must_use]
     pub fn config_sha256(&self) -> &str {
         &self.config_sha256
+    }
+
+    /// Returns the version of the component, as whoever pushed it states it in the manifest.
+    #[must_use]
+    pub fn version(&self) -> Option<String> {
+        let manifest: ImageManifest = serde_json::from_slice(&self.manifest).ok()?;
+        manifest.annotations.get(VERSION).cloned()
     }
 
     pub(super) fn manifest(&self) -> &[u8] {

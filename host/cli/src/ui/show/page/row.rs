@@ -110,8 +110,8 @@ pub(super) fn told(row: &TimelineRow) -> String {
     format!("{name} {text}\n{when} {amounts}")
 }
 
-/// Appends the row.
-pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64) {
+/// Appends the row, with the prompt of a model call.
+pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64, prompt: Option<String>) {
     let RowText { name, text, amounts, tone } = words(row);
     let kind = group(&row.what).class();
     let stands = if row.what.stands_out() { " s" } else { "" };
@@ -142,6 +142,9 @@ pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64) {
     out.push_str("<dl>");
     for (name, value) in facts(row) {
         let _ = write!(out, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
+    }
+    if let Some(prompt) = prompt {
+        let _ = write!(out, "<dt>prompt</dt><dd>{}</dd>", escape(&prompt));
     }
     out.push_str("</dl></details>\n");
 }
@@ -281,7 +284,7 @@ fn subject_facts(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
         }
         RowSubject::Delivered { task, strategy, channel, text, .. } => {
             put("task", task.as_str());
-            put("by", strategy.as_str());
+            put("by", strategy.as_ref().map_or("host", |strategy| strategy.as_str()));
             put("channel", channel.as_str());
             put("text", text);
         }

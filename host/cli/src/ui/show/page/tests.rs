@@ -1,10 +1,11 @@
 //! Tests that a page of hostile texts stays a page: every text is data, and nothing on it runs or
 //! loads.
 
+use conclave_core::inspect::prompts::ModelPrompt;
 use conclave_core::inspect::timeline::{
     Effected, Given, Lane, RoomEnd, RowSubject, SandboxUsage, Timeline, TimelineRow, Totals,
 };
-use conclave_core::types::completion::TokenUsage;
+use conclave_core::types::completion::{Prompt, PromptPiece, TokenUsage, ToolChoice, ToolFormat};
 use conclave_core::types::denial::Layer;
 use conclave_core::types::ids::{Millis, PluginName, RoomId, TaskName};
 use conclave_core::types::outcome::Status;
@@ -105,7 +106,7 @@ fn rows(text: &str) -> Vec<TimelineRow> {
         RowSubject::Delivered {
             id: name(text),
             task: task.clone(),
-            strategy: plugin.clone(),
+            strategy: Some(plugin.clone()),
             channel: name(text),
             text: text.into(),
         },
@@ -187,12 +188,35 @@ const TAGS: [&str; 39] = [
     "!doctype", "!--", "a", "br",
 ];
 
+/// Returns a hostile prompt for each record of the rows.
+fn hostile_prompts() -> RunPrompts {
+    let prompt = |row: &TimelineRow| ModelPrompt {
+        room: row.room.clone(),
+        seq: row.seq,
+        call_seq: row.seq,
+        task: Some(name(HOSTILE)),
+        plugin: name(HOSTILE),
+        model: name(HOSTILE),
+        prompt: Prompt {
+            pieces: vec![PromptPiece::System { text: format!("read: {HOSTILE}").into() }],
+            tools: Vec::new(),
+            tool_format: ToolFormat::Native,
+            tool_choice: ToolChoice::Auto,
+            output_schema: None,
+            stream: false,
+            options: vec![(HOSTILE.to_owned(), HOSTILE.into())],
+        },
+    };
+    RunPrompts::new(rows(HOSTILE).iter().map(prompt).collect())
+}
+
 #[test]
 fn no_text_becomes_markup() {
     let page = page(
         &timeline(HOSTILE, rows(HOSTILE)),
         &about(HOSTILE),
         &[(HOSTILE.into(), vec![HOSTILE.into()])],
+        &hostile_prompts(),
     );
     // The style is the program's own, and contains no `<`.
     let (head, rest) = page.split_once("<style>").expect("a style");
@@ -216,6 +240,7 @@ fn no_text_becomes_markup() {
         assert!(!page.contains(bad), "{bad:?}");
     }
     assert!(page.matches("&lt;script&gt;").count() > 40, "every text is there");
+    assert!(page.contains("[system]\nread: &lt;/script&gt;"), "what the model read, too");
 }
 
 #[test]
@@ -223,8 +248,12 @@ fn a_run_that_failed_says_why_in_its_box_and_a_refusal_how_to_learn_more() {
     let mut failed = timeline("x", rows("x"));
     failed.ended =
         Some(RoomEnd { status: Status::MaxTurns, reason: "too <many> turns".into(), answer: None });
-    let page =
-        page(&failed, &RunFacts { state: RunState::Ended(Status::MaxTurns), ..about("x") }, &[]);
+    let page = page(
+        &failed,
+        &RunFacts { state: RunState::Ended(Status::MaxTurns), ..about("x") },
+        &[],
+        &RunPrompts::default(),
+    );
     assert!(
         page.contains(
             "<div class=\"answer bad\"><b>Ended as max-turns: too &lt;many&gt; turns</b>"
@@ -236,7 +265,7 @@ fn a_run_that_failed_says_why_in_its_box_and_a_refusal_how_to_learn_more() {
 
 #[test]
 fn nothing_is_loaded_and_nothing_runs() {
-    let page = page(&timeline("x", rows("x")), &about("x"), &[]);
+    let page = page(&timeline("x", rows("x")), &about("x"), &[], &RunPrompts::default());
     assert!(page.starts_with(BEGIN));
     let policy = page
         .split("Content-Security-Policy\" content=\"")
@@ -281,7 +310,7 @@ fn a_long_run_is_folded_and_its_page_stays_small() {
         suggestion: None,
     };
     rows.insert(5_000, row(1, 4_999, Some(4_999), refused));
-    let page = page(&timeline("x", rows), &about("x"), &[]);
+    let page = page(&timeline("x", rows), &about("x"), &[], &RunPrompts::default());
     assert!(page.len() < 8 << 20, "{} bytes", page.len());
     assert!(page.contains("more rows") && page.contains("more are not on this page"));
     assert!(page.contains("DENIED p"), "what stands out is shown");

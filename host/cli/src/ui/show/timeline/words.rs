@@ -188,7 +188,9 @@ fn subject_words(what: &RowSubject) -> (String, String, Tone) {
             None => (format!("delivery {strategy}"), joined(&[wake, decided]), Tone::Plain),
         },
         RowSubject::Delivered { task, strategy, channel, text, .. } => {
-            (format!("delivered {task}"), format!("by {strategy} on {channel}: {text}"), Tone::Good)
+            let by = strategy.as_ref().map(|strategy| format!("by {strategy} "));
+            let said = format!("{}on {channel}: {text}", by.unwrap_or_default());
+            (format!("delivered {task}"), said, Tone::Good)
         }
         RowSubject::NotDelivered { task, reason, .. } => {
             (format!("not delivered {task}"), reason.clone(), Tone::Odd)

@@ -8,6 +8,7 @@ use conclave_core::setup::Setup;
 use conclave_core::types::ids::{RoomId, TaskName};
 
 use crate::ui::screen::total_columns;
+use crate::ui::show::amounts::{now, time_of_day};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::{FAINT, NAME, foreign, one_line, paint};
 
@@ -17,6 +18,10 @@ const COLUMNS_MAX: usize = 140;
 const ENTRY_COLUMNS_MIN: usize = 20;
 /// Columns of the time of a run.
 const TIME: usize = 6;
+/// Columns of a time of day.
+const TIME_OF_DAY: usize = 8;
+/// Columns of a conversation's name.
+const CONVERSATION: usize = 4;
 /// Columns of a task's name, at least and at most.
 const WHO: RangeInclusive<usize> = 11..=22;
 
@@ -33,6 +38,9 @@ pub(super) enum TraceStyle {
         asking: BTreeSet<TaskName>,
         simulated: BTreeSet<TaskName>,
     },
+    /// A conversation of a server, one of several in the same output: each line has the time of day
+    /// and the conversation. Nothing is shown elsewhere on this terminal but the ends of turns.
+    Served { conversation: String, entry: TaskName },
     /// A conversation. This task's speeches and the ends of background tasks are shown elsewhere.
     Chat { room: RoomId, task: TaskName },
 }
@@ -61,7 +69,19 @@ impl TraceLayout {
     }
 
     fn before_who(&self) -> usize {
-        if self.is_chat() { 2 } else { TIME + 1 }
+        match &self.style {
+            TraceStyle::Chat { .. } => 2,
+            TraceStyle::Run { .. } => TIME + 1,
+            TraceStyle::Served { .. } => TIME_OF_DAY + 1 + CONVERSATION + 1,
+        }
+    }
+
+    /// Returns the entry task, whose end is told as that of the run or of the turn.
+    pub(super) fn entry_task(&self) -> Option<&TaskName> {
+        match &self.style {
+            TraceStyle::Run { entry, .. } | TraceStyle::Served { entry, .. } => Some(entry),
+            TraceStyle::Chat { .. } => None,
+        }
     }
 
     /// Returns the columns in front of an entry.
@@ -85,6 +105,12 @@ impl TraceLayout {
                 let at = started.elapsed().as_secs_f64();
                 let at = paint(FAINT, format_args!("{at:>TIME$.2}"));
                 format!("{at} {}{blanks} ", paint(NAME, who))
+            }
+            TraceStyle::Served { conversation, .. } => {
+                let at = paint(FAINT, time_of_day(now()));
+                let which = one_line(conversation, CONVERSATION);
+                let which = paint(FAINT, format_args!("{which:<CONVERSATION$}"));
+                format!("{at} {which} {}{blanks} ", paint(NAME, who))
             }
             TraceStyle::Chat { .. } => format!("  {}{blanks} ", paint(FAINT, who)),
         };

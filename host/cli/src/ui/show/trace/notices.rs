@@ -326,7 +326,8 @@ impl TracePrinter {
             // In a conversation the result itself is shown.
             Notice::Delivered { .. } if self.is_chat() => {}
             Notice::Delivered { id, worker: agent, strategy, channel, .. } => {
-                let what = format!("delivered by {strategy} on {channel}");
+                let by = strategy.as_ref().map(|strategy| format!(" by {strategy}"));
+                let what = format!("delivered{} on {channel}", by.unwrap_or_default());
                 self.put(&self.background_name(room, agent, id), &EntryText::plain(what));
             }
             Notice::NotDelivered { id, worker: agent, reason } => {
@@ -479,7 +480,7 @@ impl TracePrinter {
 
     /// Returns whether this task's end is shown as the end of the run or of the conversation.
     fn tells_end_itself(&self, room: &RoomId, task: &TaskName) -> bool {
-        let is_entry = matches!(&self.layout.style, TraceStyle::Run { entry, .. } if entry == task);
+        let is_entry = self.layout.entry_task() == Some(task);
         (is_entry && !is_child(room)) || self.is_conversation(room, task)
     }
 
@@ -492,6 +493,8 @@ impl TracePrinter {
                 (to_user && !simulated.contains(task))
                     || (is_open && message.tool_calls.is_empty() && asking.contains(task))
             }
+            // The page shows it, and this terminal does not.
+            TraceStyle::Served { .. } => false,
             TraceStyle::Chat { .. } => {
                 self.is_conversation(room, task) && (to_user || message.recipient.is_none())
             }

@@ -1,0 +1,37 @@
+//! The state of a stored run in one word, and the command that continues it: `runs`, `show`,
+//! `approvals`, `approve` and `resume` say the same.
+
+use anstyle::Style;
+use conclave_runtime::store::{RunRow, RunState};
+
+use super::{BAD, GOOD, NAME, ODD};
+use crate::program::shell::shell;
+
+/// The command under which conversations of browsers are stored. `conclave serve` continues them
+/// itself.
+pub(crate) const SERVED: &str = "serve";
+/// The state of such a conversation while no server has it open.
+pub(crate) const CLOSED: &str = "closed";
+
+/// Returns the word for a run's state, and its style.
+pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
+    match of {
+        // Its server left it in order, or continues it at its next start.
+        RunState::Interrupted if command == SERVED => (NAME, CLOSED.to_owned()),
+        RunState::Running => (NAME, "running".to_owned()),
+        RunState::Interrupted => (ODD, "interrupted".to_owned()),
+        RunState::Ended(status) => {
+            let word = status.as_str().to_ascii_lowercase().replace('_', "-");
+            (if status.is_success() { GOOD } else { BAD }, word)
+        }
+    }
+}
+
+/// Returns the command that continues a run which no process has open.
+pub(crate) fn continued_by(run: &RunRow) -> String {
+    if run.command != SERVED {
+        return format!("conclave resume {}", run.run);
+    }
+    let config = run.config.as_deref().map(|config| shell(&config.display().to_string()));
+    format!("conclave serve {}", config.unwrap_or_default()).trim_end().to_owned()
+}

@@ -1,0 +1,95 @@
+//! `cargo xtask features`: the libraries compile without a warning with each of their features
+//! alone, with none and with all. Cargo unites the features of a workspace, so the other checks
+//! see only all of them together.
+
+use std::fs;
+use std::process::ExitCode;
+
+use crate::failure::XtaskFailure;
+use crate::phase::{self, Phases};
+use crate::place::Checkout;
+use crate::toml;
+
+/// The libraries that programs embed, with their folders.
+const LIBRARIES: [(&str, &str); 5] = [
+    ("conclave-trajectory", "host/trajectory"),
+    ("conclave-core", "host/core"),
+    ("conclave-models", "host/models"),
+    ("conclave-runtime", "host/runtime"),
+    ("conclave-mcp", "host/mcp"),
+];
+/// Features that only the repository's own tests use.
+const OF_TESTS: [&str; 1] = ["kill-points"];
+
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    if let Some(word) = arguments.first() {
+        return Err(XtaskFailure::usage(format!("`{word}` is no option of `features`.")));
+    }
+    let mut sets = Vec::new();
+    for (package, folder) in LIBRARIES {
+        let path = place.root.join(folder).join("Cargo.toml");
+        let text = fs::read_to_string(&path)
+            .map_err(|error| XtaskFailure::new(format!("{}: {error}", path.display())))?;
+        sets.extend(sets_of(&text).into_iter().map(|set| (package, set)));
+    }
+    let mut phases = Phases::new(&place, sets.len(), false);
+    for (package, set) in &sets {
+        let shown = format!("{package} {}", set.join(" "));
+        phases.check(shown.trim(), || check(&place, package, set))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the options of cargo for each set of features of a package.
+fn sets_of(manifest: &str) -> Vec<Vec<String>> {
+    let option = |word: &str| word.to_owned();
+    let features: Vec<String> = toml::keys(manifest, "[features]")
+        .filter(|name| name != "default" && !OF_TESTS.contains(&name.as_str()))
+        .collect();
+    let mut sets = vec![vec![option("--no-default-features")]];
+    if features.len() > 1 {
+        let alone = |name: &String| {
+            vec![option("--no-default-features"), option("--features"), name.clone()]
+        };
+        sets.extend(features.iter().map(alone));
+    }
+    if !features.is_empty() {
+        sets.push(vec![option("--features"), features.join(",")]);
+    }
+    sets
+}
+
+/// Fails with the warnings of a package. Cargo repeats those of a crate that it does not compile
+/// again.
+fn check(place: &Checkout, package: &str, set: &[String]) -> Result<(), XtaskFailure> {
+    let mut command = place.cargo(["check", "--quiet", "--lib", "--package", package]);
+    command.args(set);
+    let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() && text.trim().is_empty() {
+        return Ok(());
+    }
+    Err(XtaskFailure::new(format!("\n{}", text.trim_end())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_checked_with_none_each_and_all_of_its_features() {
+        let manifest = "[package]\nname = \"x\"\n\n[features]\ndefault = []\na = []\nb = [\"a\"]\n\
+                        kill-points = []\n\n[dependencies]\nserde = \"1\"\n";
+        let sets: Vec<String> = sets_of(manifest).iter().map(|set| set.join(" ")).collect();
+        assert_eq!(
+            sets,
+            [
+                "--no-default-features",
+                "--no-default-features --features a",
+                "--no-default-features --features b",
+                "--features a,b",
+            ]
+        );
+        assert_eq!(sets_of("[package]\n"), [["--no-default-features"]]);
+    }
+}
