@@ -35,11 +35,10 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RunOpening};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
-use conclave_core::types::channel::Binding;
 use conclave_core::types::completion::ModelError;
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{
-    CallId, ChannelId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName,
+    CallId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName,
 };
 use conclave_core::types::observed::ObservedPosition;
 use conclave_core::types::outcome::Outcome;

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use conclave_core::config::TERMINAL;
 use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::batch::{Batch, OnError, room_of, run_all, verdict};
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};

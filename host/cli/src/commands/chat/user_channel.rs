@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anstyle::Style;
-use conclave_core::config::TERMINAL;
 use conclave_core::types::ids::{BackgroundId, ChannelId, TaskName};
 use conclave_core::types::message::Blob;
 use conclave_core::types::request::RoomRequest;
