@@ -117,14 +117,6 @@ pub(super) fn check(config: &Config, problems: &mut Problems) {
             warn(config, problems, &format!("channels.{channel}.access"), what, why, help);
         }
     }
-    for (name, model) in &config.models {
-        let path = format!("models.{name}.min_output");
-        if model.prices.context.is_none() && config.is_written(&path) {
-            let what = format!("`min_output` has no effect for the model `{name}`");
-            let why = "it is a part of `context`, which is not set";
-            warn(config, problems, &path, what, why, "write `context`, or leave the key out");
-        }
-    }
 }
 
 pub(super) fn warn(

@@ -301,11 +301,6 @@ fn a_key_that_can_have_no_effect_is_a_warning() {
             parts("", "allow_multiple_tools = false", ""),
         ),
         (
-            "min_output",
-            parts(asks, "", &format!("{model}min_output = 50")),
-            parts(asks, "", &format!("{model}context = 9000\nmin_output = 50")),
-        ),
-        (
             "access",
             parts("", "", "[channels.web]\nkind = \"web\"\naccess = \"none\""),
             parts("", "", "[channels.web]\nkind = \"web\"\naccess = \"read-only\""),
