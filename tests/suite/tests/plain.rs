@@ -257,3 +257,95 @@ fn types_that_grow_without_bounds_are_refused() {
     let problems = refused(&rig, &crate::by_hand::config(""));
     assert!(problems.contains("large: its types are too large"), "{problems:?}");
 }
+
+/// Reads the setting `units` from `wasi:config/store`, and returns its text.
+const READS_SETTING: &str = r#"(component
+    (import "wasi:config/store@0.2.0-draft" (instance $store
+        (type $cause (variant (case "upstream" string) (case "io" string)))
+        (export "error" (type $error (eq $cause)))
+        (type $found (option string))
+        (type $answer (result $found (error $error)))
+        (export "get" (func (param "key" string) (result $answer)))))
+    (core module $libc
+        (memory (export "memory") 1)
+        (global $next (mut i32) (i32.const 1024))
+        (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+            (global.get $next)
+            (global.set $next (i32.add (global.get $next) (local.get 3)))))
+    (core instance $libc (instantiate $libc))
+    (core func $get (canon lower (func $store "get")
+        (memory $libc "memory") (realloc (func $libc "realloc"))))
+    (core instance $host (export "get" (func $get)))
+    (core module $main
+        (import "libc" "memory" (memory 1))
+        (import "host" "get" (func $get (param i32 i32 i32)))
+        (data (i32.const 16) "units")
+        (func (export "read") (result i32)
+            (call $get (i32.const 16) (i32.const 5) (i32.const 64))
+            ;; The text lies behind the cases of the result and of the option.
+            (i32.const 72)))
+    (core instance $main (instantiate $main
+        (with "libc" (instance $libc)) (with "host" (instance $host))))
+    (func (export "read") (result string)
+        (canon lift (core func $main "read") (memory $libc "memory"))))"#;
+
+#[test]
+fn the_wasi_config_of_a_component_is_its_own() {
+    let component = wat::parse_str(READS_SETTING).expect("it is text");
+    let rig = Rig::new().with_file("subject.wasm", component);
+    let read = |config: &str| {
+        conclave(&rig, &["plugin", "call", "subject.wasm", "read", "--config", config])
+    };
+    for (config, expected) in [
+        (r#"{"units": "celsius"}"#, "celsius"),
+        (r#"{"units": 7}"#, "7"),
+        (r#"{"other": "celsius"}"#, ""),
+    ] {
+        let output = read(config);
+        assert_eq!(text(&output.stdout).trim(), expected, "{}", text(&output.stderr));
+    }
+    let output = read(r#"{"units": ["celsius"]}"#);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("is read as a text"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_export_of_a_toolchain_is_no_tool() {
+    let component = r#"(component
+        (core module $m (func (export "f")))
+        (core instance $i (instantiate $m))
+        (func $f (canon lift (core func $i "f")))
+        (instance $exports (export "init" (func $f)))
+        (export "exports" (instance $exports))
+        (export "work" (func $f)))"#;
+    let rig = Rig::new().with_file("subject.wasm", wat::parse_str(component).expect("it is text"));
+    let output = conclave(&rig, &["plugin", "inspect", "subject.wasm", "--json"]);
+    let shown: Value = serde_json::from_str(&text(&output.stdout)).expect("one object");
+    let names: Vec<&str> = shown["tools"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    assert_eq!(names, ["work"], "{shown}");
+}
+
+#[test]
+fn arguments_pass_up_to_the_limit_of_the_plugin_and_are_refused_with_its_name() {
+    let rig = Rig::new();
+    let file = guest("plain_functions").display().to_string();
+    let call = |bytes: usize, limit: &str| {
+        let arguments = json!({ "name": "x".repeat(bytes) }).to_string();
+        let path = rig.folder().join("arguments.json");
+        std::fs::write(&path, arguments).expect("a test can write a file");
+        let arguments = format!("@{}", path.display());
+        let size = format!("arguments={limit}");
+        let limits = ["--limit", &size, "--limit", "output=16 MiB"];
+        conclave(&rig, &[&["plugin", "call", &file, "greet", &arguments], &limits[..]].concat())
+    };
+    let large = call(3 << 20, "8 MiB");
+    assert!(large.status.success(), "{}", text(&large.stderr));
+    let refused = call(3 << 20, "2 MiB");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("limits.arguments"), "{}", text(&refused.stderr));
+}

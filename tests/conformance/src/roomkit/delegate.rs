@@ -86,6 +86,9 @@ pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delega
     let deliver = match get("delivery_strategy") {
         // A waiting caller receives the result directly, so it is not delivered again.
         None if waits => Deliver::Never,
+        // The reference leaves a result without a strategy to the agent's next turn, which here is a
+        // choice: by default the host reports it.
+        None if stage.deliver.is_none() => Deliver::Never,
         None => Deliver::AsConfigured,
         Some(Value::Null) => Deliver::Never,
         Some(named) => {
