@@ -11,6 +11,7 @@ use super::names::ToolNames;
 use super::quote::Quoter;
 use super::repair::repaired;
 use super::secrets::Masking;
+use super::thinking::{ThinkingFilter, ThinkingFormat};
 use crate::TextSink;
 
 /// Maximum values in the arguments of one call; a value of one byte may take 600 bytes in memory.
@@ -28,10 +29,13 @@ pub(crate) struct ServerReply {
     quoter: Quoter,
     /// Masks secrets between the text and the sink.
     masking: Masking,
+    /// Separates the thinking from the text.
+    thinking: ThinkingFilter,
     /// Remaining bytes.
     room: u64,
     id: String,
     model: String,
+    /// The text with the thinking in it, as the server sent it.
     content: Option<String>,
     reasoning: String,
     refusal: String,
@@ -125,8 +129,9 @@ impl ObjectEnd {
 
 impl ServerReply {
     /// Returns an empty answer with a limit in bytes, which masks the quoter's secrets.
-    pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
+    pub(crate) fn new(limit: u64, quoter: Quoter, thinking: ThinkingFormat) -> Self {
         Self {
+            thinking: ThinkingFilter::new(thinking),
             masking: Masking::new(quoter.secrets().clone()),
             quoter,
             room: limit,
@@ -220,7 +225,8 @@ impl ServerReply {
             let content = content.0;
             self.use_room(content.len())?;
             self.content.get_or_insert_default().push_str(&content);
-            tell(&self.masking.handle_text(&content), sink);
+            let shown = self.thinking.handle_text(&content);
+            tell(&self.masking.handle_text(&shown), sink);
         }
         said.tool_calls
             .unwrap_or_default()
@@ -289,10 +295,12 @@ impl ServerReply {
         model: &str,
         sink: &dyn TextSink,
     ) -> Completion {
+        let is_cut = self.finish.as_deref().is_some_and(is_cut);
+        let rest = self.thinking.finish(is_cut);
+        tell(&self.masking.handle_text(&rest), sink);
         tell(&self.masking.finish(), sink);
         let is_refused =
             !self.refusal.is_empty() && self.content.as_deref().unwrap_or_default().is_empty();
-        let is_cut = self.finish.as_deref().is_some_and(is_cut);
         let tool_calls = finished_calls(self.calls, is_cut, names, &self.quoter);
         let stop = match self.finish.as_deref() {
             _ if is_refused => StopReason::ContentFilter,
@@ -305,7 +313,10 @@ impl ServerReply {
             Some("stop") => StopReason::End,
             _ => StopReason::Other,
         };
-        let content = if is_refused { Some(self.refusal) } else { self.content };
+        let (text, thinking) = self.thinking.into_parts();
+        let content = if is_refused { Some(self.refusal) } else { self.content.map(|_| text) };
+        let gap = if self.reasoning.is_empty() || thinking.is_empty() { "" } else { "\n" };
+        let reasoning = self.reasoning + gap + &thinking;
         let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
         Completion {
             id: or(self.id, "completion"),
@@ -313,7 +324,7 @@ impl ServerReply {
             content: content
                 .filter(|text| tool_calls.is_empty() || !text.is_empty())
                 .map(|text| self.quoter.mask(&text)),
-            reasoning: Some(self.quoter.mask(&self.reasoning)).filter(|text| !text.is_empty()),
+            reasoning: Some(self.quoter.mask(&reasoning)).filter(|text| !text.is_empty()),
             tool_calls,
             stop,
             usage: usage(self.tokens),

@@ -246,7 +246,9 @@ impl RequestExchange<'_> {
         let settings = &self.shared.settings;
         let asked = retry::asked(response.headers());
         let told = |error| teller.reply(error, settings.reply_max, asked);
-        let mut reply = ReplyReader::new(settings.api, settings.reply_max, teller.quoter.clone());
+        let thinking = self.shared.thinking.clone();
+        let mut reply =
+            ReplyReader::new(settings.api, settings.reply_max, teller.quoter.clone(), thinking);
         while !reply.is_done() {
             let silence = match (self.heard.is_streamed, reply.is_finished()) {
                 (true, true) => settings.idle_timeout.min(TAIL_TIMEOUT),

@@ -11,6 +11,7 @@ use super::names::ToolNames;
 use super::quote::Quoter;
 use super::repair::repaired;
 use super::server_error::ServerError;
+use super::thinking::ThinkingFormat;
 use crate::TextSink;
 use crate::event_stream::{EventStream, StreamEvent};
 
@@ -101,8 +102,8 @@ pub(crate) struct ReplyReader {
 
 impl ReplyReader {
     /// Returns a reader with a limit in bytes, which masks the quoter's secrets.
-    pub(crate) fn new(api: ModelApi, limit: u64, quoter: Quoter) -> Self {
-        let answer = ServerReply::new(limit, quoter.clone());
+    pub(crate) fn new(api: ModelApi, limit: u64, quoter: Quoter, thinking: ThinkingFormat) -> Self {
+        let answer = ServerReply::new(limit, quoter.clone(), thinking);
         Self {
             quoter,
             limit,

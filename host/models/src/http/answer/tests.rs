@@ -10,6 +10,7 @@ use super::ServerReply;
 use crate::TextSink;
 use crate::http::names::ToolNames;
 use crate::http::quote::Quoter;
+use crate::http::thinking::ThinkingFormat;
 
 #[derive(Default)]
 struct Heard(Mutex<String>);
@@ -23,7 +24,7 @@ impl TextSink for Heard {
 
 fn read(chunks: &[Value]) -> Completion {
     let heard = Heard::default();
-    let mut answer = ServerReply::new(10_000, Quoter::default());
+    let mut answer = ServerReply::new(10_000, Quoter::default(), ThinkingFormat::default());
     for chunk in chunks {
         answer.handle_chunk(serde_json::from_value(chunk.clone()).unwrap(), &heard).unwrap();
     }
@@ -163,7 +164,7 @@ fn reasons_to_stop_are_translated() {
 #[test]
 fn a_refusal_is_content_that_was_filtered() {
     let heard = Heard::default();
-    let mut answer = ServerReply::new(100, Quoter::default());
+    let mut answer = ServerReply::new(100, Quoter::default(), ThinkingFormat::default());
     answer
         .handle_chunk(
             serde_json::from_value(delta(json!({"refusal": "I will not"}))).unwrap(),
@@ -210,7 +211,7 @@ fn an_answer_without_end_is_too_long() {
         json!({"reasoning": "12345"}),
         json!({"tool_calls": [{"function": {"arguments": "12345"}}]}),
     ] {
-        let mut answer = ServerReply::new(12, Quoter::default());
+        let mut answer = ServerReply::new(12, Quoter::default(), ThinkingFormat::default());
         let mut handle =
             || answer.handle_chunk(serde_json::from_value(delta(piece.clone())).unwrap(), &());
         assert!(handle().is_ok() && handle().is_ok() && handle().is_err(), "{piece}");

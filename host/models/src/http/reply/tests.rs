@@ -9,6 +9,7 @@ use super::{ReplyError, ReplyReader};
 use crate::TextSink;
 use crate::http::names::ToolNames;
 use crate::http::quote::Quoter;
+use crate::http::thinking::ThinkingFormat;
 
 const STREAM: &str = "\u{feff}: hello\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hé\"}}]}\n\n\
     data: {\"choices\":[{\"delta\":{\"content\":\"llo\"},\"finish_reason\":\"stop\"}]}\r\r\
@@ -28,7 +29,12 @@ fn read<'a>(
     limit: u64,
 ) -> Result<(Completion, String), ReplyError> {
     let heard = Heard::default();
-    let mut reply = ReplyReader::new(ModelApi::ChatCompletions, limit, Quoter::default());
+    let mut reply = ReplyReader::new(
+        ModelApi::ChatCompletions,
+        limit,
+        Quoter::default(),
+        ThinkingFormat::default(),
+    );
     for piece in pieces {
         reply.handle_bytes(piece, &heard)?;
     }
