@@ -155,7 +155,7 @@ impl Dialogue<'_> {
     }
 
     /// The agent's step succeeded, so a later refusal is a new one.
-    pub(super) fn fitted(&mut self, id: FrameId) {
+    pub(super) fn forget_refusal(&mut self, id: FrameId) {
         let Some(frame) = self.frames.get(&id) else { return };
         if let Some(memory) = self.histories.memories.get_mut(&frame.task) {
             memory.condensing.refused_with = None;

@@ -597,7 +597,7 @@ impl StepLoop<'_> {
         }
         let message = match answer {
             Ok(turn) => {
-                self.dialogue().fitted(id);
+                self.dialogue().forget_refusal(id);
                 self.dialogue().take_turn(id, turn, is_filtered)
             }
             Err(fault) => {
