@@ -198,6 +198,8 @@ pub struct ModelServerConfig {
     pub idle_timeout_ms: u64,
     /// The limit of a reply in bytes.
     pub reply_max: u64,
+    /// The marks around the thinking that the server leaves in the text; `None` for none.
+    pub thinking: Option<ThinkingMarks>,
 }
 
 impl ModelServerConfig {
@@ -224,7 +226,22 @@ impl ModelServerConfig {
             attempt_timeout_ms: Self::ATTEMPT_TIMEOUT_MS,
             idle_timeout_ms: Self::IDLE_TIMEOUT_MS,
             reply_max: Self::REPLY_MAX,
+            thinking: Some(ThinkingMarks::default()),
         }
+    }
+}
+
+/// The marks around a model's thinking in its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThinkingMarks {
+    /// The beginning; empty if the answer begins with the thinking, without a mark.
+    pub open: String,
+    pub close: String,
+}
+
+impl Default for ThinkingMarks {
+    fn default() -> Self {
+        Self { open: "<think>".to_owned(), close: "</think>".to_owned() }
     }
 }
 

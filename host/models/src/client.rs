@@ -14,6 +14,15 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait TextSink: Send + Sync + 'static {
     /// Receives the next piece, which is never empty.
     fn text(&self, piece: &str);
+
+    /// Returns whether a user sees the text while it is generated. If not, a request that breaks
+    /// off in the middle of the text can be sent again.
+    fn is_shown(&self) -> bool {
+        true
+    }
+
+    /// Called when the client waits before another attempt; `why` is for the operator.
+    fn waits(&self, _why: &str) {}
 }
 
 /// A sink that discards the text.
@@ -22,10 +31,18 @@ pub struct NoText;
 
 impl TextSink for NoText {
     fn text(&self, _piece: &str) {}
+
+    fn is_shown(&self) -> bool {
+        false
+    }
 }
 
 impl TextSink for () {
     fn text(&self, _piece: &str) {}
+
+    fn is_shown(&self) -> bool {
+        false
+    }
 }
 
 /// Why there is no completion, for the plugin and for the operator.

@@ -21,6 +21,7 @@ mod retry;
 mod secrets;
 mod server_error;
 mod settings;
+mod thinking;
 mod transport;
 
 use std::fmt;
@@ -30,6 +31,7 @@ use conclave_core::types::completion::{Completion, ModelDiagnostic, Prompt};
 
 use self::keys::KeyHolder;
 use self::quote::Quoter;
+use self::thinking::ThinkingFormat;
 use self::transport::ServerAddress;
 use crate::{ApiKey, BoxFuture, ModelClient, ModelFailure, TextSink};
 
@@ -57,6 +59,8 @@ struct ClientState {
     keys: KeyHolder,
     /// Masks the values of the operator's headers and of the URL's query.
     quoter: Quoter,
+    /// What separates the model's thinking from its text.
+    thinking: ThinkingFormat,
 }
 
 impl HttpModel {
@@ -76,7 +80,8 @@ impl HttpModel {
         let server = ServerAddress::new(&settings)?;
         let keys = KeyHolder::new(settings.key.clone());
         let quoter = Quoter::new(settings.secrets().chain(server.secrets()).map(ApiKey::new));
-        Ok(Self { shared: Arc::new(ClientState { settings, server, keys, quoter }) })
+        let thinking = ThinkingFormat::new(settings.thinking.clone());
+        Ok(Self { shared: Arc::new(ClientState { settings, server, keys, quoter, thinking }) })
     }
 
     /// Returns the names of the server's models, in its order, to test connection and key. One

@@ -12,5 +12,7 @@ mod keys;
 mod messages_api;
 #[path = "http/patience.rs"]
 mod patience;
+#[path = "http/servers.rs"]
+mod servers;
 #[path = "http/world.rs"]
 mod world;

@@ -232,3 +232,92 @@ fn doctor_asks_the_servers_of_a_config() {
     assert_eq!(missing.status.code(), Some(0), "{}", text(&missing.stdout));
     assert!(text(&missing.stdout).contains("lists its one model as test-model"));
 }
+
+#[test]
+fn the_exit_code_tells_a_server_that_may_answer_later_from_one_that_refuses() {
+    let error = json!({"error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let half = json!({"choices": [{"delta": {"content": "Half of a"}}]});
+    for (reply, code) in [
+        (TestReply::error(503, "no slot is free"), 4),
+        (TestReply::error(429, "slow down"), 4),
+        (TestReply::error(404, "The model `test-model` does not exist"), 4),
+        (TestReply::error(404, "404 page not found"), 4),
+        (TestReply::hang_up(), 4),
+        (TestReply::events(&[&half, &error]), 4),
+        (TestReply::events(&[&half]).then_cut(), 4),
+        (TestReply::error(400, "bad schema"), 10),
+        (TestReply::error(400, "gemma:2b does not support tools"), 10),
+        (TestReply::json(200, &json!({"error": {"message": "bad schema"}})), 10),
+        (TestReply::bytes(200, "text/html", "<title>Sign in</title>"), 10),
+    ] {
+        let server = Server::start(vec![reply.clone()]);
+        let output = conclave(&rig(&server_lines(&server, "")), &["run", "c.toml", "Hello"]);
+        assert_eq!(output.status.code(), Some(code), "{reply:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn what_a_run_has_not_shown_is_tried_again_and_a_wait_is_told() {
+    let half = json!({"choices": [{"delta": {"content": "Half of a"}}]});
+    let server = Server::start(vec![
+        TestReply::error(503, "Loading model"),
+        TestReply::events(&[&half]).then_cut(),
+        TestReply::streams(&["The whole."]),
+    ]);
+    let rig = rig(&server_lines(&server, "").replace("retries = 0", "retries = 1"));
+    let output = conclave(&rig, &["run", "c.toml", "Hello"]);
+    let trace = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "The whole.\n"));
+    assert!(trace.contains("Loading model. The next attempt is in"), "{trace}");
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[test]
+fn an_answer_that_was_filtered_or_ends_for_an_unknown_reason_is_remarked() {
+    for (reason, remark) in [
+        ("content_filter", "the provider's filter cut or refused the answer"),
+        ("paused", "the server ended the answer for an unusual reason"),
+        ("length", "the server cut the answer at its limit"),
+    ] {
+        let choice = json!({"message": {"content": "Half of a"}, "finish_reason": reason});
+        let server = Server::start(vec![TestReply::json(200, &json!({"choices": [choice]}))]);
+        let output = conclave(&rig(&server_lines(&server, "")), &["run", "c.toml", "Hello"]);
+        let trace = text(&output.stderr);
+        assert!(output.status.success() && trace.contains(remark), "{reason}: {trace}");
+    }
+}
+
+#[test]
+fn a_call_in_the_model_s_thinking_does_not_run() {
+    let json_call = r#"{"request": "search.list"}"#;
+    let xml_call = "<tool><request>search.list</request></tool>";
+    for (format, call) in [("json", json_call), ("xml", xml_call), ("native", json_call)] {
+        for (open, marks) in [("<think>", ""), ("", ""), ("[T]", "thinking = [\"[T]\", \"[/T]\"]")]
+        {
+            let close = if open == "[T]" { "[/T]" } else { "</think>" };
+            let said = format!("{open}Maybe {call}? No.{close}\n\n48 metres.");
+            let server = Server::start(vec![TestReply::says(&said), TestReply::says("done")]);
+            let rig = searching(&server_lines(&server, marks), format);
+            let output = conclave(&rig, &["run", "c.toml", "Hello"]);
+            let trace = text(&output.stderr);
+            assert_eq!(text(&output.stdout), "48 metres.\n", "{format} {open}: {trace}");
+            assert_eq!(server.requests().len(), 1, "{format} {open}: {trace}");
+        }
+        let said = format!("<think>Maybe.</think>{call}");
+        let server = Server::start(vec![TestReply::says(&said), TestReply::says("done")]);
+        let rig = searching(&server_lines(&server, "thinking = false"), format);
+        let output = conclave(&rig, &["run", "c.toml", "Hello"]);
+        let calls = if format == "native" { 1 } else { 2 };
+        assert_eq!(server.requests().len(), calls, "{format}: {}", text(&output.stderr));
+    }
+}
+
+/// Returns a chat agent that calls `search` in this form.
+fn searching(lines: &str, format: &str) -> Rig {
+    let config = format!(
+        "entry = \"desk\"\n{lines}\n[plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\ngrants.tools = [\"search.*\"]\n\
+         [plugins.search]\nsource = \"stock:search\"\ngrants.files = [\"docs\"]\n\
+         [tasks.desk]\nagent = \"chat\"\ntool_format = \"{format}\"\n"
+    );
+    Rig::new().with_file("c.toml", config).with_file("docs/a.txt", "a")
+}

@@ -19,6 +19,10 @@ const SHOWN: usize = 120;
 pub(crate) struct PendingLine(pub(crate) Arc<Screen>);
 
 impl Subscriber for PendingLine {
+    fn shows_text(&self) -> bool {
+        false
+    }
+
     fn on(&self, happening: &Published) {
         let (call, request) = match &happening.what {
             RunEvent::Notice { notice: Notice::ApprovalAsked { call, request } } => {

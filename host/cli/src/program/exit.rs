@@ -13,7 +13,7 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// A key or a secret is missing, or a model's server rejects its key.
 pub(crate) const KEY: u8 = 3;
-/// A model's server could not be reached.
+/// A model's server could not be reached, is busy, or has no such model.
 pub(crate) const UNREACHABLE: u8 = 4;
 /// A plugin could not be loaded, or an agent failed again and again.
 pub(crate) const PLUGIN: u8 = 5;
@@ -23,6 +23,8 @@ pub(crate) const POLICY: u8 = 6;
 pub(crate) const BUDGET: u8 = 7;
 /// An agent asked its user a question, and no user was there to answer.
 pub(crate) const UNANSWERED: u8 = 9;
+/// A model's server refused the request, or its answer could not be used.
+pub(crate) const REFUSED: u8 = 10;
 /// The run took longer than `limits.run.wall`.
 pub(crate) const TIMEOUT: u8 = 124;
 /// Stopped: Ctrl-C, or `conclave stop`.
@@ -36,12 +38,13 @@ Exit codes:
        addressed), or an internal error
     2  the command line or the config is wrong
     3  a key or a secret is missing, or a model server rejected its key
-    4  a model server could not be reached
+    4  a model server could not be reached, is busy, or has no such model
     5  a plugin could not be loaded, or an agent failed repeatedly
     6  a tool call needed an approval, and no terminal was there to ask for it
     7  a limit of the run ended it (turns, tokens, cost, calls, CPU), and it was
        not raised
     9  an agent asked its user a question, and no user was there to answer
+   10  a model server refused a request, or its answer could not be used
   124  the run took longer than limits.run.wall
   130  stopped by Ctrl-C or `conclave stop`";
 
@@ -69,23 +72,24 @@ pub(crate) fn of(status: Status, met: RunIncidents) -> u8 {
         _ if met.nobody_to_ask => POLICY,
         _ if met.cause == Some(EndCause::NobodyToAsk) => UNANSWERED,
         status if status.is_success() => OK,
-        _ => met.trouble.and_then(of_trouble).unwrap_or(if status == Status::Error {
-            PLUGIN
-        } else {
-            FAILED
-        }),
+        status => match met.trouble {
+            Some(trouble) => of_trouble(trouble),
+            None if status == Status::Error => PLUGIN,
+            None => FAILED,
+        },
     }
 }
 
-/// Returns the exit code for a model failure that left a task without an answer. `None` if the
-/// failure has no code of its own.
-pub(crate) fn of_trouble(kind: ModelDiagnosticKind) -> Option<u8> {
+/// Returns the exit code for a model failure that left a task without an answer.
+pub(crate) fn of_trouble(kind: ModelDiagnosticKind) -> u8 {
     match kind {
-        ModelDiagnosticKind::Key => Some(KEY),
-        ModelDiagnosticKind::Unreachable => Some(UNREACHABLE),
+        ModelDiagnosticKind::Key => KEY,
+        ModelDiagnosticKind::Unreachable
+        | ModelDiagnosticKind::Unavailable
+        | ModelDiagnosticKind::NotFound => UNREACHABLE,
         ModelDiagnosticKind::Refused
         | ModelDiagnosticKind::Limit
-        | ModelDiagnosticKind::Malformed => None,
+        | ModelDiagnosticKind::Malformed => REFUSED,
     }
 }
 
@@ -109,6 +113,15 @@ mod tests {
             [key, down, nobody, RunIncidents::default()].map(|met| of(Status::Error, met)),
             [3, 4, 6, 5]
         );
+        for (kind, code) in [
+            (ModelDiagnosticKind::Unavailable, 4),
+            (ModelDiagnosticKind::NotFound, 4),
+            (ModelDiagnosticKind::Refused, 10),
+            (ModelDiagnosticKind::Malformed, 10),
+        ] {
+            let met = RunIncidents { trouble: Some(kind), ..RunIncidents::default() };
+            assert_eq!((of(Status::Error, met), of(Status::Done, met)), (code, 0));
+        }
         let unanswered =
             RunIncidents { cause: Some(EndCause::NobodyToAsk), ..RunIncidents::default() };
         assert_eq!(

@@ -314,6 +314,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(MODELS, "attempt_timeout", TIME, r#"attempt_timeout = "5 min""#, "The time limit of one attempt, from the request to the end of the reply.").time(ModelServerConfig::ATTEMPT_TIMEOUT_MS),
     key(MODELS, "idle_timeout", TIME, r#"idle_timeout = "60 s""#, "The maximum time between two pieces of a streamed reply.").time(ModelServerConfig::IDLE_TIMEOUT_MS),
     key(MODELS, "reply_size", Size { least: 1, most: limits::MEMORY_MAX }, r#"reply_size = "8 MiB""#, "The size limit of one reply.").size(ModelServerConfig::REPLY_MAX),
+    key(MODELS, "thinking", Either(&[TEXTS, Flag]), r#"thinking = ["<think>", "</think>"]"#, "The marks around thinking that the server leaves in the text. What is between them is no part of the answer. An empty first mark is for models that begin with their thinking; `false` leaves all in the text.").otherwise("`<think>` and `</think>`"),
     key(MODELS, "replies", TEXT, r#"replies = "replies.json""#, "The file of a scripted model's replies, from the config's folder.").otherwise("required for `scripted`"),
     key(MODELS, "input_price", Dollars, "input_price = 0.25", "US dollars for a million tokens of input."),
     key(MODELS, "output_price", Dollars, "output_price = 2.00", "US dollars for a million tokens of output."),

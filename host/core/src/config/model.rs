@@ -7,7 +7,10 @@ use super::address::AddressError;
 use super::keys::{KEY, MODELS};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
-use super::{ConfigPath, KeyRef, ModelConfig, ModelKind, ModelServerConfig, address, json, names};
+use super::{
+    ConfigPath, KeyRef, ModelConfig, ModelKind, ModelServerConfig, ThinkingMarks, address, json,
+    names,
+};
 use crate::setup::ModelSetup;
 use crate::tool_calls::truncate::{MIN_OUTPUT, RESERVE};
 use crate::types::completion::ModelApi;
@@ -15,7 +18,7 @@ use crate::types::ids::ModelName;
 use crate::types::wording::{code, one_of, string, thousands};
 
 /// Keys that only one kind has.
-const SERVER_ONLY: [&str; 11] = [
+const SERVER_ONLY: [&str; 12] = [
     "url",
     "model",
     "key",
@@ -27,6 +30,7 @@ const SERVER_ONLY: [&str; 11] = [
     "attempt_timeout",
     "idle_timeout",
     "reply_size",
+    "thinking",
 ];
 const SCRIPTED_ONLY: [&str; 1] = ["replies"];
 const OF_A_KIND: [(&[&str], &[&str]); 2] =
@@ -155,7 +159,35 @@ fn server(reader: &mut ConfigReader, folder: &str, table: &Table<'_>, api: Model
     table.set(reader, "attempt_timeout", &mut config.attempt_timeout_ms);
     table.set(reader, "idle_timeout", &mut config.idle_timeout_ms);
     table.set(reader, "reply_size", &mut config.reply_max);
+    if let Some(item) = table.get("thinking") {
+        config.thinking = thinking(reader, &item);
+    }
     ModelKind::Server(Box::new(config))
+}
+
+/// Reads the two marks around a model's thinking; an empty list or `false` is `None`.
+fn thinking(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<ThinkingMarks> {
+    if let Some(is_on) = item.value.as_bool() {
+        return is_on.then(ThinkingMarks::default);
+    }
+    let words: Vec<String> = item
+        .list(reader)?
+        .iter()
+        .filter_map(|word| word.string(reader))
+        .map(str::to_owned)
+        .collect();
+    match &words[..] {
+        [] => None,
+        [open, close] if !close.trim().is_empty() && open != close => {
+            Some(ThinkingMarks { open: open.clone(), close: close.clone() })
+        }
+        _ => {
+            let help =
+                "write `thinking = [\"<think>\", \"</think>\"]`; the first may be empty".to_owned();
+            item.wrong(reader, "needs two different marks, a beginning and an end", help);
+            None
+        }
+    }
 }
 
 fn full(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {

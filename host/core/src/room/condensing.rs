@@ -40,6 +40,9 @@ pub(super) struct Condensing {
     /// Length of the history, and the number of its last entry, when the condenser was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     asked_with: Option<(u64, Option<u64>)>,
+    /// Length of the history when the model last refused it as too long, until a step succeeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused_with: Option<u64>,
 }
 
 impl Condensing {
@@ -134,6 +137,31 @@ impl Dialogue<'_> {
         })
     }
 
+    /// Asks the task's condenser after the model refused the prompt as too long, so that the step
+    /// can be repeated. `None` without a condenser, or if the history is no shorter than at the
+    /// last such refusal.
+    pub(super) fn condense_refused(&mut self, id: FrameId) -> Option<FrameWait> {
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
+        task.condense.as_ref()?;
+        let name = frame.task.clone();
+        let memory = self.histories.memory(self.cx, &name);
+        let entries = memory.history().len() as u64;
+        if memory.condensing.refused_with.is_some_and(|before| entries >= before) {
+            return None;
+        }
+        memory.condensing.refused_with = Some(entries);
+        memory.condensing.is_wanted = true;
+        self.condense_first(id)
+    }
+
+    /// The agent's step succeeded, so a later refusal is a new one.
+    pub(super) fn forget_refusal(&mut self, id: FrameId) {
+        let Some(frame) = self.frames.get(&id) else { return };
+        if let Some(memory) = self.histories.memories.get_mut(&frame.task) {
+            memory.condensing.refused_with = None;
+        }
+    }
+
     /// Asks the task's condenser before a step if the history is too long. `None` if the step can
     /// begin.
     pub(super) fn condense_first(&mut self, id: FrameId) -> Option<FrameWait> {
@@ -169,7 +197,10 @@ impl Histories {
         let entries = memory.history().len() as u64;
         // An agent's own request is not subject to the growth limit.
         if memory.condensing.is_wanted {
-            return Some(CondenseReason::Requested);
+            return Some(match memory.condensing.refused_with {
+                Some(_) => CondenseReason::Overflow,
+                None => CondenseReason::Requested,
+            });
         }
         if memory
             .condensing

@@ -52,6 +52,9 @@ pub(super) struct ModelCalls {
     /// Pending steps whose model did not answer.
     #[serde(default)]
     pub(super) without_model: BTreeSet<CallId>,
+    /// Pending steps whose model refused the last prompt because it does not fit.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) does_not_fit: BTreeSet<CallId>,
     /// Pending steps whose model's last answer was filtered by its provider.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) filtered: BTreeSet<CallId>,
@@ -234,6 +237,11 @@ impl RunControl<'_> {
             self.budgets.out_of_budget.remove(&call);
         } else if is_awaited && is_step {
             self.models.without_model.insert(call);
+        }
+        if is_awaited && is_step && matches!(answer, Err(ModelError::ContextTooLong { .. })) {
+            self.models.does_not_fit.insert(call);
+        } else {
+            self.models.does_not_fit.remove(&call);
         }
         if is_awaited && is_step && answer.as_ref().is_ok_and(is_filtered) {
             self.models.filtered.insert(call);

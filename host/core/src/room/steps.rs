@@ -594,12 +594,20 @@ impl StepLoop<'_> {
         // Removed in any case, or the sets would grow with abandoned steps.
         let lacked_model = self.models.without_model.remove(&call);
         let is_filtered = self.models.filtered.remove(&call);
+        let does_not_fit = self.models.does_not_fit.remove(&call);
         if !self.frames.waits_for_answer(self.cx, id, call) {
             return;
         }
         let message = match answer {
-            Ok(turn) => self.dialogue().take_turn(id, turn, is_filtered),
+            Ok(turn) => {
+                self.dialogue().forget_refusal(id);
+                self.dialogue().take_turn(id, turn, is_filtered)
+            }
             Err(fault) => {
+                // The step is repeated with a shorter history.
+                if does_not_fit && let Some(wait) = self.dialogue().condense_refused(id) {
+                    return self.frames.set_wait(self.cx, id, wait);
+                }
                 if let Some(frame) = self.frames.get_mut(&id) {
                     frame.iteration += 1;
                     frame.past.clear();
@@ -621,6 +629,7 @@ impl StepLoop<'_> {
     ) {
         let lacked_model = self.models.without_model.remove(&call);
         self.models.filtered.remove(&call);
+        self.models.does_not_fit.remove(&call);
         if !self.frames.waits_for_answer(self.cx, id, call) {
             return;
         }

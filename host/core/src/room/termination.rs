@@ -905,6 +905,7 @@ impl PluginCalls<'_> {
             self.forget_requests(call, Some(&purpose));
             self.models.without_model.remove(&call);
             self.models.filtered.remove(&call);
+            self.models.does_not_fit.remove(&call);
             // An effect that was never polled needs no `AbandonCall`.
             let unpolled = |cx: &RoomContext| cx.effects.len() + cx.awaiting_scratch.len();
             let before = unpolled(self.cx);

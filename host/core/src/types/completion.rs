@@ -277,6 +277,10 @@ pub enum ModelDiagnosticKind {
     Key,
     /// No server answered, or not in time.
     Unreachable,
+    /// The server has no answer now: it is busy, loads its model, or the account is used up.
+    Unavailable,
+    /// The server has no such model, or no API under this address.
+    NotFound,
     /// The server refused the request.
     Refused,
     /// The answer exceeds a limit.

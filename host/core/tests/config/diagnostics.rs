@@ -119,6 +119,7 @@ fn a_model_server_is_described_whole_and_without_secrets() {
         all(at_end, &["[models.default]\nkind = \"anthropic\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n\
             headers = { \"X-Api-Key\" = \"x\", anthropic-beta = \"y\" }\noptions = { system = \"x\" }\nreplies = \"r.json\""]),
         with("retries = 100\nidle_timeout = \"0 s\"\nreply_size = \"0 B\"\nproxy = \"socks5://x\""),
+        with("thinking = [\"<think>\"]"),
     ]
     .join("\n");
     assert!(!shown.contains("secret"), "what may be a key or a password is not repeated: {shown}");

@@ -440,6 +440,23 @@ fn the_kind_of_a_server_is_its_api_and_its_keys_are_the_same() {
 }
 
 #[test]
+fn thinking_has_the_marks_of_its_model_or_none() {
+    for (written, expected) in [
+        ("", Some(("<think>", "</think>"))),
+        ("thinking = true", Some(("<think>", "</think>"))),
+        ("thinking = [\"[THINK]\", \"[/THINK]\"]", Some(("[THINK]", "[/THINK]"))),
+        ("thinking = [\"\", \"</think>\"]", Some(("", "</think>"))),
+        ("thinking = false", None),
+        ("thinking = []", None),
+    ] {
+        let config = served_by("openai", "https://models.example/v1", written);
+        let ModelKind::Server(server) = &config.models["default"].kind else { panic!("a server") };
+        let marks = server.thinking.as_ref().map(|marks| (&*marks.open, &*marks.close));
+        assert_eq!(marks, expected, "{written}");
+    }
+}
+
+#[test]
 fn whoever_gets_the_prompts_is_named_a_proxy_too() {
     let reached = |more: &str| {
         served("https://models.example:8443/v1", more).models["default"].prices.reached_at.clone()

@@ -2,9 +2,10 @@
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
-use conclave_core::setup::plugin_query::LEFT_OUT;
+use conclave_core::setup::plugin_query::{CondenseReason, LEFT_OUT, PluginQuery};
 use conclave_core::types::action::{Action, Reply, Turn};
-use conclave_core::types::fault::CallReport;
+use conclave_core::types::completion::{ModelError, ModelRequest};
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{CallId, TaskName};
 use conclave_core::types::message::{Label, Role, ToolCall};
 use conclave_core::types::tool::ToolOutcome;
@@ -16,7 +17,8 @@ use crate::properties::Recorded;
 fn opened(over: u64) -> Recorded {
     let setup = json!({
         "tasks": { "desk": { "condense": { "plugin": "short", "over": over } } },
-        "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] }, "short": { "kinds": ["condenser"] } },
+        "models": { "default": {} },
+        "plugins": { "desk": { "grants": { "tools": ["*"], "model": ["default"] } }, "box": { "tools": ["a"] }, "short": { "kinds": ["condenser"] } },
     });
     let case: Case =
         serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
@@ -190,4 +192,45 @@ fn a_task_that_is_killed_while_its_condenser_thinks_is_over() {
     let over = recorded.room.clone();
     advise(&mut recorded, call, json!({ "forget": [{ "start": 0, "end": 1 }] }));
     assert!(recorded.room == over);
+}
+
+/// Ends the agent's step without an answer, because its model refused the prompt as too long.
+fn refuse(recorded: &mut Recorded) -> Vec<Effect> {
+    let Effect::StepAgent { call, .. } = next(recorded) else { panic!("expected a step") };
+    let request = ModelRequest::default();
+    recorded.handle(Event::ModelAsked { call, ordinal: 0, request }, START);
+    let effects = recorded.take_effects();
+    assert!(matches!(effects[..], [Effect::CallModel { .. }]), "{effects:?}");
+    let answer = Err(ModelError::ContextTooLong { tokens: 100 });
+    recorded.handle(Event::ModelAnswered { call, ordinal: 0, answer, trouble: None }, START);
+    recorded.take_effects();
+    let fault = Fault::new(FaultKind::Error, "the prompt is too long");
+    let report = CallReport::default();
+    recorded.handle(Event::AgentStepped { call, answer: Err(fault), report }, START);
+    recorded.take_effects()
+}
+
+#[test]
+fn a_prompt_that_the_model_refuses_as_too_long_is_condensed_and_sent_again() {
+    let mut recorded = opened(100);
+    for text in ["one", "two", "three"] {
+        look(&mut recorded, text);
+    }
+    for (forget, left) in [(json!([{ "start": 2, "end": 3 }]), 5), (json!([]), 5)] {
+        let effects = refuse(&mut recorded);
+        let [Effect::QueryPlugin { call, question, .. }] = &effects[..] else {
+            panic!("the condenser is asked: {effects:?}")
+        };
+        let PluginQuery::Condense { reason } = question else { panic!("{question:?}") };
+        assert_eq!(*reason, CondenseReason::Overflow);
+        advise(&mut recorded, *call, json!({ "forget": forget }));
+        assert_eq!(history(&recorded).len(), left);
+    }
+    // The condenser did not shorten it, so the step fails as usual.
+    let effects = refuse(&mut recorded);
+    let asks = |effect: &Effect| matches!(effect, Effect::QueryPlugin { .. });
+    assert!(!effects.iter().any(asks), "{effects:?}");
+    assert!(
+        conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room
+    );
 }

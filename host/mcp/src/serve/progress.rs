@@ -47,6 +47,10 @@ fn precise(count: u64) -> f64 {
 }
 
 impl Subscriber for ProgressForwarder {
+    fn shows_text(&self) -> bool {
+        false
+    }
+
     fn on(&self, happening: &Published) {
         if let RunEvent::Progressed { done, total, message, .. } = &happening.what {
             let _ = self.0.try_send((*done, *total, message.clone()));

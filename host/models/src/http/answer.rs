@@ -11,6 +11,7 @@ use super::names::ToolNames;
 use super::quote::Quoter;
 use super::repair::repaired;
 use super::secrets::Masking;
+use super::thinking::{ThinkingFilter, ThinkingFormat};
 use crate::TextSink;
 
 /// Maximum values in the arguments of one call; a value of one byte may take 600 bytes in memory.
@@ -28,10 +29,13 @@ pub(crate) struct ServerReply {
     quoter: Quoter,
     /// Masks secrets between the text and the sink.
     masking: Masking,
+    /// Separates the thinking from the text.
+    thinking: ThinkingFilter,
     /// Remaining bytes.
     room: u64,
     id: String,
     model: String,
+    /// The text with the thinking in it, as the server sent it.
     content: Option<String>,
     reasoning: String,
     refusal: String,
@@ -66,6 +70,15 @@ impl GrowingCall {
         }
         let is_same = self.names[0] == name || self.is_named(name);
         is_same && (arguments.is_empty() || !self.end.is_reached)
+    }
+
+    /// Returns whether a piece with another id belongs to it nevertheless: one without a name, or in
+    /// the middle of the arguments.
+    fn is_unfinished_before(&self, name: &str, arguments: &str) -> bool {
+        match name.is_empty() {
+            true => arguments.is_empty() || !self.end.is_reached,
+            false => self.is_named(name) && !self.arguments.is_empty() && !self.end.is_reached,
+        }
     }
 
     /// Returns whether the parts of its name are together this one. It joins nothing, because every
@@ -125,8 +138,9 @@ impl ObjectEnd {
 
 impl ServerReply {
     /// Returns an empty answer with a limit in bytes, which masks the quoter's secrets.
-    pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
+    pub(crate) fn new(limit: u64, quoter: Quoter, thinking: ThinkingFormat) -> Self {
         Self {
+            thinking: ThinkingFilter::new(thinking),
             masking: Masking::new(quoter.secrets().clone()),
             quoter,
             room: limit,
@@ -149,7 +163,12 @@ impl ServerReply {
 
     /// Returns whether the server says that it gave the answer up.
     pub(crate) fn is_given_up(&self) -> bool {
-        self.finish.as_deref().is_some_and(is_given_up)
+        self.ending() == AnswerEnd::GivenUp
+    }
+
+    fn ending(&self) -> AnswerEnd {
+        // Some servers never send a reason; the end of the stream was proper.
+        self.finish.as_deref().map_or(AnswerEnd::Whole, AnswerEnd::of)
     }
 
     /// Adds a chunk; new text goes to the sink.
@@ -220,7 +239,8 @@ impl ServerReply {
             let content = content.0;
             self.use_room(content.len())?;
             self.content.get_or_insert_default().push_str(&content);
-            tell(&self.masking.handle_text(&content), sink);
+            let shown = self.thinking.handle_text(&content);
+            tell(&self.masking.handle_text(&shown), sink);
         }
         said.tool_calls
             .unwrap_or_default()
@@ -233,7 +253,7 @@ impl ServerReply {
         let function = piece.function.unwrap_or_default();
         let arguments = function.arguments;
         self.use_room(piece.id.len() + function.name.len() + arguments.len())?;
-        let slot = self.slot_of(piece.index, &piece.id, &function.name);
+        let slot = self.slot_of(piece.index, &piece.id, &function.name, &arguments);
         let continued =
             slot.filter(|slot| self.calls[*slot].is_continued_by(&function.name, &arguments));
         let slot = match continued {
@@ -248,7 +268,7 @@ impl ServerReply {
         if call.id.is_empty() {
             call.id = piece.id;
         }
-        if call.arguments.is_empty()
+        if (call.arguments.is_empty() || call.names.is_empty())
             && !function.name.is_empty()
             && !call.names.contains(&function.name)
         {
@@ -260,13 +280,24 @@ impl ServerReply {
     }
 
     /// Returns the call that a piece may continue. The protocol identifies calls by index. A new id
-    /// starts another call even at a known index, because some servers use index 0 for all calls.
+    /// starts another call even at a known index, because some servers use index 0 for all calls,
+    /// but not in the middle of a call, because others send another id with each piece.
     /// Without an index the id decides; without both, it is the last call, or with a name a new one.
-    fn slot_of(&self, index: Option<i64>, id: &str, name: &str) -> Option<usize> {
-        let other_id = |call: &GrowingCall| !id.is_empty() && !call.id.is_empty() && call.id != id;
+    fn slot_of(&self, index: Option<i64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
+        let is_same = |call: &GrowingCall| {
+            let is_other = !id.is_empty() && !call.id.is_empty() && call.id != id;
+            !is_other || call.is_unfinished_before(name, arguments)
+        };
         match index {
-            Some(_) => self.calls.iter().rposition(|call| call.index == index && !other_id(call)),
-            None if !id.is_empty() => self.calls.iter().rposition(|call| call.id == id),
+            Some(_) => self.calls.iter().rposition(|call| call.index == index && is_same(call)),
+            None if !id.is_empty() => {
+                let known = self.calls.iter().rposition(|call| call.id == id);
+                let last = self.calls.len().checked_sub(1).filter(|last| {
+                    let last = &self.calls[*last];
+                    !last.id.is_empty() && is_same(last)
+                });
+                known.or(last)
+            }
             None => {
                 let last = self.calls.len().checked_sub(1)?;
                 // A name that is repeated in every piece continues its call.
@@ -289,23 +320,30 @@ impl ServerReply {
         model: &str,
         sink: &dyn TextSink,
     ) -> Completion {
-        tell(&self.masking.finish(), sink);
+        let ending = self.ending();
+        let is_cut = ending != AnswerEnd::Whole;
+        let mut rest = self.thinking.finish(is_cut);
         let is_refused =
             !self.refusal.is_empty() && self.content.as_deref().unwrap_or_default().is_empty();
-        let is_cut = self.finish.as_deref().is_some_and(is_cut);
+        if is_refused {
+            rest.push_str(&self.refusal);
+        }
+        tell(&self.masking.handle_text(&rest), sink);
+        tell(&self.masking.finish(), sink);
         let tool_calls = finished_calls(self.calls, is_cut, names, &self.quoter);
-        let stop = match self.finish.as_deref() {
+        let stop = match ending {
             _ if is_refused => StopReason::ContentFilter,
-            Some(_) if is_cut => StopReason::Length,
-            Some("content_filter") => StopReason::ContentFilter,
+            AnswerEnd::Limit => StopReason::Length,
+            AnswerEnd::Filter => StopReason::ContentFilter,
             // Some servers report `stop` although there are tool calls.
-            Some("tool_calls" | "function_call" | "stop") | None if !tool_calls.is_empty() => {
-                StopReason::ToolCalls
-            }
-            Some("stop") => StopReason::End,
-            _ => StopReason::Other,
+            AnswerEnd::Whole if !tool_calls.is_empty() => StopReason::ToolCalls,
+            AnswerEnd::Whole => StopReason::End,
+            AnswerEnd::GivenUp | AnswerEnd::Unknown => StopReason::Other,
         };
-        let content = if is_refused { Some(self.refusal) } else { self.content };
+        let (text, thinking) = self.thinking.into_parts();
+        let content = if is_refused { Some(self.refusal) } else { self.content.map(|_| text) };
+        let gap = if self.reasoning.is_empty() || thinking.is_empty() { "" } else { "\n" };
+        let reasoning = self.reasoning + gap + &thinking;
         let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
         Completion {
             id: or(self.id, "completion"),
@@ -313,7 +351,7 @@ impl ServerReply {
             content: content
                 .filter(|text| tool_calls.is_empty() || !text.is_empty())
                 .map(|text| self.quoter.mask(&text)),
-            reasoning: Some(self.quoter.mask(&self.reasoning)).filter(|text| !text.is_empty()),
+            reasoning: Some(self.quoter.mask(&reasoning)).filter(|text| !text.is_empty()),
             tool_calls,
             stop,
             usage: usage(self.tokens),
@@ -328,14 +366,45 @@ fn tell(text: &str, sink: &dyn TextSink) {
     }
 }
 
-/// Returns whether a reason to finish says that the answer is not whole.
-fn is_cut(reason: &str) -> bool {
-    matches!(reason, "length" | "max_tokens")
+/// The end of an answer, by the server's reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AnswerEnd {
+    Whole,
+    /// A limit of tokens cut it.
+    Limit,
+    /// The provider's policy cut it.
+    Filter,
+    /// The server gave it up.
+    GivenUp,
+    /// The reason is not known, so the answer may be cut.
+    Unknown,
 }
 
-/// Returns whether a reason to finish says that the server gave the answer up.
-fn is_given_up(reason: &str) -> bool {
-    matches!(reason, "error" | "abort" | "aborted")
+impl AnswerEnd {
+    fn of(reason: &str) -> Self {
+        match reason.to_ascii_lowercase().as_str() {
+            "stop" | "stop_sequence" | "end" | "end_turn" | "eos" | "eos_token" | "complete"
+            | "completed" | "tool_calls" | "tool_use" | "function_call" => Self::Whole,
+            "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "model_length"
+            | "token_limit"
+            | "model_context_window_exceeded" => Self::Limit,
+            "content_filter" | "refusal" | "safety" | "recitation" | "blocklist"
+            | "prohibited_content" | "spii" => Self::Filter,
+            "error"
+            | "abort"
+            | "aborted"
+            | "cancelled"
+            | "canceled"
+            | "failed"
+            | "timeout"
+            | "network_error"
+            | "insufficient_system_resource" => Self::GivenUp,
+            _ => Self::Unknown,
+        }
+    }
 }
 
 fn finished_calls(
@@ -351,9 +420,11 @@ fn finished_calls(
         let is_cut = is_cut && number == last;
         let called = call.names.concat();
         let mut id = quoter.plain_name(&call.id);
-        // Ids must be unique within a message, which servers do not guarantee.
-        if id.is_empty() || finished.iter().any(|other| other.id == id) {
-            id = format!("call-{}", number + 1);
+        // Ids must be unique, which servers do not guarantee, not even within a message.
+        let is_taken = |id: &str| names.has_call(id) || finished.iter().any(|other| other.id == id);
+        if id.is_empty() || is_taken(&id) {
+            let mut numbered = (number + 1..).map(|number| format!("call-{number}"));
+            id = numbered.find(|id| !is_taken(id)).unwrap_or_default();
         }
         // A known name is the host's own, so it contains no secret.
         let name = names.known(&called).map_or_else(|| quoter.mask(&called), str::to_owned);

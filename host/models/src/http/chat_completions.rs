@@ -5,8 +5,9 @@ mod wire;
 
 pub(crate) use self::request::CompletionsBody;
 pub(crate) use self::wire::{
-    CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, ModelNames, TokenDetails, Tokens,
-    WireChoice, WireText, index, json_text, some_amount, some_text, text,
+    CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, ModelNames, Object, TokenDetails,
+    Tokens, WireChoice, WireText, index, is_something, json_text, object, some_amount, some_text,
+    text,
 };
 use super::reply::Decoded;
 
@@ -16,7 +17,7 @@ use super::reply::Decoded;
 /// If it is not JSON of the API.
 pub(crate) fn decode(json: &[u8]) -> Result<Decoded, serde_json::Error> {
     let chunk: Chunk = serde_json::from_slice(json)?;
-    Ok(if chunk.error.is_some() || chunk.object == "error" {
+    Ok(if chunk.is_error || chunk.object == "error" {
         Decoded::Error
     } else if chunk.choices.any || chunk.usage.is_some() {
         Decoded::Chunk(Box::new(chunk))

@@ -1,6 +1,7 @@
 //! Attachments as parts of a message: images as data URLs, short texts as text, and a note for
 //! everything else.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ const TEXT_MAX: usize = 64 << 10;
 /// A part of a message's content.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ContentPart<'a> {
-    Text(&'a str),
+    Text(Cow<'a, str>),
     Attachment(String),
     Image { media_type: &'a str, bytes: Arc<[u8]> },
 }

@@ -43,16 +43,17 @@ const BEGINNING: usize = 1000;
 /// An effectively infinite timeout; larger ones overflow the clock.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Forwards text and records that it did: forwarded text rules out another attempt.
+/// Forwards text and records that it did: text that was shown rules out another attempt.
 struct TrackedSink {
     sink: Arc<dyn TextSink>,
     is_streamed: bool,
+    is_shown: bool,
     any: AtomicBool,
 }
 
 impl TextSink for TrackedSink {
     fn text(&self, piece: &str) {
-        if self.is_streamed {
+        if self.is_streamed && self.is_shown {
             self.any.store(true, Ordering::Relaxed);
             self.sink.text(piece);
         }
@@ -77,7 +78,9 @@ impl ClientState {
         let body = request::body_beside(&prompt, &self.settings).await?;
         let names = ToolNames::of(&prompt);
         let deadline = Instant::now() + self.settings.timeout.min(FOREVER);
-        let heard = TrackedSink { sink, is_streamed: prompt.stream, any: AtomicBool::new(false) };
+        let is_shown = sink.is_shown();
+        let any = AtomicBool::new(false);
+        let heard = TrackedSink { sink, is_streamed: prompt.stream, is_shown, any };
         let request = self.server.request(self.settings.api.path(), Some(body));
         let exchange = RequestExchange { shared: self, names, request, heard, deadline };
         // One deadline for all attempts and delays, besides the timeout of each attempt.
@@ -205,7 +208,7 @@ impl RequestExchange<'_> {
             if self.heard.any.load(Ordering::Relaxed) {
                 return Err(failed);
             }
-            match failed.again {
+            let wait = match failed.again {
                 RetryAdvice::Never => return Err(failed),
                 RetryAdvice::WithNewKey => {
                     // A second refusal means that the renewed key is wrong too.
@@ -214,16 +217,23 @@ impl RequestExchange<'_> {
                         return Err(failed);
                     };
                     (key, is_key_new) = (Some(renewed), true);
+                    continue;
                 }
-                RetryAdvice::Later(asked) => match patience.wait(asked) {
-                    Some(wait) => sleep(wait).await,
-                    None if tried == 1 => return Err(failed),
-                    None => {
-                        failed.trouble.text += &format!(" (tried {tried} times)");
-                        return Err(failed);
-                    }
-                },
-            }
+                RetryAdvice::WhenLoaded => {
+                    let most = settings.attempt_timeout.min(FOREVER);
+                    patience.wait_for_loading(failed.asked(), most)
+                }
+                RetryAdvice::Later(asked) => patience.wait(asked),
+            };
+            let Some(wait) = wait else {
+                if tried > 1 {
+                    failed.trouble.text += &format!(" (tried {tried} times)");
+                }
+                return Err(failed);
+            };
+            let why = &failed.trouble.text;
+            self.heard.sink.waits(&format!("{why}. The next attempt is in {wait:.1?}"));
+            sleep(wait).await;
         }
     }
 
@@ -246,7 +256,9 @@ impl RequestExchange<'_> {
         let settings = &self.shared.settings;
         let asked = retry::asked(response.headers());
         let told = |error| teller.reply(error, settings.reply_max, asked);
-        let mut reply = ReplyReader::new(settings.api, settings.reply_max, teller.quoter.clone());
+        let thinking = self.shared.thinking.clone();
+        let mut reply =
+            ReplyReader::new(settings.api, settings.reply_max, teller.quoter.clone(), thinking);
         while !reply.is_done() {
             let silence = match (self.heard.is_streamed, reply.is_finished()) {
                 (true, true) => settings.idle_timeout.min(TAIL_TIMEOUT),

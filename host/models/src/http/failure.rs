@@ -23,6 +23,16 @@ pub(crate) struct Failed {
     pub again: RetryAdvice,
 }
 
+impl Failed {
+    /// Returns the delay that the server asks for.
+    pub(crate) fn asked(&self) -> Option<Duration> {
+        match self.error {
+            ModelError::Unavailable { retry_after_ms } => retry_after_ms.map(Duration::from_millis),
+            _ => None,
+        }
+    }
+}
+
 impl From<Failed> for ModelFailure {
     fn from(failed: Failed) -> Self {
         Self { error: failed.error, trouble: Some(failed.trouble) }
@@ -37,6 +47,8 @@ pub(crate) enum RetryAdvice {
     WithNewKey,
     /// After this time, if the server gave one.
     Later(Option<Duration>),
+    /// Until the server has loaded its model, each after the time in the error.
+    WhenLoaded,
 }
 
 /// Builds the failures of one request.
@@ -83,8 +95,30 @@ impl FailureReport<'_> {
         error: &ServerError,
         asked: Option<Duration>,
     ) -> Failed {
+        self.refused_with(status, error, asked, self.said(status, error))
+    }
+
+    /// Returns the failure of an error in place of an answer, or within one.
+    fn refused_within(&self, error: &ServerError, asked: Option<Duration>) -> Failed {
+        let code = error.status.map(|code| format!(" {code}")).unwrap_or_default();
+        let message = self.quoter.quote(&error.message);
+        let said = format!(
+            "{} reported the error{code} in its answer: {}",
+            self.server,
+            message.trim_end_matches('.')
+        );
+        self.refused_with(error.inner_status(), error, asked, said)
+    }
+
+    /// Returns the failure for an error with this effective status; `said` tells what happened.
+    fn refused_with(
+        &self,
+        status: u16,
+        error: &ServerError,
+        asked: Option<Duration>,
+        said: String,
+    ) -> Failed {
         let (server, model) = (self.server, self.model);
-        let said = self.said(status, error);
         let refused = |error, text, again| failed(error, ModelDiagnosticKind::Refused, text, again);
         match error.refusal(status) {
             ServerRefusal::Key => {
@@ -103,33 +137,42 @@ impl FailureReport<'_> {
             }
             ServerRefusal::UnknownModel => {
                 let error = ModelError::UnknownModel { name: model.to_owned() };
-                refused(
+                failed(
                     error,
+                    ModelDiagnosticKind::NotFound,
                     format!("{said}. It does not know the model {model:?}."),
                     RetryAdvice::Never,
                 )
             }
             ServerRefusal::TooLong { fits } => {
-                refused(ModelError::ContextTooLong { tokens: fits }, said, RetryAdvice::Never)
+                let size = if fits == 0 { "TOKENS".to_owned() } else { fits.to_string() };
+                let text = format!(
+                    "{said}. Write `context = {size}` in the model's table, so that older messages are shortened or condensed in time"
+                );
+                refused(ModelError::ContextTooLong { tokens: fits }, text, RetryAdvice::Never)
             }
             ServerRefusal::Quota => {
                 let text = format!(
                     "{said}. The account behind the key is used up: waiting does not help."
                 );
-                refused(unavailable(None), text, RetryAdvice::Never)
+                later(text, None, RetryAdvice::Never)
             }
             ServerRefusal::Busy => {
                 let wait = asked
                     .map(|asked| format!(". It asks to wait for {asked:?}"))
                     .unwrap_or_default();
-                refused(unavailable(asked), format!("{said}{wait}"), RetryAdvice::Later(asked))
+                later(format!("{said}{wait}"), asked, RetryAdvice::Later(asked))
+            }
+            ServerRefusal::Loading => later(said, asked, RetryAdvice::WhenLoaded),
+            ServerRefusal::Unsupported { remedy } => {
+                refused(gist_of(status), format!("{said}. {remedy}"), RetryAdvice::Never)
             }
             ServerRefusal::Other if status == 404 => {
                 let text = format!(
                     "{said}. Does {server} end where the API begins, mostly with /v1, and has it {}?",
                     self.api
                 );
-                refused(gist_of(status), text, RetryAdvice::Never)
+                failed(gist_of(status), ModelDiagnosticKind::NotFound, text, RetryAdvice::Never)
             }
             ServerRefusal::Other => refused(gist_of(status), said, RetryAdvice::Never),
         }
@@ -234,7 +277,7 @@ impl FailureReport<'_> {
                 let gist = "the answer of the model's server cannot be read";
                 failed(other(gist), ModelDiagnosticKind::Malformed, text, RetryAdvice::Never)
             }
-            ReplyError::Server(error) => self.refused(error.inner_status(), &error, asked),
+            ReplyError::Server(error) => self.refused_within(&error, asked),
             ReplyError::BrokenOff => self.broken_off(None),
         }
     }
@@ -260,6 +303,11 @@ fn failed(
     again: RetryAdvice,
 ) -> Failed {
     Failed { error, trouble: ModelDiagnostic { kind, text }, again }
+}
+
+/// Returns the failure of a server that may answer later.
+fn later(text: String, after: Option<Duration>, again: RetryAdvice) -> Failed {
+    failed(unavailable(after), ModelDiagnosticKind::Unavailable, text, again)
 }
 
 fn other(message: &str) -> ModelError {

@@ -1,10 +1,12 @@
 //! Drives a [`ReplyReader`] like the exchange over HTTP does.
 
+use conclave_core::config::ThinkingMarks;
 use conclave_core::types::completion::{Completion, ModelApi};
 
 use super::names::ToolNames;
 use super::quote::Quoter;
 use super::reply::{ReplyError, ReplyReader};
+use super::thinking::ThinkingFormat;
 use crate::{ApiKey, TextSink};
 
 pub(crate) fn read<'a>(
@@ -15,7 +17,8 @@ pub(crate) fn read<'a>(
     sink: &dyn TextSink,
 ) -> (Result<Completion, &'static str>, String) {
     let quoter = Quoter::new([key]);
-    let mut reply = ReplyReader::new(api, limit, quoter.clone());
+    let marks = ThinkingMarks::default();
+    let mut reply = ReplyReader::new(api, limit, quoter.clone(), ThinkingFormat::new(Some(marks)));
     for piece in pieces {
         if let Err(error) = reply.handle_bytes(piece, sink) {
             return failed(&error, &quoter);

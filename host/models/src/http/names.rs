@@ -2,10 +2,11 @@
 //! `plugin.tool`. Wire names are unique within a request, and the names in the answer are mapped
 //! back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use conclave_core::types::completion::{Prompt, PromptPiece, ToolChoice};
+use conclave_core::types::message::ToolCall;
 
 const LENGTH: usize = 64;
 
@@ -14,6 +15,8 @@ const LENGTH: usize = 64;
 pub(crate) struct ToolNames<'a> {
     wire: HashMap<&'a str, String>,
     ours: HashMap<String, &'a str>,
+    /// The ids of earlier calls.
+    ids: HashSet<&'a str>,
 }
 
 impl<'a> ToolNames<'a> {
@@ -32,10 +35,10 @@ impl<'a> ToolNames<'a> {
                     let messages = (*start..*end).filter_map(|index| messages.get(index));
                     messages
                         .flat_map(|message| &message.tool_calls)
-                        .for_each(|call| names.add(&call.name));
+                        .for_each(|call| names.add_call(call));
                 }
                 PromptPiece::Draft { draft } => {
-                    draft.tool_calls.iter().for_each(|call| names.add(&call.name))
+                    draft.tool_calls.iter().for_each(|call| names.add_call(call))
                 }
             }
         }
@@ -50,6 +53,16 @@ impl<'a> ToolNames<'a> {
     /// Returns the host's name of a tool; `None` if it was never sent, which the room handles.
     pub(crate) fn known(&self, wire: &str) -> Option<&str> {
         self.ours.get(wire).copied()
+    }
+
+    /// Returns whether a call of the prompt has this id.
+    pub(crate) fn has_call(&self, id: &str) -> bool {
+        self.ids.contains(id)
+    }
+
+    fn add_call(&mut self, call: &'a ToolCall) {
+        self.ids.insert(&call.id);
+        self.add(&call.name);
     }
 
     fn add(&mut self, name: &'a str) {

@@ -11,6 +11,7 @@ use super::names::ToolNames;
 use super::quote::Quoter;
 use super::repair::repaired;
 use super::server_error::ServerError;
+use super::thinking::ThinkingFormat;
 use crate::TextSink;
 use crate::event_stream::{EventStream, StreamEvent};
 
@@ -94,6 +95,8 @@ pub(crate) struct ReplyReader {
     form: Form,
     decoder: Decoder,
     beginning: Vec<u8>,
+    /// A byte order mark, or its first bytes.
+    partial_mark: Vec<u8>,
     answer: ServerReply,
     has_chunks: bool,
     is_done: bool,
@@ -101,8 +104,8 @@ pub(crate) struct ReplyReader {
 
 impl ReplyReader {
     /// Returns a reader with a limit in bytes, which masks the quoter's secrets.
-    pub(crate) fn new(api: ModelApi, limit: u64, quoter: Quoter) -> Self {
-        let answer = ServerReply::new(limit, quoter.clone());
+    pub(crate) fn new(api: ModelApi, limit: u64, quoter: Quoter, thinking: ThinkingFormat) -> Self {
+        let answer = ServerReply::new(limit, quoter.clone(), thinking);
         Self {
             quoter,
             limit,
@@ -110,6 +113,7 @@ impl ReplyReader {
             form: Form::Unknown,
             decoder: Decoder::new(api),
             beginning: Vec::new(),
+            partial_mark: Vec::new(),
             answer,
             has_chunks: false,
             is_done: false,
@@ -140,10 +144,17 @@ impl ReplyReader {
         let kept = bytes.len().min(self.quoter.window(BEGINNING) - self.beginning.len());
         self.beginning.extend_from_slice(&bytes[..kept]);
         let mut bytes = bytes;
+        let start;
         if matches!(self.form, Form::Unknown) {
+            let partial_mark = std::mem::take(&mut self.partial_mark);
+            start = [&partial_mark[..], bytes].concat();
             // Servers send white space to keep the connection alive while the model computes.
-            bytes = bytes.trim_ascii_start();
-            bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+            bytes = start.trim_ascii_start();
+            if BYTE_ORDER_MARK.starts_with(bytes) {
+                self.partial_mark = bytes.to_vec();
+                return Ok(());
+            }
+            bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes).trim_ascii_start();
             self.form = match bytes.first() {
                 None => return Ok(()),
                 Some(b'{' | b'[' | b'"' | b'<') => Form::Whole(Vec::new()),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use conclave_core::types::completion::{ModelApi, ModelError, Prompt, ToolChoice, ToolFormat};
-use conclave_core::types::message::ToolResult;
+use conclave_core::types::message::{ToolCall, ToolResult};
 use conclave_core::types::tool::ToolSummary;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -32,10 +32,22 @@ pub(crate) struct RequestParts<'a> {
     pub options: Map<String, Value>,
 }
 
-/// A message with its attachments.
-pub(crate) struct RequestMessage<'a> {
-    pub message: OutgoingMessage<'a>,
-    pub parts: Vec<ContentPart<'a>>,
+/// A message with its texts and attachments, in their order.
+pub(crate) enum RequestMessage<'a> {
+    Said {
+        role: &'static str,
+        parts: Vec<ContentPart<'a>>,
+    },
+    Called {
+        parts: Vec<ContentPart<'a>>,
+        /// The calls with their numbers in the request.
+        calls: Vec<(usize, &'a ToolCall)>,
+    },
+    /// The result of the call with this number; `None` if it is missing.
+    Answered {
+        number: usize,
+        result: Option<&'a ToolResult>,
+    },
 }
 
 /// Returns the body as JSON. With attachments it is built on a blocking thread, because their bytes
@@ -112,20 +124,56 @@ fn messages<'a>(
     settings: &HttpModelSettings,
 ) -> Result<Vec<RequestMessage<'a>>, ModelError> {
     let mut reader = AttachmentReader::new(settings.api, &*settings.images);
-    let with_parts = |message: OutgoingMessage<'a>| {
-        let (attachments, is_data) =
-            if let OutgoingMessage::Said { attachments, is_data, .. } = &message {
-                (*attachments, *is_data)
-            } else {
-                (&[][..], false)
-            };
-        let parts = attachments
-            .iter()
-            .map(|blob| reader.part(blob, is_data))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(RequestMessage { message, parts })
-    };
-    arrange(prompt).into_iter().map(with_parts).collect()
+    let mut messages = Vec::new();
+    for message in arrange(prompt) {
+        let message = match message {
+            OutgoingMessage::Said { role, text, attachments, is_data } => {
+                let mut parts: Vec<ContentPart<'a>> =
+                    text.map(ContentPart::Text).into_iter().collect();
+                for blob in attachments {
+                    parts.push(reader.part(blob, is_data)?);
+                }
+                RequestMessage::Said { role, parts }
+            }
+            OutgoingMessage::Called { text, calls } => RequestMessage::Called {
+                parts: text.map(ContentPart::Text).into_iter().collect(),
+                calls,
+            },
+            OutgoingMessage::Answered { number, result } => {
+                RequestMessage::Answered { number, result }
+            }
+            OutgoingMessage::Orphaned { result } => RequestMessage::Said {
+                role: "user",
+                parts: vec![ContentPart::Text(orphaned_text(result).into())],
+            },
+        };
+        join(&mut messages, message);
+    }
+    Ok(messages)
+}
+
+/// Adds a message, to the last one if both have the same role: the chat templates of many models
+/// refuse two messages of one role in a row.
+fn join<'a>(messages: &mut Vec<RequestMessage<'a>>, message: RequestMessage<'a>) {
+    match (messages.last_mut(), message) {
+        (
+            Some(RequestMessage::Said { role: last, parts }),
+            RequestMessage::Said { role, parts: more },
+        ) if *last == role => {
+            parts.extend(more);
+        }
+        (
+            Some(last @ RequestMessage::Said { role: "assistant", .. }),
+            RequestMessage::Called { parts: more, calls },
+        ) => {
+            if let RequestMessage::Said { parts, .. } = last {
+                let mut parts = std::mem::take(parts);
+                parts.extend(more);
+                *last = RequestMessage::Called { parts, calls };
+            }
+        }
+        (_, message) => messages.push(message),
+    }
 }
 
 fn demand(prompt: &Prompt) -> Option<String> {
@@ -158,7 +206,7 @@ pub(crate) fn result_text(result: &ToolResult) -> Cow<'_, str> {
 }
 
 /// Returns the text of a result whose call is not in the prompt.
-pub(crate) fn orphaned_text(result: &ToolResult) -> String {
+fn orphaned_text(result: &ToolResult) -> String {
     format!(
         "Result of an earlier call of {}, which is not shown here:\n{}",
         result.name,

@@ -9,27 +9,49 @@ use tokio::time::Instant;
 /// Maximum backoff.
 const LONGEST: Duration = Duration::from_secs(20);
 
+/// Maximum backoff while a server loads its model: a user waits for the moment when it is ready.
+const LONGEST_LOADING: Duration = Duration::from_secs(5);
+
 /// The remaining retries of a request and its deadline.
 #[derive(Debug)]
 pub(crate) struct Patience {
     left: u32,
     next: Duration,
     deadline: Instant,
+    /// The end of the wait for a server that loads its model.
+    loaded_by: Option<Instant>,
 }
 
 impl Patience {
     pub(crate) fn new(retries: u32, first: Duration, deadline: Instant) -> Self {
-        Self { left: retries, next: first.min(LONGEST), deadline }
+        Self { left: retries, next: first.min(LONGEST), deadline, loaded_by: None }
     }
 
     /// Returns the delay before the next attempt. `None` if no retries are left, or the delay would
     /// pass the deadline.
     pub(crate) fn wait(&mut self, asked: Option<Duration>) -> Option<Duration> {
         self.left = self.left.checked_sub(1)?;
-        let own = jittered(self.next);
-        self.next = self.next.saturating_mul(2).min(LONGEST);
-        let wait = asked.unwrap_or(own);
+        let wait = self.delay(asked, LONGEST);
         (Instant::now().checked_add(wait)? < self.deadline).then_some(wait)
+    }
+
+    /// Returns the delay before the next attempt at a server that loads its model, which may take
+    /// `most` altogether. It costs no retry, because the server works on it.
+    pub(crate) fn wait_for_loading(
+        &mut self,
+        asked: Option<Duration>,
+        most: Duration,
+    ) -> Option<Duration> {
+        let now = Instant::now();
+        let loaded_by = *self.loaded_by.get_or_insert(now.checked_add(most)?);
+        let wait = self.delay(asked, LONGEST_LOADING);
+        (now.checked_add(wait)? < loaded_by.min(self.deadline)).then_some(wait)
+    }
+
+    fn delay(&mut self, asked: Option<Duration>, most: Duration) -> Duration {
+        let own = jittered(self.next.min(most));
+        self.next = self.next.saturating_mul(2).min(LONGEST);
+        asked.unwrap_or(own)
     }
 }
 
@@ -121,6 +143,25 @@ mod tests {
             whole = (whole * 2).min(LONGEST);
         }
         assert_eq!(patience.wait(None), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn loading_costs_no_retry_and_has_its_own_limit() {
+        let mut patience =
+            Patience::new(1, Duration::from_millis(500), Instant::now() + Duration::from_secs(600));
+        let (began, most) = (Instant::now(), Duration::from_secs(60));
+        let mut waits = 0;
+        while let Some(wait) = patience.wait_for_loading(None, most) {
+            assert!(wait <= super::LONGEST_LOADING, "{wait:?}");
+            tokio::time::advance(wait).await;
+            waits += 1;
+        }
+        assert!(waits >= 12 && began.elapsed() <= most, "{waits} waits in {:?}", began.elapsed());
+        assert_eq!(patience.wait_for_loading(Some(most), most), None);
+        assert!(patience.wait(None).is_some(), "the retry is left");
+        let mut hurried =
+            Patience::new(0, Duration::from_millis(500), Instant::now() + Duration::from_secs(2));
+        assert_eq!(hurried.wait_for_loading(Some(Duration::from_secs(3)), most), None);
     }
 
     #[tokio::test(start_paused = true)]

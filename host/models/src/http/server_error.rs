@@ -34,6 +34,12 @@ pub(crate) enum ServerRefusal {
     Quota,
     /// The server is busy; a later retry helps.
     Busy,
+    /// The server loads its model, and takes requests when it is done.
+    Loading,
+    /// The request needs something that the model or its server lacks; the remedy is the operator's.
+    Unsupported {
+        remedy: &'static str,
+    },
     Other,
 }
 
@@ -90,7 +96,8 @@ impl ServerError {
             "insufficient_balance",
         ]) || says(&["credit balance is too low"]);
         if is_marked(&["context_length_exceeded", "exceed_context_size_error"])
-            || (matches!(status, 400 | 413 | 422 | 500) && says(&TOO_LONG))
+            || status == 413
+            || (matches!(status, 400 | 422 | 500) && (says(&LIMITS) || says(&TOO_LONG)))
         {
             return ServerRefusal::TooLong {
                 fits: self.fits.or_else(|| fits(&message)).unwrap_or_default(),
@@ -104,6 +111,11 @@ impl ServerError {
                 "invalid model",
                 "not a valid model",
             ]);
+        let remedy = REMEDIES.iter().find(|(words, _)| says(words)).map(|(_, remedy)| *remedy);
+        match (status, remedy) {
+            (401 | 403 | 429, _) | (_, None) => {}
+            (_, Some(remedy)) => return ServerRefusal::Unsupported { remedy },
+        }
         match status {
             401 | 403 => ServerRefusal::Key,
             402 => ServerRefusal::Quota,
@@ -115,6 +127,7 @@ impl ServerError {
                 ServerRefusal::UnknownModel
             }
             400 | 429 if is_quota => ServerRefusal::Quota,
+            425 | 500.. if says(&LOADING) => ServerRefusal::Loading,
             408 | 429 | 500.. => ServerRefusal::Busy,
             _ => ServerRefusal::Other,
         }
@@ -122,6 +135,8 @@ impl ServerError {
 
     /// Returns the effective status of an error inside a successful response.
     pub(crate) fn inner_status(&self) -> u16 {
+        let message = self.message.to_lowercase();
+        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
         let is_marked = |words: &[&str]| {
             self.marks.iter().any(|mark| words.iter().any(|word| mark.contains(word)))
         };
@@ -139,31 +154,99 @@ impl ServerError {
             {
                 503
             }
+            None if says(&LOADING) || says(&OVERLOADED) => 503,
             None => 400,
         }
     }
 }
 
-/// Phrases for a prompt that is too long, of OpenAI, vLLM, llama.cpp, Ollama, Anthropic and
-/// gateways. The number after each of the first four is the limit.
-const TOO_LONG: [&str; 9] = [
+/// Phrases that name the limit of a prompt, of OpenAI, vLLM, llama.cpp, LM Studio, TGI and Gemini.
+/// The number after each is the limit.
+const LIMITS: [&str; 8] = [
     "maximum context length",
     "max context length",
     "maximum model length",
     "available context size",
+    "context length of only",
+    "`max_new_tokens` must be <=",
+    "`inputs` must have less than",
+    "number of tokens allowed",
+];
+
+/// Further phrases for a prompt that is too long, of Ollama, Anthropic, LM Studio and gateways. The
+/// first two name what is exceeded: `208310 tokens > 200000 maximum`.
+const TOO_LONG: [&str; 8] = [
+    "prompt is too long",
+    "exceed context limit",
     "exceeds the context length",
     "exceeds the model's context",
     "contextwindowexceeded",
-    "prompt is too long",
-    "exceed context limit",
+    "prompt too long",
+    "context the overflows",
+    "reduce the length of the messages",
+];
+
+/// Phrases of servers that load their model: llama.cpp, TGI, LM Studio and inference services.
+const LOADING: [&str; 5] =
+    ["loading model", "loading the model", "is loading", "currently loading", "warming up"];
+
+/// Phrases of servers that are too busy, without a status that says so.
+const OVERLOADED: [&str; 5] =
+    ["overloaded", "try again later", "too many requests", "at capacity", "no capacity"];
+
+/// Phrases of servers that lack what a request needs, in lower case, and the operator's remedy.
+const REMEDIES: [(&[&str], &str); 6] = [
+    // Ollama, LM Studio, TGI, gateways.
+    (
+        &[
+            "does not support tools",
+            "does not support tool",
+            "does not support function",
+            "tools are not supported",
+            "tool use is not supported",
+            "tool calling is not supported",
+            "function calling is not supported",
+            "no endpoints found that support tool use",
+        ],
+        "Write `tool_format = \"json\"` or `\"xml\"` in the task, so that the model calls tools in its text",
+    ),
+    // llama.cpp.
+    (
+        &["--jinja", "tools param requires", "tool_choice param requires"],
+        "Start the server with `--jinja`, or write `tool_format = \"json\"` in the task, so that the model calls tools in its text",
+    ),
+    // vLLM.
+    (
+        &["--enable-auto-tool-choice", "--tool-call-parser"],
+        "Start the server with `--enable-auto-tool-choice` and `--tool-call-parser`, or write `tool_format = \"json\"` in the task, so that the model calls tools in its text",
+    ),
+    // Chat templates of Mistral, Llama and Gemma.
+    (
+        &["roles must alternate", "roles should alternate", "alternating user/assistant"],
+        "The chat template takes only `user` and `assistant` in turn: write `tool_format = \"json\"` in the task, so that results of tools are not messages of their own",
+    ),
+    (
+        &["system role not supported", "system role is not supported", "system message must be"],
+        "The chat template has no such system message: start the server with another template, such as `--chat-template chatml`",
+    ),
+    (
+        &[
+            "does not support image",
+            "image input is not supported",
+            "images are not supported",
+            "is not a multimodal model",
+            "mmproj",
+        ],
+        "The model reads no images: take one that does, or leave the attachments out",
+    ),
 ];
 
 /// Returns the number after the phrase that names the limit, or that the prompt exceeds: in
 /// `208310 tokens > 200000 maximum` the second.
 fn fits(message: &str) -> Option<u64> {
-    let named = TOO_LONG.iter().take(4).find_map(|words| message.split_once(words));
+    let named = LIMITS.iter().find_map(|words| message.split_once(words));
     let exceeded = || {
-        let (_, after) = TOO_LONG.iter().skip(7).find_map(|words| message.split_once(words))?;
+        let (_, after) = TOO_LONG.iter().take(2).find_map(|words| message.split_once(words))?;
         after.split_once('>')
     };
     let (_, after) = named.or_else(exceeded)?;
@@ -219,6 +302,23 @@ mod tests {
                 200_000,
             ),
             (400, said("prompt is too long"), 0),
+            (
+                400,
+                json!({"error": "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough."}),
+                4096,
+            ),
+            (
+                422,
+                json!({"error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens and 100 `max_new_tokens`", "error_type": "validation"}),
+                4096,
+            ),
+            (
+                422,
+                json!({"error": "Input validation error: `inputs` must have less than 1024 tokens. Given: 1234"}),
+                1024,
+            ),
+            (413, json!({"error": {"message": "Request too large for model"}}), 0),
+            (413, json!("Payload Too Large"), 0),
             (400, json!({"error": {"message": "litellm.ContextWindowExceededError: ..."}}), 0),
         ] {
             assert_eq!(refusal(status, &body), ServerRefusal::TooLong { fits }, "{body}");
@@ -271,6 +371,48 @@ mod tests {
     }
 
     #[test]
+    fn known_refusals_have_a_remedy_and_are_not_repeated() {
+        for (status, message, expected) in [
+            (400, "registry.ollama.ai/library/gemma:2b does not support tools", "tool_format"),
+            (500, "tools param requires --jinja flag", "`--jinja`"),
+            (
+                400,
+                "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+                "`--enable-auto-tool-choice`",
+            ),
+            (404, "No endpoints found that support tool use.", "tool_format"),
+            (
+                500,
+                "Conversation roles must alternate user/assistant/user/assistant/...",
+                "tool_format",
+            ),
+            (400, "System role not supported", "template"),
+            (
+                500,
+                "image input is not supported - hint: you may need to provide the mmproj",
+                "images",
+            ),
+        ] {
+            let refusal = refusal(status, &json!({"error": {"message": message}}));
+            let ServerRefusal::Unsupported { remedy } = refusal else {
+                panic!("{message}: {refusal:?}")
+            };
+            assert!(remedy.contains(expected), "{message}: {remedy}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_loads_its_model_is_told_from_a_busy_one() {
+        let llama = json!({"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}});
+        let hosted = json!({"error": "Model x is currently loading", "estimated_time": 20.0});
+        for body in [llama, hosted] {
+            assert_eq!(refusal(503, &body), ServerRefusal::Loading, "{body}");
+        }
+        assert_eq!(refusal(503, &json!({"error": "no slot available"})), ServerRefusal::Busy);
+        assert_eq!(refusal(429, &json!({"error": "loading model"})), ServerRefusal::Busy);
+    }
+
+    #[test]
     fn an_error_inside_a_good_answer_has_a_status() {
         let inner = |error: Value| {
             ServerError::parse(json!({"error": error}).to_string().as_bytes()).inner_status()
@@ -281,6 +423,7 @@ mod tests {
         assert_eq!(inner(json!({"type": "api_error"})), 503);
         assert_eq!(inner(json!({"type": "rate_limit_error"})), 429);
         assert_eq!(inner(json!({"code": "rate_limit_exceeded"})), 429);
+        assert_eq!(inner(json!("The server is overloaded, try again later")), 503);
         assert_eq!(inner(json!({"message": "x"})), 400);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::config::ModelServerConfig;
+use conclave_core::config::{ModelServerConfig, ThinkingMarks};
 use conclave_core::types::completion::ModelApi;
 use serde_json::{Map, Value};
 
@@ -43,6 +43,8 @@ pub struct HttpModelSettings {
     /// Maximum bytes of an answer: the whole body, or the text, reasoning and arguments of a
     /// stream.
     pub reply_max: u64,
+    /// The marks around thinking in the text; `None` if the text has none.
+    pub thinking: Option<ThinkingMarks>,
     /// The source of attachments.
     pub images: Arc<dyn BlobSource>,
 }
@@ -65,6 +67,7 @@ impl Default for HttpModelSettings {
             attempt_timeout: Duration::from_millis(config.attempt_timeout_ms),
             idle_timeout: Duration::from_millis(config.idle_timeout_ms),
             reply_max: config.reply_max,
+            thinking: config.thinking,
             images: Arc::new(NoBlobs),
         }
     }

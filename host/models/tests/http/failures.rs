@@ -38,7 +38,7 @@ async fn an_unknown_model_is_told_with_those_that_are_known() {
         refused(TestReply::error(404, "The model `test-model` does not exist")).await;
     assert_eq!(
         (error, kind),
-        (ModelError::UnknownModel { name: "test-model".to_owned() }, ModelDiagnosticKind::Refused)
+        (ModelError::UnknownModel { name: "test-model".to_owned() }, ModelDiagnosticKind::NotFound)
     );
     assert!(text.ends_with("It has test-model."), "{text}");
 }
@@ -48,7 +48,7 @@ async fn a_wrong_path_is_told_as_one() {
     let (error, kind, text) =
         refused(TestReply::bytes(404, "text/plain", "404 page not found")).await;
     assert!(matches!(error, ModelError::Other { .. }));
-    assert!(kind == ModelDiagnosticKind::Refused && text.contains("mostly with /v1"), "{text}");
+    assert!(kind == ModelDiagnosticKind::NotFound && text.contains("mostly with /v1"), "{text}");
 }
 
 #[tokio::test]
@@ -66,8 +66,30 @@ async fn an_empty_account_is_not_waited_for() {
     let (error, kind, _) = refused(TestReply::json(429, &quota)).await;
     assert_eq!(
         (error, kind),
-        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused)
+        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Unavailable)
     );
+}
+
+#[tokio::test]
+async fn what_a_server_lacks_is_told_with_the_remedy_and_not_asked_for_again() {
+    for (status, message, remedy) in [
+        (400, "gemma:2b does not support tools", "tool_format"),
+        (500, "tools param requires --jinja flag", "--jinja"),
+        (500, "Conversation roles must alternate user/assistant", "tool_format"),
+    ] {
+        let (error, kind, text) = refused(TestReply::error(status, message)).await;
+        assert!(matches!(error, ModelError::Other { .. }));
+        assert_eq!(kind, ModelDiagnosticKind::Refused);
+        assert!(text.contains(message) && text.contains(remedy), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_an_answer_is_not_told_as_a_status() {
+    let answer = TestReply::json(200, &json!({"error": {"message": "bad schema"}}));
+    let (_, kind, text) = refused(answer).await;
+    assert_eq!(kind, ModelDiagnosticKind::Refused);
+    assert!(text.contains("in its answer: bad schema") && !text.contains("400"), "{text}");
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ async fn a_stream_that_broke_off_is_tried_again_unless_text_was_heard() {
     let (error, kind, text) = fails(&client(&server), true).await;
     assert_eq!(
         (error, kind),
-        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused)
+        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Unavailable)
     );
     assert!(text.contains("Overloaded"), "{text}");
     assert_eq!(server.requests().len(), 1);
@@ -171,7 +171,7 @@ async fn refusals_are_told_apart_and_not_repeated() {
         (
             error(404, "not_found_error", "model: test-model"),
             ModelError::UnknownModel { name: "test-model".to_owned() },
-            ModelDiagnosticKind::Refused,
+            ModelDiagnosticKind::NotFound,
         ),
         (
             error(401, "authentication_error", &format!("invalid x-api-key {SECRET}")),

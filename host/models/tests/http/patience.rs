@@ -1,12 +1,12 @@
 //! Retries, timeouts and cancellation.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use conclave_core::types::completion::{ModelDiagnosticKind, ModelError};
-use conclave_models::ModelClient;
 use conclave_models::http::{HttpModel, HttpModelSettings};
 use conclave_models::test_server::{Server, TestReply};
+use conclave_models::{ModelClient, TextSink};
 use serde_json::json;
 
 use crate::world::{Heard, ask, client, fails, prompt, settings};
@@ -48,14 +48,70 @@ async fn what_may_pass_is_tried_again() {
 
 #[tokio::test]
 async fn attempts_come_to_an_end() {
-    let server = Server::start(vec![TestReply::error(503, "loading the model")]);
+    let server = Server::start(vec![TestReply::error(503, "no slot is free")]);
     let (error, kind, text) = fails(&client(&server), false).await;
     assert_eq!(
         (error, kind),
-        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused)
+        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Unavailable)
     );
-    assert!(text.contains("loading the model") && text.contains("tried 4 times"), "{text}");
+    assert!(text.contains("no slot is free") && text.contains("tried 4 times"), "{text}");
     assert_eq!(server.requests().len(), 4);
+}
+
+#[tokio::test]
+async fn a_server_that_loads_its_model_is_waited_for_with_a_notice_and_without_retries() {
+    let loading = TestReply::error(503, "Loading model");
+    let mut script = vec![loading; 5];
+    script.push(TestReply::streams(&["ready"]));
+    let server = Server::start(script);
+    let client = client_with(&server, |settings| settings.retries = 0);
+    let unseen = Arc::new(Unseen::default());
+    let completion = client.complete(prompt(true), Arc::<Unseen>::clone(&unseen)).await.unwrap();
+    assert_eq!((completion.content.as_deref(), server.requests().len()), (Some("ready"), 6));
+    let waits = unseen.0.lock().unwrap();
+    assert_eq!(waits.len(), 5);
+    assert!(waits[0].contains("Loading model") && waits[0].contains("next attempt"), "{waits:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_loads_its_model_too_long_is_given_up() {
+    let server =
+        Server::start(vec![TestReply::error(503, "Loading model").header("retry-after", "600")]);
+    let client = client_with(&server, |settings| settings.attempt_timeout = SOON);
+    let (error, kind, text) = fails(&client, false).await;
+    let wanted = ModelError::Unavailable { retry_after_ms: Some(600_000) };
+    assert_eq!((error, kind), (wanted, ModelDiagnosticKind::Unavailable));
+    assert!(text.contains("Loading model"), "{text}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+/// Nobody sees the text while it is generated; the waits are recorded.
+#[derive(Default)]
+struct Unseen(Mutex<Vec<String>>);
+
+impl TextSink for Unseen {
+    fn text(&self, piece: &str) {
+        panic!("nobody sees {piece:?}");
+    }
+
+    fn is_shown(&self) -> bool {
+        false
+    }
+
+    fn waits(&self, why: &str) {
+        self.0.lock().unwrap().push(why.to_owned());
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_sees_can_be_asked_for_again() {
+    let server = Server::start(vec![
+        TestReply::events(&[PIECE]).then_cut(),
+        TestReply::streams(&["second"]),
+    ]);
+    let unseen = Arc::new(Unseen::default());
+    let completion = client(&server).complete(prompt(true), unseen).await.unwrap();
+    assert_eq!((completion.content.as_deref(), server.requests().len()), (Some("second"), 2));
 }
 
 #[tokio::test]

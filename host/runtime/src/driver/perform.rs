@@ -350,6 +350,18 @@ impl TextSink for StreamedText {
             text: piece.to_owned(),
         });
     }
+
+    fn is_shown(&self) -> bool {
+        self.teller.shows_text()
+    }
+
+    fn waits(&self, why: &str) {
+        self.teller.tell(|| RunEvent::ModelWaiting {
+            call: self.call,
+            ordinal: self.ordinal,
+            reason: why.to_owned(),
+        });
+    }
 }
 
 /// Publishes the activity of a plugin while it runs.

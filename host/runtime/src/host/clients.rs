@@ -149,6 +149,7 @@ impl Host {
             attempt_timeout: Duration::from_millis(server.attempt_timeout_ms),
             idle_timeout: Duration::from_millis(server.idle_timeout_ms),
             reply_max: server.reply_max,
+            thinking: server.thinking.clone(),
             images: Arc::clone(&self.blobs) as Arc<dyn crate::models::BlobSource>,
             ..HttpModelSettings::default()
         })

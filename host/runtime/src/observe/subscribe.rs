@@ -119,6 +119,16 @@ pub enum RunEvent {
         /// The part of the text that follows the parts before.
         text: String,
     },
+    /// The client of a model waits before it sends the request again: the server loads its model,
+    /// is busy, or broke off. Not journalled.
+    ModelWaiting {
+        /// The call that sent the request.
+        call: CallId,
+        /// The number of the request within its call, from 0.
+        ordinal: u32,
+        /// The reason and the time, for display.
+        reason: String,
+    },
 }
 
 /// Receives every event of a run. It is called inside the run, so it must not block.
@@ -155,6 +165,12 @@ pub trait Subscriber: Send + Sync + 'static {
     /// Called for each event.
     fn on(&self, happening: &Published);
 
+    /// Returns whether it shows a model's text while it is generated. If no subscriber does, a
+    /// request that breaks off in the middle of the text is sent again.
+    fn shows_text(&self) -> bool {
+        true
+    }
+
     /// Called when the run with this root room is over or was dropped, so that subscribers can
     /// release its state. The rooms below it end too; their names begin with its name and `/`. A
     /// session is over when it is dropped. A plugin that was stopped with a dropped run may still
@@ -184,6 +200,10 @@ impl Subscribers {
         Self(self.0.iter().cloned().chain([subscriber]).collect())
     }
 
+    fn show_text(&self) -> bool {
+        self.0.iter().any(|subscriber| subscriber.shows_text())
+    }
+
     pub(crate) fn report_over(&self, room: &RoomId) {
         self.0.iter().for_each(|subscriber| subscriber.over(room));
     }
@@ -206,6 +226,11 @@ pub(crate) struct Publisher {
 impl Publisher {
     pub(crate) fn new(subscribers: Subscribers, room: RoomId, clock: Arc<dyn Clock>) -> Self {
         Self { subscribers, room, clock }
+    }
+
+    /// Returns whether a subscriber shows a model's text while it is generated.
+    pub(crate) fn shows_text(&self) -> bool {
+        self.subscribers.show_text()
     }
 
     pub(crate) fn tell(&self, what: impl FnOnce() -> RunEvent) {

@@ -223,6 +223,10 @@ impl SpanSubscriber {
 }
 
 impl Subscriber for SpanSubscriber {
+    fn shows_text(&self) -> bool {
+        false
+    }
+
     fn on(&self, happening: &Published) {
         let room = &happening.room;
         let mut rooms = self.lock();
@@ -255,6 +259,7 @@ impl Subscriber for SpanSubscriber {
             }
             RunEvent::Progressed { .. }
             | RunEvent::Streamed { .. }
+            | RunEvent::ModelWaiting { .. }
             | RunEvent::ObserverQueueFree { .. } => {}
         }
     }

@@ -78,7 +78,8 @@ fn is_sampled(what: &RunEvent) -> bool {
         | RunEvent::ObserverQueueFull { .. }
         | RunEvent::ObserverQueueFree { .. }
         | RunEvent::ObserverStopped { .. }
-        | RunEvent::Streamed { .. } => true,
+        | RunEvent::Streamed { .. }
+        | RunEvent::ModelWaiting { .. } => true,
         RunEvent::Notice { notice: told } => is_notice_sampled(told),
     }
 }
@@ -204,6 +205,13 @@ fn whats() -> Vec<RunEvent> {
             message: "reading".to_owned(),
         },
         RunEvent::Streamed { call: CallId(4), ordinal: 0, text: "Skerryvore ".to_owned() },
+        RunEvent::ModelWaiting {
+            call: CallId(4),
+            ordinal: 0,
+            reason: "http://127.0.0.1:8080/v1 answered 503 (Service Unavailable): Loading model. \
+                The next attempt is in 1.2s"
+                .to_owned(),
+        },
         RunEvent::ObserverQueueFull { observer: plugin("hook"), queued: 1_000 },
         RunEvent::ObserverQueueFree { observer: plugin("hook") },
         RunEvent::ObserverStopped {

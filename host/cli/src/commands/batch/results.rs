@@ -21,10 +21,11 @@ use crate::ui::show::{BAD, FAINT, ODD, one_line, paint, show_path};
 use crate::ui::stdout;
 
 /// Exit codes from the worst to the best. The batch exits with the first that one of its runs has.
-const WORST_FIRST: [u8; 10] = [
+const WORST_FIRST: [u8; 11] = [
     exit::INTERRUPTED,
     exit::KEY,
     exit::UNREACHABLE,
+    exit::REFUSED,
     exit::PLUGIN,
     exit::POLICY,
     exit::UNANSWERED,

@@ -279,7 +279,7 @@ impl TerminalChat {
                         .add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
                     self.screen.line(paint(FAINT, "  … it broke off here"));
                 }
-                state.failure = trouble.as_ref().and_then(|trouble| exit::of_trouble(trouble.kind));
+                state.failure = trouble.as_ref().map(|trouble| exit::of_trouble(trouble.kind));
                 state.why =
                     trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
                 if let Some(why) = state.why.clone() {

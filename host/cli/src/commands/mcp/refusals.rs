@@ -53,6 +53,10 @@ impl RefusalPrinter {
 }
 
 impl Subscriber for RefusalPrinter {
+    fn shows_text(&self) -> bool {
+        false
+    }
+
     fn on(&self, happening: &Published) {
         let RunEvent::Notice { notice: told } = &happening.what else { return };
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

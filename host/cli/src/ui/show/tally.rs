@@ -165,6 +165,10 @@ impl TallyState {
 }
 
 impl Subscriber for RunTally {
+    fn shows_text(&self) -> bool {
+        false
+    }
+
     fn on(&self, happening: &Published) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &happening.what {

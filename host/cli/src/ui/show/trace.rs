@@ -226,6 +226,10 @@ impl TracePrinter {
 }
 
 impl Subscriber for TracePrinter {
+    fn shows_text(&self) -> bool {
+        false
+    }
+
     fn on(&self, happening: &Published) {
         match &happening.what {
             RunEvent::Notice { notice: told } => {
@@ -247,6 +251,9 @@ impl Subscriber for TracePrinter {
             RunEvent::ObserverStopped { observer, undelivered, reason } => {
                 let what = format!("gets no more events; {undelivered} are waiting");
                 self.put(observer.as_str(), &EntryText::new(BAD, what).whole(FAINT, reason));
+            }
+            RunEvent::ModelWaiting { reason, .. } => {
+                self.put("model", &EntryText::default().whole(FAINT, reason));
             }
             RunEvent::Recorded { .. } | RunEvent::Streamed { .. } => {}
             RunEvent::Progressed { call, plugin, done, total, message } => {

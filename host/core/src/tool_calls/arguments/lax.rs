@@ -52,7 +52,9 @@ pub(super) fn mismatch(kind: &str, value: &Value) -> String {
     let is_float = |number: &Number| number.as_f64().is_some_and(|float| float.fract() == 0.0);
     match value {
         Value::Number(number) if kind == "integer" && is_float(number) => {
-            format!("must be written in digits: {value} is too large to be exact as a float")
+            format!(
+                "must be written in digits, within 64 bits: {value} is too large to be exact as a float"
+            )
         }
         Value::String(text) if kind == "object" && is_cut(text) => {
             "must be an object, but its JSON ends in the middle: the answer was cut, as one is at its limit of tokens"
@@ -78,11 +80,14 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Returns a float without a fraction as an integer of 64 bits with a sign.
+/// The least whole number above those that each have a float of their own, 2^53: the next one has
+/// the same float, so this one may have been another in the model's text.
+const WHOLE_FLOATS: f64 = 9_007_199_254_740_992.0;
+
+/// Returns a float without a fraction as an integer, if no other integer has the same float.
 #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
 fn whole(number: f64) -> Option<Value> {
-    let fits = number.fract() == 0.0
-        && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
+    let fits = number.fract() == 0.0 && number.abs() < WHOLE_FLOATS;
     fits.then(|| (number as i64).into())
 }
 

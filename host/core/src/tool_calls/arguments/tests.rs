@@ -81,6 +81,57 @@ fn plain_values_stand_for_others_as_in_the_reference() {
 }
 
 #[test]
+fn a_whole_number_arrives_exactly_or_is_refused() {
+    let of = |kind: &str| {
+        let part = json!({"type": "object", "properties": {"n": {"type": kind}}});
+        json!({"type": "object", "properties": {
+            "n": {"type": kind},
+            "list": {"type": "array", "items": {"type": kind}},
+            "within": part, "either": {"anyOf": [{"type": kind}, {"type": "null"}]},
+        }})
+    };
+    for (written, expected) in [
+        ("9007199254740991", Some("9007199254740991")),
+        ("9007199254740993", Some("9007199254740993")),
+        ("-9223372036854775808", Some("-9223372036854775808")),
+        ("18446744073709551615", Some("18446744073709551615")),
+        ("9007199254740991.0", Some("9007199254740991")),
+        ("-9.007199254740991e15", Some("-9007199254740991")),
+        ("1e3", Some("1000")),
+        ("12.50e1", Some("125")),
+        ("\"9007199254740993\"", Some("9007199254740993")),
+        ("\"18446744073709551616\"", None),
+        // Each has the float of another whole number.
+        ("9007199254740992.0", None),
+        ("9007199254740993.0", None),
+        ("-9007199254740993.0", None),
+        ("12345678901234567e0", None),
+        ("1e16", None),
+        ("-9223372036854775809", None),
+        ("-9223372036854776001", None),
+        ("18446744073709551616", None),
+        ("1e300", None),
+        ("0.5", None),
+    ] {
+        for around in
+            ["{\"n\": N}", "{\"list\": [1, N]}", "{\"within\": {\"n\": N}}", "{\"either\": N}"]
+        {
+            let given: Value = serde_json::from_str(&around.replace('N', written)).unwrap();
+            let checked = check(&of("integer"), &given);
+            let wanted = expected.map(|number| serde_json::from_str(&around.replace('N', number)));
+            assert_eq!(checked.clone().ok(), wanted.map(Result::unwrap), "{written} in {around}");
+            let is_large = written.len() > 3 && !written.starts_with('"');
+            if let Some(wrong) = checked.err().filter(|_| is_large && !around.contains("either")) {
+                assert!(wrong[0].reason.starts_with("must be written in digits"), "{wrong:?}");
+            }
+        }
+    }
+    // A number may have a fraction, so it is what its float is.
+    let physics: Value = serde_json::from_str("{\"n\": 6.02214076e23}").unwrap();
+    assert_eq!(check(&of("number"), &physics), Ok(physics));
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "one entry for each schema")]
 fn a_schema_is_followed_into_the_value() {
     let pair = json!({"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 7}}, "required": ["x"]});

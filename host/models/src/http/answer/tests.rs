@@ -1,15 +1,19 @@
 //! Answers built from the chunks of various servers.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use conclave_core::types::completion::{Completion, StopReason, TokenUsage};
-use conclave_core::types::message::ToolCall;
+use conclave_core::types::completion::{
+    Completion, Prompt, PromptPiece, StopReason, TokenUsage, ToolChoice, ToolFormat,
+};
+use conclave_core::types::history::History;
+use conclave_core::types::message::{Message, Role, ToolCall};
 use serde_json::{Value, json};
 
 use super::ServerReply;
 use crate::TextSink;
 use crate::http::names::ToolNames;
 use crate::http::quote::Quoter;
+use crate::http::thinking::ThinkingFormat;
 
 #[derive(Default)]
 struct Heard(Mutex<String>);
@@ -23,7 +27,7 @@ impl TextSink for Heard {
 
 fn read(chunks: &[Value]) -> Completion {
     let heard = Heard::default();
-    let mut answer = ServerReply::new(10_000, Quoter::default());
+    let mut answer = ServerReply::new(10_000, Quoter::default(), ThinkingFormat::default());
     for chunk in chunks {
         answer.handle_chunk(serde_json::from_value(chunk.clone()).unwrap(), &heard).unwrap();
     }
@@ -155,7 +159,7 @@ fn a_server_that_says_stop_after_a_call_means_the_call() {
 fn reasons_to_stop_are_translated() {
     let stop = |reason: &str| read(&[finish(reason)]).stop;
     assert_eq!(
-        [stop("stop"), stop("length"), stop("content_filter"), stop("eos")],
+        [stop("stop"), stop("length"), stop("content_filter"), stop("paused")],
         [StopReason::End, StopReason::Length, StopReason::ContentFilter, StopReason::Other]
     );
 }
@@ -163,7 +167,7 @@ fn reasons_to_stop_are_translated() {
 #[test]
 fn a_refusal_is_content_that_was_filtered() {
     let heard = Heard::default();
-    let mut answer = ServerReply::new(100, Quoter::default());
+    let mut answer = ServerReply::new(100, Quoter::default(), ThinkingFormat::default());
     answer
         .handle_chunk(
             serde_json::from_value(delta(json!({"refusal": "I will not"}))).unwrap(),
@@ -200,7 +204,7 @@ fn nulls_and_other_choices_change_nothing() {
         json!({"choices": [{"delta": null, "finish_reason": null}]}),
     ]);
     assert_eq!((completion.id.as_str(), completion.model.as_str()), ("completion", "asked-for"));
-    assert_eq!((completion.content, completion.stop), (None, StopReason::Other));
+    assert_eq!((completion.content, completion.stop), (None, StopReason::End));
 }
 
 #[test]
@@ -210,7 +214,7 @@ fn an_answer_without_end_is_too_long() {
         json!({"reasoning": "12345"}),
         json!({"tool_calls": [{"function": {"arguments": "12345"}}]}),
     ] {
-        let mut answer = ServerReply::new(12, Quoter::default());
+        let mut answer = ServerReply::new(12, Quoter::default(), ThinkingFormat::default());
         let mut handle =
             || answer.handle_chunk(serde_json::from_value(delta(piece.clone())).unwrap(), &());
         assert!(handle().is_ok() && handle().is_ok() && handle().is_err(), "{piece}");
@@ -316,4 +320,33 @@ fn a_call_that_was_cut_before_its_arguments_is_none_without_them() {
     assert_eq!(arguments("{\"x\":", "length"), json!("{\"x\":"));
     assert_eq!(arguments("{\"x\":1}", "length"), json!({"x": 1}));
     assert_eq!(arguments(r#"{"x":"\ud83d"}"#, "stop"), json!({"x": "\u{fffd}"}));
+}
+
+#[test]
+fn an_id_is_not_that_of_an_earlier_call() {
+    let mut history = History::default();
+    for (seq, id) in ["call-1", "x", "call-3"].into_iter().enumerate() {
+        let call = ToolCall { id: id.to_owned(), ..ToolCall::new("f", json!({})) };
+        let mut message = Message::new(seq as u64, Role::Llm, "a");
+        message.tool_calls = vec![call];
+        history.push(&Arc::new(message));
+    }
+    let prompt = Prompt {
+        pieces: vec![PromptPiece::History { messages: history, start: 0, end: 3 }],
+        tools: Vec::new(),
+        tool_format: ToolFormat::Native,
+        tool_choice: ToolChoice::Auto,
+        output_schema: None,
+        stream: false,
+        options: Vec::new(),
+    };
+    let mut answer = ServerReply::new(10_000, Quoter::default(), ThinkingFormat::default());
+    for (index, id) in ["", "x", "y"].into_iter().enumerate() {
+        let piece = json!({"index": index, "id": id, "function": {"name": "f"}});
+        let chunk = delta(json!({"tool_calls": [piece]}));
+        answer.handle_chunk(serde_json::from_value(chunk).unwrap(), &Heard::default()).unwrap();
+    }
+    let completion = answer.finish(&ToolNames::of(&prompt), "m", &Heard::default());
+    let ids: Vec<&str> = completion.tool_calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids, ["call-2", "call-4", "y"]);
 }

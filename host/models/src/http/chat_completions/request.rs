@@ -9,11 +9,11 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::http::arrange::{NO_RESULT, OutgoingMessage};
+use crate::http::arrange::NO_RESULT;
 use crate::http::content::ContentPart;
 use crate::http::names::ToolNames;
 use crate::http::request::{
-    Parameters, RequestMessage, RequestParts, arguments_object, call_id, orphaned_text, result_text,
+    Parameters, RequestMessage, RequestParts, arguments_object, call_id, result_text,
 };
 
 pub(crate) struct CompletionsBody<'a> {
@@ -27,24 +27,22 @@ pub(crate) struct CompletionsBody<'a> {
 
 impl<'a> CompletionsBody<'a> {
     pub(crate) fn new(parts: RequestParts<'a>) -> Self {
-        let RequestParts { prompt, names, model, mut messages, tools, mut demand, options } = parts;
-        let is_system = |message: &OutgoingMessage<'_>| {
-            matches!(message, OutgoingMessage::Said { role: "system", .. })
-        };
+        let RequestParts { prompt, names, model, mut messages, tools, demand, options } = parts;
         // The sentence goes to the end of the first system message.
-        if demand.is_some() && !messages.iter().any(|said| is_system(&said.message)) {
-            let message = OutgoingMessage::Said {
-                role: "system",
-                text: None,
-                attachments: &[],
-                is_data: false,
-            };
-            messages.insert(0, RequestMessage { message, parts: Vec::new() });
+        if let Some(demand) = demand.map(|demand| ContentPart::Text(demand.into())) {
+            let system = messages.iter_mut().find_map(|message| match message {
+                RequestMessage::Said { role: "system", parts } => Some(parts),
+                _ => None,
+            });
+            match system {
+                Some(parts) => parts.push(demand),
+                None => {
+                    let parts = vec![demand];
+                    messages.insert(0, RequestMessage::Said { role: "system", parts });
+                }
+            }
         }
-        let messages = messages.into_iter().map(|RequestMessage { message, parts }| {
-            let demand = if is_system(&message) { demand.take() } else { None };
-            WireMessage { message, parts, names, demand }
-        });
+        let messages = messages.into_iter().map(|message| WireMessage { message, names });
         Self { prompt, names, model, messages: messages.collect(), tools, options }
     }
 }
@@ -100,39 +98,28 @@ impl CompletionsBody<'_> {
 }
 
 struct WireMessage<'a> {
-    message: OutgoingMessage<'a>,
-    parts: Vec<ContentPart<'a>>,
+    message: RequestMessage<'a>,
     names: &'a ToolNames<'a>,
-    /// Text that is appended to the message.
-    demand: Option<String>,
 }
 
 impl Serialize for WireMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match &self.message {
-            OutgoingMessage::Said { role, text, .. } => {
+            RequestMessage::Said { role, parts } => {
                 map.serialize_entry("role", role)?;
-                if let Some(demand) = &self.demand {
-                    let before =
-                        text.as_ref().map(|text| format!("{text}\n\n")).unwrap_or_default();
-                    map.serialize_entry("content", &format!("{before}{demand}"))?;
-                } else if self.parts.is_empty() {
-                    map.serialize_entry("content", text.as_deref().unwrap_or_default())?;
-                } else {
-                    let text = text.as_deref().map(ContentPart::Text);
-                    map.serialize_entry(
-                        "content",
-                        &text.iter().chain(&self.parts).collect::<Vec<_>>(),
-                    )?;
+                match plain_text(parts) {
+                    Some(text) => map.serialize_entry("content", &text)?,
+                    None => map.serialize_entry("content", parts)?,
                 }
             }
-            OutgoingMessage::Called { text, calls } => {
+            RequestMessage::Called { parts, calls } => {
                 map.serialize_entry("role", "assistant")?;
-                map.serialize_entry("content", text)?;
+                let text = plain_text(parts).filter(|_| !parts.is_empty());
+                map.serialize_entry("content", &text)?;
                 map.serialize_entry("tool_calls", &RequestCalls { calls, names: self.names })?;
             }
-            OutgoingMessage::Answered { number, result } => {
+            RequestMessage::Answered { number, result } => {
                 map.serialize_entry("role", "tool")?;
                 map.serialize_entry("tool_call_id", &call_id(*number))?;
                 map.serialize_entry(
@@ -140,13 +127,22 @@ impl Serialize for WireMessage<'_> {
                     &result.map_or(Cow::Borrowed(NO_RESULT), result_text),
                 )?;
             }
-            OutgoingMessage::Orphaned { result } => {
-                map.serialize_entry("role", "user")?;
-                map.serialize_entry("content", &orphaned_text(result))?;
-            }
         }
         map.end()
     }
+}
+
+/// Returns the texts with a blank line between them; `None` if there are attachments.
+fn plain_text<'a>(parts: &'a [ContentPart<'_>]) -> Option<Cow<'a, str>> {
+    let text = |part: &'a ContentPart<'_>| match part {
+        ContentPart::Text(text) => Some(&**text),
+        ContentPart::Attachment(_) | ContentPart::Image { .. } => None,
+    };
+    let texts = parts.iter().map(text).collect::<Option<Vec<&str>>>()?;
+    Some(match &texts[..] {
+        [text] => Cow::Borrowed(*text),
+        texts => Cow::Owned(texts.join("\n\n")),
+    })
 }
 
 struct RequestCalls<'a> {

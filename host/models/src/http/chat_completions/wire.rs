@@ -4,11 +4,10 @@
 
 mod bounded;
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use self::bounded::Scalar;
-pub(crate) use self::bounded::{BoundedCalls, Choices, Content, ModelNames, json_text};
+pub(crate) use self::bounded::{BoundedCalls, Choices, Content, ModelNames, Object, json_text};
 
 /// Maximum calls of one answer, far above real use.
 pub(crate) const CALLS_MAX: usize = 1024;
@@ -22,11 +21,11 @@ pub(crate) struct Chunk {
     pub model: String,
     #[serde(default)]
     pub choices: Choices,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub usage: Option<Tokens>,
     /// An error in a stream, or with a status of success; some servers send either.
-    #[serde(default)]
-    pub error: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "is_something", rename = "error")]
+    pub is_error: bool,
     /// `error` if the whole value is one, in an older format.
     #[serde(default, deserialize_with = "text")]
     pub object: String,
@@ -37,10 +36,10 @@ pub(crate) struct WireChoice {
     #[serde(default, deserialize_with = "index")]
     pub index: Option<i64>,
     /// Present in a chunk.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub delta: Option<WireText>,
     /// Present in a whole reply.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub message: Option<WireText>,
     #[serde(default, deserialize_with = "some_text")]
     pub finish_reason: Option<String>,
@@ -77,7 +76,7 @@ pub(crate) struct CallPiece {
     pub index: Option<i64>,
     #[serde(default, deserialize_with = "text")]
     pub id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub function: Option<FunctionPiece>,
 }
 
@@ -96,7 +95,7 @@ pub(crate) struct Tokens {
     pub prompt_tokens: u64,
     #[serde(default, deserialize_with = "amount")]
     pub completion_tokens: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub prompt_tokens_details: Option<TokenDetails>,
     /// Cost in dollars, from some gateways.
     #[serde(default, deserialize_with = "dollars")]
@@ -107,6 +106,19 @@ pub(crate) struct Tokens {
 pub(crate) struct TokenDetails {
     #[serde(default, deserialize_with = "amount")]
     pub cached_tokens: u64,
+}
+
+/// Reads an object; `None` for anything else.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Object::deserialize(deserializer).map(|Object(value)| value)
+}
+
+/// Reads whether a value says anything: some servers send an empty error beside each chunk.
+pub(crate) fn is_something<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let json = json_text(deserializer)?;
+    Ok(!matches!(json.as_str(), "" | "null" | "false" | "0" | "{}" | "[]"))
 }
 
 /// Reads a text, a number as text, or nothing.

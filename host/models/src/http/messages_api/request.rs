@@ -13,11 +13,11 @@ use conclave_core::types::completion::{Prompt, ToolChoice};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::http::arrange::{NO_RESULT, OutgoingMessage};
+use crate::http::arrange::NO_RESULT;
 use crate::http::content::ContentPart;
 use crate::http::names::ToolNames;
 use crate::http::request::{
-    Parameters, RequestMessage, RequestParts, arguments_object, call_id, orphaned_text, result_text,
+    Parameters, RequestMessage, RequestParts, arguments_object, call_id, result_text,
 };
 
 /// The user's message before a history that begins with the assistant.
@@ -165,16 +165,15 @@ impl<'a> Conversation<'a> {
         Self { names, system: Vec::new(), messages: Vec::new(), called: BTreeSet::new() }
     }
 
-    fn add(&mut self, RequestMessage { message, parts }: RequestMessage<'a>) {
+    fn add(&mut self, message: RequestMessage<'a>) {
         match message {
             // Only the field `system` has the operator's authority with every model.
-            OutgoingMessage::Said { role: "system", text: said, .. } => {
-                self.system.extend(said.filter(|said| !is_blank(said)).map(text));
+            RequestMessage::Said { role: "system", parts } => {
+                let blocks = parts.into_iter().map(block);
+                self.system.extend(blocks.filter(|block| !is_blank_text(block)));
             }
-            OutgoingMessage::Said { role, text: said, .. } => {
-                self.push(role, said.map(text).into_iter().chain(parts.into_iter().map(block)));
-            }
-            OutgoingMessage::Called { text: said, calls } => {
+            RequestMessage::Said { role, parts } => self.push(role, parts.into_iter().map(block)),
+            RequestMessage::Called { parts, calls } => {
                 let names = self.names;
                 self.called.extend(calls.iter().map(|(_, call)| names.wire(&call.name)));
                 let calls = calls.into_iter().map(|(number, call)| Block::ToolUse {
@@ -182,9 +181,9 @@ impl<'a> Conversation<'a> {
                     name: names.wire(&call.name),
                     input: arguments_object(&call.arguments),
                 });
-                self.push("assistant", said.map(text).into_iter().chain(calls));
+                self.push("assistant", parts.into_iter().map(block).chain(calls));
             }
-            OutgoingMessage::Answered { number, result } => {
+            RequestMessage::Answered { number, result } => {
                 let answer = Block::ToolResult {
                     tool_use_id: call_id(number),
                     content: result.map_or(Cow::Borrowed(NO_RESULT), result_text),
@@ -192,18 +191,13 @@ impl<'a> Conversation<'a> {
                 };
                 self.push("user", [answer]);
             }
-            OutgoingMessage::Orphaned { result } => {
-                self.push("user", [text(orphaned_text(result).into())]);
-            }
         }
     }
 
     /// Adds blocks to the last message if it has the same role, else as a message. The API refuses
     /// blank texts.
     fn push(&mut self, role: &'static str, blocks: impl IntoIterator<Item = Block<'a>>) {
-        let is_wanted =
-            |block: &Block<'_>| !matches!(block, Block::Text { text } if is_blank(text));
-        let mut blocks = blocks.into_iter().filter(is_wanted).peekable();
+        let mut blocks = blocks.into_iter().filter(|block| !is_blank_text(block)).peekable();
         match self.messages.last_mut().filter(|last| last.role == role) {
             Some(last) => last.content.extend(blocks),
             None if blocks.peek().is_none() => {}
@@ -259,7 +253,7 @@ fn text(text: Cow<'_, str>) -> Block<'_> {
 
 fn block(part: ContentPart<'_>) -> Block<'_> {
     match part {
-        ContentPart::Text(said) => text(said.into()),
+        ContentPart::Text(said) => text(said),
         ContentPart::Attachment(said) => text(said.into()),
         ContentPart::Image { media_type, bytes } => {
             Block::Image { source: ImageSource::Base64 { media_type, data: Base64Bytes(bytes) } }
@@ -267,8 +261,8 @@ fn block(part: ContentPart<'_>) -> Block<'_> {
     }
 }
 
-fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
+fn is_blank_text(block: &Block<'_>) -> bool {
+    matches!(block, Block::Text { text } if text.trim().is_empty())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

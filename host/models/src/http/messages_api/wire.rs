@@ -1,14 +1,15 @@
 //! Replies of the Messages API, whole or as events, as chunks of Chat Completions, so that one
 //! accumulator serves both APIs. Memory is a small multiple of the received bytes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::http::chat_completions::{
-    CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, TokenDetails, Tokens, WireChoice,
-    WireText, index, json_text, some_amount, some_text, text,
+    CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, Object, TokenDetails, Tokens,
+    WireChoice, WireText, index, is_something, json_text, object, some_amount, some_text, text,
 };
 use crate::http::reply::Decoded;
 
@@ -16,6 +17,9 @@ use crate::http::reply::Decoded;
 #[derive(Debug, Default)]
 pub(crate) struct EventReader {
     usage: Usage,
+    /// Whether the newest block with this number is a call. Blocks of the server's own tools have
+    /// an input too.
+    is_call: BTreeMap<Option<i64>, bool>,
 }
 
 impl EventReader {
@@ -36,11 +40,17 @@ impl EventReader {
                 self.chunk(id, model, content.map(|blocks| blocks.0), None, usage)
             }
             "content_block_start" => {
+                let kind = event.content_block.as_ref().map(|block| block.kind.as_str());
+                self.is_call.insert(event.index, kind == Some("tool_use"));
                 let said = event.content_block.map(|block| piece(event.index, block));
                 self.chunk(String::new(), String::new(), said, None, None)
             }
             "content_block_delta" => {
-                let said = event.delta.map(|delta| piece(event.index, delta.block()));
+                let block = event.delta.map(Delta::block);
+                let is_foreign = self.is_call.get(&event.index) == Some(&false);
+                let said = block
+                    .filter(|block| !(is_foreign && block.kind == "tool_use"))
+                    .map(|block| piece(event.index, block));
                 self.chunk(String::new(), String::new(), said, None, None)
             }
             "message_delta" => {
@@ -49,7 +59,7 @@ impl EventReader {
             }
             "message_stop" => Decoded::End,
             "error" => Decoded::Error,
-            _ if event.error.is_some() => Decoded::Error,
+            _ if event.is_error => Decoded::Error,
             // Such as `ping`, `content_block_stop`, and events that newer versions add.
             _ => Decoded::Nothing,
         })
@@ -67,21 +77,10 @@ impl EventReader {
             self.usage.update(new);
             self.usage.tokens()
         });
-        let finish_reason = stop_reason.map(finish_reason);
-        let choice = WireChoice { index: None, delta: said, message: None, finish_reason };
+        let choice =
+            WireChoice { index: None, delta: said, message: None, finish_reason: stop_reason };
         let choices = Choices { any: true, first: Some(choice) };
         Decoded::Chunk(Box::new(Chunk { id, model, choices, usage, ..Chunk::default() }))
-    }
-}
-
-/// Returns the reason in the words of Chat Completions.
-fn finish_reason(reason: String) -> String {
-    match reason.as_str() {
-        "end_turn" | "stop_sequence" => "stop".to_owned(),
-        "tool_use" => "tool_calls".to_owned(),
-        "max_tokens" | "model_context_window_exceeded" => "length".to_owned(),
-        "refusal" => "content_filter".to_owned(),
-        _ => reason,
     }
 }
 
@@ -90,16 +89,16 @@ fn finish_reason(reason: String) -> String {
 struct Event {
     #[serde(default, rename = "type", deserialize_with = "text")]
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     message: Option<Message>,
     #[serde(default, deserialize_with = "index")]
     index: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     content_block: Option<Block>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     delta: Option<Delta>,
-    #[serde(default)]
-    error: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "is_something", rename = "error")]
+    is_error: bool,
     #[serde(default, deserialize_with = "text")]
     id: String,
     #[serde(default, deserialize_with = "text")]
@@ -108,7 +107,7 @@ struct Event {
     content: Option<Blocks>,
     #[serde(default, deserialize_with = "some_text")]
     stop_reason: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     usage: Option<Usage>,
 }
 
@@ -121,7 +120,7 @@ struct Message {
     model: String,
     #[serde(default)]
     content: Option<Blocks>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     usage: Option<Usage>,
 }
 
@@ -154,7 +153,7 @@ struct Delta {
     thinking: String,
     #[serde(default, deserialize_with = "text")]
     partial_json: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_text")]
     stop_reason: Option<String>,
 }
 
@@ -209,7 +208,7 @@ impl WireText {
 
 impl<'de> Deserialize<'de> for Blocks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(BlocksVisitor)
+        deserializer.deserialize_any(BlocksVisitor)
     }
 }
 
@@ -222,11 +221,25 @@ impl<'de> Visitor<'de> for BlocksVisitor {
         write!(out, "a list of blocks with at most {CALLS_MAX} calls")
     }
 
+    /// Reads the text alone, which is also a form of a request's content.
+    fn visit_str<E: Error>(self, text: &str) -> Result<Blocks, E> {
+        let content = Some(Content(text.to_owned()));
+        Ok(Blocks(WireText { content, ..WireText::default() }))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Blocks, E> {
+        Ok(Blocks::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Blocks, A::Error> {
+        IgnoredAny.visit_map(map).map(|_| Blocks::default())
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Blocks, A::Error> {
         let mut said = WireText::default();
         let mut index = 0;
-        while let Some(block) = list.next_element::<Block>()? {
-            said.add_block(Some(index), block);
+        while let Some(Object(block)) = list.next_element::<Object<Block>>()? {
+            said.add_block(Some(index), block.unwrap_or_default());
             index += 1;
             if said.tool_calls.as_ref().is_some_and(|calls| calls.0.len() > CALLS_MAX) {
                 return Err(A::Error::invalid_length(CALLS_MAX + 1, &self));

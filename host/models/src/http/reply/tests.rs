@@ -2,13 +2,16 @@
 
 use std::sync::Mutex;
 
+use conclave_core::config::ThinkingMarks;
 use conclave_core::types::completion::{Completion, ModelApi};
-use serde_json::json;
+use conclave_core::types::message::ToolCall;
+use serde_json::{Value, json};
 
 use super::{ReplyError, ReplyReader};
-use crate::TextSink;
 use crate::http::names::ToolNames;
 use crate::http::quote::Quoter;
+use crate::http::thinking::ThinkingFormat;
+use crate::{NoText, TextSink};
 
 const STREAM: &str = "\u{feff}: hello\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hé\"}}]}\n\n\
     data: {\"choices\":[{\"delta\":{\"content\":\"llo\"},\"finish_reason\":\"stop\"}]}\r\r\
@@ -28,7 +31,12 @@ fn read<'a>(
     limit: u64,
 ) -> Result<(Completion, String), ReplyError> {
     let heard = Heard::default();
-    let mut reply = ReplyReader::new(ModelApi::ChatCompletions, limit, Quoter::default());
+    let mut reply = ReplyReader::new(
+        ModelApi::ChatCompletions,
+        limit,
+        Quoter::default(),
+        ThinkingFormat::default(),
+    );
     for piece in pieces {
         reply.handle_bytes(piece, &heard)?;
     }
@@ -149,4 +157,52 @@ fn what_is_whole_is_taken_although_something_beside_it_is_odd() {
         text("\u{feff}{\"choices\":[{\"message\":{\"content\":\"x\"},\"finish_reason\":7}]}"),
         Ok("x".to_owned())
     );
+}
+
+/// Returns the body of a form of `tests/data/servers/streams.json`.
+fn body_of(form: &Value) -> String {
+    let data = |chunk: &Value| chunk.as_str().map_or_else(|| chunk.to_string(), str::to_owned);
+    match (&form["body"], &form["reply"], &form["chunks"]) {
+        (Value::String(body), _, _) => body.clone(),
+        (_, _, Value::Array(chunks)) => {
+            chunks.iter().map(|chunk| format!("data: {}\n\n", data(chunk))).collect()
+        }
+        (_, reply, _) => reply.to_string(),
+    }
+}
+
+fn read_part(api: ModelApi, bytes: &[u8]) -> Result<Completion, ReplyError> {
+    let thinking = ThinkingFormat::new(Some(ThinkingMarks::default()));
+    let mut reply = ReplyReader::new(api, 1 << 20, Quoter::default(), thinking);
+    reply.handle_bytes(bytes, &NoText)?;
+    reply.finish(&ToolNames::default(), "model", &NoText)
+}
+
+#[test]
+fn an_answer_that_is_cut_at_any_byte_makes_no_call_that_the_whole_does_not() {
+    const TABLE: &str =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/servers/streams.json");
+    let forms: Vec<Value> = serde_json::from_slice(&std::fs::read(TABLE).unwrap()).unwrap();
+    let mut whole_parts = 0;
+    for form in &forms {
+        let api = ModelApi::ALL.into_iter().find(|api| form["api"] == api.kind()).unwrap();
+        let body = body_of(form);
+        let whole = read_part(api, body.as_bytes());
+        for cut in 0..body.len() {
+            let Ok(part) = read_part(api, &body.as_bytes()[..cut]) else { continue };
+            let name = &form["name"];
+            let whole = whole.as_ref().unwrap_or_else(|error| panic!("{name} at {cut}: {error}"));
+            whole_parts += 1;
+            let is_known = |call: &ToolCall| {
+                let is_same = |other: &ToolCall| {
+                    (&other.name, &other.arguments) == (&call.name, &call.arguments)
+                };
+                !call.arguments.is_object() || whole.tool_calls.iter().any(is_same)
+            };
+            assert!(part.tool_calls.iter().all(is_known), "{name} at {cut}: {part:?}");
+            let text = |completion: &Completion| completion.content.clone().unwrap_or_default();
+            assert!(text(whole).starts_with(&text(&part)), "{name} at {cut}: {part:?}");
+        }
+    }
+    assert!(whole_parts > 100, "answers that lack their last bytes are whole: {whole_parts}");
 }

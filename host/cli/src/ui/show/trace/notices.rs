@@ -137,6 +137,12 @@ impl TracePrinter {
                         "model",
                         &EntryText::new(FAINT, "the server cut the answer at its limit"),
                     );
+                } else if *stop == Some(StopReason::ContentFilter) {
+                    let what = "the provider's filter cut or refused the answer";
+                    self.put("model", &EntryText::new(ODD, what));
+                } else if *stop == Some(StopReason::Other) {
+                    let what = "the server ended the answer for an unusual reason: it may be cut";
+                    self.put("model", &EntryText::new(ODD, what));
                 } else if *is_empty {
                     self.put("model", &EntryText::new(ODD, "the model said nothing"));
                 }

@@ -349,3 +349,59 @@ fn options_go_beside_and_never_over_what_the_host_sends() {
 fn an_empty_prompt_is_not_sent() {
     assert!(matches!(sent_with(&prompt(Vec::new()), json!({})), Err(ModelError::Other { .. })));
 }
+
+#[test]
+fn neighbours_of_one_role_are_one_message() {
+    let draft = |role, content: &str, calls: Vec<ToolCall>, results| PromptPiece::Draft {
+        draft: DraftMessage {
+            role,
+            content: content.to_owned(),
+            tool_calls: calls,
+            tool_results: results,
+        },
+    };
+    let said = |role, content: &str| draft(role, content, Vec::new(), Vec::new());
+    let blob =
+        Blob { sha256: "ab".repeat(32), media_type: "image/png".to_owned(), length: 3, name: None };
+    let mut history = History::default();
+    for (seq, content) in ["Look.", "And here?"].into_iter().enumerate() {
+        history.push(&Arc::new(Message {
+            content: Some(content.to_owned()),
+            attachments: vec![blob.clone()],
+            ..Message::new(seq as u64, Role::User, "user")
+        }));
+    }
+    let result = ToolResult {
+        call_id: "gone".to_owned(),
+        name: "search.find".to_owned(),
+        content: "found".to_owned(),
+        value: None,
+        is_error: false,
+    };
+    let sent = sent(&prompt(vec![
+        PromptPiece::System { text: "be good".into() },
+        said(Role::System, "and brief"),
+        said(Role::User, "one"),
+        said(Role::Llm, ""),
+        said(Role::Agent, "two"),
+        draft(Role::Agent, "", Vec::new(), vec![result]),
+        said(Role::Llm, "I see."),
+        said(Role::Llm, "Let me look."),
+        draft(Role::Llm, "Now.", vec![ToolCall::new("search.find", json!({}))], Vec::new()),
+        PromptPiece::History { messages: history, start: 0, end: 2 },
+    ]));
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let messages = sent["messages"].as_array().unwrap();
+    let roles: Vec<&str> =
+        messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "user"]);
+    assert_eq!(messages[0]["content"], "be good\n\nand brief");
+    assert_eq!(
+        messages[1]["content"],
+        "one\n\ntwo\n\nResult of an earlier call of search.find, which is not shown here:\nfound"
+    );
+    assert_eq!(messages[2]["content"], "I see.\n\nLet me look.\n\nNow.");
+    assert_eq!(messages[2]["tool_calls"].as_array().unwrap().len(), 1);
+    assert_eq!(messages[4]["content"], json!([text("Look."), image, text("And here?"), image]));
+}

@@ -1,7 +1,9 @@
 //! Lists and values of any size. Only their used parts are kept in memory.
 
 use std::fmt;
+use std::marker::PhantomData;
 
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -30,6 +32,10 @@ pub(crate) struct Content(pub String);
 #[derive(Debug, Default)]
 pub(crate) struct ModelNames(pub Vec<String>);
 
+/// An object; `None` for anything else, which some servers put in its place.
+#[derive(Debug, Default)]
+pub(crate) struct Object<T>(pub Option<T>);
+
 /// A value without parts.
 #[derive(Debug)]
 pub(super) enum Scalar {
@@ -49,6 +55,15 @@ macro_rules! visited {
     };
 }
 
+/// Defines the result of visitor methods for unused values.
+macro_rules! otherwise {
+    ($other:expr; $($method:ident($type:ty)),*) => {
+        $(fn $method<E: Error>(self, _: $type) -> Result<Self::Value, E> {
+            Ok($other)
+        })*
+    };
+}
+
 visited!(Choices, ChoicesVisitor);
 visited!(BoundedCalls, CallsVisitor);
 visited!(ModelNames, NamesVisitor);
@@ -62,6 +77,36 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("any value")
+    }
+
+    otherwise!(Object(None); visit_bool(bool), visit_u64(u64), visit_i64(i64), visit_f64(f64), visit_str(&str));
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Object(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_seq(list).map(|_| Object(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(|value| Object(Some(value)))
+    }
+}
+
 struct ChoicesVisitor;
 
 impl<'de> Visitor<'de> for ChoicesVisitor {
@@ -71,16 +116,24 @@ impl<'de> Visitor<'de> for ChoicesVisitor {
         out.write_str("a list of choices")
     }
 
+    otherwise!(Choices::default(); visit_bool(bool), visit_u64(u64), visit_i64(i64), visit_f64(f64), visit_str(&str));
+
     fn visit_unit<E: Error>(self) -> Result<Choices, E> {
         Ok(Choices::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Choices, A::Error> {
+        IgnoredAny.visit_map(map).map(|_| Choices::default())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Choices, A::Error> {
         let mut choices = Choices::default();
         while choices.first.is_none() {
-            let Some(choice) = list.next_element::<WireChoice>()? else { return Ok(choices) };
-            choices.any = true;
-            choices.first = Some(choice).filter(|choice| choice.index.unwrap_or_default() == 0);
+            let Some(Object(choice)) = list.next_element::<Object<WireChoice>>()? else {
+                return Ok(choices);
+            };
+            choices.any |= choice.is_some();
+            choices.first = choice.filter(|choice| choice.index.unwrap_or_default() == 0);
         }
         while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(choices)
@@ -96,15 +149,27 @@ impl<'de> Visitor<'de> for CallsVisitor {
         write!(out, "a list of at most {CALLS_MAX} calls")
     }
 
+    otherwise!(BoundedCalls::default(); visit_bool(bool), visit_u64(u64), visit_i64(i64), visit_f64(f64), visit_str(&str));
+
+    fn visit_unit<E: Error>(self) -> Result<BoundedCalls, E> {
+        Ok(BoundedCalls::default())
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BoundedCalls, A::Error> {
         let mut calls = Vec::new();
-        while let Some(call) = list.next_element()? {
+        while let Some(Object(call)) = list.next_element::<Object<CallPiece>>()? {
             if calls.len() == CALLS_MAX {
                 return Err(A::Error::invalid_length(CALLS_MAX + 1, &self));
             }
-            calls.push(call);
+            calls.extend(call);
         }
         Ok(BoundedCalls(calls))
+    }
+
+    /// Reads one call in place of a list.
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<BoundedCalls, A::Error> {
+        let call = CallPiece::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(BoundedCalls(vec![call]))
     }
 }
 
@@ -132,15 +197,6 @@ impl<'de> Visitor<'de> for NamesVisitor {
         }
         Ok(ModelNames(names))
     }
-}
-
-/// Defines the result of visitor methods for unused values.
-macro_rules! otherwise {
-    ($other:expr; $($method:ident($type:ty)),*) => {
-        $(fn $method<E: Error>(self, _: $type) -> Result<Self::Value, E> {
-            Ok($other)
-        })*
-    };
 }
 
 struct ScalarVisitor;
@@ -232,12 +288,22 @@ impl<'de> Visitor<'de> for TextParts<'_> {
         if !self.is_part {
             return IgnoredAny.visit_map(map).map(drop);
         }
+        let (mut kind, mut said) = (String::new(), String::new());
         while let Some(name) = map.next_key::<String>()? {
-            if name != "text" {
-                map.next_value::<IgnoredAny>()?;
-            } else if let Scalar::Text(text) = map.next_value()? {
-                self.text.push_str(&text);
+            let field = match name.as_str() {
+                "type" => &mut kind,
+                "text" => &mut said,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            if let Scalar::Text(text) = map.next_value()? {
+                *field = text;
             }
+        }
+        if !matches!(kind.as_str(), "thinking" | "reasoning") {
+            self.text.push_str(&said);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::TextSink;
 use crate::http::names::ToolNames;
 use crate::http::quote::Quoter;
 use crate::http::reply::{ReplyError, ReplyReader};
+use crate::http::thinking::ThinkingFormat;
 
 #[derive(Default)]
 struct Heard(Mutex<String>);
@@ -24,7 +25,8 @@ fn read<'a>(
     limit: u64,
 ) -> Result<(Completion, String), ReplyError> {
     let heard = Heard::default();
-    let mut reply = ReplyReader::new(ModelApi::Messages, limit, Quoter::default());
+    let mut reply =
+        ReplyReader::new(ModelApi::Messages, limit, Quoter::default(), ThinkingFormat::default());
     for piece in pieces {
         reply.handle_bytes(piece, &heard)?;
     }
