@@ -119,6 +119,7 @@ pub mod inspect {
     pub mod explain;
     pub mod export;
     pub mod permission_summary;
+    pub mod questions;
     pub mod timeline;
     pub mod transcript;
 }

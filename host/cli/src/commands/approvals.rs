@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use anstyle::Style;
 use conclave_core::journal::pending_work::WaitKey;
-use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::risk::Risk;
-use conclave_runtime::store::{ControlCommand, ControlMessage, WaitRow};
+use conclave_runtime::store::{ControlMessage, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::state::pending_call::{APPROVALS, run_state, word_of};
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::show::amounts::{ago, left, now};
 use crate::ui::show::table::{self, Column, note};
@@ -49,7 +50,7 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
             }
         }
     }
-    waits.retain(|wait| wait.wait.request.is_some());
+    waits.retain(APPROVALS.is_of);
     waits.sort_by_key(|wait| wait.since);
     let (now, decisions) = (now(), decisions(&stores));
     let decision = |wait: &WaitRow| decisions.get(&(wait.room.clone(), wait.wait.key)).copied();
@@ -84,32 +85,17 @@ fn id(wait: &WaitRow) -> Option<String> {
 
 /// Returns the decisions that wait in the mail: no process has the run in progress, or it has not
 /// read them yet.
-fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
+pub(super) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
     // Unreadable mail is reported by the process that takes it out.
     let mail = stores
         .folders()
         .iter()
         .flat_map(|folder| ControlMessage::pending(folder).unwrap_or_default());
-    let decision = |mail: ControlMessage| match mail.word {
-        ControlCommand::Decide { call, approval } => {
-            Some(((mail.room, WaitKey::Call(call)), decision_word(&approval)))
-        }
-        _ => None,
+    let decision = |mail: ControlMessage| {
+        let call = mail.word.settles()?;
+        Some(((mail.room, WaitKey::Call(call)), word_of(&mail.word)))
     };
     mail.filter_map(decision).collect()
-}
-
-/// Returns `approved` or `refused`.
-pub(super) fn decision_word(approval: &Approval) -> &'static str {
-    match approval {
-        Approval::Approved | Approval::Edited { .. } => "approved",
-        Approval::Refused { .. } | Approval::Invalid { .. } => "refused",
-    }
-}
-
-/// Returns the state of the run whose call is pending; an ended run has no pending calls.
-pub(super) fn run_state(is_live: bool) -> &'static str {
-    if is_live { "running" } else { "interrupted" }
 }
 
 fn row(wait: &WaitRow, decision: Option<&str>, now: Millis) -> Vec<(Style, String)> {

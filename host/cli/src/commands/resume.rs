@@ -232,8 +232,13 @@ async fn resume_now(
         )
         .await;
     }
-    let style =
-        RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let style = RunStyle {
+        output,
+        trace: args.trace,
+        verbose: args.verbose,
+        approvals: args.approvals,
+        questions: args.questions,
+    };
     let context = RunContext::new(&prepared, &file, &kept, style, interrupts)?;
     let mut session = prepared
         .reopen(&row.run, context.options(&kept))
