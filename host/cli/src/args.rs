@@ -38,7 +38,7 @@ pub(crate) use plugins::{
 };
 pub(crate) use run_input::RunInputArgs;
 pub(crate) use serve::Serve;
-pub(crate) use storage::{Approvals, Approve, Keep, Refuse, Resume};
+pub(crate) use storage::{Answer, Approvals, Approve, Keep, Questions, Refuse, Resume};
 pub(crate) use stored_runs::{
     ApprovalList, Audit, AuditCommand, Diff, Runs, Show, StoreCommand, TasksArgs,
 };
@@ -95,6 +95,9 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Refuse a pending tool call
     Refuse(Refuse),
+    /// Answer a question of a task, from another terminal or after a restart; list the questions
+    /// that wait
+    Answer(Answer),
     /// List stored runs, newest first
     Runs(Runs),
     /// Show the timeline of a run: steps, calls, tokens, cost, memory, denials, approvals
@@ -195,6 +198,9 @@ pub(crate) struct RunArgs {
     /// Who decides on calls that need an approval
     #[arg(long, value_name = "WHO", default_value = "prompt")]
     pub(crate) approvals: Approvals,
+    /// Who answers the questions of tasks
+    #[arg(long, value_name = "WHO", default_value = "prompt")]
+    pub(crate) questions: Questions,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
     /// Also show log lines of plugins at the levels debug and trace

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod add;
+pub(crate) mod answer;
 pub(crate) mod approvals;
 pub(crate) mod approve;
 pub(crate) mod audit;

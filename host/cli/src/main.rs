@@ -38,6 +38,7 @@ mod state {
     pub(crate) mod lock_file;
     pub(crate) mod machine;
     pub(crate) mod observers;
+    pub(crate) mod pending_call;
     pub(crate) mod project;
     #[cfg(feature = "registry")]
     pub(crate) mod registry;
@@ -122,6 +123,7 @@ async fn dispatch(
         Command::Tell(args) => commands::tell::tell(&args, output).await,
         Command::Approve(args) => commands::approve::approve(&args, output),
         Command::Refuse(args) => commands::approve::refuse(&args, output),
+        Command::Answer(args) => commands::answer::answer(&args, output),
         Command::Runs(args) => commands::runs::runs(&args, output),
         Command::Show(args) => commands::show::show(&args, output),
         Command::Diff(args) => commands::diff::diff(&args, output),

@@ -120,6 +120,7 @@ pub mod inspect {
     pub mod export;
     pub mod permission_summary;
     pub mod prompts;
+    pub mod questions;
     pub mod timeline;
     pub mod transcript;
 }

@@ -17,6 +17,7 @@ mod context;
 mod context_window;
 mod controls;
 mod conversation;
+mod cut_results;
 mod delegates;
 mod delivery;
 #[cfg(test)]

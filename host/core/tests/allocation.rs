@@ -375,7 +375,8 @@ impl Talk {
 
 /// Each message has one allocation, its sender's name and the host's text another. The agent's
 /// message is copied once, because its history's copy names no message that it answers, and its
-/// text once more, for the actions that its next step reads. The rest are nodes of the histories.
+/// text once more, for the actions that its next step reads. The responders that a step passed over
+/// are a list. The rest are nodes of the histories.
 #[test]
 fn a_step_and_the_hosts_answer_allocate_little() {
     const STEPS: u64 = 64;
@@ -391,5 +392,5 @@ fn a_step_and_the_hosts_answer_allocate_little() {
     // No cleanup of links is due among those that are counted.
     count(0..300);
     let average = count(300..300 + STEPS) as f64 / STEPS as f64;
-    assert!(average <= 13.0, "{average} allocations");
+    assert!(average <= 15.0, "{average} allocations");
 }

@@ -2,8 +2,9 @@
 // that acts.
 
 /** Returns a turn with this action. `options` are those of every verb. */
-export function turn(action, { thought = "", waitForUser = false, extra } = {}) {
-  return { action, thought, waitForResponse: waitForUser, extra: extra ?? {} };
+export function turn(action, { thought = "", waitForUser = false, turns, extra } = {}) {
+  const limits = turns === undefined ? {} : { turns };
+  return { action, thought, waitForResponse: waitForUser, extra: { ...limits, ...extra } };
 }
 
 /** Says something to the next responder, or to `options.to`. */

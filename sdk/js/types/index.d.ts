@@ -406,6 +406,8 @@ export interface TurnOptions {
   thought?: string;
   /** Wait for the user's answer before the task continues. */
   waitForUser?: boolean;
+  /** The limit of steps of the turn's delegates, or of the sub-task that answers it. */
+  turns?: number;
   /** Values for which the contract has no field. */
   extra?: { [key: string]: Json };
 }
@@ -856,6 +858,8 @@ export function judge<
     valid?(answer: JudgedAnswer, view: View): Opinion;
     /** Returns whether the task ends with the answer. */
     done?(answer: JudgedAnswer, view: View): Opinion;
+    /** Returns the words for the agent about an answer that does not count or end the task. */
+    feedback?(answer: JudgedAnswer, view: View): string | undefined | null | void;
     /** Returns the task's result in place of the host's. */
     result?(
       ending: Ending,

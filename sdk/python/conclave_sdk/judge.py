@@ -56,6 +56,13 @@ class Judge:
         """
         return None
 
+    def feedback(self, answer: Answer, view: View) -> str | None:  # noqa: ARG002
+        """Return the words for the agent about an answer that does not count or end the task.
+
+        The agent reads them before its next step.
+        """
+        return None
+
     def result(self, ending: Ending, view: View) -> TaskResult | str | None:  # noqa: ARG002
         """Return the task's result in place of the host's; `None` keeps that one."""
         return None

@@ -75,6 +75,10 @@ class Turn:
         """Ask the user before the task continues."""
         return dataclasses.replace(self, wait_for_response=True)
 
+    def with_turns(self, turns: int) -> Turn:
+        """Limit the steps of the turn's delegates, or of the sub-task that answers it."""
+        return self.with_extra("turns", turns)
+
     def with_extra(self, key: str, value: Any) -> Turn:
         """Add a value for which the contract has no field."""
         return dataclasses.replace(self, extra={**self.extra, key: value})

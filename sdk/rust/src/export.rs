@@ -15,6 +15,7 @@ use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::{
 use crate::bindings::gate::exports::conclave::plugin::gate::{
     GateError, GateInput, Verdict as GateVerdict,
 };
+use crate::bindings::judge::conclave::plugin::judge_feedback;
 use crate::bindings::judge::exports::conclave::plugin::judge::{
     Answer, Ending, JudgeError, Ruling, TaskResult,
 };
@@ -96,6 +97,11 @@ pub fn rule<J: Judge>(answer: &Answer) -> Result<Ruling, JudgeError> {
     let view = View::of_call();
     let valid = J::valid(answer, &view)?;
     let done = if valid == Some(false) { None } else { J::done(answer, &view)? };
+    if (valid == Some(false) || done == Some(false))
+        && let Some(words) = J::feedback(answer, &view)?
+    {
+        judge_feedback::explain(&words);
+    }
     Ok(Ruling { valid, done })
 }
 

@@ -28,6 +28,10 @@ pub use contract::{Answer, Ending, TaskResult};
 ///     fn done(answer: &Answer, _view: &View) -> Result<Option<bool>> {
 ///         Ok((answer.message.content.trim() == "42").then_some(true))
 ///     }
+///
+///     fn feedback(answer: &Answer, _view: &View) -> Result<Option<String>> {
+///         Ok(Some(format!("{:?} is not a number.", answer.message.content)))
+///     }
 /// }
 /// # conclave_sdk::export!(judge: Numbers, asks: []);
 ///
@@ -47,6 +51,14 @@ pub trait Judge {
     /// Returns whether the task ends with the answer, which then is valid. `false` keeps it open,
     /// whatever the answer says. Called for each answer that [`valid`](Self::valid) does not refuse.
     fn done(answer: &Answer, view: &View) -> Result<Option<bool>> {
+        let _ = (answer, view);
+        Ok(None)
+    }
+
+    /// Returns the words for the task's agent about an answer that is refused, or that does not end
+    /// the task because of [`done`](Self::done): it reads them before its next step, so it can
+    /// correct what the answer lacks.
+    fn feedback(answer: &Answer, view: &View) -> Result<Option<String>> {
         let _ = (answer, view);
         Ok(None)
     }

@@ -91,6 +91,12 @@ impl Turn {
         self.with_extra("text", text.into())
     }
 
+    /// Limits the steps of those that work on the turn: its delegates, or the sub-task that answers
+    /// it. A task's own lower limit holds.
+    pub fn with_turns(self, turns: u32) -> Self {
+        self.with_extra("turns", turns)
+    }
+
     /// Adds a value for which the contract has no field yet.
     pub fn with_extra(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.0.extra.push(Extra { key: key.into(), value: value.into().to_string() });

@@ -73,7 +73,7 @@ impl Watcher {
 impl Subscriber for Watcher {
     fn on(&self, happening: &Published) {
         match &happening.what {
-            RunEvent::Notice { notice: Notice::StepEnded { task, by, message } } => {
+            RunEvent::Notice { notice: Notice::StepEnded { task, by, message, .. } } => {
                 self.step_ended(Step {
                     task: task.clone(),
                     by: by.to_string(),

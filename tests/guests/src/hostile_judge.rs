@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Settings {
-    /// `leave`, `never-valid`, `never-done`, `always-done`, `replace`; of rulings `spin`, `trap`,
-    /// `refuse`, `fail`; of results `result-spin`, `result-trap`, `result-fail`, `huge`,
+    /// `leave`, `never-valid`, `never-done`, `always-done`, `replace`, `explain`, `explain-much`,
+    /// `explain-not-done`; of rulings `spin`, `trap`, `refuse`, `fail`; of results `result-spin`, `result-trap`, `result-fail`, `huge`,
     /// `huge-value`, `no-json`.
     mode: String,
 }
@@ -28,7 +28,7 @@ struct Hostile;
 impl Judge for Hostile {
     fn valid(answer: &Answer, _view: &View) -> Result<Option<bool>> {
         match mode()?.as_str() {
-            "never-valid" => Ok(Some(false)),
+            "never-valid" | "explain" | "explain-much" => Ok(Some(false)),
             "spin" => spin(),
             "trap" => panic!("the judge panics"),
             "refuse" => Err(Error::Denied(Denial {
@@ -43,8 +43,18 @@ impl Judge for Hostile {
 
     fn done(_answer: &Answer, _view: &View) -> Result<Option<bool>> {
         Ok(match mode()?.as_str() {
-            "never-done" => Some(false),
+            "never-done" | "explain-not-done" => Some(false),
             "always-done" => Some(true),
+            _ => None,
+        })
+    }
+
+    fn feedback(answer: &Answer, _view: &View) -> Result<Option<String>> {
+        Ok(match mode()?.as_str() {
+            "explain" | "explain-not-done" => {
+                Some(format!("{:?} names no year.", answer.message.content))
+            }
+            "explain-much" => Some("ä".repeat(1 << 20)),
             _ => None,
         })
     }

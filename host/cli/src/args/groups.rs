@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Run",
         &[
             "run", "chat", "serve", "batch", "mcp", "resume", "stop", "pause", "tell", "approve",
-            "refuse",
+            "refuse", "answer",
         ],
     ),
     ("Inspect", &["runs", "show", "diff", "tasks", "approvals", "audit", "why", "trajectory"]),

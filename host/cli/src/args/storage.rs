@@ -71,6 +71,16 @@ impl Approvals {
     }
 }
 
+/// `--questions`: the one who answers the questions of tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Questions {
+    /// Ask the user at the terminal; without a terminal, nobody answers
+    #[default]
+    Prompt,
+    /// Wait for `conclave answer`, also across restarts
+    Wait,
+}
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: as `conclave run`; for several runs, the worst of their codes, including runs that could not be resumed"
@@ -94,6 +104,9 @@ pub(crate) struct Resume {
     /// Who decides on calls that need an approval [default: as the run was started]
     #[arg(long, value_name = "WHO")]
     pub(crate) approvals: Option<Approvals>,
+    /// Who answers the questions of tasks
+    #[arg(long, value_name = "WHO", default_value = "prompt")]
+    pub(crate) questions: Questions,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
     /// Also show log lines of plugins at the levels debug and trace
@@ -135,6 +148,24 @@ pub(crate) struct Refuse {
     pub(crate) reason: Option<String>,
     /// Replace an earlier decision that the run has not received yet
     #[arg(long)]
+    pub(crate) instead: bool,
+    /// The store of the run, if it had --store
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 the answer was sent, or the questions were listed; 2 no such question waits, or it was answered before"
+)]
+pub(crate) struct Answer {
+    /// The id of the question, such as 3f2a91c0:c7 [default: list the questions that wait]
+    #[arg(requires = "text")]
+    pub(crate) id: Option<String>,
+    /// The answer; `-` reads stdin
+    pub(crate) text: Option<String>,
+    /// Replace an earlier answer that the run has not received yet
+    #[arg(long, requires = "id")]
     pub(crate) instead: bool,
     /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER")]

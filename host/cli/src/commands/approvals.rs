@@ -4,21 +4,20 @@ use std::collections::BTreeMap;
 
 use anstyle::Style;
 use conclave_core::journal::pending_work::WaitKey;
-use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::risk::Risk;
-use conclave_runtime::store::{
-    ControlCommand, ControlMessage, RunFilter, RunRow, RunState, WaitRow,
-};
+use conclave_runtime::store::{ControlMessage, RunFilter, RunRow, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::state::pending_call::{APPROVALS, word_of};
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::show::amounts::{ago, left, now};
-use crate::ui::show::run_state::run_state;
+use crate::ui::show::run_state::state_of_pending;
 use crate::ui::show::table::{self, Column, note};
 use crate::ui::show::{FAINT, NAME, ODD, one_line};
 use crate::ui::stdout;
@@ -52,7 +51,7 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
             }
         }
     }
-    waits.retain(|wait| wait.wait.request.is_some());
+    waits.retain(APPROVALS.is_of);
     waits.sort_by_key(|wait| wait.since);
     let (now, decisions) = (now(), decisions(&stores));
     let decision = |wait: &WaitRow| decisions.get(&(wait.room.clone(), wait.wait.key)).copied();
@@ -89,34 +88,17 @@ fn id(wait: &WaitRow) -> Option<String> {
 
 /// Returns the decisions that wait in the mail: no process has the run in progress, or it has not
 /// read them yet.
-fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
+pub(super) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
     // Unreadable mail is reported by the process that takes it out.
     let mail = stores
         .folders()
         .iter()
         .flat_map(|folder| ControlMessage::pending(folder).unwrap_or_default());
-    let decision = |mail: ControlMessage| match mail.word {
-        ControlCommand::Decide { call, approval } => {
-            Some(((mail.room, WaitKey::Call(call)), decision_word(&approval)))
-        }
-        _ => None,
+    let decision = |mail: ControlMessage| {
+        let call = mail.word.settles()?;
+        Some(((mail.room, WaitKey::Call(call)), word_of(&mail.word)))
     };
     mail.filter_map(decision).collect()
-}
-
-/// Returns `approved` or `refused`.
-pub(super) fn decision_word(approval: &Approval) -> &'static str {
-    match approval {
-        Approval::Approved | Approval::Edited { .. } => "approved",
-        Approval::Refused { .. } | Approval::Invalid { .. } => "refused",
-    }
-}
-
-/// Returns the state of the run whose call is pending, as `conclave runs` has it, with its style. An
-/// ended run has no pending calls.
-pub(super) fn state_of(is_live: bool, run: Option<&RunRow>) -> (Style, String) {
-    let state = if is_live { RunState::Running } else { RunState::Interrupted };
-    run_state(state, run.map_or("", |run| run.command.as_str()))
 }
 
 fn row(
@@ -129,7 +111,7 @@ fn row(
     let arguments = request
         .map(|request| one_line(&request.arguments.to_string(), ARGUMENTS))
         .unwrap_or_default();
-    let (style, state) = state_of(wait.is_live, run);
+    let (style, state) = state_of_pending(wait.is_live, run);
     vec![
         (NAME, id(wait).unwrap_or_default()),
         (FAINT, ago(wait.since, now)),
@@ -185,6 +167,6 @@ fn as_json(wait: &WaitRow, run: Option<&RunRow>, decision: Option<&str>) -> serd
     let request = wait.wait.request.as_deref();
     json!({
         "type": "approval", "id": id(wait), "room": wait.room, "kind": wait.wait.kind, "target": wait.wait.target,
-        "since": wait.since, "expires_ms": request.and_then(|request| request.expires_ms), "run_state": state_of(wait.is_live, run).1, "decision": decision, "request": request,
+        "since": wait.since, "expires_ms": request.and_then(|request| request.expires_ms), "run_state": state_of_pending(wait.is_live, run).1, "decision": decision, "request": request,
     })
 }

@@ -233,7 +233,13 @@ async fn resume_now(
     }
     // A forgotten flag must not refuse the questions that wait.
     let approvals = args.approvals.or(Approvals::of_word(&row.approvals)).unwrap_or_default();
-    let style = RunStyle { output, trace: args.trace, verbose: args.verbose, approvals };
+    let style = RunStyle {
+        output,
+        trace: args.trace,
+        verbose: args.verbose,
+        approvals,
+        questions: args.questions,
+    };
     let context = RunContext::new(&prepared, &file, &kept, style, interrupts)?;
     let mut session = prepared
         .reopen(&row.run, context.options(&kept))

@@ -108,8 +108,13 @@ async fn once(
     let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;
     let given = input::input(&args.input, message, prepared.setup(), room.is_stored)?;
     let input = RunInput { attachments, ..given };
-    let style =
-        RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let style = RunStyle {
+        output,
+        trace: args.trace,
+        verbose: args.verbose,
+        approvals: args.approvals,
+        questions: args.questions,
+    };
     let context = RunContext::new(&prepared, file, &kept, style, interrupts)?
         .answering(answers.unwrap_or_default());
     let (room, is_stored) = (room.id, room.is_stored);

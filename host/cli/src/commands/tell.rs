@@ -22,7 +22,7 @@ use crate::ui::show::printable;
 const MOST: usize = 128 << 10;
 
 pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, CliError> {
-    let text = text(&args.text)?;
+    let text = text(&args.text, "conclave tell RUN \"TEXT\"")?;
     let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
     let row = run_in_progress(&found, "sending a message")?;
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
@@ -62,7 +62,8 @@ fn why_dropped(retold: &[ReplayedRecord], id: &ControlId, text: &str) -> Option<
     })
 }
 
-fn text(given: &str) -> Result<String, CliError> {
+/// Returns a message as written, or from stdin; `usage` is the form of the command.
+pub(super) fn text(given: &str, usage: &str) -> Result<String, CliError> {
     let text = if given == "-" {
         let mut text = String::new();
         let read = std::io::stdin().take(MOST as u64 + 1).read_to_string(&mut text);
@@ -74,10 +75,7 @@ fn text(given: &str) -> Result<String, CliError> {
         given.to_owned()
     };
     match text.len() {
-        0 => {
-            Err(CliError::usage("the message is empty")
-                .hint("write it as conclave tell RUN \"TEXT\""))
-        }
+        0 => Err(CliError::usage("the message is empty").hint(format!("write it as {usage}"))),
         length if length > MOST => {
             Err(CliError::usage(format!("the message is longer than {MOST} bytes"))
                 .hint("put it into a file that the agent may read"))
@@ -106,8 +104,8 @@ mod tests {
 
     #[test]
     fn an_empty_or_oversized_message_is_refused() {
-        assert_eq!(text("look into /docs").unwrap(), "look into /docs");
-        assert!(text("").unwrap_err().to_string().contains("is empty"));
-        assert!(text(&"x".repeat(MOST + 1)).unwrap_err().to_string().contains("131072 bytes"));
+        assert_eq!(text("look into /docs", "").unwrap(), "look into /docs");
+        assert!(text("", "").unwrap_err().to_string().contains("is empty"));
+        assert!(text(&"x".repeat(MOST + 1), "").unwrap_err().to_string().contains("131072 bytes"));
     }
 }

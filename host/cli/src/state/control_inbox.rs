@@ -54,6 +54,13 @@ fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
                 said(approval)
             )
         }
+        ControlCommand::Answer { call, text } => {
+            format!(
+                "{} was answered from another terminal: {}",
+                approval_id(room, *call),
+                one_line(text, SHOWN)
+            )
+        }
         ControlCommand::Stop { .. } => format!("{room} was stopped from another terminal"),
         ControlCommand::StopTurn { .. } => {
             format!("the turn of {room} was stopped from another terminal")

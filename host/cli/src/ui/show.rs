@@ -73,9 +73,13 @@ pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
 
 /// Returns the responders that were not asked, with the reasons: `; user is not asked here`.
 pub(crate) fn not_asked(skipped: &[SkippedResponder]) -> String {
+    if skipped.is_empty() { String::new() } else { format!("; {}", passed_over(skipped)) }
+}
+
+/// Returns the responders that a step passed over, with the reasons.
+pub(crate) fn passed_over(skipped: &[SkippedResponder]) -> String {
     let one = |one: &SkippedResponder| format!("{} {}", one.responder, one.reason.as_str());
-    let all: Vec<String> = skipped.iter().map(one).collect();
-    if all.is_empty() { String::new() } else { format!("; {}", all.join(", ")) }
+    skipped.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the answer to a question that was refused. A reason that says no more than the answer is

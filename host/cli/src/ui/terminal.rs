@@ -12,7 +12,7 @@ use conclave_runtime::clock::BoxFuture;
 
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, columns, total_columns};
-use crate::ui::show::{NAME, ODD, foreign, one_line, paint, plural};
+use crate::ui::show::{FAINT, NAME, ODD, foreign, one_line, paint, plural};
 use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
 
 /// Columns of the results that a message is about.
@@ -25,6 +25,8 @@ pub(crate) struct Terminal {
     pub(crate) answers: Arc<Mutex<VecDeque<String>>>,
     /// The number of answers that `--answers` gave; 0 without it.
     pub(crate) answers_given: usize,
+    /// Whether a question waits for `conclave answer` rather than for the user here.
+    pub(crate) waits: bool,
     pub(crate) screen: Arc<Screen>,
     pub(crate) interrupts: Interrupts,
 }
@@ -62,7 +64,7 @@ impl Channels for Terminal {
     ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let (user, interrupts) = (Arc::clone(&self.user), self.interrupts.clone());
         let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let (screen, given) = (Arc::clone(&self.screen), self.answers_given);
+        let (screen, given, waits) = (Arc::clone(&self.screen), self.answers_given, self.waits);
         Box::pin(async move {
             let asked = format!("{task} asks you > ");
             let text = format!("{}\n", foreign::block(prompt.trim(), Style::new(), 0, columns()));
@@ -70,6 +72,16 @@ impl Channels for Terminal {
                 let given = foreign::block(answer.trim(), Style::new(), 2, columns());
                 screen.line(format_args!("{}{}\n{given}", text, paint(NAME, asked.trim_end())));
                 return Some(answer.into());
+            }
+            if waits {
+                let how = "      waits for an answer; `conclave answer` lists it with its id";
+                screen.line(format_args!(
+                    "{text}{}\n{}",
+                    paint(ODD, format_args!(" ?    {task} asks its user")),
+                    paint(FAINT, how)
+                ));
+                // The room takes the answer of a control message, and drops this future.
+                return std::future::pending().await;
             }
             if !user.is_there() {
                 if given > 0 {

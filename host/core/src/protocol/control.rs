@@ -14,6 +14,8 @@ use crate::types::request::{RequestId, RoomRequest};
 pub enum ControlCommand {
     /// Decides a call that waits for an approval.
     Decide { call: CallId, approval: Approval },
+    /// Answers a question that waits for its user.
+    Answer { call: CallId, text: String },
     /// Ends the run.
     Stop { reason: String },
     /// Stops the current work of the entry task. An interactive task then asks its user; any other
@@ -40,11 +42,27 @@ pub enum ControlCommand {
 }
 
 impl ControlCommand {
+    /// Returns the waiting call that the command decides or answers. The first such command
+    /// counts.
+    #[must_use]
+    pub fn settles(&self) -> Option<CallId> {
+        match self {
+            Self::Decide { call, .. } | Self::Answer { call, .. } => Some(*call),
+            _ => None,
+        }
+    }
+
     /// Returns the event of this command. `author` is recorded with a decision.
     #[must_use]
     pub fn into_event(self, author: ApprovalAuthor) -> Event {
         match self {
             Self::Decide { call, approval } => Event::Decided { call, approval, author },
+            Self::Answer { call, text } => Event::UserAnswered {
+                call,
+                text: Some(text),
+                attachments: Vec::new(),
+                passed: false,
+            },
             Self::Stop { reason } => Event::Cancelled { reason },
             Self::StopTurn { reason } => Event::TurnStopped { reason },
             Self::KillTask { task, reason } => Event::TaskKilled { task, reason },

@@ -53,6 +53,9 @@ pub enum Notice {
         /// The responder or sub-task that sent the message.
         by: Cow<'static, str>,
         message: Option<Arc<Message>>,
+        /// The responders that were passed over before it, in order, with the reasons (L-054).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        skipped: Vec<SkippedResponder>,
     },
     /// No responder had a valid answer.
     StepStalled {
@@ -441,6 +444,8 @@ pub enum SkipReason {
     NotAddressed,
     /// The message holds calls or an action, and the sub-task's agent can run none of them.
     CannotRunCalls,
+    /// It was asked, and had no answer that counts.
+    NoAnswer,
 }
 
 impl SkipReason {
@@ -453,6 +458,7 @@ impl SkipReason {
             Self::WaitsForTask => "waits for this task",
             Self::NotAddressed => "is not addressed",
             Self::CannotRunCalls => "cannot run its calls",
+            Self::NoAnswer => "had no answer",
         }
     }
 }

@@ -27,8 +27,8 @@ use crate::types::ids::{CallId, FrameId, PluginName, TaskName, TimerId};
 use crate::types::message::{Message, ToolResult};
 use crate::types::plan::Plan;
 
-pub(super) use jobs::JobCall;
 use jobs::{Job, UnreadOutput};
+pub(super) use jobs::{JobCall, KILL, exit_of};
 
 /// Number of memories that `recall` asks for.
 const MEMORIES: u32 = 10;

@@ -11,7 +11,7 @@ use super::Invariant;
 use super::frame::{CallOutcome, Frame, FrameWait, Responder, Slot, SlotAnswer, SlotState};
 use super::messages::text_form;
 use super::termination::FrameEnd;
-use crate::types::action::{Action, Observation};
+use crate::types::action::{Action, Observation, Turn};
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Label, Message, Role, Signal};
 use crate::types::outcome::Status;
@@ -22,6 +22,8 @@ const DELEGATE_ALL: &str = "delegate_all";
 const MAX_DELEGATES: usize = 128;
 /// The message of a delegate that was given no input.
 const BEGIN: &str = "Do what you are there for.";
+/// The key of a turn's `extra` that limits the steps of those that work on it.
+const TURNS: &str = "turns";
 /// The key in the outputs of a delegate that rejected its task.
 const REJECTED: &str = "rejected";
 
@@ -102,6 +104,7 @@ impl Dialogue<'_> {
         let caller = self.frames.get(&id).map_or_else(String::new, |frame| frame.task.to_string());
         let text = first_message(&inputs);
         let child = self.new_frame(task, Some(id), Arc::new(inputs));
+        self.frames.limit_child(id, child);
         let mut message = self.cx.stamp(Role::User, &caller);
         message.content = Some(text);
         self.put_pending(child, Responder::User, message);
@@ -112,7 +115,39 @@ impl Dialogue<'_> {
     }
 }
 
+impl Dialogue<'_> {
+    /// Takes the limit that a turn sets for the steps of those that work on it. Returns the refusal
+    /// of a limit that is none.
+    pub(super) fn take_delegated_turns(
+        &mut self,
+        id: FrameId,
+        turn: &Turn,
+    ) -> Option<(Responder, Arc<Message>)> {
+        let wanted = turn.extra(TURNS).filter(|wanted| !wanted.is_null());
+        let turns = wanted.and_then(Value::as_u64).and_then(|turns| u32::try_from(turns).ok());
+        let turns = turns.filter(|turns| *turns > 0);
+        self.frames.get_mut(&id)?.delegated_turns = turns;
+        let wanted = wanted.filter(|_| turns.is_none())?;
+        let text = format!(
+            "The turn was not carried out: its `{TURNS}`, the limit of steps of a sub-task or a \
+             delegate, must be a whole number of at least 1, not {wanted}."
+        );
+        let message = Arc::new(self.turn_message(id, turn.clone())?);
+        self.write_history(id, &message);
+        Some((Responder::Agent, self.frames.refusal_message(self.cx, id, &message, text)))
+    }
+}
+
 impl Frames {
+    /// Limits the steps of a child to those that its caller's turn allows; its own limit holds if
+    /// it is lower (L-043).
+    pub(super) fn limit_child(&mut self, caller: FrameId, child: FrameId) {
+        let wanted = self.get(&caller).and_then(|frame| frame.delegated_turns);
+        if let Some(frame) = self.get_mut(&child) {
+            frame.turn_limit = [frame.turn_limit, wanted].into_iter().flatten().min();
+        }
+    }
+
     /// Returns the number of delegates of a frame that may run at once: as granted, and at least
     /// one, because the caller waits.
     fn delegates_at_once(&self, cx: &RoomContext, id: FrameId) -> usize {

@@ -23,6 +23,7 @@ use super::loop_detection::LoopDetector;
 use super::passages::FrameHold;
 use super::stuck_detection::StuckWatch;
 use crate::protocol::event::RoleCall;
+use crate::protocol::notice::{SkipReason, SkippedResponder};
 use crate::tool_calls::parse::ParsedCalls;
 use crate::types::action::{Action, Observation};
 use crate::types::denial::Denial;
@@ -103,6 +104,13 @@ pub(super) struct Frames {
     frames: BTreeMap<FrameId, Box<Frame>>,
     /// Frames that are ready to run; empty between events.
     pub(super) runnable: VecDeque<FrameId>,
+}
+
+impl Frame {
+    /// Notes that the current step passes a responder over.
+    pub(super) fn pass_over(&mut self, responder: &Responder, reason: SkipReason) {
+        self.skipped.push(SkippedResponder { responder: responder.label(), reason });
+    }
 }
 
 impl Frames {
@@ -282,6 +290,13 @@ pub(super) struct Frame {
     /// The reason why the step loop leaves it alone, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) hold: Option<FrameHold>,
+    /// The responders that the current step has passed over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) skipped: Vec<SkippedResponder>,
+    /// The limit of steps that the agent's newest turn sets for the sub-task or the delegates that
+    /// work on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) delegated_turns: Option<u32>,
     /// The current step; `None` between steps.
     pub(super) attempt: Option<Attempt>,
 }

@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use super::frame::{CallOutcome, Responder};
 use super::passages::{FrameHold, Passage, PassageKind};
 use super::prompt_agent::with_message;
+use super::stuck_detection::StuckKind;
 use super::{Invariant, Room, RoomPhase};
 use crate::protocol::notice::Notice;
-use crate::setup::{GatePoint, is_user};
+use crate::setup::{GatePoint, Setup, is_user};
 use crate::trajectory::fence;
 use crate::types::handoff::{HISTORY_MAX, Handoff, HandoffState, PHASE};
 use crate::types::ids::{FrameId, TaskName};
@@ -27,6 +28,8 @@ use crate::types::text::is_deceptive;
 
 /// Handoffs without a user message in between; more are taken for a loop.
 const IN_A_ROW_MAX: u32 = 20;
+/// Steps of a task that only hands the conversation on: the call and its receipt.
+const IDLE_STEPS: u32 = 2;
 /// Bytes of a summary: the next agent reads all of it.
 const SUMMARY_MAX: usize = 16 << 10;
 /// Bytes of a reason.
@@ -41,6 +44,9 @@ pub(super) struct Handoffs {
     state: HandoffState,
     /// Number of handoffs since the last user message.
     in_a_row: u32,
+    /// The newest of them whose tasks did nothing else.
+    #[serde(skip_serializing_if = "is_zero")]
+    idle_in_a_row: u32,
     /// The accepted handoff, carried out when the step is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     agreed: Option<Box<AcceptedHandoff>>,
@@ -108,7 +114,21 @@ impl Handoffs {
 
     /// Resets the loop count of handoffs after a user message.
     pub(super) fn user_spoke(&mut self) {
-        self.in_a_row = 0;
+        (self.in_a_row, self.idle_in_a_row) = (0, 0);
+    }
+
+    /// Returns the circle that a handoff closes for the second time among the `newest` before it:
+    /// `a → b → a`.
+    fn circle(&self, newest: u32, from: &TaskName, to: &TaskName) -> Option<String> {
+        let newest = usize::try_from(newest).unwrap_or(usize::MAX);
+        let handoffs = self.state.history.iter().rev().take(newest);
+        let is_same = |handoff: &&Handoff| handoff.from == *from && handoff.to.as_ref() == Some(to);
+        handoffs.clone().find(is_same)?;
+        let begun = handoffs.clone().position(|handoff| handoff.from == *to)?;
+        let mut names = vec![to.as_str(), from.as_str()];
+        names.extend(handoffs.take(begun + 1).map(|handoff| handoff.from.as_str()));
+        names.reverse();
+        Some(names.join(" → "))
     }
 
     /// Begins a run with this task. If another task held the conversation, it moves here.
@@ -194,8 +214,12 @@ impl Handoffs {
             );
         }
         if self.in_a_row >= IN_A_ROW_MAX {
+            let circle = find_task(&cx.setup, wanted.target.trim())
+                .and_then(|to| self.circle(self.in_a_row, &from, &to))
+                .map(|circle| format!(" in a circle ({circle})"))
+                .unwrap_or_default();
             let text = format!(
-                "the conversation was handed over {IN_A_ROW_MAX} times without a word of the user: answer the user, or end the task"
+                "the conversation was handed over {IN_A_ROW_MAX} times{circle} without a word of the user: answer the user, or end the task"
             );
             return refuse(RefusalCode::LimitReached, text);
         }
@@ -203,8 +227,8 @@ impl Handoffs {
         let allowed = || setup.handoff_targets(&from);
         let target = wanted.target.trim();
         // The name of a task takes precedence over the word for the user.
-        let to = match setup.tasks.keys().find(|task| task.as_str().eq_ignore_ascii_case(target)) {
-            Some(task) => Some(task.clone()),
+        let to = match find_task(&setup, target) {
+            Some(task) => Some(task),
             None if is_user(target) => None,
             None => {
                 let text = format!("there is no task {target:?} to hand the conversation to");
@@ -266,6 +290,9 @@ impl StepLoop<'_> {
             // result.
             self.dialogue().write_history(id, &receipt);
         }
+        if self.stops_circle(id, &handoff) {
+            return true;
+        }
         let state = &mut self.handoffs.state;
         state.count += 1;
         state.phase.clone_from(&handoff.phase);
@@ -283,6 +310,23 @@ impl StepLoop<'_> {
             Some(to) => self.hand_to_task(id, &to, &handoff),
             None => self.hand_to_user(id, &handoff),
         }
+        true
+    }
+
+    /// Counts a handoff whose task did nothing else. Returns whether such handoffs go round in a
+    /// circle and are stopped.
+    fn stops_circle(&mut self, id: FrameId, handoff: &Handoff) -> bool {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
+        let is_idle = frame.steps <= IDLE_STEPS;
+        let (rules, detects) = (task.stuck_detection, task.rules().detects_stuck);
+        let before = self.handoffs.idle_in_a_row;
+        let count = if is_idle { before.saturating_add(1) } else { 0 };
+        self.handoffs.idle_in_a_row = count;
+        let is_due = detects && rules.alternations > 0 && count >= rules.alternations;
+        let Some(to) = handoff.to.as_ref().filter(|_| is_due) else { return false };
+        let Some(circle) = self.handoffs.circle(before, &handoff.from, to) else { return false };
+        self.handoffs.idle_in_a_row = 0;
+        self.run_control().end_loop(id, StuckKind::HandingOn, count, &circle);
         true
     }
 
@@ -441,6 +485,15 @@ impl Frames {
         message.labels.push(Label::Untrusted);
         message
     }
+}
+
+/// Returns the task of this name, in any case of letters.
+fn find_task(setup: &Setup, name: &str) -> Option<TaskName> {
+    setup.tasks.keys().find(|task| task.as_str().eq_ignore_ascii_case(name)).cloned()
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl HandoffArguments {

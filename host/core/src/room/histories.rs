@@ -9,7 +9,7 @@ use super::context_window::Lost;
 use super::prompts::SystemTexts;
 use crate::room::{Dialogue, RoomContext};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::Room;
 use super::condensing::Condensing;
 use super::context_window::tokens_of;
+use super::cut_results::CutResults;
 use super::frame::Responder;
 use super::knowledge::newest_said;
 use crate::setup::TaskRules;
@@ -25,7 +26,7 @@ use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::tool_calls::truncate::BYTES_PER_TOKEN;
 use crate::types::history::History;
 use crate::types::host_tool::HostTool;
-use crate::types::ids::{FrameId, TaskName};
+use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{Label, Message, Role, ToolCall, ToolResult};
 
 /// The state of a task's agent between activations.
@@ -61,6 +62,12 @@ pub(super) struct AgentHistory {
     pub(super) left_by: Option<Responder>,
     #[serde(default, skip_serializing_if = "Condensing::is_idle")]
     pub(super) condensing: Condensing,
+    /// Results that were cut, which the agent may read on in.
+    #[serde(default, skip_serializing_if = "CutResults::is_new")]
+    pub(super) cut_results: CutResults,
+    /// Background commands of tools that were under way when the agent last heard of them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) commands: BTreeSet<(PluginName, i64)>,
 }
 
 impl AgentHistory {
@@ -75,7 +82,7 @@ impl AgentHistory {
 
     /// Returns the bytes of the whole history.
     pub(super) fn weight(&self) -> u64 {
-        self.weight
+        self.weight.saturating_add(self.cut_results.weight() as u64)
     }
 
     /// Appends an entry, and returns its place.
@@ -261,6 +268,9 @@ impl Histories {
     pub(super) fn clear_history(&mut self, task: &TaskName, start: usize) {
         let Some(memory) = self.memories.get_mut(task) else { return };
         let dropped = memory.split_off(start);
+        if start == 0 {
+            memory.cut_results.clear();
+        }
         // The cut may have removed calls or their results.
         memory.open_calls = open_calls(&memory.history);
         dropped.iter().for_each(|message| self.unlink(message.seq));
@@ -302,7 +312,7 @@ impl Histories {
     pub(super) fn reset(&mut self, cx: &RoomContext, task: &TaskName) {
         let mut to_do = vec![task.clone()];
         // Sub-tasks may form a cycle.
-        let mut done = std::collections::BTreeSet::new();
+        let mut done = BTreeSet::new();
         while let Some(task) = to_do.pop() {
             if !done.insert(task.clone()) {
                 continue;
@@ -487,7 +497,7 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Opti
 
 /// Returns the calls of the agent's last answer that no later entry answers.
 pub(super) fn open_calls(history: &History) -> Vec<ToolCall> {
-    let mut answered = std::collections::BTreeSet::new();
+    let mut answered = BTreeSet::new();
     for message in history.iter_newest_first() {
         if message.sender == Role::Llm {
             return message

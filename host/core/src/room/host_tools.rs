@@ -37,6 +37,7 @@ impl ToolRounds<'_> {
             HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask => {
                 return self.background_work().ask_about_task(id, tool, call);
             }
+            HostTool::ReadResult => return self.dialogue().read_result(id, call),
             HostTool::SubmitResult => {
                 return self.background.submitted(self.cx, self.frames, id, call);
             }
@@ -52,6 +53,7 @@ impl ToolRounds<'_> {
             HostTool::TaskStatus
             | HostTool::CancelTask
             | HostTool::TellTask
+            | HostTool::ReadResult
             | HostTool::SubmitResult => None,
             HostTool::Pass => Some(self.dialogue().passed_message(id, message, tool)),
             HostTool::DonePass => self.dialogue().final_passed_message(id, message),

@@ -3,7 +3,7 @@
 //! first, and the judge may overrule it. Limits, kills and the user's own goodbye are not its to
 //! decide, and only people approve.
 
-use crate::room::{RunControl, StepLoop};
+use crate::room::{Dialogue, RunControl, StepLoop};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::frame::{Attempt, FrameWait, Responder};
 use super::steps::UserSeat;
 use super::termination::FrameEnd;
+use super::tools::taint_of;
 use super::{Invariant, QueryPurpose};
 use crate::protocol::notice::Notice;
 use crate::setup::plugin_query::{JudgedAnswer, PluginQuery, PluginReply, Ruling};
 use crate::types::fault::Fault;
 use crate::types::ids::{FrameId, PluginName};
-use crate::types::message::Message;
+use crate::types::message::{Label, Message};
 
 /// An answer that a judge is asked about, with the host's ruling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,12 +74,15 @@ impl StepLoop<'_> {
         // A call that was carried out has its result, whatever a judge thinks of it. Without the
         // result, the host would carry out the call again.
         let is_result = !answer.message.tool_results.is_empty();
-        let ruling = Ruling { valid: ruling.valid.filter(|_| !is_result), ..ruling };
-        let host = Ruling { valid: Some(answer.valid), done: Some(answer.done) };
+        let valid = ruling.valid.filter(|_| !is_result);
+        let is_refused = valid == Some(false) || ruling.done == Some(false);
+        let feedback = ruling.feedback.filter(|words| is_refused && !words.trim().is_empty());
         let overruled = Ruling {
-            valid: ruling.valid.filter(|_| ruling.valid != host.valid),
-            done: ruling.done.filter(|_| ruling.done != host.done),
+            valid: valid.filter(|valid| *valid != answer.valid),
+            done: ruling.done.filter(|done| *done != answer.done),
+            feedback: feedback.clone(),
         };
+        let ruling = Ruling { valid, feedback, ..ruling };
         if overruled != Ruling::default()
             && let Some(frame) = self.frames.get(&id)
         {
@@ -95,8 +99,15 @@ impl StepLoop<'_> {
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.ruled_done = ruling.done;
             }
+            let seq = answer.message.seq;
             self.post(id, responder, answer.message, ends);
+            if let Some(words) = &ruling.feedback {
+                self.dialogue().answer_with_feedback(id, judge, seq, words);
+            }
         } else {
+            if let Some(words) = &ruling.feedback {
+                self.dialogue().note_feedback(id, judge, &answer.message, words);
+            }
             let wait = FrameWait::Next;
             // An answer that the judge refused is not the last word of a step without an answer.
             let refused = ruling.valid.map(|_| answer.message.seq);
@@ -132,6 +143,42 @@ impl StepLoop<'_> {
                 self.run_control().end_frame(id, FrameEnd::of_fault(reason));
             }
         }
+    }
+}
+
+impl Dialogue<'_> {
+    /// Returns a judge's words as a message to the agent. A plugin wrote them, so they are data.
+    fn feedback(&mut self, id: FrameId, judge: &PluginName, words: &str) -> Message {
+        let text = format!("The judge {judge} on the answer: {words}");
+        let mut message = Arc::unwrap_or_clone(self.frames.error_message(self.cx, id, text));
+        message.labels.push(Label::Tool);
+        message
+    }
+
+    /// Adds a judge's words to the history, behind the answer that it refused. The question stays
+    /// pending.
+    fn note_feedback(
+        &mut self,
+        id: FrameId,
+        judge: &PluginName,
+        refused: &Arc<Message>,
+        words: &str,
+    ) {
+        let mut message = self.feedback(id, judge, words);
+        // An answer of another responder is not in the history of the agent, which reads about it.
+        self.write_history(id, refused);
+        message.labels.extend(taint_of(refused));
+        self.write_history(id, &Arc::new(message));
+    }
+
+    /// Answers the message of this number with a judge's words. Does nothing if the task is over, or
+    /// another message is pending.
+    fn answer_with_feedback(&mut self, id: FrameId, judge: &PluginName, seq: u64, words: &str) {
+        let frame = self.frames.get(&id).filter(|frame| frame.hold.is_none());
+        let pending = frame.and_then(|frame| frame.pending.clone());
+        let Some(before) = pending.filter(|pending| pending.seq == seq) else { return };
+        let message = self.feedback(id, judge, words);
+        self.post_after(id, &before, message);
     }
 }
 

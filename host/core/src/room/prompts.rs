@@ -234,9 +234,15 @@ impl Histories {
         let mut message = Message::new(0, Role::Llm, task.agent.as_str());
         message.content = Some(text);
         let name = task.rules().arguments_address.then_some(name.as_str());
-        CallParser { toolbox: &toolbox, text: true, name, for_handlers: false, after_model: false }
-            .read(&message)
-            .all
+        let parser = CallParser {
+            toolbox: &toolbox,
+            text: true,
+            name,
+            for_handlers: false,
+            after_model: false,
+            wrong_call_stops_others: task.rules().wrong_call_stops_others,
+        };
+        parser.read(&message).all
     }
 
     /// Removes calls from a step's answer that only repeat those in its text. They are parsed from

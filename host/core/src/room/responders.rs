@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Invariant;
 use super::frame::{Frame, ParsedMessage, Responder, Responders, SharedCalls};
-use crate::protocol::notice::{SkipReason, SkippedResponder};
-use crate::setup::TaskSetup;
+use crate::protocol::notice::SkipReason;
+use crate::setup::{TaskRules, TaskSetup};
 use crate::tool_calls::parse::{CallParser, ParsedCalls};
 use crate::types::completion::ToolFormat;
 use crate::types::ids::{FrameId, TaskName};
@@ -69,18 +69,6 @@ impl Dialogue<'_> {
         let Responder::Subtask(name) = responder else { return None };
         let can_run = self.subtask_can_respond(id, name, &pending);
         (!can_run).then_some(SkipReason::CannotRunCalls)
-    }
-
-    /// Returns the responders of a step that may not answer the pending message.
-    pub(super) fn skipped(&mut self, id: FrameId) -> Vec<SkippedResponder> {
-        let mut skipped = Vec::new();
-        for responder in self.order(id) {
-            skipped.extend(
-                self.skip_reason(id, &responder)
-                    .map(|reason| SkippedResponder { responder: responder.label(), reason }),
-            );
-        }
-        skipped
     }
 
     /// Returns whether the user may answer: in an interactive task always, in any other task if
@@ -221,6 +209,7 @@ impl Histories {
             after_model: history
                 .and_then(crate::types::history::History::last)
                 .is_some_and(|last| last.sender == Role::Llm),
+            wrong_call_stops_others: rules.wrong_call_stops_others,
         };
         let mut reading = reader.read(message);
         if !rules.trusts_external_calls {
@@ -230,6 +219,14 @@ impl Histories {
             reading.all.retain(|call| toolbox.trusts(message, call));
         }
         reading
+    }
+}
+
+impl ParsedCalls {
+    /// Returns the number of calls that get an error in place of being carried out.
+    pub(super) fn refused(&self, rules: TaskRules) -> usize {
+        let unknown = if rules.every_call_gets_result { self.unknown.len() } else { 0 };
+        self.wrong.len() + unknown
     }
 }
 

@@ -102,6 +102,8 @@ impl Dialogue<'_> {
             ruled_done: None,
             asked: None,
             hold: self.cx.hold_of_new(caller.is_some()),
+            skipped: Vec::new(),
+            delegated_turns: None,
             acting: Acting::default(),
             stuck_watch: StuckWatch::default(),
         };
@@ -156,6 +158,9 @@ impl Dialogue<'_> {
             .get(name)
             .map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), said));
         let child = self.new_frame(name, Some(id), inputs);
+        if pending.as_ref().is_some_and(|pending| pending.sender == Role::Llm) {
+            self.frames.limit_child(id, child);
+        }
         match pending {
             Some(pending) => {
                 let mut message = self.cx.stamp(Role::User, caller.as_str());
@@ -233,6 +238,9 @@ impl Dialogue<'_> {
         let answered = frame.pending.clone();
         let turn = Turn { action: turn.action.typed(), ..turn };
         if let Some(refused) = self.refuse_finish(id, &turn) {
+            return Some(refused);
+        }
+        if let Some(refused) = self.take_delegated_turns(id, &turn) {
             return Some(refused);
         }
         self.frames.keep_outputs(id, &turn.action);
@@ -341,6 +349,7 @@ impl StepLoop<'_> {
             .unwrap_or_default();
         if let Some(frame) = self.frames.get_mut(&id) {
             (frame.is_unattended, frame.asked) = (false, None);
+            frame.skipped.clear();
         }
         if self.frames.is_valid_recipient(self.cx, id, &recipient) {
             let rest = self.dialogue().order(id);
@@ -380,7 +389,10 @@ impl StepLoop<'_> {
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.passes = false;
             }
-            if self.dialogue().skip_reason(id, &responder).is_some() {
+            if let Some(reason) = self.dialogue().skip_reason(id, &responder) {
+                if let Some(frame) = self.frames.get_mut(&id) {
+                    frame.pass_over(&responder, reason);
+                }
                 continue;
             }
             let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {

@@ -1,10 +1,11 @@
 //! Stuck detection: finds an agent that repeats itself (O-098…O-108). Each act is counted when it
 //! is answered, so a step costs the same at any length of history. Thoughts are not part of an act
-//! (C-325). Waiting for an approver or for command output is no act. `watch` counts;
-//! `types::stuck_rules` holds the limits.
+//! (C-325). Waiting for an approver, for command output or for a background task is no act
+//! (`waiting`). `watch` counts; `types::stuck_rules` holds the limits.
 
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod watch;
 
 use crate::room::{Dialogue, Frames, RunControl};
@@ -157,7 +158,10 @@ impl Dialogue<'_> {
                 match &asked.action {
                     Some(Action::Think { thought }) => Some(said("thinks", thought, asked)),
                     Some(Action::Talk { content }) => Some(said("says", content, asked)),
-                    Some(action) if is_poll(action) => None,
+                    Some(action) if is_poll(action) => {
+                        self.frames.watch_waiting(id);
+                        None
+                    }
                     Some(action) => {
                         let what = Fingerprinter::of("action").finish_with_json(action);
                         Some(act(what, message, is_error, asked, action.name().to_owned().into()))
@@ -189,9 +193,14 @@ impl Dialogue<'_> {
     /// Makes a host message pending. The message before it is written to the history, so it is
     /// still read.
     fn say_after(&mut self, id: FrameId, before: &Arc<Message>, text: String) {
+        let message = self.frames.host_message(self.cx, id, text);
+        self.post_after(id, before, message);
+    }
+
+    /// Makes a message pending that answers the one before it, as [`Self::say_after`] does.
+    pub(super) fn post_after(&mut self, id: FrameId, before: &Arc<Message>, mut message: Message) {
         self.write_history(id, before);
-        let mut message = self.frames.host_message(self.cx, id, text);
-        message.labels = taint_of(before);
+        message.labels.extend(taint_of(before));
         message.parent = Some(before.seq);
         let said = Arc::new(message);
         self.put_pending(id, Responder::Agent, Arc::clone(&said));
@@ -321,7 +330,7 @@ impl RunControl<'_> {
 
     /// Responds to a stuck agent, unless its task is over.
     pub(super) fn respond_to_stuck(&mut self, id: FrameId, found: StuckFinding) {
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
+        let Some(frame) = self.frames.get(&id) else { return };
         // The step may have ended the task, or be about to, or have posted another message since.
         if frame.hold.is_some() {
             return;
@@ -329,7 +338,6 @@ impl RunControl<'_> {
         if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
             return;
         }
-        let (name, rules) = (frame.task.clone(), task.stuck_detection);
         let StuckFinding { verdict, what, .. } = found;
         let (kind, repeats) = match verdict {
             StuckVerdict::Fine => return,
@@ -339,6 +347,13 @@ impl RunControl<'_> {
             }
             StuckVerdict::Stuck { kind, repeats } => (kind, repeats),
         };
+        self.end_loop(id, kind, repeats, &what);
+    }
+
+    /// Recovers from a loop of an agent, or ends its task.
+    pub(super) fn end_loop(&mut self, id: FrameId, kind: StuckKind, repeats: u32, what: &str) {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
+        let (name, rules) = (frame.task.clone(), task.stuck_detection);
         let how = format!("{} ({what})", kind.describe(repeats));
         let recovery = self.dialogue().recover(id, rules.recovery, kind, repeats, &how);
         let reason =
@@ -351,6 +366,14 @@ impl RunControl<'_> {
 }
 
 impl Frames {
+    /// Notes that the agent waits for work under way, so its next message is not the same one with
+    /// nothing between.
+    pub(super) fn watch_waiting(&mut self, id: FrameId) {
+        if let Some(frame) = self.get_mut(&id) {
+            frame.stuck_watch.watch.record_wait();
+        }
+    }
+
     /// Returns whether every result of the agent's message is an error. If only some failed, the
     /// others may be new.
     fn failed(&self, id: FrameId, asked: &Message, answer: &Message) -> bool {

@@ -454,21 +454,24 @@ impl Histories {
     ) -> Option<(&'a ToolCall, EndScope)> {
         let (frame, task) = frames.task_of(cx, id)?;
         let (toolbox, rules) = (self.toolbox(cx, &frame.task), task.rules());
-        // If one of several calls of a model ended the task, the others would be lost. The model is
-        // asked to make the ending call alone (L-119).
-        if message.sender == Role::Llm && message.tools.len() > 1 && rules.ending_calls_stand_alone
-        {
-            return None;
-        }
         // L-171: a message from outside cannot end a task by a call that the agent could not have
         // made itself.
         let counts =
             |call: &&ToolCall| rules.trusts_external_calls || toolbox.trusts(message, call);
-        message
+        let ending = message
             .tools
             .iter()
             .filter(counts)
-            .find_map(|call| Some((call, EndScope::of(&toolbox, call)?)))
+            .find_map(|call| Some((call, EndScope::of(&toolbox, call)?)))?;
+        // If one of several calls of a model ended the task, the others would be lost, and the
+        // errors of those that do not fit. The model is asked to make the ending call alone
+        // (L-119).
+        let stands_alone = || {
+            message.tools.len() == 1
+                && self.read(cx, &frame.task, task, message).refused(rules) == 0
+        };
+        let is_checked = message.sender == Role::Llm && rules.ending_calls_stand_alone;
+        (!is_checked || stands_alone()).then_some(ending)
     }
 
     /// Returns the end of the task if the message declares it over.

@@ -16,6 +16,7 @@ use super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRoun
 use super::steps::MAX_WEIGHT;
 use crate::protocol::notice::Notice;
 use crate::setup::{AgentResponder, NoTool};
+use crate::tool_calls::parse::{ParsedCalls, WrongCall};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::action::Action;
 use crate::types::fault::CallReport;
@@ -53,15 +54,14 @@ impl ToolRounds<'_> {
             // An action precedes calls: its text may look like one.
             return self.carry_out(id, action.clone(), &pending);
         }
-        if let Some(wrong) = &reading.wrong {
-            // L-114: none of the calls was run.
-            self.frames.report_refused(self.cx, id, &wrong.tool, None, &wrong.text);
+        let calls = self.histories.trusted_calls(self.cx, self.frames, id, &pending, &reading.mine);
+        if let ([wrong], [], [] | [_]) = (&*reading.wrong, &*calls, &*pending.tool_calls) {
+            self.frames.report_refused(self.cx, id, &wrong.call.name, None, &wrong.text);
             let refusal = self.frames.refusal_message(self.cx, id, &pending, wrong.text.clone());
             return self.frames.set_wait(self.cx, id, FrameWait::Ready(Some(refusal)));
         }
-        let calls = self.histories.trusted_calls(self.cx, self.frames, id, &pending, &reading.mine);
-        if !calls.is_empty() {
-            return self.respond_to_calls(id, &pending, calls);
+        if !calls.is_empty() || !reading.wrong.is_empty() {
+            return self.respond_to_calls(id, &pending, calls, &reading);
         }
         if task.agent_responder == AgentResponder::HostThenComponent
             && let Some(wait) = self.plugin_calls().ask_responder(id)
@@ -200,8 +200,15 @@ impl ToolRounds<'_> {
         self.start_round(id, ToolRound::new(slots, pending));
     }
 
-    /// Carries out the calls of the pending message.
-    fn respond_to_calls(&mut self, id: FrameId, pending: &Arc<Message>, calls: Vec<ToolCall>) {
+    /// Carries out the calls of the pending message. Each wrong call of its `reading` gets its own
+    /// error.
+    fn respond_to_calls(
+        &mut self,
+        id: FrameId,
+        pending: &Arc<Message>,
+        calls: Vec<ToolCall>,
+        reading: &ParsedCalls,
+    ) {
         let origin = self.frames.origin_of(self.cx, id, pending);
         let slot = |call: ToolCall| match &origin {
             Some(origin) => Slot::new(ToolCall { led_by: call.led_by_and(origin), ..call }),
@@ -225,7 +232,7 @@ impl ToolRounds<'_> {
         let steers = |slot: &Slot| {
             host_tool_of(&toolbox, &slot.call).is_some_and(HostTool::stands_alone) || is_final(slot)
         };
-        let refusal = if slots.len() < 2 {
+        let refusal = if slots.len() + reading.refused(task.rules()) < 2 {
             None
         } else if !several {
             Some(ONE_CALL)
@@ -240,10 +247,23 @@ impl ToolRounds<'_> {
                 slot.state = SlotState::Answered(Box::new(said.into()));
             }
         }
+        self.add_wrong(id, &reading.wrong, &mut slots);
         if task.rules().every_call_gets_result {
-            self.dialogue().add_unknown(id, &toolbox, pending, &mut slots);
+            self.dialogue().add_unknown(id, &toolbox, pending, &reading.unknown, &mut slots);
         }
         self.start_round(id, ToolRound::new(slots, Arc::clone(pending)));
+    }
+
+    /// Adds the errors of calls that do not fit, each where its call stands.
+    fn add_wrong(&mut self, id: FrameId, wrong: &[WrongCall], slots: &mut Vec<Slot>) {
+        for (before, WrongCall { call, text, after }) in wrong.iter().enumerate() {
+            let place = (before + after).min(slots.len());
+            let text = if place < MAX_ROUND { text } else { TOO_MANY };
+            let arguments = Some(&call.arguments);
+            self.frames.report_refused(self.cx, id, &call.name, arguments, text);
+            let said = self.frames.error_outcome(self.cx, id, text.to_owned());
+            slots.insert(place, Slot::new(call.clone()).answered(Some(said)));
+        }
     }
 
     /// Puts a round in its frame, starts its slots, and ends it if all are answered.
@@ -296,6 +316,15 @@ impl ToolRounds<'_> {
                 .map(|result| self.frames.result_outcome(self.cx, id, result)),
         };
         if let Some(said) = said {
+            let labels =
+                said.message.as_ref().map(|message| message.labels.contains(&Label::Untrusted));
+            if said.is_result
+                && labels == Some(true)
+                && let Some(slot) = self.frames.slot_mut(self.cx, id, index)
+            {
+                // L-172: several answers in one message are as untrusted as the worst of them.
+                Arc::make_mut(&mut slot.now).untrusted = true;
+            }
             self.frames.report_answer(self.cx, id, &call, &said);
             self.frames.answer_slot(self.cx, id, index, said.into());
         }
@@ -515,19 +544,29 @@ impl Frames {
 }
 
 impl Dialogue<'_> {
-    /// Adds an error result for native calls that are not carried out here, because model providers
-    /// accept no call without one.
+    /// Adds an error result for calls that are unknown or not carried out here: model providers
+    /// accept no native call without one.
     fn add_unknown(
         &mut self,
         id: FrameId,
         toolbox: &Toolbox,
         message: &Message,
+        unknown: &[String],
         slots: &mut Vec<Slot>,
     ) {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
+        if message.tool_calls.is_empty() {
+            // In a text they have no ids, so their place among the others is lost.
+            for tool in unknown.iter().take(MAX_ROUND.saturating_sub(slots.len())) {
+                let text = self.histories.unknown_tool(self.cx, &agent, &name, toolbox, tool);
+                self.frames.report_refused(self.cx, id, tool, None, &text);
+                let said = Some(self.frames.error_outcome(self.cx, id, text));
+                slots.push(Slot::new(ToolCall::new(tool.clone(), json!({}))).answered(said));
+            }
+        }
         for (index, call) in message.tool_calls.iter().take(MAX_ROUND).enumerate() {
             if slots.iter().any(|slot| slot.call.id == call.id) {
                 continue;

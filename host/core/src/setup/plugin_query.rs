@@ -123,22 +123,26 @@ pub struct JudgedAnswer {
 }
 
 /// A judge's decision on an answer; `None` leaves the host's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ruling {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done: Option<bool>,
+    /// The judge's words for the agent whose answer it refuses, or does not take as the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<String>,
 }
 
 impl Ruling {
     /// Returns the ruling for people: `valid, ends the task`.
     #[must_use]
-    pub fn to_text(self) -> String {
+    pub fn to_text(&self) -> String {
         let words = [
             self.valid.map(|valid| if valid { "valid" } else { "not valid" }),
             self.done.map(|done| if done { "ends the task" } else { "does not end the task" }),
+            self.feedback.as_deref(),
         ];
         let words: Vec<&str> = words.into_iter().flatten().collect();
         if words.is_empty() { "as the host ruled".to_owned() } else { words.join(", ") }

@@ -54,6 +54,9 @@ pub(crate) struct TaskRules {
     pub(crate) models_call_handler_tools: bool,
     /// Whether the arguments of a handler's call of a host tool must match its schema (L-114).
     pub(crate) checks_handler_arguments: bool,
+    /// Whether the first wrong call in a text keeps the other calls of the text from running
+    /// (L-114).
+    pub(crate) wrong_call_stops_others: bool,
     /// Whether a call that ends the task is refused beside others (L-119).
     pub(crate) ending_calls_stand_alone: bool,
     /// Whether a tool that answers with a call of itself leaves it to others (L-121).
@@ -68,6 +71,8 @@ pub(crate) struct TaskRules {
     pub(crate) native_results_lack_text: bool,
     /// Whether one of several results may end or address, if its tool asked for that (L-117).
     pub(crate) joined_results_steer: bool,
+    /// Whether an agent is offered a tool that reads on in a result that was cut (L-120).
+    pub(crate) offers_cut_results: bool,
     /// Whether a person's words are the result of an open call (L-009).
     pub(crate) user_words_answer_calls: bool,
     /// Whether the content of `done` is text, and never a value (L-140).
@@ -120,12 +125,14 @@ impl TaskRules {
             component_replaces_host: reference && task.agent_responder == AgentResponder::Component,
             models_call_handler_tools: reference,
             checks_handler_arguments: ours,
+            wrong_call_stops_others: reference,
             ending_calls_stand_alone: ours,
             repeated_calls_go_to_others: reference,
             results_limit_calls: ours,
             every_call_gets_result: ours,
             native_results_lack_text: reference,
             joined_results_steer: ours,
+            offers_cut_results: ours,
             user_words_answer_calls: reference,
             done_content_is_text: reference,
             done_response_ends_any_step: reference,

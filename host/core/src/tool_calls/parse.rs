@@ -24,6 +24,8 @@ pub struct CallParser<'a> {
     /// Whether wrong arguments of any author are answered, because the agent's history ends with
     /// the model's message (L-114).
     pub after_model: bool,
+    /// Whether the first wrong call in a text stands for all calls of the text (L-114).
+    pub wrong_call_stops_others: bool,
 }
 
 /// A message from the reader's view.
@@ -35,29 +37,31 @@ pub struct ParsedCalls {
     pub mine: Vec<ToolCall>,
     /// The names that match no tool of the reader.
     pub unknown: Vec<String>,
-    /// The error that its model must correct before any call is carried out.
-    pub wrong: Option<WrongCall>,
+    /// The calls that its model must correct; the others do not wait for them.
+    pub wrong: Vec<WrongCall>,
 }
 
 /// A call that cannot be carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WrongCall {
-    /// The tool's name; empty if it cannot be read.
-    pub tool: String,
+    /// The call as it was written; its tool's name is empty if it cannot be read.
+    pub call: ToolCall,
     /// The error, for the model.
     pub text: String,
+    /// The number of calls in [`ParsedCalls::mine`] that stand before it.
+    pub after: usize,
 }
 
 impl ParsedCalls {
     /// A message without calls.
     pub(crate) const NONE: Self =
-        Self { all: Vec::new(), mine: Vec::new(), unknown: Vec::new(), wrong: None };
+        Self { all: Vec::new(), mine: Vec::new(), unknown: Vec::new(), wrong: Vec::new() };
 
     /// Returns whether the message has calls, or attempts at calls, that concern the reader
     /// (L-052).
     #[must_use]
     pub fn is_attempt(&self) -> bool {
-        !self.mine.is_empty() || self.wrong.is_some()
+        !self.mine.is_empty() || !self.wrong.is_empty()
     }
 
     /// Returns whether the reader knows calls in the message and carries out none of them (L-032).
@@ -74,7 +78,8 @@ const MAX_IN_TEXT: usize = 129;
 enum CallAttempt {
     Call(ToolCall),
     Unknown(String),
-    Wrong(WrongCall),
+    /// The call as it was written, and the error for the model.
+    Wrong(ToolCall, String),
     Nothing,
 }
 
@@ -82,19 +87,29 @@ impl CallParser<'_> {
     /// Reads the calls of a message.
     #[must_use]
     pub fn read(&self, message: &Message) -> ParsedCalls {
-        let from_llm = message.sender == Role::Llm;
-        if !message.tools.is_empty() {
-            // Parsed when the message was added; parsing the text again could find other calls.
-            let mine =
-                message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
-            return ParsedCalls { all: message.tools.clone(), mine, ..ParsedCalls::default() };
+        if message.tools.is_empty() {
+            return self.parse(message);
         }
-        let found: Vec<CallAttempt> = if message.tool_calls.is_empty() {
-            if self.text { self.in_text(message.text(), from_llm) } else { Vec::new() }
-        } else {
-            message.tool_calls.iter().map(|call| self.native(call, from_llm)).collect()
+        // Parsed when the message was added; parsing the text again could find other calls. Wrong
+        // and unknown calls are not attached.
+        let mine = message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
+        let again = match message.sender {
+            Role::Llm => self.parse(message),
+            _ => ParsedCalls::NONE,
         };
+        ParsedCalls { all: message.tools.clone(), mine, ..again }
+    }
+
+    fn parse(&self, message: &Message) -> ParsedCalls {
+        let from_llm = message.sender == Role::Llm;
         let native = !message.tool_calls.is_empty();
+        let found: Vec<CallAttempt> = if native {
+            message.tool_calls.iter().map(|call| self.native(call, from_llm)).collect()
+        } else if self.text {
+            self.in_text(message.text(), from_llm)
+        } else {
+            Vec::new()
+        };
         let untrusted = message.labels.contains(&Label::Untrusted);
         let mut reading = ParsedCalls::default();
         // Only text is cut: a provider requires a result for each native call.
@@ -113,16 +128,19 @@ impl CallParser<'_> {
                     reading.mine.extend(mine.then_some(call));
                 }
                 CallAttempt::Unknown(name) => reading.unknown.push(name),
-                // L-114: the first wrong call stands for all. From an author other than a model it
-                // is not a call.
-                CallAttempt::Wrong(wrong) if from_llm || self.after_model => {
-                    return ParsedCalls {
-                        unknown: reading.unknown,
-                        wrong: Some(wrong),
-                        ..ParsedCalls::default()
-                    };
+                CallAttempt::Wrong(call, text) if from_llm || self.after_model => {
+                    let wrong = WrongCall { call, text, after: reading.mine.len() };
+                    if self.wrong_call_stops_others && !native {
+                        return ParsedCalls {
+                            unknown: reading.unknown,
+                            wrong: vec![WrongCall { after: 0, ..wrong }],
+                            ..ParsedCalls::default()
+                        };
+                    }
+                    reading.wrong.push(wrong);
                 }
-                CallAttempt::Wrong(_) => return ParsedCalls::default(),
+                // L-114: from an author other than a model it is not a call.
+                CallAttempt::Wrong(..) => return ParsedCalls::default(),
                 CallAttempt::Nothing => {}
             }
         }
@@ -195,10 +213,10 @@ impl CallParser<'_> {
             }
             Ok(_) => CallAttempt::Nothing,
             // L-115
-            Err(error) => CallAttempt::Wrong(WrongCall {
-                tool: String::new(),
-                text: format!("The call in XML cannot be read: {error}"),
-            }),
+            Err(error) => CallAttempt::Wrong(
+                ToolCall::new(String::new(), Value::from(candidate.as_str())),
+                format!("The call in XML cannot be read: {error}"),
+            ),
         };
         candidates.iter().take(MAX_IN_TEXT).map(element).collect()
     }
@@ -243,7 +261,9 @@ fn checked(tool: &TaskTool, id: String, given: &Value) -> CallAttempt {
             CallAttempt::Call(ToolCall { id, ..ToolCall::new(name, arguments) })
         }
         Err(wrong) => {
-            CallAttempt::Wrong(WrongCall { text: arguments::explain(&name, &wrong), tool: name })
+            let text = arguments::explain(&name, &wrong);
+            let call = ToolCall { id, ..ToolCall::new(name, Arc::new(given.clone())) };
+            CallAttempt::Wrong(call, text)
         }
     }
 }

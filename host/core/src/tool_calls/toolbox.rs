@@ -119,6 +119,7 @@ impl TaskTool {
                 | HostTool::TellTask
                 | HostTool::SubmitResult
                 | HostTool::HandoffConversation
+                | HostTool::ReadResult
         );
         Self {
             summary: ToolSummary {

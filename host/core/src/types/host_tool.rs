@@ -29,10 +29,13 @@ pub enum HostTool {
     SubmitResult,
     /// Moves the conversation to another task (R-130).
     HandoffConversation,
+    /// Reads on in a result that was cut (L-120). No task lists it: the room offers it once a
+    /// result was cut.
+    ReadResult,
 }
 
 impl HostTool {
-    /// Every tool, in the order of a manual.
+    /// Every tool that a task may list, in the order of a manual.
     pub const ALL: [Self; 18] = [
         Self::Done,
         Self::AgentDone,
@@ -82,6 +85,7 @@ impl HostTool {
             Self::TellTask => "tell_task",
             Self::SubmitResult => "submit_result",
             Self::HandoffConversation => "handoff_conversation",
+            Self::ReadResult => "read_result",
         }
     }
 
@@ -104,7 +108,8 @@ impl HostTool {
             | Self::CancelTask
             | Self::TellTask
             | Self::SubmitResult
-            | Self::HandoffConversation => self.as_str(),
+            | Self::HandoffConversation
+            | Self::ReadResult => self.as_str(),
         }
     }
 
@@ -133,7 +138,11 @@ impl HostTool {
                 "Goes back to your `n`-th message, counted from 1, and says `content` instead; what came after it is forgotten."
             }
             Self::DelegateTask => {
-                "Hands a task to an agent that works in the background, in a room of its own, while this conversation goes on; its result comes later."
+                "Hands a task to an agent that works in the background, in a room of its own, while \
+                 this conversation goes on; its result comes later. Use it when a specialist does \
+                 the task better, when the task takes long and the user should not wait, or when \
+                 several tasks can be done in parallel; what is short, or needs all of this \
+                 conversation, do yourself."
             }
             Self::TaskStatus => {
                 "Says how the background tasks stand that you started: one of them, or the newest ten."
@@ -144,6 +153,10 @@ impl HostTool {
             }
             Self::SubmitResult => {
                 "Hands in the result of your task and ends it. `status`: `completed`, `failed` or `blocked`; `summary`: the result in words; `data`: facts that a program reads."
+            }
+            Self::ReadResult => {
+                "Reads on in a result that was cut: the page of result number `result` that begins \
+                 at byte `offset`. The notice at the cut has both numbers."
             }
             Self::HandoffConversation => {
                 "Hands this conversation over to another agent, or to `user`, and ends your part in it; to have work done beside the conversation use `delegate_task`."
@@ -199,6 +212,13 @@ impl HostTool {
                 json!({ "status": { "type": "string", "enum": ["completed", "failed", "blocked"] }, "summary": text, "data": {} }),
                 &["status", "summary"],
             ),
+            Self::ReadResult => object(
+                json!({
+                    "result": { "type": "integer", "minimum": 1 },
+                    "offset": { "type": "integer", "minimum": 0, "default": 0 },
+                }),
+                &["result"],
+            ),
             Self::HandoffConversation => object(
                 json!({
                     "target": { "type": "string", "description": "The agent that continues the conversation." },
@@ -233,6 +253,7 @@ impl HostTool {
                 | Self::CancelTask
                 | Self::TellTask
                 | Self::HandoffConversation
+                | Self::ReadResult
         )
     }
 }

@@ -651,7 +651,7 @@ fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginRep
         PluginQuery::Rule { .. } => {
             let mut decision = || [None, Some(true), Some(false)][choices.below(3)];
             let (valid, done) = (decision(), decision());
-            PluginReply::Rule { ruling: Ruling { valid, done } }
+            PluginReply::Rule { ruling: Ruling { valid, done, feedback: None } }
         }
         PluginQuery::Conclude { .. } => {
             let (text, value) = (choices.one(&TEXTS).to_owned(), choices.flag());

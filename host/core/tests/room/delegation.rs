@@ -3,6 +3,7 @@
 //! middle.
 
 mod closing;
+mod polling;
 mod structured;
 mod waiting;
 

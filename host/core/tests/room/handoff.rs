@@ -455,3 +455,40 @@ fn its_history_is_bounded() {
     assert_eq!(state.history.len(), 50);
     assert_eq!(state.history.last().map(|last| &last.from), state.previous.as_ref());
 }
+
+#[test]
+fn tasks_that_only_hand_the_conversation_on_in_a_circle_are_stuck() {
+    let watched =
+        json!({ "host_tools": [TOOL], "stuck_detection": { "on": true, "recovery": "stop" } });
+    for (circle, named) in [
+        (vec!["billing", "desk"], "desk → billing → desk"),
+        (vec!["billing", "sales", "desk"], "desk → billing → sales → desk"),
+    ] {
+        let mut recorded =
+            opened_with(json!({ "desk": watched, "billing": watched, "sales": watched }));
+        for target in circle.iter().cycle().take(20) {
+            if recorded.room.outcome().is_none() {
+                hands_over(&mut recorded, target);
+            }
+        }
+        let outcome = recorded.room.outcome().expect("it is over");
+        assert_eq!(outcome.status, Status::InfLoop);
+        assert!(outcome.reason.contains("in a circle"), "{}", outcome.reason);
+        assert!(outcome.reason.contains(named), "{}", outcome.reason);
+        assert_eq!(moved(&recorded).len(), 5);
+    }
+}
+
+#[test]
+fn a_task_that_works_before_it_hands_over_is_in_no_circle() {
+    let watched =
+        json!({ "host_tools": [TOOL], "stuck_detection": { "on": true, "recovery": "stop" } });
+    let mut recorded = opened_with(json!({ "desk": watched, "billing": watched }));
+    for target in ["billing", "desk"].iter().cycle().take(16) {
+        let (call, _) = step(&mut recorded);
+        does(&mut recorded, call, Action::Talk { content: format!("for {target}") });
+        hands_over(&mut recorded, target);
+    }
+    assert!(recorded.room.outcome().is_none());
+    assert_eq!(moved(&recorded).len(), 16);
+}

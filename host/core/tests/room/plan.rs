@@ -39,6 +39,8 @@ pub(crate) struct Said {
     thought: String,
     /// Whether to ask the user before the task continues.
     wait: bool,
+    /// The extra `turns` of the turn.
+    turns: Option<Value>,
     fault: Option<String>,
     /// Whether `respond` returns no message.
     nothing: bool,
@@ -133,7 +135,7 @@ impl Said {
             action,
             thought: self.thought.clone(),
             wait_for_response: self.wait,
-            extra: Vec::new(),
+            extra: self.turns.iter().map(|turns| ("turns".to_owned(), turns.clone())).collect(),
         }))
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Recorder {
     ended: Vec<Value>,
     stalled: u64,
     skipped: Vec<Value>,
+    /// `[task, by, responder, reason]`, each responder that a step passed over before its answer.
+    passed_over: Vec<Value>,
     /// `[plugin, message]`
     faults: Vec<Value>,
     effects: BTreeMap<&'static str, u64>,
@@ -154,6 +156,11 @@ impl Recorder {
                 let of_task = skipped.iter().map(|one| json!([task, one.responder, one.reason]));
                 self.skipped.extend(of_task);
             }
+            Notice::StepEnded { task, by, skipped, .. } => {
+                let of_step =
+                    skipped.iter().map(|one| json!([task, by, one.responder, one.reason]));
+                self.passed_over.extend(of_step);
+            }
             Notice::PriceUnknown { model, limit } => self.unpriced.push(json!([model, limit])),
             Notice::PluginFaulted { plugin, fault, .. } => {
                 self.faults.push(json!([plugin, fault.message]))
@@ -246,6 +253,7 @@ impl Recorder {
             "ended": self.ended,
             "stalled": self.stalled,
             "skipped": self.skipped,
+            "passed_over": self.passed_over,
             "faults": self.faults,
             "effects": effects,
             "in_flight": self.in_flight,

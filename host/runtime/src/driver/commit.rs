@@ -82,7 +82,7 @@ impl Driver {
         self.seq += 1;
         self.only_computes &= event.only_computes();
         let control = control_of(&event);
-        let decides = call_decided(&event).filter(|call| self.room.is_in_flight(*call));
+        let decides = call_settled(&event).filter(|call| self.room.is_in_flight(*call));
         let over = WaitChange::of_event(&event).filter(|_| commit.is_kept);
         commit.changes_channels |= may_change_channels(&event);
         commit.pauses.extend(self.note_pause(&event));
@@ -224,7 +224,7 @@ impl Driver {
         }
     }
 
-    /// Aborts the approver of a call that was decided elsewhere.
+    /// Aborts the approver or the channel of a call that was settled elsewhere.
     fn let_go(&mut self, call: CallId) {
         if let Some(UnderWay::Work(work)) = self.under_way.remove(&call) {
             work.abort();
@@ -237,9 +237,12 @@ fn control_of(event: &Event) -> Option<ControlId> {
     if let Event::ControlReceived { id, .. } = event { Some(id.clone()) } else { None }
 }
 
-/// Returns the call that an approver decided about.
-fn call_decided(event: &Event) -> Option<CallId> {
-    if let Event::Decided { call, .. } = event.effective() { Some(*call) } else { None }
+/// Returns the call that an approver decided about, or whose question a user answered.
+fn call_settled(event: &Event) -> Option<CallId> {
+    match event.effective() {
+        Event::Decided { call, .. } | Event::UserAnswered { call, .. } => Some(*call),
+        _ => None,
+    }
 }
 
 /// Returns whether the bindings of channels may be others after the event.

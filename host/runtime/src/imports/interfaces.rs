@@ -12,6 +12,7 @@ pub(crate) mod files;
 pub(crate) mod folder;
 mod history;
 pub(crate) mod journalled;
+pub(crate) mod judge_feedback;
 mod kv;
 mod log;
 pub(crate) mod model;

@@ -18,7 +18,7 @@ use crate::imports::interfaces::config::STORES;
 const PACKAGE: &str = "conclave:plugin/";
 const VERSION: &str = "0.1.0-draft";
 /// Importable interfaces of the contract.
-const IMPORTS: [&str; 18] = [
+const IMPORTS: [&str; 19] = [
     "types",
     "log",
     "progress",
@@ -37,6 +37,7 @@ const IMPORTS: [&str; 18] = [
     "toolbox",
     "exec",
     "delivery-context",
+    "judge-feedback",
 ];
 /// WASI packages: those that are linked but inert, and those whose calls are all refused.
 const WASI: [&str; 7] = [

@@ -25,6 +25,7 @@ use crate::imports::convert::{
     judged_out, observed_out, observer_reply_in, outcome_in, reason_out, ruling_in, task_result_in,
     tool_error_in, turn_in, verdict_in, wake_out,
 };
+use crate::imports::interfaces::judge_feedback::JudgeFeedback;
 use crate::sandbox::plain::PlainTool;
 
 /// An export of a component, with its arguments. A task or a room is not among them: the guest reads
@@ -111,8 +112,10 @@ impl GuestCall for GuestFunction<'_> {
                 reply(verdict.map(|verdict| PluginReply::Gate { verdict }), 0)
             }
             Self::Rule { judge, answer } => {
+                store.data_mut().feedback = JudgeFeedback::Open(None);
                 let answer = call!(judge.call_rule(&judged_out(answer)) in store, instance);
-                let ruling = answer.map(ruling_in);
+                let feedback = store.data_mut().take_feedback();
+                let ruling = answer.map(|ruling| ruling_in(ruling, feedback));
                 reply(ruling.map(|ruling| PluginReply::Rule { ruling }), 0)
             }
             Self::Conclude { judge, ending } => {

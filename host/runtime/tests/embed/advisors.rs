@@ -209,14 +209,14 @@ async fn a_condenser_says_what_may_be_forgotten_or_nothing() {
 async fn a_judge_rules_on_answers_and_on_the_result_with_a_closure_each() {
     let ruled = |ask: Rule| async move {
         assert_eq!((ask.view.iteration, ask.answer.responder.as_str()), (7, "llm"));
-        Ok(Ruling { valid: Some(ask.answer.message.text() == "42"), done: None })
+        Ok(Ruling { valid: Some(ask.answer.message.text() == "42"), ..Ruling::default() })
     };
     let concluded = |ask: Conclude| async move {
         let value =
             Some(json!({ "status": ask.ending.status.as_str(), "step": ask.view.iteration }));
         Ok(Some(TaskResult { text: ask.ending.result.text.to_uppercase(), value }))
     };
-    let ruling = |valid| Ok(PluginReply::Rule { ruling: Ruling { valid, done: None } });
+    let ruling = |valid| Ok(PluginReply::Rule { ruling: Ruling { valid, ..Ruling::default() } });
     let result =
         TaskResult { text: "DONE".to_owned(), value: Some(json!({ "status": "DONE", "step": 7 })) };
     // In either order, both closures answer.

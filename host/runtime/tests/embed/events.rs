@@ -284,6 +284,10 @@ fn notices() -> Vec<Notice> {
             task: task("answer"),
             by: "llm".into(),
             message: Some(Arc::new(answer)),
+            skipped: vec![SkippedResponder {
+                responder: "user".into(),
+                reason: SkipReason::UserNotAsked,
+            }],
         },
         Notice::StepStalled {
             task: task("answer"),
@@ -485,7 +489,7 @@ fn notices() -> Vec<Notice> {
             task: task("desk"),
             plugin: plugin("grader"),
             responder: "llm".to_owned(),
-            ruling: Ruling { valid: Some(false), done: None },
+            ruling: Ruling { valid: Some(false), ..Ruling::default() },
         },
         Notice::ResultReplaced { task: task("desk"), plugin: plugin("grader") },
         Notice::HandedOff {

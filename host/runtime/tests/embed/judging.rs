@@ -43,7 +43,7 @@ async fn a_judge_ends_a_conversation_with_a_simulated_user_and_names_its_result(
         let text = ask.answer.message.text();
         // What the user says is no end; the agent's question about 41 is.
         let done = ask.answer.responder == "llm" && text.contains("41");
-        Ok(Ruling { valid: None, done: done.then_some(true) })
+        Ok(Ruling { done: done.then_some(true), ..Ruling::default() })
     })
     .with_conclusion(|ask: Conclude| async move {
         let text = ask.ending.result.text.replace(", really?", "");
@@ -59,7 +59,7 @@ async fn a_judge_ends_a_conversation_with_a_simulated_user_and_names_its_result(
     let notices = told.notices();
     let overruled = notices.iter().filter(|notice| {
         matches!(notice, Notice::AnswerOverruled { responder, ruling, .. }
-            if responder == "llm" && *ruling == Ruling { valid: None, done: Some(true) })
+            if responder == "llm" && *ruling == Ruling { done: Some(true), ..Ruling::default() })
     });
     assert_eq!(overruled.count(), 1, "{notices:?}");
     assert!(notices.iter().any(|notice| matches!(notice, Notice::ResultReplaced { .. })));

@@ -21,6 +21,9 @@ struct Settings {
     responders: Vec<String>,
     #[serde(default = "usually")]
     ignore_case: bool,
+    /// Whether the agent reads which pattern its answer lacks.
+    #[serde(default)]
+    explain: bool,
 }
 
 fn model() -> Vec<String> {
@@ -39,13 +42,7 @@ impl Judge for Acceptance {
         if settings.require.is_empty() || !settings.judges(answer) {
             return Ok(None);
         }
-        for (index, pattern) in settings.require.iter().enumerate() {
-            let pattern = settings.compiled(&format!("require[{index}]"), pattern)?;
-            if !pattern.is_match(&answer.message.content) {
-                return Ok(Some(false));
-            }
-        }
-        Ok(Some(true))
+        Ok(Some(settings.missing(answer)?.is_none()))
     }
 
     fn done(answer: &Answer, _view: &View) -> Result<Option<bool>> {
@@ -55,6 +52,12 @@ impl Judge for Acceptance {
         };
         let pattern = settings.compiled("done_when", pattern)?;
         Ok(pattern.is_match(&answer.message.content).then_some(true))
+    }
+
+    fn feedback(answer: &Answer, _view: &View) -> Result<Option<String>> {
+        let settings: Settings = config::get()?;
+        let missing = settings.missing(answer)?.filter(|_| settings.explain);
+        Ok(missing.map(|pattern| format!("It must match the pattern {pattern:?}.")))
     }
 
     fn result(ending: &Ending, _view: &View) -> Result<Option<TaskResult>> {
@@ -74,6 +77,17 @@ impl Settings {
     /// answers nothing yet.
     fn judges(&self, answer: &Answer) -> bool {
         answer.message.tool_calls.is_empty() && self.responders.contains(&answer.responder)
+    }
+
+    /// Returns the first required pattern that the answer does not match.
+    fn missing(&self, answer: &Answer) -> Result<Option<&str>> {
+        for (index, pattern) in self.require.iter().enumerate() {
+            let compiled = self.compiled(&format!("require[{index}]"), pattern)?;
+            if !compiled.is_match(&answer.message.content) {
+                return Ok(Some(pattern));
+            }
+        }
+        Ok(None)
     }
 
     fn compiled(&self, key: &str, pattern: &str) -> Result<Regex> {
@@ -114,6 +128,18 @@ mod tests {
         calls.message.tool_calls = vec![ToolCall { id, name, arguments: "{}".to_owned() }];
         assert_eq!(valid(&calls), None);
         assert_eq!(valid(&Answer { responder: "user".to_owned(), ..answer("Go on.") }), None);
+    }
+
+    #[test]
+    fn an_agent_reads_which_pattern_its_answer_lacks_if_the_operator_wants_it() {
+        let task = TaskSnapshot::asked("When was it lit?");
+        let words = |explain: bool| {
+            let settings = json!({ "require": ["lit", r"\d"], "explain": explain });
+            let mut host = FakeHost::new().config(settings);
+            host.run(|| Acceptance::feedback(&answer("It was lit."), &task.view()))
+        };
+        assert_eq!(words(true), Ok(Some(r#"It must match the pattern "\\d"."#.to_owned())));
+        assert_eq!(words(false), Ok(None));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 // The interface `judge`.
 
+import * as host from "#host/judge-feedback";
+
 import { settled } from "../kind.js";
 import { View } from "../view.js";
 import { json, messageFrom, optional, parsed } from "../wire.js";
@@ -13,6 +15,10 @@ export const judge = ({ judge: [one] }) => ({
       const valid = decision("valid", one.valid?.(given, view));
       // An answer that is refused ends nothing, so `done` is not asked about it.
       const done = valid === false ? undefined : decision("done", one.done?.(given, view));
+      if (valid === false || done === false) {
+        const words = settled("judge: feedback", one.feedback?.(given, view));
+        if (words !== undefined && words !== null) host.explain(String(words));
+      }
       return { valid, done };
     }),
   conclude: ({ status, reason, result }) =>

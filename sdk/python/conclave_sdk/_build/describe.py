@@ -20,7 +20,7 @@ _NEEDS = {
     "responder": {"state"},
     "security-analyzer": {"state"},
     "condenser": {"state"},
-    "judge": {"state"},
+    "judge": {"state", "judge-feedback"},
     "simulated-user": {"state"},
     "delivery-strategy": {"delivery-context"},
 }

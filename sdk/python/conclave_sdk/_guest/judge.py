@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from conclave_sdk._guest import entry
@@ -18,6 +19,7 @@ _to_answer = decoder(Answer)
 _to_ending = decoder(Ending)
 _of_result = encoder(TaskResult | None)
 _ruling = wit("judge", "Ruling")
+_words = importlib.import_module("wit_world.imports.judge_feedback")
 
 
 class Judge:
@@ -27,6 +29,10 @@ class Judge:
             valid = judge.valid(read, view)
             # An answer that is not valid ends nothing.
             done = None if valid is False else judge.done(read, view)
+            if valid is False or done is False:
+                feedback = judge.feedback(read, view)
+                if feedback is not None:
+                    _words.explain(feedback)
             return _ruling(valid, done)
         except Exception as error:
             _error.raise_from(error)

@@ -19,7 +19,7 @@ use conclave_runtime::{Host, Prepared, RoomHandle, RunOptions, SessionError};
 
 use super::ending::{EndContext, finish, result};
 use crate::approve::{PendingLine, RequestContext, TerminalApprover};
-use crate::args::{Approvals, OutputArgs, TraceChoice};
+use crate::args::{Approvals, OutputArgs, Questions, TraceChoice};
 use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
 use crate::program::shell::shell;
@@ -42,6 +42,7 @@ pub(crate) struct RunStyle {
     pub(crate) trace: TraceChoice,
     pub(crate) verbose: bool,
     pub(crate) approvals: Approvals,
+    pub(crate) questions: Questions,
 }
 
 /// The channel and the observers of one run.
@@ -73,7 +74,7 @@ impl RunContext {
         style: RunStyle,
         interrupts: &Interrupts,
     ) -> Result<Self, CliError> {
-        let RunStyle { output, trace, verbose, approvals } = style;
+        let RunStyle { output, trace, verbose, approvals, .. } = style;
         let screen = Screen::new(Verbosity::of(output));
         let user = TerminalUser::new(Arc::clone(&screen), None, None);
         let approver = TerminalApprover::new(
@@ -136,7 +137,14 @@ impl RunContext {
             (Arc::clone(&self.user), Arc::clone(&self.screen), self.interrupts.clone());
         let (answers, answers_given) = (Arc::clone(&self.answers), self.answers_given);
         RunOptions {
-            channels: Arc::new(Terminal { user, answers, answers_given, screen, interrupts }),
+            channels: Arc::new(Terminal {
+                user,
+                answers,
+                answers_given,
+                waits: self.style.questions == Questions::Wait,
+                screen,
+                interrupts,
+            }),
             approver: Arc::clone(&self.approver) as _,
             journals: kept.journals(),
             subscribers: Subscribers::new(subscribers),

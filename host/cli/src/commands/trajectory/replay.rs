@@ -14,7 +14,7 @@ use conclave_runtime::{RunInput, RunOptions};
 
 use super::compare::{self, RecordedRun};
 use super::log;
-use crate::args::{OutputArgs, TrajectoryReplay};
+use crate::args::{OutputArgs, Questions, TrajectoryReplay};
 use crate::commands::run::{RunContext, RunStyle, unkept};
 use crate::program::error::CliError;
 use crate::program::exit;
@@ -51,8 +51,13 @@ pub(super) async fn replay(
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     let room = RandomIds.run();
-    let style =
-        RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let style = RunStyle {
+        output,
+        trace: args.trace,
+        verbose: args.verbose,
+        approvals: args.approvals,
+        questions: Questions::Prompt,
+    };
     let context = RunContext::new(&prepared, &args.config, &kept, style, &interrupts)?;
     let count = plural((turns.len() - usize::from(args.compare)) as u64, "action", "actions");
     let mut options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&kept) };

@@ -27,6 +27,12 @@ pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
     }
 }
 
+/// Returns the state of a run one of whose calls is pending. An ended run has no pending calls.
+pub(crate) fn state_of_pending(is_live: bool, run: Option<&RunRow>) -> (Style, String) {
+    let state = if is_live { RunState::Running } else { RunState::Interrupted };
+    run_state(state, run.map_or("", |run| run.command.as_str()))
+}
+
 /// Returns the command that continues a run which no process has open.
 pub(crate) fn continued_by(run: &RunRow) -> String {
     if run.command != SERVED {

@@ -14,7 +14,7 @@ use conclave_core::types::outcome::Status;
 
 use super::columns::{StyledText, cell, cut, line, width, wrap};
 use super::foreign::reading_rows;
-use super::{BAD, FAINT, GOOD, NAME, ODD, not_asked, paint, pending};
+use super::{BAD, FAINT, GOOD, NAME, ODD, not_asked, paint, passed_over, pending};
 use crate::args::Detail;
 use crate::ui::screen::{Screen, total_columns};
 
@@ -171,8 +171,17 @@ impl Steps {
                     open.stalled = Some(StalledStep { count: *stalled, limit: *of, skipped });
                 }
             }
-            Notice::StepEnded { task, by, message } => {
-                self.step(room, task, by, message.as_deref())
+            Notice::StepEnded { task, by, message, skipped } => {
+                let is_stalled =
+                    self.state().find(room, task).is_some_and(|open| open.stalled.is_some());
+                self.step(room, task, by, message.as_deref());
+                // A step without an answer has named them.
+                if self.is_full && !is_stalled && !skipped.is_empty() {
+                    let way = [StyledText::new(FAINT, "passed over")];
+                    let content = StyledText::new(FAINT, passed_over(skipped));
+                    let rows = self.head(self.layout(), "", Vec::new(), &way, &content);
+                    self.put(&rows.join("\n"));
+                }
             }
             Notice::TaskEnded { task, status, reason } => {
                 self.about(

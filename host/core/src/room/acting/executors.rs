@@ -96,13 +96,8 @@ impl ToolRounds<'_> {
         if let Some(content) = observation.content_mut() {
             cut(content);
         }
-        let text = self.histories.cut_result(
-            self.cx,
-            self.frames,
-            id,
-            &slot.now.name,
-            words(&observation),
-        );
+        let text = words(&observation);
+        let text = self.dialogue().cut_result(id, &slot.now.name, text, untrusted);
         let mut message = self.frames.host_message(self.cx, id, text);
         if let Ok(outcome) = answer {
             message.attachments.clone_from(&outcome.attachments);

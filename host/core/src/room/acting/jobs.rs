@@ -47,7 +47,7 @@ const MAX_NEWS: usize = 64;
 /// Characters of a command in texts that only identify it.
 const SHOWN_COMMAND: usize = 200;
 const POLL: &str = "poll";
-const KILL: &str = "kill";
+pub(in crate::room) const KILL: &str = "kill";
 
 /// A background command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -622,7 +622,7 @@ fn poll_output(outcome: &ToolOutcome) -> String {
 }
 
 /// Returns the exit code of a command, which the reference never reports (O-095).
-fn exit_of(outcome: &ToolOutcome) -> Option<i32> {
+pub(in crate::room) fn exit_of(outcome: &ToolOutcome) -> Option<i32> {
     outcome.value.as_ref()?.get("exit_code")?.as_i64().map(exit_code)
 }
 

@@ -81,7 +81,7 @@ impl TaskRecords {
     }
 
     /// Returns the records, newest first.
-    pub(super) fn newest(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
+    pub(in crate::room) fn newest(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
         self.records.values().rev()
     }
 

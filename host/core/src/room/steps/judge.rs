@@ -9,7 +9,7 @@ use super::super::frame::{Attempt, FrameWait, Responder, Responders};
 use super::super::judging::RuledAnswer;
 use super::super::termination::FrameEnd;
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
-use crate::protocol::notice::Notice;
+use crate::protocol::notice::{Notice, SkipReason};
 use crate::setup::TaskSetup;
 use crate::tool_calls::routing::PASS;
 use crate::tool_calls::toolbox::ToolTarget;
@@ -83,13 +83,16 @@ impl Frames {
         }
     }
 
-    pub(in crate::room) fn report_step(&self, cx: &mut RoomContext, id: FrameId) {
-        let Some(frame) = self.get(&id) else {
+    pub(in crate::room) fn report_step(&mut self, cx: &mut RoomContext, id: FrameId) {
+        let Some(frame) = self.get_mut(&id) else {
             return cx.violated(Invariant::FrameExists, id);
         };
-        let (task, by, message) =
-            (frame.task.clone(), frame.pending_sender.label(), frame.pending.clone());
-        cx.notify(Notice::StepEnded { task, by, message });
+        let by = frame.pending_sender.label();
+        let mut skipped = std::mem::take(&mut frame.skipped);
+        // An answer that did not count at first may be the one that counts in the end.
+        skipped.retain(|one| one.reason != SkipReason::NoAnswer || one.responder != by);
+        let (task, message) = (frame.task.clone(), frame.pending.clone());
+        cx.notify(Notice::StepEnded { task, by, message, skipped });
     }
 }
 
@@ -159,11 +162,13 @@ impl StepLoop<'_> {
             }
             (Some(message), None) if valid => self.post(id, responder, message, ends),
             _ if ends => self.no_valid_answer(id, do_not_know, true),
-            _ => self.frames.set_attempt(
-                self.cx,
-                id,
-                Attempt { responder, rest, wait: FrameWait::Next, do_not_know },
-            ),
+            _ => {
+                if let Some(frame) = self.frames.get_mut(&id) {
+                    frame.pass_over(&responder, SkipReason::NoAnswer);
+                }
+                let attempt = Attempt { responder, rest, wait: FrameWait::Next, do_not_know };
+                self.frames.set_attempt(self.cx, id, attempt);
+            }
         }
     }
 
@@ -246,10 +251,16 @@ impl StepLoop<'_> {
             // would hold calls without results.
             self.dialogue().write_history(id, &message);
         }
-        self.frames.count_pending(self.cx, id);
+        let waits = self.is_waiting(id, &message, parent.as_deref());
+        if !waits {
+            self.frames.count_pending(self.cx, id);
+        }
         // Counted before the step ends, but acted on after it: a task that has just ended is not
         // stuck.
         let found = if passes {
+            None
+        } else if waits {
+            self.frames.watch_waiting(id);
             None
         } else {
             self.dialogue().watch(id, &responder, &message, parent.as_ref())
@@ -298,7 +309,10 @@ impl StepLoop<'_> {
             (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
         let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
         if !ends {
-            let (task, skipped) = (task.clone(), self.dialogue().skipped(id));
+            let skipped = self.frames.get(&id).map(|frame| frame.skipped.clone());
+            let mut skipped = skipped.unwrap_or_default();
+            skipped.retain(|one| one.reason != SkipReason::NoAnswer);
+            let task = task.clone();
             self.cx.notify(Notice::StepStalled { task, stalled, of, skipped });
         }
         if allow_null && !passes {

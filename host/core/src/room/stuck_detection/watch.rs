@@ -83,6 +83,8 @@ pub enum StuckKind {
     SameMessage,
     /// Only condensations, without any other act.
     OnlyCondensing,
+    /// Tasks handed the conversation on in a circle, and did nothing else.
+    HandingOn,
 }
 
 impl StuckKind {
@@ -100,6 +102,12 @@ impl StuckKind {
             }
             Self::SameMessage => {
                 format!("the same message was sent {repeats} times with nothing between")
+            }
+            Self::HandingOn => {
+                format!(
+                    "the conversation was handed on {repeats} times in a circle, without a word \
+                     of the user"
+                )
             }
             Self::OnlyCondensing => {
                 format!("the history was condensed {repeats} times with nothing between")
@@ -181,6 +189,11 @@ impl ActWatch {
             }
             None => StuckVerdict::Fine,
         }
+    }
+
+    /// Takes in that the agent waits, which is no act but stands between its messages.
+    pub(super) fn record_wait(&mut self) {
+        (self.message, self.messages) = (None, 0);
     }
 
     fn record_action(&mut self, doing: Act) {

@@ -5,6 +5,7 @@ use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use super::super::approvals::Consent;
+use super::super::cut_results::ResultCut;
 use super::super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
 use super::super::messages::text_form;
 use super::super::steps::MAX_WEIGHT;
@@ -57,6 +58,9 @@ impl Room {
                 self.tool_rounds().executed(id, &slot, &plugin, untrusted, &answer);
             (said, Some(observation), Vec::new())
         } else {
+            if let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) {
+                self.histories.note_command(&self.cx, &task, &slot.now, &answer);
+            }
             let (said, then) = self.dialogue().outcome_of(id, &slot, &answer);
             if slot.nested.is_some() && !then.is_empty() {
                 (self.dialogue().refused_follow_ups(id, &then), None, Vec::new())
@@ -120,7 +124,12 @@ impl Dialogue<'_> {
         // The limit is about what a model reads, and a nested result is read by a tool.
         let content = match slot.nested {
             Some(_) => content,
-            None => self.histories.cut_result(self.cx, self.frames, id, &slot.now.name, content),
+            None => {
+                let untrusted = slot.now.untrusted
+                    || self.frames.round(id).is_some_and(ToolRound::is_untrusted)
+                    || self.histories.is_from_a_server(self.cx, self.frames, id, &slot.now.name);
+                self.cut_result(id, &slot.now.name, content, untrusted)
+            }
         };
         let mut message = self.frames.host_message(self.cx, id, content);
         message.value = value;
@@ -163,25 +172,6 @@ impl Dialogue<'_> {
 }
 
 impl Histories {
-    /// Returns a result cut to the limit of its tool (L-120).
-    pub(in crate::room) fn cut_result(
-        &self,
-        cx: &RoomContext,
-        frames: &Frames,
-        id: FrameId,
-        tool: &str,
-        content: String,
-    ) -> String {
-        let limit = frames.task_of(cx, id).and_then(|(frame, task)| {
-            let tokens = self.toolbox(cx, &frame.task).get(tool)?.result_tokens?;
-            Some((tokens, task.bytes_per_token))
-        });
-        match limit {
-            Some((tokens, bytes)) => truncate::shortened(&content, tokens, bytes),
-            None => content,
-        }
-    }
-
     /// Returns whether the tool belongs to an MCP server, whose results no sandbox controls.
     fn is_from_a_server(&self, cx: &RoomContext, frames: &Frames, id: FrameId, tool: &str) -> bool {
         let toolbox =
@@ -328,6 +318,7 @@ impl Dialogue<'_> {
             [only] => alone(only, native.first().copied().unwrap_or_default()),
             slots => self.frames.together(self.cx, id, slots, &native, &task),
         }?;
+        self.share_space(id, &mut message, round.message.seq, tainted);
         if tainted && message.tools.is_empty() && !message.labels.contains(&Label::Untrusted) {
             // L-172: anything derived from external text is external text.
             message.labels.insert(0, Label::Untrusted);
@@ -370,8 +361,10 @@ impl Frames {
         };
         let blocks: Vec<String> = said
             .iter()
-            .map(|(slot, _, message)| {
-                format!("Result from {}: {}", slot.call.name, text_of(message))
+            .map(|(slot, _, message)| match slot.call.name.as_str() {
+                // A call that cannot be read.
+                "" => text_of(message),
+                name => format!("Result from {name}: {}", text_of(message)),
             })
             .collect();
         let rules = task.rules();
@@ -415,39 +408,45 @@ impl Frames {
         (message.tool_results, message.recipient, message.attachments) =
             (results, recipient, attachments);
         (message.from_agent, message.tools) = (!tools.is_empty(), tools);
-        share_space(&mut message);
         Some(message)
     }
 }
 
-/// Cuts the results of a message that are too much for it together: the tools have run, so dropping
-/// them would make the model repeat their effects. Each gets the same share, and what small results
-/// leave of theirs is for the large ones.
-fn share_space(message: &mut Message) {
-    let mut weights: Vec<usize> = message.tool_results.iter().map(ToolResult::weight).collect();
-    let results: usize = weights.iter().sum();
-    let rest = message.weight() - results;
-    if rest + results <= MAX_WEIGHT {
-        return;
-    }
-    let count = weights.len();
-    let mut space = MAX_WEIGHT.saturating_sub(rest + NOTICES);
-    weights.sort_unstable();
-    let mut share = space;
-    for (number, weight) in weights.into_iter().enumerate() {
-        share = space / (count - number);
-        if weight > share {
-            break;
+impl Dialogue<'_> {
+    /// Cuts the results of a message that are too much for it together: the tools have run, so
+    /// dropping them would make the model repeat their effects. Each gets the same share, and what
+    /// small results leave of theirs is for the large ones.
+    fn share_space(&mut self, id: FrameId, message: &mut Message, seq: u64, untrusted: bool) {
+        let mut weights: Vec<usize> = message.tool_results.iter().map(ToolResult::weight).collect();
+        let results: usize = weights.iter().sum();
+        let rest = message.weight() - results;
+        if rest + results <= MAX_WEIGHT {
+            return;
         }
-        space -= weight;
-    }
-    for result in message.tool_results.iter_mut().filter(|result| result.weight() > share) {
-        result.value = None;
-        if result.content.len() > share {
-            result.content.truncate(result.content.floor_char_boundary(share));
-            result.content += &format!(
-                "\n[Cut to {share} bytes: {count} results were too long together; ask for less at a time.]"
-            );
+        let count = weights.len();
+        let mut space = MAX_WEIGHT.saturating_sub(rest + NOTICES);
+        weights.sort_unstable();
+        let mut share = space;
+        for (number, weight) in weights.into_iter().enumerate() {
+            share = space / (count - number);
+            if weight > share {
+                break;
+            }
+            space -= weight;
+        }
+        for result in message.tool_results.iter_mut().filter(|result| result.weight() > share) {
+            result.value = None;
+            if result.content.len() > share {
+                let whole = result.content.clone();
+                result.content.truncate(result.content.floor_char_boundary(share));
+                result.content += &format!(
+                    "\n[Cut to {share} bytes: {count} results were too long together; ask for less at a time.]"
+                );
+                let cut = ResultCut { tool: &result.name, limit: share, seq, untrusted };
+                if let Some(hint) = self.hold_result(id, whole, &cut) {
+                    result.content += &format!("\n{hint}");
+                }
+            }
         }
     }
 }
@@ -462,7 +461,6 @@ fn alone(slot: &Slot, is_native: bool) -> Option<Message> {
         }
         if is_native {
             message.tool_results = vec![result_of(slot, said)];
-            share_space(&mut message);
         }
     }
     Some(message)

@@ -5,6 +5,8 @@ use super::Wrong;
 const OPENING: &str = "The call of ";
 const OPENED: &str = " was not carried out: its arguments do not fit.";
 const BULLET: &str = "- ";
+/// Stands for the empty path.
+const WHOLE: &str = "the arguments";
 
 /// Returns the text for the model: it names the tool and each wrong field, and asks for the whole
 /// call again (L-114).
@@ -13,7 +15,8 @@ pub fn explain(tool: &str, wrong: &[Wrong]) -> String {
     let mut text = format!("{OPENING}{}{OPENED}\n", quoted(tool));
     for Wrong { path, reason } in wrong {
         let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        text.push_str(&format!("{BULLET}{} {reason}\n", quoted(path)));
+        let place = if path.is_empty() { WHOLE.to_owned() } else { quoted(path) };
+        text.push_str(&format!("{BULLET}{place} {reason}\n"));
     }
     text.push_str("Correct this and send the whole call again.");
     text
@@ -25,7 +28,7 @@ pub fn explanation_fields(text: &str) -> Option<(String, Vec<String>)> {
     let (tool, rest) = unquoted(text.strip_prefix(OPENING)?)?;
     let mut lines = rest.strip_prefix(OPENED)?.strip_prefix('\n')?;
     let mut paths = Vec::new();
-    while let Some((path, rest)) = lines.strip_prefix(BULLET).and_then(unquoted) {
+    while let Some((path, rest)) = lines.strip_prefix(BULLET).and_then(place) {
         paths.push(path);
         lines = rest.split_once('\n')?.1;
     }
@@ -36,6 +39,13 @@ pub fn explanation_fields(text: &str) -> Option<(String, Vec<String>)> {
 /// Returns the text quoted on one line.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
+}
+
+fn place(line: &str) -> Option<(String, &str)> {
+    match line.strip_prefix(WHOLE) {
+        Some(rest) => Some((String::new(), rest)),
+        None => unquoted(line),
+    }
 }
 
 fn unquoted(text: &str) -> Option<(String, &str)> {

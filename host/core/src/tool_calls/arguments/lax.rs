@@ -56,17 +56,31 @@ pub(super) fn mismatch(kind: &str, value: &Value) -> String {
                 "must be written in digits, within 64 bits: {value} is too large to be exact as a float"
             )
         }
-        Value::String(text) if kind == "object" && is_cut(text) => {
-            "must be an object, but its JSON ends in the middle: the answer was cut, as one is at its limit of tokens"
-                .to_owned()
-        }
+        Value::String(text) if kind == "object" => match unreadable(text) {
+            Some(place) => format!("must be an object, but {place}"),
+            None => format!("must be {wanted}, not {}", shown(value)),
+        },
         _ => format!("must be {wanted}, not {}", shown(value)),
     }
 }
 
-/// Returns whether a text is the beginning of a JSON value.
-fn is_cut(text: &str) -> bool {
-    serde_json::from_str::<IgnoredAny>(text).is_err_and(|error| error.is_eof())
+/// Returns why a text is no JSON, and where; `None` if it is JSON, or does not begin like an
+/// object or a list.
+fn unreadable(text: &str) -> Option<String> {
+    let error = serde_json::from_str::<IgnoredAny>(text).err()?;
+    if !text.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    let (line, column) = (error.line(), error.column());
+    if error.is_eof() {
+        return Some(format!(
+            "its JSON ends too early, at line {line}, column {column}: the answer was cut, as one \
+             is at its limit of tokens"
+        ));
+    }
+    let reason = error.to_string();
+    let reason = reason.split(" at line ").next().unwrap_or_default();
+    Some(format!("its JSON is broken at line {line}, column {column}: {reason}"))
 }
 
 /// Returns a short description of a value.

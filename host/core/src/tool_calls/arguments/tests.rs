@@ -153,7 +153,15 @@ fn a_schema_is_followed_into_the_value() {
             json!({"a": "{\"x\": 1"}),
             wrong(
                 "a",
-                "must be an object, but its JSON ends in the middle: the answer was cut, as one is at its limit of tokens",
+                "must be an object, but its JSON ends too early, at line 1, column 7: the answer was cut, as one is at its limit of tokens",
+            ),
+        ),
+        (
+            reference.clone(),
+            json!({"a": "{\"x\": 1,\n \"y\" 2}"}),
+            wrong(
+                "a",
+                "must be an object, but its JSON is broken at line 2, column 6: expected `:`",
             ),
         ),
         (

@@ -71,6 +71,11 @@ impl RoomHandle {
         self.control(ControlCommand::Decide { call, approval });
     }
 
+    /// Answers a question that waits for its user, instead of the channel.
+    pub fn answer(&self, call: CallId, text: impl Into<String>) {
+        self.control(ControlCommand::Answer { call, text: text.into() });
+    }
+
     /// Pauses the run with its background tasks: active work runs to its end, and nothing new
     /// begins (O-122).
     pub fn pause(&self, reason: impl Into<String>) {

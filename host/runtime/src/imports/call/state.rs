@@ -28,6 +28,7 @@ use crate::imports::convert;
 use crate::imports::interfaces::blobs::Reach;
 use crate::imports::interfaces::files::Listings;
 use crate::imports::interfaces::folder::RunOverlays;
+use crate::imports::interfaces::judge_feedback::JudgeFeedback;
 use crate::imports::interfaces::wasi_files::FileStreams;
 use crate::imports::secrets::scrub::{Scrubbed, scrubber};
 use crate::imports::secrets::vault::CallSecrets;
@@ -114,6 +115,7 @@ pub(crate) struct CallState {
     more: BTreeMap<String, (u64, Layer)>,
     /// The input of a program, if the call runs one.
     pub(crate) program: Option<ProgramInput>,
+    pub(crate) feedback: JudgeFeedback,
     wasi: Option<Box<Wasi>>,
 }
 
@@ -156,6 +158,7 @@ impl CallState {
             told: Vec::new(),
             more: BTreeMap::new(),
             program: None,
+            feedback: JudgeFeedback::default(),
             wasi: None,
         }
     }

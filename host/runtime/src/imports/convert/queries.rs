@@ -91,9 +91,9 @@ pub(crate) fn judged_out(answer: &JudgedAnswer) -> judge::Answer {
     }
 }
 
-pub(crate) fn ruling_in(ruling: judge::Ruling) -> Ruling {
+pub(crate) fn ruling_in(ruling: judge::Ruling, feedback: Option<String>) -> Ruling {
     let judge::Ruling { valid, done } = ruling;
-    Ruling { valid, done }
+    Ruling { valid, done, feedback }
 }
 
 pub(crate) fn ending_out(ending: &TaskEnding) -> judge::Ending {
@@ -180,7 +180,10 @@ pub(crate) fn checked(advice: PluginReply, most: u32) -> Result<PluginReply, Fau
             Ok(PluginReply::Gate { verdict: GateVerdict::Block { reason: text_in(&reason) } })
         }
         PluginReply::Gate { verdict } => Ok(PluginReply::Gate { verdict }),
-        PluginReply::Rule { ruling } => Ok(PluginReply::Rule { ruling }),
+        PluginReply::Rule { ruling } => {
+            let feedback = ruling.feedback.as_deref().map(text_in);
+            Ok(PluginReply::Rule { ruling: Ruling { feedback, ..ruling } })
+        }
         PluginReply::Conclude { result } => match result.map(result_checked).transpose() {
             Ok(result) => Ok(PluginReply::Conclude { result }),
             Err(message) => bad(message),
@@ -307,7 +310,7 @@ mod tests {
             gate(GateVerdict::Block { reason: "no".to_owned() }),
             result("x".repeat(RESULT_MAX), Some(json!("x".repeat(RESULT_MAX - 2)))),
             PluginReply::Conclude { result: None },
-            PluginReply::Rule { ruling: Ruling { valid: Some(false), done: None } },
+            PluginReply::Rule { ruling: Ruling { valid: Some(false), ..Ruling::default() } },
             PluginReply::AnswerAsUser { text: Some("x".repeat(RESULT_MAX)) },
             PluginReply::AnswerAsUser { text: None },
         ] {

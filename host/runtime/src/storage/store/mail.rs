@@ -92,7 +92,7 @@ impl ControlMessage {
             .map_err(|error| failed(store, &error))
     }
 
-    /// Sends a decision about a pending call, unless another one is on its way or has been recorded.
+    /// Sends a decision about a pending call, or the answer to a question, unless another one is on its way or has been recorded.
     /// `is_pending` returns whether the call still waits for a decision. Of several processes that
     /// decide at once, one sends, and the others get its decision.
     ///
@@ -103,13 +103,10 @@ impl ControlMessage {
         store: &Path,
         is_pending: impl FnOnce() -> Result<bool, StoreError>,
     ) -> Result<DecisionSent, StoreError> {
-        let ControlCommand::Decide { call, .. } = &self.word else {
+        let Some(call) = self.word.settles() else {
             return self.send(store).map(|()| DecisionSent::Sent);
         };
-        let is_rival = |mail: &Self| {
-            mail.room == self.room
-                && matches!(&mail.word, ControlCommand::Decide { call: of, .. } if of == call)
-        };
+        let is_rival = |mail: &Self| mail.room == self.room && mail.word.settles() == Some(call);
         if !schema::path(store).is_file() {
             return Err(StoreError::Missing { folder: store.to_owned() });
         }

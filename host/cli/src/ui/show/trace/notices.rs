@@ -182,7 +182,7 @@ impl TracePrinter {
                 );
             }
             Notice::AnswerOverruled { task, plugin, responder, ruling } => {
-                let what = format!("{plugin}: {}", ruled(responder, *ruling));
+                let what = format!("{plugin}: {}", ruled(responder, ruling));
                 self.put(&of(task), &EntryText::new(ODD, what));
             }
             Notice::ResultReplaced { task, plugin } => {
@@ -588,15 +588,17 @@ impl TracePrinter {
 
 /// Returns what a judge decided otherwise than the host: `the model's answer does not count`, or
 /// `the answer of user counts and ends the task`.
-fn ruled(responder: &str, ruling: Ruling) -> String {
+fn ruled(responder: &str, ruling: &Ruling) -> String {
     let answer = match Role::named(responder) {
         Some(Role::Llm) => "the model's answer".to_owned(),
         _ => format!("the answer of {}", one_line(responder, 30)),
     };
     let valid = ruling.valid.map(|valid| if valid { "counts" } else { "does not count" });
     let done = ruling.done.map(|done| if done { "ends the task" } else { "does not end the task" });
-    let words: Vec<&str> = valid.into_iter().chain(done).collect();
-    format!("{answer} {}", words.join(" and "))
+    let decided: Vec<&str> = valid.into_iter().chain(done).collect();
+    let decided = if decided.is_empty() { "stays refused".into() } else { decided.join(" and ") };
+    let feedback = ruling.feedback.as_deref().map(|words| format!(": {}", one_line(words, 200)));
+    format!("{answer} {decided}{}", feedback.unwrap_or_default())
 }
 
 /// Returns the address of a record's consequences: `3f2a91c0:17`.

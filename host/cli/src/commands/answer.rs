@@ -1,0 +1,81 @@
+//! `conclave answer`: the questions of tasks that wait for their user, and `conclave answer ID TEXT`,
+//! which answers one, from another terminal or after a restart.
+
+use conclave_core::inspect::questions::{OpenQuestion, open_questions};
+use conclave_core::journal::pending_work::WaitKey;
+use conclave_runtime::store::{ControlCommand, StoreReader, WaitRow};
+use serde_json::json;
+
+use crate::args::{self, OutputArgs};
+use crate::commands::approvals::decisions;
+use crate::commands::tell;
+use crate::program::approval_id::approval_id;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::pending_call::{PendingCall, QUESTIONS};
+use crate::state::stores::{OpenStores, unusable};
+use crate::ui::screen::columns;
+use crate::ui::show::amounts::{ago, now};
+use crate::ui::show::run_state::state_of_pending;
+use crate::ui::show::table::note;
+use crate::ui::show::{FAINT, NAME, foreign, paint};
+use crate::ui::stdout;
+
+/// Columns that a question is indented by.
+const INDENT: usize = 6;
+
+pub(crate) fn answer(args: &args::Answer, output: OutputArgs) -> Result<u8, CliError> {
+    let (Some(id), Some(text)) = (&args.id, &args.text) else {
+        return list(&OpenStores::of(args.store.as_deref()), output);
+    };
+    let text = tell::text(text, "conclave answer ID \"TEXT\"")?;
+    let waiting = PendingCall::find(id, args.store.as_deref(), &QUESTIONS)?;
+    let call = waiting.call();
+    waiting.settle(ControlCommand::Answer { call, text }, args.instead, output)
+}
+
+/// Lists the questions of all runs, the oldest first.
+fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
+    let mut questions: Vec<(WaitRow, OpenQuestion, String)> = Vec::new();
+    for reader in stores.readers()? {
+        let waits = reader.waits(None).map_err(|error| unusable(&error))?;
+        for row in waits.into_iter().filter(QUESTIONS.is_of) {
+            let Some(question) = question(&reader, &row)? else { continue };
+            let run = reader.run(&row.room.run()).map_err(|error| unusable(&error))?;
+            let (_, state) = state_of_pending(row.is_live, run.as_ref());
+            questions.push((row, question, state));
+        }
+    }
+    questions.sort_by_key(|(row, ..)| row.since);
+    let answers = decisions(stores);
+    let is_answered = |row: &WaitRow| answers.contains_key(&(row.room.clone(), row.wait.key));
+    for (row, OpenQuestion { call, task, prompt, .. }, state) in &questions {
+        let id = approval_id(&row.room, *call);
+        if output.json {
+            stdout::json(json!({
+                "type": "question", "id": id, "room": row.room, "task": task, "question": prompt,
+                "since": row.since, "run_state": state, "is_answered": is_answered(row),
+            }))?;
+            continue;
+        }
+        let answered = if is_answered(row) { ", answered" } else { "" };
+        let about = format!("{}, {task}, {state}{answered}", ago(row.since, now()));
+        stdout::styled(format!("{}  {}", paint(NAME, id), paint(FAINT, about)))?;
+        let text = foreign::block(prompt.trim(), anstyle::Style::new(), INDENT, columns());
+        stdout::styled(text)?;
+    }
+    if !output.json && !output.quiet {
+        stdout::styled(note(match questions.is_empty() {
+            true => "no task waits for an answer",
+            false => "`conclave answer ID \"TEXT\"` answers a question",
+        }))?;
+    }
+    Ok(exit::OK)
+}
+
+/// Returns the question of a call; `None` if it was answered since.
+fn question(reader: &StoreReader, row: &WaitRow) -> Result<Option<OpenQuestion>, CliError> {
+    let WaitKey::Call(call) = row.wait.key else { return Ok(None) };
+    let records = reader.records(&row.room).map_err(|error| unusable(&error))?;
+    Ok(open_questions(records).into_iter().find(|question| question.call == call))
+}

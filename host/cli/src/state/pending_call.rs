@@ -1,0 +1,300 @@
+//! A call of a run that waits for a person: an approval, or the answer to a question. One message in
+//! the run's mail settles it, and the process that has the run in progress applies that. The first
+//! message counts.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use conclave_core::journal::pending_work::WaitKey;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::approval::Approval;
+use conclave_core::types::ids::{CallId, ControlId, RoomId};
+use conclave_runtime::store::{
+    ControlCommand, ControlMessage, DecisionSent, MailState, StoreError, WaitRow, is_in_use,
+};
+use serde_json::json;
+
+use crate::args::OutputArgs;
+use crate::program::approval_id::{approval_id, parse_approval_id};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{OpenStores, StoredRoom, unusable};
+use crate::ui::show::run_state::{continued_by, state_of_pending};
+use crate::ui::show::{NAME, paint};
+use crate::ui::stdout;
+
+/// The time in which a process records a decision; behind it the answer says that it will.
+const RECORDED_WITHIN: Duration = Duration::from_secs(30);
+/// The interval between two looks whether it has.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// A kind of calls that wait for a person.
+pub(crate) struct PendingKind {
+    pub(crate) is_of: fn(&WaitRow) -> bool,
+    /// The calls, such as `pending calls`.
+    plural: &'static str,
+    /// The command that lists them.
+    listed_by: &'static str,
+    /// The type of the JSON line about one that was settled.
+    json: &'static str,
+}
+
+/// Calls that wait for an approval, and limits that wait for an increase.
+pub(crate) static APPROVALS: PendingKind = PendingKind {
+    is_of: |row| row.wait.request.is_some(),
+    plural: "pending calls",
+    listed_by: "`conclave approvals` lists the pending calls",
+    json: "decision",
+};
+/// Questions of tasks that wait for an answer.
+pub(crate) static QUESTIONS: PendingKind = PendingKind {
+    is_of: |row| row.wait.kind == "user",
+    plural: "open questions",
+    listed_by: "`conclave answer` lists the open questions",
+    json: "answer",
+};
+
+/// A call that waits for a person.
+pub(crate) struct PendingCall {
+    found: StoredRoom,
+    call: CallId,
+    pub(crate) row: WaitRow,
+    kind: &'static PendingKind,
+}
+
+/// A decision or an answer that a run has recorded.
+struct RecordedDecision {
+    /// The id of its message; `None` if the run's own terminal or a browser decided.
+    message: Option<ControlId>,
+    word: &'static str,
+    author: String,
+}
+
+impl PendingCall {
+    /// Finds the call with this id.
+    ///
+    /// # Errors
+    /// If the text is no id, or no call of the kind waits under it.
+    pub(crate) fn find(
+        id: &str,
+        store: Option<&Path>,
+        kind: &'static PendingKind,
+    ) -> Result<Self, CliError> {
+        let (room, call) = parse_approval_id(id)?;
+        let found = OpenStores::of(store).find(&room)?;
+        let mut waits = found.reader.waits(Some(&found.run())).map_err(|error| unusable(&error))?;
+        waits.retain(kind.is_of);
+        let is_this = |row: &WaitRow| row.room == found.room && row.wait.key == WaitKey::Call(call);
+        let Some(place) = waits.iter().position(is_this) else {
+            return Err(none(&found.room, call, &waits, kind));
+        };
+        Ok(Self { call, row: waits.swap_remove(place), kind, found })
+    }
+
+    pub(crate) fn id(&self) -> String {
+        approval_id(&self.found.room, self.call)
+    }
+
+    pub(crate) fn call(&self) -> CallId {
+        self.call
+    }
+
+    pub(crate) fn run(&self) -> RoomId {
+        self.found.run()
+    }
+
+    /// Returns the records of its room.
+    pub(crate) fn records(&self) -> Result<Vec<Record>, CliError> {
+        self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))
+    }
+
+    /// Returns whether the message settles this call.
+    fn is_meant(&self, mail: &ControlMessage) -> bool {
+        mail.room == self.found.room && mail.word.settles() == Some(self.call)
+    }
+
+    /// Checks that no decision is pending. The first one counts, so another would be lost silently.
+    pub(crate) fn check_unsaid(&self) -> Result<(), CliError> {
+        let pending = ControlMessage::pending(self.found.reader.folder())
+            .map_err(|error| unusable(&error))?;
+        match pending.into_iter().find(|mail| self.is_meant(mail)) {
+            Some(mail) => Err(self.on_its_way(&mail)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the error for a call about which another decision is on its way.
+    fn on_its_way(&self, mail: &ControlMessage) -> CliError {
+        let (word, what) = (word_of(&mail.word), self.kind.json);
+        let text =
+            format!("{} was already {word}; the run has not received that {what} yet", self.id());
+        CliError::usage(text).hint(format!("--instead replaces that {what}"))
+    }
+
+    /// Returns the error for a call that was settled before, with the recorded decision.
+    fn decided_before(&self) -> CliError {
+        let kind = self.kind.json;
+        let what = match self.recorded() {
+            Ok(Some(RecordedDecision { word, author, .. })) => {
+                format!("{} was already {word} by {author}; this {kind} has no effect", self.id())
+            }
+            Ok(None) => {
+                format!("{} is not pending any more; this {kind} has no effect", self.id())
+            }
+            Err(error) => return error,
+        };
+        CliError::usage(what)
+            .hint(format!("`conclave show {}` shows the state of the run", self.found.run()))
+    }
+
+    /// Returns the recorded decision about the call.
+    fn recorded(&self) -> Result<Option<RecordedDecision>, CliError> {
+        Ok(self.records()?.into_iter().find_map(|record| {
+            let (call, word, author) = match record.event.effective() {
+                Event::Decided { call, approval, author } => {
+                    (*call, decision_word(approval), author.to_string())
+                }
+                Event::UserAnswered { call, .. } => (*call, ANSWERED, "its user".to_owned()),
+                _ => return None,
+            };
+            let message = match &record.event {
+                Event::ControlReceived { id, .. } => Some(id.clone()),
+                _ => None,
+            };
+            (call == self.call).then_some(RecordedDecision { message, word, author })
+        }))
+    }
+
+    fn is_pending(&self) -> Result<bool, StoreError> {
+        let waits = self.found.reader.waits(Some(&self.found.run()))?;
+        Ok(waits
+            .iter()
+            .any(|row| row.room == self.found.room && row.wait.key == WaitKey::Call(self.call)))
+    }
+
+    /// Waits until the run's process has recorded the decision, for a short time. Returns whether
+    /// it has.
+    ///
+    /// # Errors
+    /// If another decision was recorded, which came from the run's own terminal.
+    fn wait_for_record(&self, mail: &ControlMessage) -> Result<bool, CliError> {
+        let (store, until) = (self.found.reader.folder(), Instant::now() + RECORDED_WITHIN);
+        while mail.state(store) != MailState::Gone {
+            if Instant::now() >= until || !is_in_use(store) {
+                return Ok(false);
+            }
+            std::thread::sleep(EVERY);
+        }
+        match self.recorded()? {
+            Some(recorded) if recorded.message.as_ref() == Some(&mail.id) => Ok(true),
+            _ => Err(self.decided_before()),
+        }
+    }
+
+    /// Takes back an earlier decision about this call.
+    ///
+    /// # Errors
+    /// If the run's process has received the earlier decision. That one may take effect, and a new
+    /// one would not.
+    fn take_back(&self) -> Result<(), CliError> {
+        let store = self.found.reader.folder();
+        ControlMessage::take_back(store, |mail| self.is_meant(mail))
+            .map_err(|error| unusable(&error))?;
+        let left = ControlMessage::pending(store)
+            .map_err(|error| unusable(&error))?
+            .into_iter()
+            .find(|mail| self.is_meant(mail));
+        let Some(left) = left else { return Ok(()) };
+        if is_in_use(store) {
+            let what = format!(
+                "the run of {} has received an earlier decision and not recorded it yet; that one may take effect",
+                self.id()
+            );
+            return Err(CliError::usage(what)
+                .hint(format!("`conclave show {}` shows the state of the run", self.found.run())));
+        }
+        // The receiving process has ended. A decision that it journalled would have ended the wait,
+        // which was checked above.
+        left.remove(store).map_err(|error| unusable(&error))
+    }
+
+    /// Sends the command that settles the call, and reports it.
+    ///
+    /// # Errors
+    /// If another one has settled it, or is on its way and not to be replaced.
+    pub(crate) fn settle(
+        &self,
+        command: ControlCommand,
+        instead: bool,
+        output: OutputArgs,
+    ) -> Result<u8, CliError> {
+        if instead {
+            self.take_back()?;
+        }
+        let decision = word_of(&command);
+        let mail = ControlMessage::new(self.found.room.clone(), command);
+        let sent = mail.send_decision(self.found.reader.folder(), || self.is_pending());
+        match sent.map_err(|error| unusable(&error))? {
+            DecisionSent::Sent => {}
+            DecisionSent::Rival(other) => return Err(self.on_its_way(&other)),
+            DecisionSent::Decided => return Err(self.decided_before()),
+        }
+        let is_live = self.row.is_live;
+        let is_recorded = is_live && self.wait_for_record(&mail)?;
+        let (id, row) = (self.id(), self.found.row()?);
+        if output.json {
+            stdout::json(
+                json!({ "type": self.kind.json, "id": id, "decision": decision, "run_state": state_of_pending(is_live, Some(&row)).1 }),
+            )?;
+        } else if !output.quiet {
+            let what = self.kind.json;
+            let when = if is_recorded {
+                format!("its run has the {what}")
+            } else if is_live {
+                format!("its run receives the {what} now")
+            } else {
+                let by = continued_by(&row);
+                format!("its run receives the {what} when it is continued: {by}")
+            };
+            stdout::styled(format!("{} {decision}; {when}", paint(NAME, id)))?;
+        }
+        Ok(exit::OK)
+    }
+}
+
+const ANSWERED: &str = "answered";
+
+/// Returns the word for a command that settles a call.
+pub(crate) fn word_of(command: &ControlCommand) -> &'static str {
+    match command {
+        ControlCommand::Decide { approval, .. } => decision_word(approval),
+        ControlCommand::Answer { .. } => ANSWERED,
+        _ => "decided",
+    }
+}
+
+/// Returns `approved` or `refused`.
+pub(crate) fn decision_word(approval: &Approval) -> &'static str {
+    match approval {
+        Approval::Approved | Approval::Edited { .. } => "approved",
+        Approval::Refused { .. } | Approval::Invalid { .. } => "refused",
+    }
+}
+
+/// Returns the error for a call that is not pending, with those of that run that are.
+fn none(room: &RoomId, call: CallId, waits: &[WaitRow], kind: &PendingKind) -> CliError {
+    let others = waits.iter().filter_map(|row| match row.wait.key {
+        WaitKey::Call(call) => Some(approval_id(&row.room, call)),
+        WaitKey::Model(..) | WaitKey::Timer(_) => None,
+    });
+    let others: Vec<String> = others.collect();
+    let what = format!(
+        "{} is not pending: it was decided, has expired, or never existed",
+        approval_id(room, call)
+    );
+    let hint = match others.as_slice() {
+        [] => kind.listed_by.to_owned(),
+        others => format!("{} of this run: {}", kind.plural, others.join(", ")),
+    };
+    CliError::usage(what).hint(hint)
+}

@@ -1,0 +1,81 @@
+//! Questions that wait for `conclave answer`, with real processes.
+
+use conclave_test_support::Rig;
+use serde_json::{Value, json};
+
+use crate::cli::text;
+use crate::resume_cli::{conclave, kill, start, until};
+
+/// Returns a config whose agent asks its user, and then repeats what its model says.
+fn asking() -> Rig {
+    let config = "entry = \"desk\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
+         [plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\ngrants.route = [\"user\"]\n\
+         [tasks.desk]\nagent = \"chat\"\ntext_rules = { recipients = true }\n";
+    let replies = json!({ "replies": ["TO[user]: Which light?", "Skerryvore it is."] });
+    Rig::new().with_file("c.toml", config).with_file("replies.json", replies.to_string())
+}
+
+/// Returns the open questions once there is one.
+fn question(rig: &Rig) -> Value {
+    until("a question that waits", || {
+        let output = conclave(rig, &["answer", "--json"]);
+        let first = text(&output.stdout).lines().next().map(str::to_owned);
+        first.map(|line| serde_json::from_str(&line).expect("a line of JSON"))
+    })
+}
+
+fn id(question: &Value) -> String {
+    question["id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn a_question_waits_for_its_answer_in_another_process() {
+    let rig = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--questions", "wait"]);
+    let question = question(&rig);
+    assert_eq!(
+        (&question["question"], &question["task"]),
+        (&json!("Which light?"), &json!("desk"))
+    );
+    assert_eq!(question["run_state"], "running");
+    let listed = conclave(&rig, &["answer"]);
+    assert!(text(&listed.stdout).contains("Which light?"), "{}", text(&listed.stdout));
+    let answered = conclave(&rig, &["answer", &id(&question), "the oldest"]);
+    assert_eq!(answered.status.code(), Some(0), "{}", text(&answered.stderr));
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(text(&output.stdout), "Skerryvore it is.\n", "{}", text(&output.stderr));
+    let late = conclave(&rig, &["answer", &id(&question), "another"]);
+    assert_eq!(late.status.code(), Some(2), "{}", text(&late.stderr));
+}
+
+#[test]
+fn an_answer_reaches_an_interrupted_run_when_it_is_resumed_and_the_first_one_counts() {
+    let rig = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--questions", "wait"]);
+    let question = question(&rig);
+    kill(child);
+    let id = id(&question);
+    let answer = |more: &[&str]| conclave(&rig, &[&["answer", &id], more].concat()).status.code();
+    assert_eq!(answer(&["the oldest"]), Some(0));
+    assert_eq!(answer(&["the newest"]), Some(2), "another answer is on its way");
+    assert_eq!(answer(&["the newest", "--instead"]), Some(0));
+    let output = conclave(&rig, &["resume", "--questions", "wait"]);
+    assert_eq!(text(&output.stdout), "Skerryvore it is.\n", "{}", text(&output.stderr));
+    let shown = text(&conclave(&rig, &["show"]).stdout);
+    assert!(shown.contains("the newest") && !shown.contains("the oldest"), "{shown}");
+}
+
+#[test]
+fn an_approval_is_no_question_and_an_unknown_id_is_an_error() {
+    let rig = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--questions", "wait"]);
+    let id = id(&question(&rig));
+    let approved = conclave(&rig, &["approve", &id, "--yes"]);
+    assert_eq!(approved.status.code(), Some(2), "{}", text(&approved.stderr));
+    assert_eq!(text(&conclave(&rig, &["approvals", "--json"]).stdout), "");
+    let room = id.rsplit_once(':').expect("a room").0;
+    let unknown = conclave(&rig, &["answer", &format!("{room}:c99"), "x"]);
+    let stderr = text(&unknown.stderr);
+    assert!(unknown.status.code() == Some(2) && stderr.contains(&id), "{stderr}");
+    kill(child);
+}
