@@ -2,9 +2,13 @@
 // that acts.
 
 /** Returns a turn with this action. `options` are those of every verb. */
-export function turn(action, { thought = "", waitForUser = false, extra } = {}) {
-  return { action, thought, waitForResponse: waitForUser, extra: extra ?? {} };
+export function turn(action, { thought = "", waitForUser = false, extra = {}, text } = {}) {
+  const all = text === undefined ? extra : { ...extra, text };
+  return { action, thought, waitForResponse: waitForUser, extra: all };
 }
+
+/** Sets the text that the agent's history holds in place of the action's JSON. */
+export const withText = (given, text) => ({ ...given, extra: { ...given.extra, text } });
 
 /** Says something to the next responder, or to `options.to`. */
 export function say(content, { to, attachments, ...options } = {}) {
