@@ -796,6 +796,19 @@ export namespace delivery {
   function wait(timeoutMs: number, channel?: string): Decision;
   /** Moves all results to the inbox, with the reason. */
   function giveUp(reason: string): Decision;
+  /** Returns the decisions with this prompt in every message without one. */
+  function worded(decisions: Decision[], prompt: string): Decision[];
+  /**
+   * The waiting time of the oldest result, kept in the scratch:
+   * `const waited = new delivery.Waited(scratch.get())`, and `scratch.set(waited)` at the end.
+   */
+  class Waited {
+    constructor(stored?: { oldest?: string; sinceMs?: number });
+    oldest: string;
+    sinceMs: number;
+    /** Returns the milliseconds for which the first result has been seen to wait; 0 without one. */
+    ms(waiting: EndedTask[], nowMs: number): number;
+  }
   /** Attempts to report one result. */
   const MOST_ATTEMPTS: number;
   /** Returns the pause after this many failed deliveries; `undefined` if no attempt is left. */
