@@ -1,7 +1,7 @@
 // The verbs of an agent that acts: one function for each action of the contract. Kinds without a
 // case of their own travel as `custom`, in the fixed JSON form.
 
-import { turn } from "./turn.js";
+import { callTool, turn } from "./turn.js";
 
 const verb = (tag, val, options) => turn({ tag, val }, options);
 
@@ -58,6 +58,15 @@ export const trackTasks = (tasks, options) =>
 
 export const requestCondensation = (options) => custom("condensation_request", {}, options);
 
+/** A tool of an MCP server is a tool like any other; this is `callTool` by the action's name. */
+export const callMcp = (name, values = {}, options) => callTool(name, values, options);
+
+export const agentSend = (to, content, calls = [], options) =>
+  callTool("agent_send", { to, content, tools: calls.map(listed) }, options);
+
+export const recipientMessage = (recipient, content, options) =>
+  callTool("recipient_message", { intended_recipient: recipient, content }, options);
+
 export const edit = {
   view: (path, options) => editing(path, "view", {}, options),
   create: (path, text, options) => editing(path, "create", { file_text: text }, options),
@@ -71,9 +80,52 @@ export const edit = {
     custom("read", { path, impl_source: "oh_aci", view_range: [first, last] }, options),
 };
 
+/** The arguments and the meaning of the actions, for a model's prompt. */
+const FORMS = {
+  run: ['"command": "ls"', "runs a command in the shell"],
+  run_ipython: ['"code": "1 + 1"', "runs a Python cell"],
+  read: ['"path": "/folder/a.md"', "reads a file"],
+  write: ['"path": "/folder/a.md", "content": "text"', "writes a file"],
+  edit: [
+    '"path": "/folder/a.md", "command": "str_replace", "old_str": "a", "new_str": "b"',
+    "replaces a text that occurs once",
+  ],
+  browse: ['"url": "https://example.org"', "opens a page"],
+  recall: ['"query": "words"', "searches your memory"],
+  call_tool_mcp: ['"name": "plugin.tool", "arguments": {}', "calls a tool"],
+  delegate: [
+    '"agent": "task", "inputs": {"task": "what to do"}',
+    "hands work to another agent and waits",
+  ],
+  add_task: [
+    '"parent": "", "goal": "what", "subtasks": [{"goal": "first part"}]',
+    "adds to the plan; parent is an id, empty at the top",
+  ],
+  modify_task: [
+    '"task_id": "0", "state": "completed"',
+    "open, in_progress, completed, verified or abandoned",
+  ],
+  think: ['"thought": "why"', "notes a thought"],
+  message: [
+    '"content": "text", "wait_for_response": true',
+    "says something to the user, and waits or does not",
+  ],
+  finish: ['"outputs": {"answer": "text"}', "ends the task with an answer"],
+  reject: ['"outputs": {"reason": "text"}', "gives up, and says why"],
+};
+
+/** Returns the JSON of these actions for a model's prompt, one per line; of all without names. */
+export const form = (...names) =>
+  Object.entries(FORMS)
+    .filter(([name]) => names.length === 0 || names.includes(name))
+    .map(([name, [args, meaning]]) => `{"action": "${name}", "args": {${args}}}  ${meaning}`)
+    .join("\n");
+
 export function custom(name, values = {}, options) {
   return verb("custom", { name, arguments: values }, options);
 }
+
+const listed = ({ name, arguments: values = {} }) => ({ name, arguments: values });
 
 function editing(path, command, values, options) {
   return custom("edit", { path, command, ...values }, options);

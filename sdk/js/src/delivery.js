@@ -13,6 +13,34 @@ export const wait = (timeoutMs, channel) => ({ tag: "wait", val: { channel, time
 
 export const giveUp = (reason) => ({ tag: "give-up", val: reason });
 
+/** Returns the decisions with this prompt in every message without one. */
+export const worded = (decisions, prompt) =>
+  decisions.map((decision) =>
+    decision.tag === "deliver" && prompt && (decision.val.prompt ?? undefined) === undefined
+      ? { ...decision, val: { ...decision.val, prompt } }
+      : decision,
+  );
+
+/**
+ * The waiting time of the oldest result, kept in the scratch, since an instance lives for one call.
+ * When the oldest one is delivered, the next one's time begins.
+ */
+export class Waited {
+  constructor({ oldest = "", sinceMs = 0 } = {}) {
+    this.oldest = oldest;
+    this.sinceMs = sinceMs;
+  }
+
+  /** Returns the milliseconds for which the first result has been seen to wait; 0 without one. */
+  ms([oldest], nowMs) {
+    if (oldest === undefined) Object.assign(this, { oldest: "", sinceMs: 0 });
+    else if (oldest.taskId !== this.oldest) {
+      Object.assign(this, { oldest: oldest.taskId, sinceMs: nowMs });
+    }
+    return oldest === undefined ? 0 : Math.max(0, nowMs - this.sinceMs);
+  }
+}
+
 /** Attempts to report one result; the host makes no more. */
 export const MOST_ATTEMPTS = 4;
 const FIRST_PAUSE_MS = 1_000;

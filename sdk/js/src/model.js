@@ -4,7 +4,9 @@
 import * as host from "#host/model";
 import { u64 } from "#u64";
 
-import { ask } from "./errors.js";
+import { turnFromJson } from "./codec/turns.js";
+import { InvalidArguments, ask } from "./errors.js";
+import { replyWith } from "./turn.js";
 import { wellFormed } from "./well_formed.js";
 import { draftTo, extraTo, json, numbersFrom, optional, toolCallFrom } from "./wire.js";
 
@@ -56,6 +58,34 @@ class CompletionStream {
     const dispose = this.#stream[Symbol.dispose ?? Symbol.for("dispose")];
     dispose?.call(this.#stream);
   }
+}
+
+/** Characters of an invalid reply that are shown to its model again. */
+const SHOWN = 500;
+
+/**
+ * Asks a model for the next action. Its tool calls are carried out, and its text is read as an
+ * action in JSON, or by `read`. Any other text is an error: the model gets the reason.
+ */
+export function act(request = {}, read = turnFromJson) {
+  const completion = complete(request);
+  if (completion.toolCalls.length > 0) return replyWith(completion);
+  const { content = "" } = completion;
+  try {
+    return read(content);
+  } catch (error) {
+    if (!(error instanceof InvalidArguments)) throw error;
+    // The reply itself is in no history, so the error has to show it.
+    throw new InvalidArguments(`${error.message}\nYou wrote: ${shortened(content)}`);
+  }
+}
+
+function shortened(text) {
+  const letters = [...text];
+  if (letters.length <= SHOWN) return text;
+  const [first, last] = [letters.slice(0, SHOWN / 2), letters.slice(-SHOWN / 2)];
+  const cut = "\n[... Observation truncated due to length ...]\n";
+  return [first.join(""), last.join("")].join(cut);
 }
 
 /** The task's system message with the tool instructions, as the host renders them. */

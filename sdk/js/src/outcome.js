@@ -16,8 +16,7 @@ export class Outcome {
   }
 
   static agentDone(content, calls) {
-    const tools = calls.map(({ name, arguments: values = {} }) => ({ name, arguments: values }));
-    return next("agent_done", { content, tools });
+    return next("agent_done", { content, tools: calls.map(listed) });
   }
 
   static result(values) {
@@ -44,10 +43,20 @@ export class Outcome {
     return next("send", { to, content });
   }
 
+  static agentSend(to, content, calls = []) {
+    return next("agent_send", { to, content, tools: calls.map(listed) });
+  }
+
+  static recipientMessage(recipient, content) {
+    return next("recipient_message", { intended_recipient: recipient, content });
+  }
+
   static rewind(n, content) {
     return next("rewind", { n, content });
   }
 }
+
+const listed = ({ name, arguments: values = {} }) => ({ name, arguments: values });
 
 const next = (name, values) => new Outcome({ followUpCalls: [{ name, arguments: values }] });
 

@@ -1,11 +1,14 @@
 // Native tests of plugins: a host that grants what a test names, and the task or the room that the
 // plugin reads. The values pass through the contract's form, as they do in a component.
 
-import { Context } from "./context.js";
 import { withHost } from "./native/current.js";
+import { known } from "./testing/known.js";
 import { toBytes } from "./utf8.js";
 import { View } from "./view.js";
 import { actionTo, extraTo, json, optional, toolCallTo } from "./wire.js";
+
+export { harness } from "./testing/harness.js";
+export { room } from "./testing/room.js";
 
 const GRANTS = [
   "config",
@@ -299,50 +302,6 @@ export function ending(content, parts = {}) {
   };
 }
 
-const ROOM = ["roomId", "nowMs", "pendingResults", "channels", "preferredChannel", "notifiedTask"];
-
-/** Returns a strategy's view of a room with these parts. */
-export function room(parts = {}) {
-  known("room", parts, ROOM);
-  const channels = (parts.channels ?? []).map(channelOf);
-  return new Context({
-    roomId: () => parts.roomId ?? "room-1",
-    nowMs: () => parts.nowMs ?? 1_760_000_000_000,
-    pendingResults: () => (parts.pendingResults ?? []).map(endedOf),
-    channels: () => channels,
-    preferredChannel: () => parts.preferredChannel ?? preferred(channels)?.id,
-    notifiedTask: () => parts.notifiedTask,
-  });
-}
-
-const channelOf = ({ id, kind = "text", activity = "idle", muted = false }) => ({
-  id,
-  kind,
-  activity,
-  muted,
-});
-
-/** As the host does: voice first, then any other, but never a muted one or an agent's. */
-function preferred(channels) {
-  const open = channels.filter(({ muted, kind }) => !muted && kind !== "agent");
-  return open.find(({ kind }) => kind === "voice") ?? open[0];
-}
-
-function endedOf(result) {
-  const ended = typeof result === "string" ? { taskId: result } : result;
-  return {
-    worker: "worker",
-    description: "Find out.",
-    status: "completed",
-    output: undefined,
-    error: undefined,
-    durationMs: 1_000,
-    attempts: 0,
-    ...ended,
-    metadata: json(ended.metadata ?? {}),
-  };
-}
-
 /** Returns a text to check, as a gate gets it. */
 export function gateInput(content, parts = {}) {
   return {
@@ -369,9 +328,4 @@ export function event(kind, parts = {}) {
     details: {},
     ...parts,
   };
-}
-
-function known(what, object, names) {
-  const unknown = Object.keys(object).find((key) => !names.includes(key));
-  if (unknown) throw new TypeError(`${what}: there is no part ${unknown}`);
 }

@@ -2,10 +2,18 @@
 // that acts.
 
 /** Returns a turn with this action. `options` are those of every verb. */
-export function turn(action, { thought = "", waitForUser = false, turns, extra } = {}) {
+export function turn(
+  action,
+  { thought = "", waitForUser = false, turns, extra = {}, text } = {},
+) {
   const limits = turns === undefined ? {} : { turns };
-  return { action, thought, waitForResponse: waitForUser, extra: { ...limits, ...extra } };
+  const history = text === undefined ? {} : { text };
+  const all = { ...limits, ...extra, ...history };
+  return { action, thought, waitForResponse: waitForUser, extra: all };
 }
+
+/** Sets the text that the agent's history holds in place of the action's JSON. */
+export const withText = (given, text) => ({ ...given, extra: { ...given.extra, text } });
 
 /** Says something to the next responder, or to `options.to`. */
 export function say(content, { to, attachments, ...options } = {}) {

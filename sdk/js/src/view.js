@@ -4,6 +4,7 @@ import * as state from "#host/state";
 import { u64 } from "#u64";
 
 import { History } from "./history.js";
+import { formsOfMessage, formsOfPast } from "./codec/observations.js";
 import { answerIn } from "./answer.js";
 import { messageFrom, numbersFrom, optional, pastActionFrom } from "./wire.js";
 
@@ -112,6 +113,15 @@ export class View {
   /** The host's latest answer to a delegation, or to a question about one. */
   get backgroundAnswer() {
     return answerIn(this.observations, this.pending?.content);
+  }
+
+  /** Returns the history as events of a log, in the fixed JSON form of an era. */
+  events(era = "2025-11") {
+    return [...this.history].flatMap((message) => formsOfMessage(message, era));
+  }
+
+  newEvents(era = "2025-11") {
+    return this.sinceLastStep.flatMap((past) => formsOfPast(past, era));
   }
 
   tool(name) {

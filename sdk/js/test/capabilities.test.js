@@ -428,7 +428,5 @@ test("granted programs run, and others are denied", () => {
       (error) => error instanceof Denied && error.denial.target === "rm -rf /",
     );
   });
-  assert.deepEqual(host.ran, [
-    { command: "git log main", directory: "/workspace", input: "x" },
-  ]);
+  assert.deepEqual(host.ran, [{ command: "git log main", directory: "/workspace", input: "x" }]);
 });

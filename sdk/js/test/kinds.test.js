@@ -632,3 +632,24 @@ test("voice is preferred, and muted channels and agents are not", () => {
   assert.equal(preferred({ id: "web" }, { id: "phone", kind: "voice", muted: true }), "web");
   assert.equal(preferred({ id: "desk", kind: "agent" }), undefined);
 });
+
+test("a strategy words its messages, and measures how long results wait", () => {
+  const { Waited, deliver, wait, worded } = delivery;
+  const own = deliver(["b"], { prompt: "mine" });
+  const decisions = worded([deliver(["a"]), own, wait(1)], "ready");
+  assert.deepEqual(decisions, [deliver(["a"], { prompt: "ready" }), own, wait(1)]);
+  assert.deepEqual(worded([deliver(["a"])], ""), [deliver(["a"])]);
+  let waited = new Waited();
+  const ms = (tasks, now) => {
+    const time = waited.ms(
+      tasks.map((taskId) => ({ taskId })),
+      now,
+    );
+    waited = new Waited(JSON.parse(JSON.stringify(waited)));
+    return time;
+  };
+  assert.deepEqual(
+    [ms(["a", "b"], 1_000), ms(["a", "b"], 1_400), ms(["b"], 1_500), ms([], 9_000)],
+    [0, 400, 0, 0],
+  );
+});

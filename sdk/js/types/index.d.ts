@@ -251,6 +251,10 @@ export class Outcome {
   static forward(task: string): Outcome;
   /** Sends a text to another task, or to `user`. */
   static send(to: string, content: string): Outcome;
+  /** Sends a text and calls to another task. */
+  static agentSend(to: string, content: string, calls?: ToolCall[]): Outcome;
+  /** Sends a text to the task that is its recipient. */
+  static recipientMessage(recipient: string, content: string): Outcome;
   /** Removes the agent's `n`-th message, from 1, and all that followed; `content` replaces it. */
   static rewind(n: number, content: string): Outcome;
 }
@@ -400,6 +404,29 @@ export interface Turn {
   extra: { [key: string]: Json };
 }
 
+/** Returns the turn with the text that the agent's history holds in place of the action's JSON. */
+export function withText(turn: Turn, text: string): Turn;
+
+/** A form of the actions and observations of a log. */
+export type Era = "2024-07" | "2025-11";
+
+/**
+ * Parses an action that a model wrote as JSON, alone or surrounded by words. A list of `message` and
+ * `call_tool_mcp` becomes one reply. Throws `InvalidArguments`, which names the problem and the
+ * remedy for the model.
+ */
+export function turnFromJson(text: string): Turn;
+/** Does the same for JSON that is parsed already. */
+export function turnFromValue(value: unknown): Turn;
+/** Returns a turn in the form of an era. Several tool calls are several actions, and so a list. */
+export function turnToJson(turn: Turn, era?: Era): Json;
+/** Returns the observation of a form of either era. Throws `InvalidArguments`. */
+export function observationFromJson(value: unknown): Observation;
+/** Returns an observation in the form of an era. */
+export function observationToJson(observation: Observation, era?: Era): { [key: string]: Json };
+/** Returns the first JSON object, or list of objects, in a text. Throws `InvalidArguments`. */
+export function valueIn(text: string): any;
+
 /** The options of every verb. */
 export interface TurnOptions {
   /** The reason for the action, for display and logs. */
@@ -410,6 +437,8 @@ export interface TurnOptions {
   turns?: number;
   /** Values for which the contract has no field. */
   extra?: { [key: string]: Json };
+  /** The text that the agent's history holds in place of the action's JSON. */
+  text?: string;
 }
 
 /** Says something to the next responder, or to the task or role `to`. */
@@ -511,6 +540,10 @@ export interface View {
   readonly iteration: number;
   /** The host's latest answer to a delegation, or to a question about one. */
   readonly backgroundAnswer: background.Answer | undefined;
+  /** Returns the history as events of a log, in the fixed JSON form of an era. */
+  events(era?: Era): { [key: string]: Json }[];
+  /** Returns the actions and observations since the previous step, as events of a log. */
+  newEvents(era?: Era): { [key: string]: Json }[];
   /** Returns the tool of that name in any plugin: `find` is `search.find`. */
   tool(name: string): { name: string; description: string; inputSchema: JsonSchema } | undefined;
 }
@@ -579,6 +612,24 @@ export namespace act {
   ): Turn;
   /** Asks the host to shorten the agent's history. */
   function requestCondensation(options?: TurnOptions): Turn;
+  /**
+   * Calls a tool of an MCP server by its name, or by `server.tool` if two servers have it. It is a
+   * tool like any other, so this is `callTool` for agents that know this action.
+   */
+  function callMcp(
+    tool: string,
+    values?: { [key: string]: Json },
+    options?: TurnOptions & { to?: string; content?: string },
+  ): Turn;
+  /**
+   * Sends a text and calls to another task. Only a responder may, since it is a tool of the host for
+   * handlers; it needs `route` with the tool's name.
+   */
+  function agentSend(to: string, content: string, calls?: ToolCall[], options?: TurnOptions): Turn;
+  /** Sends a text to a recipient with the host's tool of that name, where the task offers it. */
+  function recipientMessage(recipient: string, content: string, options?: TurnOptions): Turn;
+  /** Returns the JSON of these actions for a model's prompt, one per line; of all without names. */
+  function form(...names: string[]): string;
   /** Returns an action without a verb here, in the fixed JSON form. */
   function custom(name: string, values?: { [key: string]: Json }, options?: TurnOptions): Turn;
   const edit: {
@@ -747,6 +798,19 @@ export namespace delivery {
   function wait(timeoutMs: number, channel?: string): Decision;
   /** Moves all results to the inbox, with the reason. */
   function giveUp(reason: string): Decision;
+  /** Returns the decisions with this prompt in every message without one. */
+  function worded(decisions: Decision[], prompt: string): Decision[];
+  /**
+   * The waiting time of the oldest result, kept in the scratch:
+   * `const waited = new delivery.Waited(scratch.get())`, and `scratch.set(waited)` at the end.
+   */
+  class Waited {
+    constructor(stored?: { oldest?: string; sinceMs?: number });
+    oldest: string;
+    sinceMs: number;
+    /** Returns the milliseconds for which the first result has been seen to wait; 0 without one. */
+    ms(waiting: EndedTask[], nowMs: number): number;
+  }
   /** Attempts to report one result. */
   const MOST_ATTEMPTS: number;
   /** Returns the pause after this many failed deliveries; `undefined` if no attempt is left. */
@@ -1186,6 +1250,11 @@ export namespace model {
   /** Completes the default prompt, with all tools of the agent. */
   function answer(): Completion;
   function complete(request?: Request): Completion;
+  /**
+   * Asks a model for the next action. Its tool calls are carried out, and its text is read as an
+   * action in JSON, or by `read`. Any other text is `InvalidArguments`: the model gets the reason.
+   */
+  function act(request?: Request, read?: (text: string) => Turn): Turn;
   /** Starts a completion, beside others. */
   function start(request?: Request): CompletionStream;
   /** The task's system message with the tool instructions. */

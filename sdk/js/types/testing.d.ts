@@ -122,6 +122,122 @@ export function room(parts?: {
   preferredChannel?: string;
   notifiedTask?: string;
 }): delivery.Context;
+
+/** A guarantee of a strategy to the users that it speaks to. */
+export type Guarantee =
+  | "answers"
+  | "nothing-lost"
+  | "decides-once"
+  | "only-pending-results"
+  | "only-its-channels"
+  | "never-over-a-user"
+  | "backs-off"
+  | "not-busy"
+  | "reports-failures"
+  | "deterministic"
+  | "as-expected";
+
+/** A broken guarantee, with its time in milliseconds; `play` is empty for the first play. */
+export interface Breach {
+  guarantee: Guarantee;
+  at: number;
+  what: string;
+  play: string;
+}
+
+/** The result of a script: that of the first play, with the breaches of all. */
+export interface Report {
+  /** The messages that channels accepted, in order. */
+  readonly delivered: {
+    at: number;
+    tasks: string[];
+    channel: string;
+    /** The strategy's own words; `undefined` for the host's. */
+    prompt?: string;
+    interrupted: boolean;
+  }[];
+  /** The results in the inbox, by task. */
+  readonly inbox: { [task: string]: { at: number; why: string } };
+  /** The results that are still pending at the end. */
+  readonly pending: string[];
+  /** The wakes, each with its decisions or the text of an exception. */
+  readonly wakes: {
+    at: number;
+    wake: delivery.Wake;
+    pending: number;
+    decided: delivery.Decision[] | string;
+  }[];
+  readonly breaches: Breach[];
+  /** Throws `BrokenGuarantees`, with `breaches`, unless all guarantees but these held. */
+  check(options?: { but?: Guarantee[] }): void;
+  /** Returns the time at which a result was delivered; `undefined` if it was not. */
+  deliveredAt(task: string): number | undefined;
+}
+
+/** A script as data, with the words of the harness of every language. */
+export interface Script {
+  channels: { id: string; kind: delivery.Channel["kind"]; says_ms?: number }[];
+  script: ({ at?: number } & (
+    | {
+        do: "ends";
+        task: string;
+        status?: delivery.EndedTask["status"];
+        output?: string;
+        error?: string;
+      }
+    | { do: "activity"; channel: string; is: delivery.Channel["activity"] }
+    | { do: "refuses"; channel: string; times: number }
+    | { do: "mutes"; channel: string; muted: boolean }
+    | { do: "leaves"; channel: string }
+    | { do: "crashes"; for_ms: number }
+  ))[];
+  /** The task that gets the results; `desk` without it. */
+  notify?: string;
+  /** The end, in milliseconds; an hour after the last line without it. */
+  until?: number;
+  /** The result of the first play. */
+  expect?: { delivered?: [at: number, tasks: string[]][]; inbox?: string[] };
+}
+
+/** A strategy, and the script that is played to it. Nothing is played before `run`. */
+export interface Harness {
+  /** Adds a channel on which the strategy may speak; one for text without a kind. */
+  channel(id: string, kind?: delivery.Channel["kind"]): this;
+  /** Adds a voice channel that is busy for `saysMs` milliseconds with each message. */
+  voice(id: string, saysMs: number): this;
+  /** Sets the time of the following lines, in milliseconds after the beginning. */
+  at(ms: number): this;
+  /** Completes a background task with that answer. */
+  completes(task: string, output: string): this;
+  /** Ends a background task with another status and an error. */
+  ends(task: string, status: delivery.EndedTask["status"], error: string): this;
+  /** Completes tasks in the same moment: `NAME-0`, `NAME-1` and so on. */
+  burst(name: string, count: number): this;
+  /** Makes a channel busy, or idle again. */
+  activity(channel: string, activity: delivery.Channel["activity"]): this;
+  /** Makes a channel reject its next messages. */
+  refuses(channel: string, times: number): this;
+  mutes(channel: string): this;
+  unmutes(channel: string): this;
+  /** Removes a channel from the room. */
+  leaves(channel: string): this;
+  /** Stops the host for this many milliseconds; the answer to the next wake is lost. */
+  crashes(forMs: number): this;
+  /**
+   * Plays the script four times: unchanged, again with the same result, with everything of one
+   * moment joined into one wake, and with the first answer to each wake lost, as in a crash.
+   */
+  run(): Report;
+}
+
+/** Returns the harness of a strategy: a room without channels, and a script that is data or empty. */
+export function harness(
+  strategy: {
+    decide(wake: delivery.Wake, context: delivery.Context): delivery.Decision[];
+  },
+  parts?: { config?: { [key: string]: Json }; script?: Script },
+): Harness;
+
 /** Returns an answer of the model that the host takes, and that does not end the task. */
 export function answer(content: string, parts?: Partial<JudgedAnswer>): JudgedAnswer;
 /** Returns the end of a task that is done with this text. */

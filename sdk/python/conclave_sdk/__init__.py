@@ -26,6 +26,7 @@ from conclave_sdk import (
     actions,
     background,
     blobs,
+    codec,
     config,
     fetch,
     files,
@@ -39,6 +40,7 @@ from conclave_sdk import (
     secrets,
     toolbox,
 )
+from conclave_sdk._forms import Era
 from conclave_sdk.agents import (
     Agent,
     PastAction,
@@ -51,6 +53,14 @@ from conclave_sdk.agents import (
 )
 from conclave_sdk.analyzer import SecurityAnalyzer
 from conclave_sdk.background import delegate
+from conclave_sdk.codec import (
+    observation_from_json,
+    observation_to_json,
+    turn_from_json,
+    turn_from_value,
+    turn_to_json,
+    value_in,
+)
 from conclave_sdk.condenser import Condensation, Condenser
 from conclave_sdk.delivery import DeliveryStrategy
 from conclave_sdk.errors import (
@@ -74,7 +84,7 @@ from conclave_sdk.observer import Observer
 from conclave_sdk.shapes import Field
 from conclave_sdk.simulated_user import SimulatedUser
 from conclave_sdk.tools import Call, Example, Outcome, Tool, Toolset, ToolSpec, tool
-from conclave_sdk.turn import Turn, call, finish, reject, say, turn_from_json, value_in
+from conclave_sdk.turn import Turn, call, finish, reject, say
 from conclave_sdk.types import Blob, Draft, Message, Role, ToolCall, ToolResult, Usage
 
 __all__ = [
@@ -88,6 +98,7 @@ __all__ = [
     "DeliveryStrategy",
     "Denied",
     "Draft",
+    "Era",
     "Error",
     "Example",
     "Field",
@@ -127,6 +138,7 @@ __all__ = [
     "background",
     "blobs",
     "call",
+    "codec",
     "config",
     "delegate",
     "fetch",
@@ -136,6 +148,8 @@ __all__ = [
     "kv",
     "log",
     "model",
+    "observation_from_json",
+    "observation_to_json",
     "programs",
     "progress",
     "reject",
@@ -145,5 +159,7 @@ __all__ = [
     "tool",
     "toolbox",
     "turn_from_json",
+    "turn_from_value",
+    "turn_to_json",
     "value_in",
 ]

@@ -14,7 +14,8 @@ from typing import Any
 
 from conclave_sdk import actions
 from conclave_sdk.actions import PlanState
-from conclave_sdk.turn import Turn
+from conclave_sdk.tools import listed_calls
+from conclave_sdk.turn import Turn, call
 
 
 def nothing() -> Turn:
@@ -122,6 +123,31 @@ def track_tasks(tasks: Iterable[Mapping[str, Any]]) -> Turn:
 def request_condensation() -> Turn:
     """Ask the host to shorten this agent's history."""
     return custom("condensation_request", {})
+
+
+def call_mcp(tool: str, arguments: dict[str, Any] | None = None) -> Turn:
+    """Call a tool of an MCP server by its name, or by `server.tool` if two servers have it.
+
+    It is a tool like any other, so this is `call` for agents that know this action.
+    """
+    return call(tool, arguments)
+
+
+def agent_send(to: str, content: str, calls: Iterable[tuple[str, dict[str, Any]]] = ()) -> Turn:
+    """Send a text and calls to another task: pairs of a tool and its arguments.
+
+    Only a responder may, since it is a tool of the host for handlers; it needs `route` with the
+    tool's name.
+    """
+    return call("agent_send", {"to": to, "content": content, "tools": listed_calls(calls)})
+
+
+def recipient_message(recipient: str, content: str) -> Turn:
+    """Send a text to a recipient with the host's tool of that name, where the task offers it.
+
+    `Turn.to` needs no tool.
+    """
+    return call("recipient_message", {"intended_recipient": recipient, "content": content})
 
 
 def custom(name: str, arguments: dict[str, Any]) -> Turn:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, overload
 
-from conclave_sdk import background, shapes
+from conclave_sdk import background, codec, shapes
+from conclave_sdk._forms import Era
 from conclave_sdk.actions import (
     Action,
     CommandResult,
@@ -192,6 +193,18 @@ class View:
     def command_results(self) -> list[CommandResult]:
         """The output of commands since the previous step, including background commands."""
         return [o for o in self.observations if isinstance(o, CommandResult)]
+
+    def events(self, era: Era = Era.V2025) -> list[JsonObject]:
+        """Return the history as events of a log, in the fixed JSON form of an era."""
+        return [form for message in self.history for form in codec.forms_of_message(message, era)]
+
+    def new_events(self, era: Era = Era.V2025) -> list[JsonObject]:
+        """Return the actions and observations since the previous step, as events of a log."""
+        return [
+            form
+            for past in self.since_last_step
+            for form in codec.forms_of_past(past.action, past.observation, past.seq, era)
+        ]
 
     @property
     def tool_outputs(self) -> list[ToolOutput]:

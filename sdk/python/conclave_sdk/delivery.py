@@ -248,6 +248,27 @@ def worded(decisions: Iterable[Decision], prompt: str) -> list[Decision]:
     ]
 
 
+@dataclass
+class Waited:
+    """The waiting time of the oldest result, kept in the scratch between calls.
+
+    When the oldest one is delivered, the next one's time begins:
+    `waited = scratch.get(Waited) or Waited()`, and `scratch.set(waited)` at the end.
+    """
+
+    oldest: str = ""
+    since_ms: int = 0
+
+    def ms(self, waiting: Sequence[EndedTask], now_ms: int) -> int:
+        """Return the milliseconds for which the first result has been seen to wait; 0 without."""
+        if not waiting:
+            self.oldest, self.since_ms = "", 0
+            return 0
+        if self.oldest != waiting[0].task_id:
+            self.oldest, self.since_ms = waiting[0].task_id, now_ms
+        return max(0, now_ms - self.since_ms)
+
+
 def backoff(attempts: int) -> int | None:
     """Return the milliseconds to wait after this many failed deliveries.
 

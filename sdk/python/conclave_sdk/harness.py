@@ -24,11 +24,20 @@ guarantees must hold in every play.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from conclave_sdk._report import (
+    AcceptedMessage,
+    Breach,
+    BrokenGuarantees,
+    Guarantee,
+    InboxEntry,
+    Report,
+    WakeRecord,
+)
+from conclave_sdk._script import add_script
 from conclave_sdk.delivery import (
     MOST_ATTEMPTS,
     Activity,
@@ -50,6 +59,17 @@ from conclave_sdk.delivery import (
 )
 from conclave_sdk.testing import FakeHost, RoomSnapshot
 
+__all__ = [
+    "AcceptedMessage",
+    "Breach",
+    "BrokenGuarantees",
+    "Guarantee",
+    "Harness",
+    "InboxEntry",
+    "Report",
+    "WakeRecord",
+]
+
 # The clock time of the beginning. It is not 0, to expose a strategy that uses 0 for "never".
 _BEGINNING_MS = 1_760_000_000_000
 # The longest wait of a strategy, as in the host.
@@ -61,97 +81,6 @@ _BUSY_MS = 100
 _BUSY_TIMERS = 20
 # A strategy that takes more wakes in one play never ends.
 _MAX_WAKES = 50_000
-
-
-class Guarantee(Enum):
-    """A strategy's guarantee to the users that it speaks to."""
-
-    ANSWERS = "answers each wake"
-    NOTHING_LOST = "loses no result"
-    DECIDES_ONCE = "decides once about each result"
-    ONLY_PENDING_RESULTS = "decides only about pending results"
-    ONLY_ITS_CHANNELS = "speaks only on open channels that it was offered"
-    NEVER_OVER_A_USER = "never speaks over a user"
-    BACKS_OFF = "waits after a failed message"
-    NOT_BUSY = "does not wait in a loop"
-    REPORTS_FAILURES = "reports a failure as a failure"
-    DETERMINISTIC = "decides the same in the same room"
-
-
-@dataclass
-class Breach:
-    """A broken guarantee, with its time in milliseconds; `play` is empty for the first play."""
-
-    guarantee: Guarantee
-    at: int
-    what: str
-    play: str = ""
-
-
-class BrokenGuarantees(AssertionError):
-    """The guarantees that a strategy broke."""
-
-    def __init__(self, breaches: list[Breach]) -> None:
-        """Create the error, whose text lists the first ten."""
-        lines = []
-        for breach in breaches[:10]:
-            play = f" ({breach.play})" if breach.play else ""
-            name = f"{breach.guarantee.name} ({breach.guarantee.value})"
-            lines.append(f"{name}, at {breach.at} ms{play}: {breach.what}")
-        if len(breaches) > 10:
-            lines.append(f"… and {len(breaches) - 10} more")
-        super().__init__("\n".join(lines))
-        self.breaches = breaches
-
-
-@dataclass
-class AcceptedMessage:
-    """A message that a channel accepted."""
-
-    at: int
-    tasks: list[str]
-    channel: str
-    prompt: str | None
-    interrupted: bool
-
-
-@dataclass
-class InboxEntry:
-    """A result that was left in the inbox, with the reason."""
-
-    at: int
-    why: str
-
-
-@dataclass
-class WakeRecord:
-    """A wake, and the decisions about it, or the text of an exception."""
-
-    at: int
-    wake: Wake
-    pending: int
-    decided: list[Decision] | str
-
-
-@dataclass
-class Report:
-    """The result of a script: that of the first play, with the breaches of all."""
-
-    delivered: list[AcceptedMessage] = field(default_factory=list)
-    inbox: dict[str, InboxEntry] = field(default_factory=dict)
-    pending: list[str] = field(default_factory=list)
-    wakes: list[WakeRecord] = field(default_factory=list)
-    breaches: list[Breach] = field(default_factory=list)
-
-    def check(self, but: tuple[Guarantee, ...] = ()) -> None:
-        """Raise `BrokenGuarantees` unless all guarantees but these held."""
-        broken = [breach for breach in self.breaches if breach.guarantee not in but]
-        if broken:
-            raise BrokenGuarantees(broken)
-
-    def delivered_at(self, task: str) -> int | None:
-        """Return the time at which a result was delivered; `None` if it was not."""
-        return next((message.at for message in self.delivered if task in message.tasks), None)
 
 
 @dataclass
@@ -174,16 +103,34 @@ class Harness:
         self._channels: list[tuple[str, ChannelKind, int]] = []
         self._lines: list[tuple[int, Callable[[_Room], None]]] = []
         self._now = 0
+        self._notify = "desk"
+        self._until: int | None = None
+        self._expected: Mapping[str, Any] = {}
 
-    def channel(self, channel: str, kind: ChannelKind = ChannelKind.TEXT) -> Harness:
-        """Add a channel on which the strategy may speak."""
-        self._channels.append((channel, kind, 0))
+    def script(self, data: Mapping[str, Any]) -> Harness:
+        """Add a script that is data, with the words of the harness of every language.
+
+        Raises `ValueError` with the wrong word and the valid ones.
+        """
+        add_script(self, data)
+        self._notify = data.get("notify", self._notify)
+        self._until = data.get("until", self._until)
+        self._expected = data.get("expect", self._expected)
+        return self
+
+    def channel(
+        self, channel: str, kind: ChannelKind = ChannelKind.TEXT, *, says_ms: int = 0
+    ) -> Harness:
+        """Add a channel on which the strategy may speak; it is busy for a time with each message.
+
+        That time is 0 for a text.
+        """
+        self._channels.append((channel, kind, says_ms))
         return self
 
     def voice(self, channel: str, says_ms: int) -> Harness:
         """Add a voice channel that is busy for this many milliseconds with each message."""
-        self._channels.append((channel, ChannelKind.VOICE, says_ms))
-        return self
+        return self.channel(channel, ChannelKind.VOICE, says_ms=says_ms)
 
     def at(self, ms: int) -> Harness:
         """Set the time of the following lines, in milliseconds after the beginning."""
@@ -192,13 +139,20 @@ class Harness:
 
     def completes(self, task: str, output: str) -> Harness:
         """Complete a background task with that answer."""
-        return self._ends(EndedTask(task, output=output))
+        return self.ended(EndedTask(task, output=output))
+
+    def burst(self, name: str, count: int) -> Harness:
+        """Complete tasks in the same moment: `NAME-0`, `NAME-1` and so on."""
+        for number in range(count):
+            self.completes(f"{name}-{number}", "done")
+        return self
 
     def ends(self, task: str, status: TaskStatus, error: str) -> Harness:
         """End a background task with another status and an error."""
-        return self._ends(EndedTask(task, status=status, error=error))
+        return self.ended(EndedTask(task, status=status, error=error))
 
-    def _ends(self, ended: EndedTask) -> Harness:
+    def ended(self, ended: EndedTask) -> Harness:
+        """End a background task as a value of the contract says."""
         return self._happens(lambda room: room.ends(dataclasses.replace(ended)))
 
     def activity(self, channel: str, activity: Activity) -> Harness:
@@ -212,6 +166,10 @@ class Harness:
     def mutes(self, channel: str, muted: bool = True) -> Harness:
         """Mute a channel, or unmute it."""
         return self._happens(lambda room: room.change(channel, muted=muted))
+
+    def unmutes(self, channel: str) -> Harness:
+        """Unmute a channel."""
+        return self.mutes(channel, muted=False)
 
     def leaves(self, channel: str) -> Harness:
         """Remove a channel from the room."""
@@ -228,6 +186,7 @@ class Harness:
     def run(self) -> Report:
         """Play the script four times, and return the report."""
         report = self._play(_Play(asks_twice=True))
+        report.expect(self._expected)
         again = self._play(_Play("played again"))
         if again.wakes != report.wakes:
             what = "the same script, played again, was answered otherwise"
@@ -241,7 +200,8 @@ class Harness:
 
     def _play(self, play: _Play) -> Report:
         lines = sorted(self._lines, key=lambda line: line[0])
-        return _Room(self._strategy, self._settings, self._channels, play).play(lines)
+        room = _Room(self._strategy, self._settings, self._channels, play, self._notify)
+        return room.play(lines, self._until)
 
 
 @dataclass
@@ -266,10 +226,12 @@ class _Room:
         settings: dict[str, Any],
         channels: list[tuple[str, ChannelKind, int]],
         play: _Play,
+        notify: str,
     ) -> None:
         self._strategy = strategy
         self._settings = settings
         self._play = play
+        self._notify = notify
         self._channels = {
             name: _Open(Channel(name, kind), says_ms) for name, kind, says_ms in channels
         }
@@ -291,9 +253,9 @@ class _Room:
         self._has_settled = False
         self._report = Report()
 
-    def play(self, lines: list[tuple[int, Callable[[_Room], None]]]) -> Report:
+    def play(self, lines: list[tuple[int, Callable[[_Room], None]]], until: int | None) -> Report:
         rest = list(lines)
-        end = (rest[-1][0] if rest else 0) + _AFTERWARDS_MS
+        end = (rest[-1][0] if rest else 0) + _AFTERWARDS_MS if until is None else until
         while True:
             times = [rest[0][0]] if rest else []
             times += [o.quiet_at for o in self._channels.values() if o.quiet_at is not None]
@@ -396,7 +358,7 @@ class _Room:
             [dataclasses.replace(ended) for ended in self._waiting.values()],
             [opened.channel for opened in self._channels.values()],
             now_ms=_BEGINNING_MS + self._now,
-            notified_task="desk",
+            notified_task=self._notify,
         )
 
     def _ask(self, wake: Wake, room: RoomSnapshot) -> tuple[list[Decision] | str, bytes]:

@@ -18,8 +18,9 @@ from typing import Any, TypeVar, overload
 
 from conclave_sdk import _host, shapes
 from conclave_sdk.actions import Reply
+from conclave_sdk.codec import turn_from_json, value_in
 from conclave_sdk.errors import InvalidArguments
-from conclave_sdk.turn import Turn, turn_from_json, value_in
+from conclave_sdk.turn import Turn
 from conclave_sdk.types import Draft, Extra, JsonObject, Role, ToolCall, Usage
 
 T = TypeVar("T")
@@ -267,8 +268,16 @@ def act(
         return read(completion.text)
     except InvalidArguments as error:
         # The reply itself is in no history, so the error has to show it.
-        shown = completion.text[:_SHOWN]
+        shown = _shortened(completion.text)
         raise InvalidArguments(f"{error}\nYou wrote: {shown}") from error
+
+
+def _shortened(text: str) -> str:
+    """Return a text with its middle left out, if it is long."""
+    if len(text) <= _SHOWN:
+        return text
+    half = _SHOWN // 2
+    return f"{text[:half]}\n[... Observation truncated due to length ...]\n{text[-half:]}"
 
 
 def note(text: str) -> Part:

@@ -94,8 +94,7 @@ class Outcome:
     @classmethod
     def agent_done(cls, content: Any, calls: Iterable[tuple[str, dict[str, Any]]]) -> Outcome:
         """End the task with this content, and with calls for its caller."""
-        tools = [{"name": name, "arguments": arguments} for name, arguments in calls]
-        return cls().then("agent_done", {"content": content, "tools": tools})
+        return cls().then("agent_done", {"content": content, "tools": listed_calls(calls)})
 
     @classmethod
     def result(cls, arguments: dict[str, Any]) -> Outcome:
@@ -128,9 +127,28 @@ class Outcome:
         return cls().then("send", {"to": to, "content": content})
 
     @classmethod
+    def agent_send(
+        cls, to: str, content: str, calls: Iterable[tuple[str, dict[str, Any]]] = ()
+    ) -> Outcome:
+        """Send a text and calls to another task. The agent needs `route` with a task's name."""
+        tools = listed_calls(calls)
+        return cls().then("agent_send", {"to": to, "content": content, "tools": tools})
+
+    @classmethod
+    def recipient_message(cls, recipient: str, content: str) -> Outcome:
+        """Send a text to a task. The agent needs `route` with the task's name."""
+        arguments = {"intended_recipient": recipient, "content": content}
+        return cls().then("recipient_message", arguments)
+
+    @classmethod
     def rewind(cls, n: int, content: str) -> Outcome:
         """Replace the agent's `n`-th message, counted from 1, and all that followed."""
         return cls().then("rewind", {"n": n, "content": content})
+
+
+def listed_calls(calls: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return calls as the host's tools take them."""
+    return [{"name": name, "arguments": arguments} for name, arguments in calls]
 
 
 @dataclass

@@ -6,34 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from conclave_sdk import shapes
-from conclave_sdk.actions import (
-    Action,
-    AddTask,
-    Browse,
-    Custom,
-    Delegate,
-    DelegateTask,
-    Finish,
-    Kill,
-    ModifyTask,
-    Nothing,
-    PlanState,
-    Read,
-    Recall,
-    Reject,
-    Reply,
-    Run,
-    RunCell,
-    Talk,
-    Think,
-    Write,
-)
-from conclave_sdk.errors import InvalidArguments
+from conclave_sdk._forms import Era
+from conclave_sdk.actions import Action, Finish, Reject, Reply
 from conclave_sdk.types import Extra, ToolCall
 
 
@@ -83,6 +61,23 @@ class Turn:
         """Add a value for which the contract has no field."""
         return dataclasses.replace(self, extra={**self.extra, key: value})
 
+    def with_text(self, text: str) -> Turn:
+        """Set the text that the agent's history holds in place of the action's JSON.
+
+        It is such as what its model wrote.
+        """
+        return self.with_extra("text", text)
+
+    def to_json(self, era: Era = Era.V2025) -> Any:
+        """Return the turn in the fixed JSON form of an era.
+
+        A reply with several tool calls is several actions, and so a list.
+        """
+        # The codec builds turns, and imports this module.
+        from conclave_sdk import codec
+
+        return codec.turn_to_json(self, era)
+
     def _reply(self, verb: str) -> Reply:
         if isinstance(self.action, Reply):
             return self.action
@@ -122,150 +117,3 @@ def as_turn(answer: Turn | Action | str) -> Turn:
     if isinstance(answer, Turn):
         return answer
     raise TypeError(f"a step returns a turn, an action or a text, and this one returned {answer!r}")
-
-
-def turn_from_json(text: str) -> Turn:
-    """Parse an action that a model wrote as JSON, alone or surrounded by words.
-
-    An array of `message` and `call_tool_mcp` becomes one reply. Raises `InvalidArguments`, which
-    names the problem for the model.
-    """
-    value = value_in(text)
-    if isinstance(value, list):
-        return _reply_of([_turn_of(form) for form in value])
-    return _turn_of(value)
-
-
-def value_in(text: str) -> Any:
-    """Return the first JSON object, or array of objects, in a text.
-
-    Raises `InvalidArguments` if there is none.
-    """
-    decoder = json.JSONDecoder()
-    problem = ""
-    starts = [at for at, letter in enumerate(text) if letter in "{["]
-    for start in starts[:32]:
-        try:
-            value, _ = decoder.raw_decode(text, start)
-        except ValueError as error:
-            problem = problem or str(error)
-            continue
-        # Texts often contain `[1]`, so a list counts only if it holds objects.
-        is_list = isinstance(value, list) and bool(value)
-        if isinstance(value, dict) or (is_list and all(isinstance(item, dict) for item in value)):
-            return value
-    what = f"the JSON is not valid: {problem}" if problem else "there is no JSON object"
-    raise InvalidArguments(f"{what}. Write one JSON object and nothing else.")
-
-
-# The required and the optional arguments of each action that the contract types. An action with
-# further arguments is passed on as a custom one, which the host checks.
-_FORMS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
-    "null": ({}, {}),
-    "run": ({"command": str}, {"background": bool}),
-    "kill": ({"command_id": int}, {}),
-    "run_ipython": ({"code": str}, {"kernel_init_code": str}),
-    "browse": ({"url": str}, {}),
-    "read": ({"path": str}, {"start": int, "end": int}),
-    "write": ({"path": str, "content": str}, {"start": int, "end": int}),
-    "recall": ({"query": str}, {}),
-    "add_task": ({"goal": str}, {"parent": str, "subtasks": list}),
-    "modify_task": ({"task_id": str, "state": str}, {}),
-    "delegate": ({"agent": str}, {"inputs": dict}),
-    "delegate_task": ({"agent": str, "task": str}, {"context": dict, "share_channels": list}),
-    "think": ({"thought": str}, {}),
-    "talk": ({"content": str}, {}),
-    "message": ({"content": str}, {"wait_for_response": bool}),
-    "call_tool_mcp": ({"name": str}, {"arguments": dict}),
-    "finish": ({}, {"outputs": dict, "final_thought": str}),
-    "reject": ({}, {"outputs": dict}),
-}
-
-
-def _turn_of(form: dict[str, Any]) -> Turn:
-    kind, arguments = form.get("action"), form.get("args", {})
-    if not isinstance(kind, str) or not isinstance(arguments, dict):
-        raise InvalidArguments('write an action as {"action": "NAME", "args": {…}}')
-    rest = dict(arguments)
-    thought = "" if kind == "think" else str(rest.pop("thought", ""))
-    if kind not in _FORMS:
-        return Turn(Custom(kind, rest)).because(thought)
-    required, optional = _FORMS[kind]
-    if not rest.keys() <= required.keys() | optional.keys() and required.keys() <= rest.keys():
-        return Turn(Custom(kind, rest)).because(thought)
-    missing = ", ".join(required.keys() - rest.keys())
-    if missing:
-        unknown = ", ".join(rest.keys() - required.keys() - optional.keys())
-        extra = f"unknown: {unknown}; " if unknown else ""
-        raise InvalidArguments(f"{kind}: {extra}missing: {missing}")
-    for name, value in rest.items():
-        expected = {**required, **optional}[name]
-        if name == "task_id" and isinstance(value, int):
-            rest[name] = str(value)
-        elif not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-            wanted = {str: "a text", int: "a number", bool: "true or false"}.get(
-                expected, "a list" if expected is list else "an object"
-            )
-            raise InvalidArguments(f"{kind}: `{name}` must be {wanted}, and is {value!r}")
-    return _typed(kind, rest).because(thought)
-
-
-def _typed(kind: str, arguments: dict[str, Any]) -> Turn:
-    plain: dict[str, type[Action]] = {
-        "null": Nothing,
-        "run": Run,
-        "kill": Kill,
-        "run_ipython": RunCell,
-        "browse": Browse,
-        "read": Read,
-        "write": Write,
-        "recall": Recall,
-        "think": Think,
-    }
-    if kind in plain:
-        return Turn(plain[kind](**arguments))
-    match kind:
-        case "add_task":
-            return Turn(AddTask(**{"parent": "", **arguments}))
-        case "modify_task":
-            states = [state.value for state in PlanState]
-            if arguments["state"] not in states:
-                known = ", ".join(states)
-                raise InvalidArguments(
-                    f"modify_task: there is no state `{arguments['state']}`. Known are: {known}."
-                )
-            return Turn(ModifyTask(arguments["task_id"], PlanState(arguments["state"])))
-        case "delegate":
-            return Turn(Delegate(arguments["agent"], arguments.get("inputs", {})))
-        case "delegate_task":
-            worker, description = arguments.pop("agent"), arguments.pop("task")
-            return Turn(DelegateTask(worker, description, **arguments))
-        case "talk":
-            return Turn(Talk(arguments["content"]))
-        case "message":
-            turn = say(arguments["content"])
-            return turn.and_wait_for_user() if arguments.get("wait_for_response") else turn
-        case "call_tool_mcp":
-            return call(arguments["name"], arguments.get("arguments"))
-        case "reject":
-            outputs = arguments.get("outputs", {})
-            return reject(outputs["reason"] if outputs.keys() == {"reason"} else outputs)
-        case _:
-            outputs, answer = arguments.get("outputs", {}), arguments.get("final_thought", "")
-            if answer and outputs in ({}, {"content": answer}):
-                return finish(answer)
-            turn = finish(outputs)
-            return turn.with_extra("final-thought", answer) if answer else turn
-
-
-def _reply_of(turns: list[Turn]) -> Turn:
-    content: list[str] = []
-    calls: list[ToolCall] = []
-    for turn in turns:
-        if not isinstance(turn.action, Reply):
-            raise InvalidArguments(
-                "only `message` and `call_tool_mcp` can stand in a list: write one action at a time"
-            )
-        content += [] if turn.action.content is None else [turn.action.content]
-        calls += turn.action.tool_calls
-    return Turn(Reply("\n".join(content) if content else None, calls))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from conclave_sdk import scratch
 from conclave_sdk.delivery import (
     Activity,
     Channel,
@@ -12,6 +13,7 @@ from conclave_sdk.delivery import (
     SendFailed,
     TaskEnded,
     Timer,
+    Waited,
     backoff,
     deliver,
     due,
@@ -19,7 +21,7 @@ from conclave_sdk.delivery import (
     wait,
     worded,
 )
-from conclave_sdk.testing import RoomSnapshot
+from conclave_sdk.testing import FakeHost, RoomSnapshot
 
 TEXT, VOICE = Channel("terminal"), Channel("phone", ChannelKind.VOICE)
 
@@ -58,3 +60,14 @@ def test_words_stand_in_messages_that_have_none() -> None:
     decisions = worded([deliver([EndedTask("a")]), own, wait(1)], "ready")
     assert decisions == [Deliver(["a"], None, "ready"), Deliver(["b"], "phone", "mine"), wait(1)]
     assert worded([deliver(["a"])], "") == [deliver(["a"])]
+
+
+def test_the_waiting_time_is_that_of_the_oldest_result() -> None:
+    a, b = EndedTask("a"), EndedTask("b")
+    with FakeHost():
+        times = []
+        for waiting, now in [([a, b], 1_000), ([a, b], 1_400), ([b], 1_500), ([], 9_000)]:
+            waited = scratch.get(Waited) or Waited()
+            times.append(waited.ms(waiting, now))
+            scratch.set(waited)
+    assert times == [0, 400, 0, 0]

@@ -148,3 +148,65 @@ def test_wakes_of_one_moment_are_joined_in_one_play() -> None:
     with pytest.raises(BrokenGuarantees, match="with wakes of one moment joined"):
         report.check()
     report.check(but=(Guarantee.NOTHING_LOST,))
+
+
+def test_many_results_are_two_messages() -> None:
+    report = Harness(Polite).voice("phone", says_ms=2_000).burst("task", 200).run()
+    report.check()
+    assert len(report.delivered) == 2
+
+
+SCRIPT: dict[str, Any] = {
+    "channels": [{"id": "phone", "kind": "voice", "says_ms": 2_000}],
+    "script": [
+        {"at": 9_000, "do": "activity", "channel": "phone", "is": "idle"},
+        {"at": 0, "do": "ends", "task": "a", "output": "48 m"},
+        {"at": 500, "do": "ends", "task": "b", "status": "failed", "error": "no disk"},
+        {"at": 600, "do": "activity", "channel": "phone", "is": "user-speaking"},
+    ],
+    "expect": {"delivered": [[0, ["a"]], [9_000, ["b"]]], "inbox": []},
+}
+
+
+def test_a_script_is_data() -> None:
+    Harness(Polite).script(SCRIPT).run().check()
+    wrong = {**SCRIPT, "expect": {"delivered": [[1, ["a"]]], "inbox": ["b"]}}
+    report = Harness(Polite).script(wrong).run()
+    assert [breach.guarantee for breach in report.breaches] == [Guarantee.AS_EXPECTED] * 2
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ({"channels": [], "script": [], "tempo": 1}, "no word `tempo`"),
+        ({"channels": [{"id": "a", "kind": "smoke"}], "script": []}, "is no kind of channel"),
+        ({"channels": [], "script": [{"at": 1, "do": "dances"}]}, "is no event"),
+        ({"channels": [], "script": [{"do": "activity", "channel": "a", "is": "x"}]}, "activity"),
+        ({"channels": [], "script": [{"do": "ends", "task": "a", "status": "won"}]}, "no status"),
+        ({}, "no `channels`"),
+    ],
+)
+def test_an_invalid_script_is_refused_with_the_valid_words(script: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Harness(Polite).script(script)
+
+
+def test_channels_are_muted_and_leave() -> None:
+    report = (
+        Harness(Polite)
+        .channel("terminal")
+        .mutes("terminal")
+        .completes("a", "x")
+        .at(10)
+        .unmutes("terminal")
+        .completes("b", "x")
+        .at(20)
+        .activity("terminal", Activity.GENERATING)
+        .completes("c", "x")
+        .at(30)
+        .leaves("terminal")
+        .run()
+    )
+    report.check()
+    assert list(report.inbox) == ["a", "c"]
+    assert report.delivered_at("b") == 10

@@ -166,6 +166,25 @@ pub fn call_mcp(tool: impl Into<String>, arguments: impl Into<Value>) -> Turn {
     crate::call(tool, arguments)
 }
 
+/// Sends a text and calls to another task: pairs of a tool and its arguments. Only a responder may,
+/// since it is a tool of the host for handlers; it needs `route` with the tool's name.
+pub fn agent_send<T: Into<String>>(
+    to: impl Into<String>,
+    content: impl Into<String>,
+    calls: impl IntoIterator<Item = (T, Value)>,
+) -> Turn {
+    let (to, content, tools) = (to.into(), content.into(), crate::outcome::listed(calls));
+    crate::call("agent_send", json!({ "to": to, "content": content, "tools": tools }))
+}
+
+/// Sends a text to a recipient with the host's tool of that name, where the task offers it.
+/// [`Turn::to`] needs no tool.
+pub fn recipient_message(recipient: impl Into<String>, content: impl Into<String>) -> Turn {
+    let (recipient, content) = (recipient.into(), content.into());
+    let arguments = json!({ "intended_recipient": recipient, "content": content });
+    crate::call("recipient_message", arguments)
+}
+
 /// Returns an action without a verb here, in the fixed JSON form: its discriminator, and its
 /// arguments as an object.
 pub fn custom(name: impl Into<String>, arguments: impl Into<Value>) -> Turn {
@@ -346,6 +365,35 @@ mod tests {
         ];
         for (turn, expected) in cases {
             assert_eq!(arguments(&turn), ("edit".to_owned(), expected));
+        }
+    }
+
+    #[test]
+    fn tools_of_the_host_and_of_servers_are_calls() {
+        let called = |turn: Turn| {
+            let Action::Reply(reply) = turn.action().clone() else { panic!("no reply") };
+            let [call] = reply.tool_calls.as_slice() else { panic!("no single call") };
+            (call.name.clone(), serde_json::from_str::<Value>(&call.arguments).unwrap())
+        };
+        let cases = [
+            (act::call_mcp("maps.find", json!({ "q": 1 })), "maps.find", json!({ "q": 1 })),
+            (
+                act::agent_send("desk", "lit?", [("a.b", json!({ "n": 1 }))]),
+                "agent_send",
+                json!({
+                    "to": "desk",
+                    "content": "lit?",
+                    "tools": [{ "name": "a.b", "arguments": { "n": 1 } }],
+                }),
+            ),
+            (
+                act::recipient_message("desk", "lit?"),
+                "recipient_message",
+                json!({ "intended_recipient": "desk", "content": "lit?" }),
+            ),
+        ];
+        for (turn, name, arguments) in cases {
+            assert_eq!(called(turn), (name.to_owned(), arguments));
         }
     }
 

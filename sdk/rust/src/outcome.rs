@@ -101,6 +101,14 @@ impl Outcome {
 /// assert_eq!(called(Outcome::done_pass()), "done_pass {}");
 /// assert_eq!(called(Outcome::forward("expert")), r#"forward {"agent":"expert"}"#);
 /// assert_eq!(called(Outcome::send("expert", "lit?")), r#"send {"content":"lit?","to":"expert"}"#);
+/// assert_eq!(
+///     called(Outcome::agent_send("expert", "lit?", [("a.b", json!({}))])),
+///     r#"agent_send {"content":"lit?","to":"expert","tools":[{"arguments":{},"name":"a.b"}]}"#
+/// );
+/// assert_eq!(
+///     called(Outcome::recipient_message("expert", "lit?")),
+///     r#"recipient_message {"content":"lit?","intended_recipient":"expert"}"#
+/// );
 /// assert_eq!(called(Outcome::rewind(1, "again")), r#"rewind {"content":"again","n":1}"#);
 /// ```
 impl Outcome {
@@ -115,10 +123,7 @@ impl Outcome {
         content: impl Into<Value>,
         calls: impl IntoIterator<Item = (T, Value)>,
     ) -> Self {
-        let calls = calls.into_iter();
-        let tools: Vec<Value> = calls
-            .map(|(tool, arguments)| json!({ "name": tool.into(), "arguments": arguments }))
-            .collect();
+        let tools = listed(calls);
         Self::nothing().then("agent_done", json!({ "content": content.into(), "tools": tools }))
     }
 
@@ -154,11 +159,40 @@ impl Outcome {
         Self::nothing().then("send", json!({ "to": to.into(), "content": content.into() }))
     }
 
+    /// Sends a text and calls to another task: pairs of a tool and its arguments. The agent needs
+    /// `route` with a task's name.
+    pub fn agent_send<T: Into<String>>(
+        to: impl Into<String>,
+        content: impl Into<String>,
+        calls: impl IntoIterator<Item = (T, Value)>,
+    ) -> Self {
+        let (to, content, tools) = (to.into(), content.into(), listed(calls));
+        let arguments = json!({ "to": to, "content": content, "tools": tools });
+        Self::nothing().then("agent_send", arguments)
+    }
+
+    /// Sends a text to a task that the agent names as its recipient. The agent needs `route` with
+    /// the task's name.
+    pub fn recipient_message(recipient: impl Into<String>, content: impl Into<String>) -> Self {
+        let (recipient, content) = (recipient.into(), content.into());
+        let arguments = json!({ "intended_recipient": recipient, "content": content });
+        Self::nothing().then("recipient_message", arguments)
+    }
+
     /// Removes the agent's `n`-th message, counted from 1, and all that followed, and puts `content`
     /// in its place.
     pub fn rewind(n: u32, content: impl Into<String>) -> Self {
         Self::nothing().then("rewind", json!({ "n": n, "content": content.into() }))
     }
+}
+
+/// Returns calls as the host's tools take them.
+pub(crate) fn listed<T: Into<String>>(calls: impl IntoIterator<Item = (T, Value)>) -> Vec<Value> {
+    let call = |(tool, arguments): (T, Value)| {
+        let tool: String = tool.into();
+        json!({ "name": tool, "arguments": arguments })
+    };
+    calls.into_iter().map(call).collect()
 }
 
 impl IntoOutcome for Outcome {

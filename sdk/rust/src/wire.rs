@@ -136,4 +136,6 @@ pub(crate) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
 }
 
 #[cfg(test)]
+mod table;
+#[cfg(test)]
 mod tests;

@@ -1,21 +1,13 @@
 // The interface `delivery-strategy`.
 
 import { Context } from "../context.js";
-import { settled } from "../kind.js";
+import { decisionsOf } from "../decisions.js";
 import { u64 } from "#u64";
 import { optional } from "../wire.js";
-import { boundary, expect } from "./boundary.js";
-
-const TAGS = ["deliver", "move-to-inbox", "wait", "give-up"];
+import { boundary } from "./boundary.js";
 
 export const deliveryStrategy = ({ strategy: [one] }) => ({
-  decide: (wake) =>
-    boundary(() => {
-      const decisions = settled("strategy: decide", one.decide(wakeFrom(wake), new Context()));
-      const isFit = Array.isArray(decisions) && decisions.every((each) => TAGS.includes(each?.tag));
-      expect("strategy: decide", isFit, "a list of decisions, such as [delivery.deliver(ids)]");
-      return decisions.map(decisionTo);
-    }),
+  decide: (wake) => boundary(() => decisionsOf(one, wakeFrom(wake), new Context()).map(decisionTo)),
 });
 
 const wakeFrom = ({ tag, val }) => (optional(val) === undefined ? { tag } : { tag, val });

@@ -1,35 +1,27 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { delivery } from "@conclave/sdk";
-import { room } from "@conclave/sdk/testing";
+import { harness } from "@conclave/sdk/testing";
 
 import { whenIdle } from "./app.js";
 
-const ended = { tag: "ended", val: "task-1" };
-const phone = (activity) =>
-  room({
-    pendingResults: ["task-1"],
-    channels: [{ id: "phone", kind: "voice", activity }],
-  });
-
-test("it waits for the user, and reports when the phone is idle", () => {
-  assert.deepEqual(whenIdle.decide(ended, phone("user-speaking")), [
-    delivery.wait(10_000, "phone"),
-  ]);
-  assert.deepEqual(whenIdle.decide(ended, phone("idle")), [delivery.deliver(["task-1"])]);
+test("it waits for the user and for the phone", () => {
+  const report = harness(whenIdle)
+    .voice("phone", 2_000) // busy for 2 s with each message
+    .activity("phone", "user-speaking")
+    .at(300)
+    .completes("task-1", "48 metres")
+    .at(900)
+    .refuses("phone", 1) // the next message is not accepted
+    .at(5_000)
+    .activity("phone", "idle")
+    .run();
+  report.check();
+  assert.equal(report.deliveredAt("task-1"), 6_000);
 });
 
 test("without a channel the result waits in the inbox", () => {
-  const decisions = whenIdle.decide(ended, room({ pendingResults: ["task-1"] }));
-  assert.deepEqual(decisions, [delivery.moveToInbox(["task-1"])]);
-});
-
-test("a result that was not accepted is tried again after a pause", () => {
-  const failed = room({
-    pendingResults: [{ taskId: "task-1", attempts: 2 }],
-    channels: [{ id: "phone" }],
-  });
-  const decisions = whenIdle.decide({ tag: "send-failed", val: "busy" }, failed);
-  assert.deepEqual(decisions, [delivery.wait(2_000)]);
+  const report = harness(whenIdle).completes("task-1", "48 metres").run();
+  report.check();
+  assert.deepEqual(Object.keys(report.inbox), ["task-1"]);
 });
