@@ -90,7 +90,7 @@ fn a_task_that_computes_for_ever_is_listed_and_cancelled_from_another_terminal()
     let output = child.wait_with_output().expect("the run ends, as nothing goes on any more");
     assert_eq!(
         (output.status.code(), text(&output.stdout).trim()),
-        (Some(0), "hello"),
+        (Some(0), "hello\nThe background task digest was cancelled: cancelled: enough"),
         "{}",
         text(&output.stderr)
     );

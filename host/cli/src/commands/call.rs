@@ -89,7 +89,12 @@ pub(crate) async fn once(
     let run = prepared.call_tool(&format!("{name}.{tool}"), arguments, options).await.map_err(
         |error| match error {
             CallToolError::Unknown { .. } => CliError::usage(error.to_string()),
-            CallToolError::TooLarge { .. } => CliError::usage(error.to_string()).hint(
+            CallToolError::TooLarge { bytes: length, limit } => CliError::usage(format!(
+                "the arguments have {}, more than the limit of {} (limits.arguments of the plugin)",
+                bytes(length),
+                bytes(limit)
+            ))
+            .hint(
                 "write less, pass a file of a granted folder, or raise it: --limit arguments='2 MiB'",
             ),
             other => CliError::internal(other.to_string()),

@@ -80,7 +80,7 @@ fn code_of(probes: &[Probe]) -> u8 {
     };
     if probes.iter().any(is_key) {
         exit::KEY
-    } else if probes.iter().all(has_model) {
+    } else if probes.iter().all(|probe| has_model(probe) || serves_one(probe)) {
         exit::OK
     } else {
         exit::UNREACHABLE
@@ -91,6 +91,13 @@ fn code_of(probes: &[Probe]) -> u8 {
 #[cfg(feature = "http-models")]
 fn has_model(probe: &Probe) -> bool {
     probe.answer.as_ref().is_ok_and(|known| known.is_empty() || known.contains(&probe.model))
+}
+
+/// Returns whether the server lists one model alone: such servers, llama.cpp's among them, commonly
+/// answer to any name.
+#[cfg(feature = "http-models")]
+fn serves_one(probe: &Probe) -> bool {
+    probe.answer.as_ref().is_ok_and(|known| known.len() == 1)
 }
 
 async fn machine() -> Vec<Finding> {
@@ -194,13 +201,12 @@ fn models(probes: Vec<Probe>) -> Vec<Finding> {
         return vec![Finding::note(WHAT, "no model server is configured", advice)];
     }
     let finding = |probe: Probe| {
-        let is_there = has_model(&probe);
+        let (is_there, is_one) = (has_model(&probe), serves_one(&probe));
         let Probe { name, url, model, answer, took } = probe;
         let named = format!("{name}: {model} at {url}");
         match answer {
             Ok(_) if is_there => Finding::ok(WHAT, format!("{named} answers in {}", time(took))),
-            // Servers of one model, such as llama.cpp's, commonly answer to any name.
-            Ok(known) if known.len() == 1 => Finding::note(
+            Ok(known) if is_one => Finding::note(
                 WHAT,
                 format!(
                     "{named} answers in {}, and lists its one model as {}",
