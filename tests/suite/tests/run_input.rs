@@ -150,7 +150,7 @@ fn a_run_that_ends_as_it_begins_leaves_its_room_usable() {
     let last = || {
         let runs = text(&conclave(&rig, &["runs", "--json"]).stdout);
         let row: Value = serde_json::from_str(runs.lines().next().expect("a run")).expect("a row");
-        row["status"].as_str().unwrap_or_default().to_owned()
+        row["state"].as_str().unwrap_or_default().to_owned()
     };
     // The task keeps its history, so its second run can be over with its first record.
     let (_, _, told) = step(&["--turns", "1", "begin"]);

@@ -40,9 +40,7 @@ pub(super) fn confirm(
     let Some(item) = table.get("confirm") else { return ConfirmRules::default() };
     match item.value {
         DeValue::String(_) => {
-            let policy = policy(reader, &item, Risk::High, true);
-            require_analyzer(reader, &item, policy, false);
-            ConfirmRules { policy, analyzer: None }
+            ConfirmRules { policy: policy(reader, &item, Risk::High, true), analyzer: None }
         }
         DeValue::Table(_) => {
             let Some(table) = item.table(reader, CONFIRM) else { return ConfirmRules::default() };
@@ -74,26 +72,20 @@ pub(super) fn confirm(
     }
 }
 
-/// Reports `risky` without an analyzer: no action would have a risk, so all of them or none would
-/// wait.
+/// Reports a policy that would ask about nothing: without an analyzer no action has a known risk.
 fn require_analyzer(
     reader: &mut ConfigReader,
     item: &SpannedValue<'_>,
     policy: ConfirmPolicy,
     has_analyzer: bool,
 ) {
-    let ConfirmPolicy::Risky { unknown, .. } = policy else { return };
-    if has_analyzer {
+    if has_analyzer || !matches!(policy, ConfirmPolicy::Risky { unknown: false, .. }) {
         return;
     }
-    let (all, instead) = if unknown { ("every action", "always") } else { ("no action", "never") };
-    let what = format!(
-        "needs an `analyzer` with `risky`: without one no risk is known, and {all} would wait"
-    );
-    let help = format!(
-        "write `confirm = {{ policy = \"risky\", analyzer = \"NAME\" }}` with a plugin that rates risks, or `confirm = \"{instead}\"`"
-    );
-    item.reject(reader, ProblemCode::MissingKey, &what, help);
+    let what = "needs an `analyzer`: without one no risk is known, and no action would wait";
+    let help =
+        "write `analyzer = \"NAME\"` with a plugin that rates risks, or `confirm = \"never\"`";
+    item.reject(reader, ProblemCode::MissingKey, what, help.to_owned());
 }
 
 fn policy(

@@ -85,6 +85,12 @@ const OF_TASKS: &[IdleKeys] = &[
         help: "write `policy = \"risky\"`, or leave `confirm` out",
     },
     IdleKeys {
+        keys: &["confirm.unknown"],
+        is_idle: |_, _, task| task.setup.confirm.analyzer.is_some(),
+        why: "the analyzer rates every action, and one that it cannot rate counts as high",
+        help: "leave the key out, or leave `analyzer` out",
+    },
+    IdleKeys {
         keys: &["memory"],
         is_idle: |config, _, task| {
             stock_agent(config, task).is_some_and(|agent| agent != RECALLING)
@@ -107,6 +113,17 @@ pub(super) fn check(config: &Config, problems: &mut Problems) {
                 let what = format!("`{key}` has no effect in the task `{name}`");
                 warn(config, problems, &format!("tasks.{name}.{key}"), what, idle.why, idle.help);
             }
+        }
+    }
+    for (name, task) in &config.tasks {
+        let confirm = &task.setup.confirm;
+        if matches!(confirm.policy, ConfirmPolicy::Risky { .. }) && confirm.analyzer.is_none() {
+            let what = format!(
+                "\"risky\" asks about every action of the task `{name}`, as \"always\" does"
+            );
+            let why = "without an `analyzer` no risk is known";
+            let help = "write `analyzer = \"NAME\"` with a plugin that rates risks, or \"always\"";
+            warn(config, problems, &format!("tasks.{name}.confirm"), what, why, help);
         }
     }
     for (channel, binding) in &config.channels {

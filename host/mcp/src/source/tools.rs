@@ -289,7 +289,7 @@ mod tests {
         let texts: Vec<&str> =
             admission.tools.iter().map(|tool| tool.description.as_str()).collect();
         assert_eq!(texts, ["Does.", "(getSum) Does."]);
-        assert_eq!(admission.notes, [], "letters alone are no news");
+        assert!(admission.notes.is_empty(), "letters alone are no news");
     }
 
     #[test]

@@ -56,7 +56,17 @@ fn confirming(stage: &mut Stage, policy: &Value, risks: Risks) -> Result<(), Str
     if let Some(unknown) = policy.get("confirm_unknown").and_then(Value::as_bool) {
         keys += &format!(", unknown = {unknown}");
     }
-    if risks.iter().any(Option::is_some) {
+    let is_rated = risks.iter().any(Option::is_some);
+    let asks_nothing = kind == "risky"
+        && !is_rated
+        && policy.get("confirm_unknown").and_then(Value::as_bool) == Some(false)
+        && word("threshold").is_none_or(|threshold| threshold != "UNKNOWN");
+    if asks_nothing {
+        // The config reader refuses it, and names the policy that does the same.
+        stage.task += "confirm = \"never\"\n";
+        return Ok(());
+    }
+    if is_rated {
         keys += ", analyzer = \"analyzer\"";
         stage.more += "[plugins.analyzer]\nsource = \"native:analyzer\"\n";
         stage.plugins.push(analyzer(risks));
