@@ -115,6 +115,25 @@ fn a_judge_decides_and_a_limit_ends_what_it_never_ends() {
 }
 
 #[test]
+fn a_judge_explains_what_it_does_not_take_within_a_limit() {
+    for (mode, words) in [
+        ("explain", "\"hello\" names no year."),
+        ("explain-not-done", "\"hello\" names no year."),
+        ("explain-much", "ää"),
+    ] {
+        let config = hostile("agent_echo", "judge", "hostile_judge", mode, "turns = 2");
+        let ran = Rig::new().run(&config, "hello");
+        let feedback = |notice: &Notice| match notice {
+            Notice::AnswerOverruled { ruling, .. } => ruling.feedback.clone(),
+            _ => None,
+        };
+        let all: Vec<String> = ran.notices().filter_map(feedback).collect();
+        let first = all.first().expect("it explains itself");
+        assert!(first.contains(words) && first.len() <= 4 << 10, "{mode}: {} bytes", first.len());
+    }
+}
+
+#[test]
 fn a_judge_that_misbehaves_ends_the_task_and_nothing_passes_for_its_ruling() {
     for (mode, fault) in [
         ("spin", FaultKind::Cpu),
