@@ -148,13 +148,16 @@ fn js_functions(code: &str, beginnings: &[&str]) -> BTreeSet<String> {
 /// The rows of a section: the subject, and the cell of each language.
 fn rows(section: &str) -> Vec<(String, [String; 3])> {
     let text = block(PAGE, &format!("\n## {section}\n"), "\n## ");
-    let row = |line: &str| -> Option<(String, [String; 3])> {
-        let cells: Vec<_> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [subject, rust, python, js] = cells.as_slice() else { return None };
-        Some((subject.to_string(), [rust, python, js].map(|cell| cell.to_string())))
+    let row = |line: &str| -> (String, [String; 3]) {
+        let cells: Vec<_> = line.split('|').map(|cell| cell.trim().to_owned()).collect();
+        let [_, subject, rust, python, js, _]: [String; 6] =
+            cells.try_into().unwrap_or_else(|cells| {
+                panic!("{section}: a row has no cell for each language: {cells:?}")
+            });
+        (subject, [rust, python, js])
     };
     let lines = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
-    lines.filter_map(row).collect()
+    lines.map(row).collect()
 }
 
 /// The functions of a cell, and the names that stand in parentheses or braces.
