@@ -28,17 +28,17 @@ export function turnFromValue(value) {
 }
 
 /** Returns a turn in the form of an era. Several calls are several actions, and so a list. */
-export function turnToJson(given, era = "2025-11") {
-  const custom = rawCustom(given);
+export function turnToJson(agentTurn, era = "2025-11") {
+  const custom = rawCustom(agentTurn);
   if (custom !== undefined && !isKnown(custom)) return custom;
-  const forms = eventsOf(given).map((event) => writeEvent(event, era, { source: "agent" }));
+  const forms = eventsOf(agentTurn).map((event) => writeEvent(event, era, { source: "agent" }));
   return forms.length === 1 ? forms[0] : forms;
 }
 
 /** Returns the events of a turn. A custom action that no log knows gives none. */
-export function eventsOf(given) {
-  const { action: done, thought = "", waitForResponse = false } = given;
-  const custom = rawCustom(given);
+export function eventsOf(agentTurn) {
+  const { action: done, thought = "", waitForResponse = false } = agentTurn;
+  const custom = rawCustom(agentTurn);
   if (custom !== undefined) return isKnown(custom) ? [readEvent(custom)] : [];
   const { tag, val } = done;
   if (tag === "reply") return said(val, thought, waitForResponse);
