@@ -13,7 +13,10 @@ export function turn(
 }
 
 /** Sets the text that the agent's history holds in place of the action's JSON. */
-export const withText = (given, text) => ({ ...given, extra: { ...given.extra, text } });
+export const withText = (agentTurn, text) => ({
+  ...agentTurn,
+  extra: { ...agentTurn.extra, text },
+});
 
 /** Says something to the next responder, or to `options.to`. */
 export function say(content, { to, attachments, ...options } = {}) {

@@ -107,7 +107,7 @@ def value_in(text: str) -> Any:
     for start in starts[:_PLACES]:
         try:
             value, _ = decoder.raw_decode(text, start)
-            _check(value, _DEPTH)
+            _check(value)
         except (ValueError, RecursionError) as error:
             problem = problem or str(error)
             continue
@@ -383,12 +383,17 @@ def _int(text: str) -> int | float:
     return int(text) if len(text) < 22 and -(2**63) <= int(text) < 2**64 else _float(text)
 
 
-def _check(value: Any, depth: int) -> None:
+def _check(value: Any) -> None:
     """Refuse what the host refuses: deep nesting, and half of a surrogate pair."""
-    if isinstance(value, (dict, list)):
-        if depth == 0:
-            raise ValueError("recursion limit exceeded")
-        for item in value.values() if isinstance(value, dict) else value:
-            _check(item, depth - 1)
-        if depth == _DEPTH and any("\ud800" <= letter <= "\udfff" for letter in compact(value)):
-            raise ValueError("lone surrogate in a text")
+    _check_depth(value, _DEPTH)
+    if any("\ud800" <= letter <= "\udfff" for letter in compact(value)):
+        raise ValueError("lone surrogate in a text")
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    if not isinstance(value, (dict, list)):
+        return
+    if depth == 0:
+        raise ValueError("recursion limit exceeded")
+    for item in value.values() if isinstance(value, dict) else value:
+        _check_depth(item, depth - 1)

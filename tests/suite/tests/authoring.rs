@@ -10,9 +10,10 @@ use serde_json::Value;
 use crate::cli::{conclave, text};
 
 /// Each kind, and the result of its config's run.
-const KINDS: [(&str, &str); 10] = [
+const KINDS: [(&str, &str); 11] = [
     ("tool", "It has five words.\n"),
     ("agent", "It was lit in 1844.\n"),
+    ("responder", "From nine to five.\n"),
     ("strategy", "I will tell you.\n"),
     ("gate", "I may not have that looked up.\n"),
     ("judge", "1844\n"),

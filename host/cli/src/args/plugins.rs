@@ -172,6 +172,8 @@ pub(crate) enum NewKind {
     Tool,
     /// Takes the turns of a task
     Agent,
+    /// Takes the turns of a task, and answers some messages before the model is asked
+    Responder,
     /// Decides when results of background tasks are reported
     Strategy,
     /// Allows, changes or blocks texts
@@ -196,6 +198,7 @@ impl NewKind {
         match self {
             Self::Tool => "tool",
             Self::Agent => "agent",
+            Self::Responder => "responder",
             Self::Strategy => "strategy",
             Self::Gate => "gate",
             Self::Judge => "judge",

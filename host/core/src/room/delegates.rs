@@ -104,7 +104,7 @@ impl Dialogue<'_> {
         let caller = self.frames.get(&id).map_or_else(String::new, |frame| frame.task.to_string());
         let text = first_message(&inputs);
         let child = self.new_frame(task, Some(id), Arc::new(inputs));
-        self.frames.limit_child(id, child);
+        limit_child(self.frames, id, child);
         let mut message = self.cx.stamp(Role::User, &caller);
         message.content = Some(text);
         self.put_pending(child, Responder::User, message);
@@ -138,16 +138,16 @@ impl Dialogue<'_> {
     }
 }
 
-impl Frames {
-    /// Limits the steps of a child to those that its caller's turn allows; its own limit holds if
-    /// it is lower (L-043).
-    pub(super) fn limit_child(&mut self, caller: FrameId, child: FrameId) {
-        let wanted = self.get(&caller).and_then(|frame| frame.delegated_turns);
-        if let Some(frame) = self.get_mut(&child) {
-            frame.turn_limit = [frame.turn_limit, wanted].into_iter().flatten().min();
-        }
+/// Limits the steps of a child to those that its caller's turn allows; its own limit holds if it is
+/// lower (L-043).
+pub(super) fn limit_child(frames: &mut Frames, caller: FrameId, child: FrameId) {
+    let wanted = frames.get(&caller).and_then(|frame| frame.delegated_turns);
+    if let Some(frame) = frames.get_mut(&child) {
+        frame.turn_limit = [frame.turn_limit, wanted].into_iter().flatten().min();
     }
+}
 
+impl Frames {
     /// Returns the number of delegates of a frame that may run at once: as granted, and at least
     /// one, because the caller waits.
     fn delegates_at_once(&self, cx: &RoomContext, id: FrameId) -> usize {

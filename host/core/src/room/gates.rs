@@ -98,8 +98,9 @@ pub(super) struct Gating {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct GatedItem {
     act: GatedAct,
-    /// Index of its current gate in the setup's list.
-    gate: usize,
+    /// The gates that let it pass. Not a place in the setup's list, because a resumption under
+    /// another config changes that list.
+    passed: Vec<PluginName>,
     /// `None` while an earlier message of its channel waits.
     call: Option<CallId>,
 }
@@ -116,18 +117,22 @@ impl Gating {
 impl RoomContext {
     /// Returns whether a gate checks the items of this point.
     pub(super) fn has_gate(&self, point: GatePoint) -> bool {
-        self.gate_from(point, 0).is_some()
+        self.next_gate(point, &[]).is_some()
     }
 
-    /// Returns the first gate of a point from this index on.
-    fn gate_from(&self, point: GatePoint, place: usize) -> Option<usize> {
-        self.setup
-            .gates
-            .iter()
-            .enumerate()
-            .skip(place)
-            .find(|(_, rule)| rule.on == point)
-            .map(|(place, _)| place)
+    /// Returns the first gate of a point that an item has not passed. A plugin that stands twice in
+    /// the list checks twice.
+    fn next_gate(&self, point: GatePoint, passed: &[PluginName]) -> Option<&GateRule> {
+        let mut passed = passed.to_vec();
+        self.setup.gates.iter().filter(|rule| rule.on == point).find(|rule| {
+            match passed.iter().position(|plugin| *plugin == rule.plugin) {
+                Some(place) => {
+                    passed.swap_remove(place);
+                    false
+                }
+                None => true,
+            }
+        })
     }
 }
 
@@ -170,28 +175,35 @@ impl Gating {
 impl GateChecks<'_> {
     /// Asks the first gate of the item's point. Its last gate releases the item.
     pub(super) fn wait_for_gates(&mut self, act: GatedAct) {
-        let Some(gate) = self.cx.gate_from(act.point(), 0) else {
+        if !self.cx.has_gate(act.point()) {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
-        };
+        }
         let before = act.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
         let number = self.gating.next;
         self.gating.next += 1;
-        self.gating.waiting.insert(number, GatedItem { act, gate, call: None });
+        self.gating.waiting.insert(number, GatedItem { act, passed: Vec::new(), call: None });
         // One item of a channel at a time keeps the order of its messages.
-        if before == 0 {
-            self.ask_gate(number);
+        if before == 0 && self.ask_gate(number).is_some() {
+            self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         }
     }
 
-    /// Returns the rule of the gate that an item is at.
-    fn rule_of(&self, number: u64) -> Option<&GateRule> {
-        self.cx.setup.gates.get(self.gating.waiting.get(&number)?.gate)
+    /// Returns the rule by which a gate checks an item; `None` if the config does not have it any
+    /// more.
+    fn rule_of(&self, number: u64, plugin: &PluginName) -> Option<&GateRule> {
+        let point = self.gating.waiting.get(&number)?.act.point();
+        self.cx.setup.gates.iter().find(|rule| rule.on == point && rule.plugin == *plugin)
     }
 
-    fn ask_gate(&mut self, number: u64) {
-        let rule = self.rule_of(number).cloned();
-        let (Some(waiting), Some(rule)) = (self.gating.waiting.get(&number), rule) else {
-            return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
+    /// Asks the next gate of an item. Returns the item if it has passed all.
+    fn ask_gate(&mut self, number: u64) -> Option<GatedAct> {
+        let Some(waiting) = self.gating.waiting.get(&number) else {
+            self.cx.violated(Invariant::GateKnown, None::<FrameId>);
+            return None;
+        };
+        let rule = self.cx.next_gate(waiting.act.point(), &waiting.passed).cloned();
+        let Some(rule) = rule else {
+            return self.gating.waiting.remove(&number).map(|waiting| waiting.act);
         };
         let question = PluginQuery::Gate { input: Box::new(self.gate_view(&waiting.act)) };
         let call = self.cx.next_call(Purpose::Gate { plugin: rule.plugin.clone(), number });
@@ -206,6 +218,7 @@ impl GateChecks<'_> {
             question,
         });
         self.cx.set_timer(TimerPurpose::Gate { call }, self.cx.now.plus(rule.deadline_ms));
+        None
     }
 
     /// Returns the item as a gate sees it.
@@ -268,30 +281,10 @@ impl GateChecks<'_> {
         shown
     }
 
-    /// Asks the next gate of an item. Returns the item if there is none.
-    fn next_gate(&mut self, number: u64) -> Option<GatedAct> {
-        let Some(waiting) = self.gating.waiting.get(&number) else {
-            self.cx.violated(Invariant::GateKnown, None::<FrameId>);
-            return None;
-        };
-        let next = self.cx.gate_from(waiting.act.point(), waiting.gate + 1);
-        let Some(gate) = next else {
-            return self.gating.waiting.remove(&number).map(|waiting| waiting.act);
-        };
-        if let Some(waiting) = self.gating.waiting.get_mut(&number) {
-            waiting.gate = gate;
-        }
-        self.ask_gate(number);
-        None
-    }
-
-    fn next_in_lane(&mut self, lane: Option<ChannelId>) {
-        let next = lane.and_then(|lane| {
-            self.gating.in_lane(&lane).next().map(|(number, waiting)| (number, waiting.call))
-        });
-        if let Some((number, None)) = next {
-            self.ask_gate(number);
-        }
+    /// Asks the first gate of the next item of a channel. Returns the item if it has none to pass.
+    fn next_in_lane(&mut self, lane: Option<ChannelId>) -> Option<GatedAct> {
+        let (number, waiting) = self.gating.in_lane(&lane?).next()?;
+        if waiting.call.is_some() { None } else { self.ask_gate(number) }
     }
 }
 
@@ -311,7 +304,7 @@ impl Room {
         self.end_call(call, verdict.is_ok(), report);
         self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
         match verdict {
-            Ok(GateVerdict::Allow) => self.release(number),
+            Ok(GateVerdict::Allow) => self.release(number, plugin),
             Ok(GateVerdict::Modify { text }) => {
                 let Some(waiting) = self.gating.waiting.get_mut(&number) else {
                     return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
@@ -321,7 +314,7 @@ impl Room {
                     let point = waiting.act.point();
                     self.cx.notify(Notice::GateModified { point, plugin: plugin.clone() });
                 }
-                self.release(number);
+                self.release(number, plugin);
             }
             Ok(GateVerdict::Block { reason }) if reason.trim().is_empty() => {
                 let reason = format!("gate {plugin} blocked it, and gave no reason");
@@ -341,7 +334,8 @@ impl Room {
             return;
         };
         self.plugin_calls().abandon(call);
-        let deadline = self.gate_checks().rule_of(number).map_or(0, |rule| rule.deadline_ms);
+        let deadline =
+            self.gate_checks().rule_of(number, &plugin).map_or(0, |rule| rule.deadline_ms);
         let message = format!("it gave no answer within {deadline} ms (gates: `deadline`)");
         self.gate_failed(call, &plugin, number, Fault::new(FaultKind::Wall, message));
     }
@@ -349,17 +343,27 @@ impl Room {
     fn gate_failed(&mut self, call: CallId, plugin: &PluginName, number: u64, fault: Fault) {
         let reason = format!("gate {plugin} failed: {}", bounded(fault.message.clone()));
         self.cx.notify(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
-        if self.gate_checks().rule_of(number).is_some_and(|rule| rule.fails_open) {
-            self.release(number);
+        if self.gate_checks().rule_of(number, plugin).is_some_and(|rule| rule.fails_open) {
+            self.release(number, plugin);
             return;
         }
         // The details are for the operator; the sender learns only that the gate failed.
         self.block(number, plugin, &reason, &format!("gate {plugin} failed"));
     }
 
-    /// Moves an item to its next gate. Behind the last one it takes effect.
-    fn release(&mut self, number: u64) {
-        let Some(act) = self.gate_checks().next_gate(number) else { return };
+    /// Moves an item that a gate let pass to its next one. Behind the last one it takes effect.
+    fn release(&mut self, number: u64, plugin: &PluginName) {
+        let Some(waiting) = self.gating.waiting.get_mut(&number) else {
+            return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
+        };
+        waiting.passed.push(plugin.clone());
+        if let Some(act) = self.gate_checks().ask_gate(number) {
+            self.passed_all(act);
+        }
+    }
+
+    /// Carries out an item that has passed its gates, then asks about the next of its channel.
+    fn passed_all(&mut self, act: GatedAct) {
         let lane = act.lane().cloned();
         match act {
             GatedAct::Inbound { request, inbound } => self.inbound_passed(request, *inbound),
@@ -369,7 +373,13 @@ impl Room {
             GatedAct::Delivery { gated } => self.result_delivery().delivery_passed(*gated),
             GatedAct::Passage { passage } => self.passage_passed(*passage),
         }
-        self.gate_checks().next_in_lane(lane);
+        self.continue_lane(lane);
+    }
+
+    fn continue_lane(&mut self, lane: Option<ChannelId>) {
+        if let Some(act) = self.gate_checks().next_in_lane(lane) {
+            self.passed_all(act);
+        }
     }
 
     fn block(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
@@ -386,7 +396,7 @@ impl Room {
             GatedAct::Passage { passage } => self.passage_blocked(&passage, told),
             act => self.background_work().is_blocked(act, told),
         }
-        self.gate_checks().next_in_lane(lane);
+        self.continue_lane(lane);
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 pub(super) use judge::is_empty;
 
 use super::acting::Acting;
+use super::delegates::limit_child;
 use super::frame::{
     Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, PastActions, Responder, Responders,
     UnansweredMessage,
@@ -159,7 +160,7 @@ impl Dialogue<'_> {
             .map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), said));
         let child = self.new_frame(name, Some(id), inputs);
         if pending.as_ref().is_some_and(|pending| pending.sender == Role::Llm) {
-            self.frames.limit_child(id, child);
+            limit_child(self.frames, id, child);
         }
         match pending {
             Some(pending) => {

@@ -159,7 +159,9 @@ impl Dialogue<'_> {
                     Some(Action::Think { thought }) => Some(said("thinks", thought, asked)),
                     Some(Action::Talk { content }) => Some(said("says", content, asked)),
                     Some(action) if is_poll(action) => {
-                        self.frames.watch_waiting(id);
+                        if let Some(frame) = self.frames.get_mut(&id) {
+                            frame.stuck_watch.record_wait();
+                        }
                         None
                     }
                     Some(action) => {
@@ -365,15 +367,15 @@ impl RunControl<'_> {
     }
 }
 
-impl Frames {
+impl StuckWatch {
     /// Notes that the agent waits for work under way, so its next message is not the same one with
     /// nothing between.
-    pub(super) fn watch_waiting(&mut self, id: FrameId) {
-        if let Some(frame) = self.get_mut(&id) {
-            frame.stuck_watch.watch.record_wait();
-        }
+    pub(super) fn record_wait(&mut self) {
+        self.watch.record_wait();
     }
+}
 
+impl Frames {
     /// Returns whether every result of the agent's message is an error. If only some failed, the
     /// others may be new.
     fn failed(&self, id: FrameId, asked: &Message, answer: &Message) -> bool {

@@ -70,8 +70,7 @@ impl Setup {
         }
     }
 
-    /// Returns the gates of both, because a gate only restricts. Those of the start come first:
-    /// texts that wait for a gate refer to it by its place.
+    /// Returns the gates of both, because a gate only restricts.
     fn gates_with(&self, today: &Self) -> Vec<GateRule> {
         let same = |of: &GateRule, gates: &[GateRule]| {
             gates.iter().find(|gate| (gate.on, &gate.plugin) == (of.on, &of.plugin)).cloned()

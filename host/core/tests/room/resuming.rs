@@ -8,6 +8,7 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
+use conclave_core::setup::plugin_query::{GateVerdict, PluginReply};
 use conclave_core::setup::{PluginFacts, PluginKind, Setup};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
@@ -63,6 +64,15 @@ impl Journal {
         assert_eq!(*self.room.setup(), setup, "the room has the setup that was promised");
         let folded = Unfinished::fold(self.records.clone());
         assert_eq!(folded.room.setup(), self.room.setup(), "the records hold the setup");
+        effects
+    }
+
+    /// Does the same. Returns also the effects of the calls that run again.
+    fn resume_all(&mut self, today: &Setup) -> Vec<Effect> {
+        let again = Unfinished::fold(self.records.clone());
+        let again = again.resumption(Millis(START.0 + 1_000), today).again;
+        let mut effects = self.resume(today, true);
+        effects.extend(again.into_iter().map(|again| again.effect));
         effects
     }
 
@@ -297,6 +307,80 @@ fn the_gates_of_the_start_and_of_today_check() {
     }
     let strict = setup(json!({ "gates": [gate("notes", false)] }));
     assert_eq!(names(&strict.narrowed_by(&begun)), [notes(false)]);
+}
+
+/// The answer of a run waits for gates while the config changes twice.
+#[test]
+fn a_text_passes_every_gate_of_the_effective_setup_before_it_leaves() {
+    let lists: [&[&str]; 8] = [
+        &[],
+        &["notes"],
+        &["guard"],
+        &["notes", "guard"],
+        &["guard", "notes"],
+        &["desk", "notes"],
+        &["guard", "desk", "notes"],
+        &["notes", "desk"],
+    ];
+    let with = |gates: &[&str]| {
+        let gate = |plugin: &&str| json!({ "on": "outbound", "plugin": plugin, "deadline_ms": 9 });
+        let gates: Vec<Value> = gates.iter().map(gate).collect();
+        setup(json!({ "plugins": { "guard": { "tools": ["check"] } }, "gates": gates }))
+    };
+    let report = CallReport::default;
+    // The gates that let the text pass, in order, and what asks the gates next.
+    let answer = |journal: &mut Journal, effects: Vec<Effect>, passed: &mut Vec<String>| {
+        let asked = effects.into_iter().find_map(|effect| match effect {
+            Effect::QueryPlugin { call, plugin, .. } => Some((call, plugin)),
+            _ => None,
+        });
+        let (call, plugin) = asked?;
+        passed.push(plugin.to_string());
+        let answer = Ok(PluginReply::Gate { verdict: GateVerdict::Allow });
+        Some(journal.handle(Event::PluginQueried { call, answer, report: report() }))
+    };
+    for begun in lists {
+        for second in lists {
+            for third in lists {
+                let mut journal = Journal::begin(&with(begun), openings().remove(0).1);
+                let turn = Turn {
+                    action: Action::Finish { outputs: json!("said") },
+                    thought: String::new(),
+                    wait_for_response: false,
+                    extra: Vec::new(),
+                };
+                let step = |turn| Event::AgentStepped {
+                    call: CallId(0),
+                    answer: Ok(turn),
+                    report: report(),
+                };
+                let mut passed = Vec::new();
+                let mut effects = if begun.is_empty() {
+                    // It is answered under the second config, whose gates are new.
+                    journal.resume(&with(second), false);
+                    journal.handle(step(turn))
+                } else {
+                    let effects = journal.handle(step(turn));
+                    answer(&mut journal, effects, &mut passed);
+                    journal.resume_all(&with(second))
+                };
+                if journal.room.outcome().is_none() {
+                    effects = answer(&mut journal, effects, &mut passed).unwrap_or_default();
+                }
+                if journal.room.outcome().is_none() {
+                    drop(effects);
+                    effects = journal.resume_all(&with(third));
+                }
+                while journal.room.outcome().is_none() {
+                    let next = answer(&mut journal, effects, &mut passed);
+                    effects = next.expect("a gate is asked until the text has passed all");
+                }
+                let gates = &journal.room.setup().gates;
+                let missing = gates.iter().find(|gate| !passed.contains(&gate.plugin.to_string()));
+                assert!(missing.is_none(), "{begun:?}, {second:?}, {third:?}: {passed:?}");
+            }
+        }
+    }
 }
 
 #[test]

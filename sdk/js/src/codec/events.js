@@ -55,11 +55,11 @@ export function writeEvent(event, era, { source, id } = {}) {
   if (isAction) return { ...form, action: kind, args: written };
   const { content, ...rest } = written;
   const extras = kind === "run" && era === "2024-07" ? extrasOf2024(fields) : rest;
-  const told = { ...form, observation: kind, content, extras };
+  const observationForm = { ...form, observation: kind, content, extras };
   if (era === "2025-11" && (kind === "run" || kind === "run_ipython")) {
-    told.success = kind === "run_ipython" || fields.metadata.exit_code === 0;
+    observationForm.success = kind === "run_ipython" || fields.metadata.exit_code === 0;
   }
-  return told;
+  return observationForm;
 }
 
 const extrasOf2024 = ({ command, metadata }) => ({

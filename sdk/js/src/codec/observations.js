@@ -12,9 +12,9 @@ import { eventsOf } from "./turns.js";
 const FINISHES = " finishes task";
 
 /** Returns an observation in the form of an era. */
-export function observationToJson(given, era = "2025-11") {
-  const event = eventOf(given);
-  return event ? writeEvent(event, era) : rawCustom(given.val);
+export function observationToJson(value, era = "2025-11") {
+  const event = eventOf(value);
+  return event ? writeEvent(event, era) : rawCustom(value.val);
 }
 
 /** Returns the observation of a form of either era. The error names the problem. */

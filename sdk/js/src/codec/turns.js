@@ -28,17 +28,17 @@ export function turnFromValue(value) {
 }
 
 /** Returns a turn in the form of an era. Several calls are several actions, and so a list. */
-export function turnToJson(given, era = "2025-11") {
-  const custom = rawCustom(given);
+export function turnToJson(agentTurn, era = "2025-11") {
+  const custom = rawCustom(agentTurn);
   if (custom !== undefined && !isKnown(custom)) return custom;
-  const forms = eventsOf(given).map((event) => writeEvent(event, era, { source: "agent" }));
+  const forms = eventsOf(agentTurn).map((event) => writeEvent(event, era, { source: "agent" }));
   return forms.length === 1 ? forms[0] : forms;
 }
 
 /** Returns the events of a turn. A custom action that no log knows gives none. */
-export function eventsOf(given) {
-  const { action: done, thought = "", waitForResponse = false } = given;
-  const custom = rawCustom(given);
+export function eventsOf(agentTurn) {
+  const { action: done, thought = "", waitForResponse = false } = agentTurn;
+  const custom = rawCustom(agentTurn);
   if (custom !== undefined) return isKnown(custom) ? [readEvent(custom)] : [];
   const { tag, val } = done;
   if (tag === "reply") return said(val, thought, waitForResponse);
@@ -141,64 +141,51 @@ function outcome(outputs, key) {
 function turnOf(event) {
   const { kind, fields } = event;
   const { thought = "" } = fields;
-  const options = { thought };
-  const done = (tag, val) => turn(val === undefined ? { tag } : { tag, val }, options);
-  switch (kind) {
-    case "null":
-      return done("null");
-    case "run":
-      return isPlainRun(fields)
-        ? done("run", { command: fields.command, background: fields.background })
-        : customOf(event);
-    case "kill":
-      return done("kill", commandId(fields.command_id));
-    case "run_ipython":
-      return done("run-cell", { code: fields.code, kernelInitCode: fields.kernel_init_code });
-    case "browse":
-      return done("browse", fields.url);
-    case "read":
-      return fields.view_range === null
-        ? done("read", { path: fields.path, start: fields.start, end: fields.end })
-        : customOf(event);
-    case "write": {
-      const { path, content, start: first, end } = fields;
-      return done("write", { path, content, start: first, end });
-    }
-    case "recall":
-      return done("recall", fields.query);
-    case "add_task":
-      return done("add-task", {
-        parent: fields.parent,
-        goal: fields.goal,
-        subtasks: fields.subtasks,
-      });
-    case "modify_task":
-      return done("modify-task", { taskId: String(fields.task_id), state: stateOf(fields.state) });
-    case "delegate":
-      return done("delegate", { task: fields.agent, inputs: fields.inputs });
-    case "delegate_task": {
-      const { agent, task, context, share_channels: shareChannels } = fields;
-      return start(agent, task, { context, shareChannels, thought });
-    }
-    case "think":
-      return turn({ tag: "think", val: thought });
-    case "talk":
-      return done("talk", fields.content);
-    case "finish":
-      return finished(fields, options);
-    case "reject": {
-      const { outputs } = fields;
-      const isReason = Object.keys(outputs).length === 1 && typeof outputs.reason === "string";
-      return reject(isReason ? outputs.reason : outputs, options);
-    }
-    case "message":
-      return messageOf(fields);
-    case "call_tool_mcp":
-      return callTool(fields.name, fields.arguments, options);
-    default:
-      return customOf(event);
-  }
+  if (Object.hasOwn(TURNS, kind)) return TURNS[kind](fields, { thought });
+  const [tag, val] = READ[kind]?.(fields) ?? [];
+  if (tag === undefined) return customOf(event);
+  return turn(val === undefined ? { tag } : { tag, val }, { thought });
 }
+
+/** The turns of the kinds that are more than an action with its thought. */
+const TURNS = {
+  think: ({ thought }) => turn({ tag: "think", val: thought }),
+  message: messageOf,
+  call_tool_mcp: ({ name, arguments: values }, options) => callTool(name, values, options),
+  finish: finished,
+  reject: ({ outputs }, options) => {
+    const isReason = Object.keys(outputs).length === 1 && typeof outputs.reason === "string";
+    return reject(isReason ? outputs.reason : outputs, options);
+  },
+  delegate_task: ({ agent, task, context, share_channels: shareChannels }, options) =>
+    start(agent, task, { context, shareChannels, ...options }),
+};
+
+/** The case and the value of each kind for which the contract has one. */
+const READ = {
+  null: () => ["null"],
+  run: (fields) =>
+    isPlainRun(fields)
+      ? ["run", { command: fields.command, background: fields.background }]
+      : undefined,
+  kill: ({ command_id: id }) => ["kill", commandId(id)],
+  run_ipython: ({ code, kernel_init_code: kernelInitCode }) => [
+    "run-cell",
+    { code, kernelInitCode },
+  ],
+  browse: ({ url }) => ["browse", url],
+  read: ({ path, start: first, end, view_range: range }) =>
+    range === null ? ["read", { path, start: first, end }] : undefined,
+  write: ({ path, content, start: first, end }) => ["write", { path, content, start: first, end }],
+  recall: ({ query }) => ["recall", query],
+  add_task: ({ parent, goal, subtasks }) => ["add-task", { parent, goal, subtasks }],
+  modify_task: ({ task_id: taskId, state }) => [
+    "modify-task",
+    { taskId: String(taskId), state: stateOf(state) },
+  ],
+  delegate: ({ agent, inputs }) => ["delegate", { task: agent, inputs }],
+  talk: ({ content }) => ["talk", content],
+};
 
 /** The contract's own case has no place for the fields that 2025-11 adds to a command. */
 const isPlainRun = ({ command, background, thought, ...rest }) =>

@@ -249,10 +249,10 @@ export class SimulatedRoom {
   }
 
   #deliver(wake, { tasks, channel, prompt, interrupt = false }) {
-    const named = this.#named(tasks);
-    if (named.length === 0) return;
-    const listed = named.join(", ");
-    const repeats = named.some((task) => this.#notifiedOf.includes(task));
+    const ids = this.#named(tasks);
+    if (ids.length === 0) return;
+    const listed = ids.join(", ");
+    const repeats = ids.some((task) => this.#notifiedOf.includes(task));
     if (wake.tag === "send-failed" && repeats) {
       const what = `after a failed message about ${listed}, it sends it again at once`;
       this.#breaks("backs-off", what);
@@ -265,19 +265,19 @@ export class SimulatedRoom {
           ? "it speaks, and there is no channel to speak on"
           : `it speaks on ${JSON.stringify(channel)}, which is muted or was not offered`;
       this.#breaks("only-its-channels", why);
-      for (const task of named) this.#moveToInbox(task, why);
+      for (const task of ids) this.#moveToInbox(task, why);
       return;
     }
     this.#speaks(wanted, open, listed, interrupt);
     if (open.refusals > 0) {
       open.refusals -= 1;
-      this.#rejected(named);
+      this.#rejected(ids);
       return;
     }
-    for (const task of named) this.#leave(task);
+    for (const task of ids) this.#leave(task);
     this.#report.delivered.push({
       at: this.#now,
-      tasks: named,
+      tasks: ids,
       channel: wanted,
       prompt,
       interrupted: interrupt,

@@ -345,7 +345,7 @@ fn each_observation_has_its_form_in_both_eras_and_is_read_again() {
 #[test]
 fn each_message_is_its_events() {
     for row in rows("messages") {
-        let given = &row["message"];
+        let fields = &row["message"];
         let result = |result: &Value| ToolResult {
             call_id: "call-1".to_owned(),
             name: text(&result["name"]),
@@ -353,8 +353,8 @@ fn each_message_is_its_events() {
             is_error: result["isError"] == true,
         };
         let message = Message {
-            seq: given["seq"].as_u64().expect("a position"),
-            sender: match text(&given["sender"]).as_str() {
+            seq: fields["seq"].as_u64().expect("a position"),
+            sender: match text(&fields["sender"]).as_str() {
                 "llm" => Role::Llm,
                 "agent" => Role::Agent,
                 "user" => Role::User,
@@ -362,9 +362,9 @@ fn each_message_is_its_events() {
             },
             sender_name: String::new(),
             recipient: None,
-            content: text(&given["content"]),
-            tool_calls: calls(given),
-            tool_results: given["toolResults"]
+            content: text(&fields["content"]),
+            tool_calls: calls(fields),
+            tool_results: fields["toolResults"]
                 .as_array()
                 .into_iter()
                 .flatten()
@@ -377,7 +377,7 @@ fn each_message_is_its_events() {
         let events = events_of_message(message);
         for era in ERAS {
             let forms: Vec<Value> = events.iter().map(|event| event.to_json(era)).collect();
-            assert_eq!(Value::Array(forms), row[era.name()], "{given}");
+            assert_eq!(Value::Array(forms), row[era.name()], "{fields}");
         }
     }
 }

@@ -26,6 +26,7 @@ macro_rules! of_kind {
         match $kind {
             NewKind::Tool => include_str!(concat!($before, "tool", $after)),
             NewKind::Agent => include_str!(concat!($before, "agent", $after)),
+            NewKind::Responder => include_str!(concat!($before, "responder", $after)),
             NewKind::Strategy => include_str!(concat!($before, "strategy", $after)),
             NewKind::Gate => include_str!(concat!($before, "gate", $after)),
             NewKind::Judge => include_str!(concat!($before, "judge", $after)),
@@ -134,8 +135,10 @@ fn type_name(name: &str, kind: NewKind) -> String {
     let name = parts.concat();
     // The traits that the code imports.
     match name.as_str() {
-        "Agent" | "Gate" | "Memory" | "Observer" | "Condenser" | "SecurityAnalyzer"
-        | "DeliveryStrategy" | "Judge" | "SimulatedUser" => format!("My{name}"),
+        "Agent" | "Responder" | "Gate" | "Memory" | "Observer" | "Condenser"
+        | "SecurityAnalyzer" | "DeliveryStrategy" | "Judge" | "SimulatedUser" => {
+            format!("My{name}")
+        }
         _ => name,
     }
 }
@@ -144,6 +147,7 @@ fn parts(kind: NewKind) -> Parts {
     match kind {
         NewKind::Tool => tool(),
         NewKind::Agent => agent(),
+        NewKind::Responder => responder(),
         NewKind::Strategy => strategy(),
         NewKind::Gate => gate(),
         NewKind::Judge => judge(),
@@ -201,6 +205,26 @@ system = "You answer in one sentence."
             { "name": "a model answers", "run": "When was it lit?", "expect": { "status": "DONE", "content": "It was lit in 1844." } },
         ]),
         message: "When was the Skerryvore light lit?",
+    }
+}
+
+fn responder() -> Parts {
+    Parts {
+        description: "Answers questions with facts of its settings, and asks a model the rest.",
+        asks: "\n[asks.model]\nwhy = \"A model answers what no fact does.\"\n\n[asks.tools]\nwhy = \"The model may ask for tools; which ones is up to you.\"\noptional = true\n\n[config.facts]\ntype = \"object\"\ndescription = \"Answers to the questions that contain their names.\"\n",
+        grants: "grants.model = [\"default\"]\nconfig.facts = { open = \"From nine to five.\" }\n",
+        config: r#"
+entry = "desk"
+
+[tasks.desk]
+agent = "<NAME>"
+"#,
+        replies: json!({ "replies": ["It was lit in 1844."] }),
+        cases: json!([
+            { "name": "a fact needs no model", "run": "When do you open?", "expect": { "status": "DONE", "content": "From nine to five." } },
+            { "name": "a model answers the rest", "run": "When was it lit?", "expect": { "status": "DONE", "content": "It was lit in 1844." } },
+        ]),
+        message: "When do you open?",
     }
 }
 

@@ -47,6 +47,14 @@ fn delivery(text: &str) -> GatedAct {
     GatedAct::Delivery { gated }
 }
 
+/// Has the gate that checks an item let it pass. Returns the item behind its last gate.
+fn pass(parts: &mut Parts, number: u64) -> Option<GatedAct> {
+    let waiting = parts.gating.waiting.get_mut(&number).expect("it waits");
+    let gate = parts.cx.next_gate(waiting.act.point(), &waiting.passed).expect("a gate checks it");
+    waiting.passed.push(gate.plugin.clone());
+    parts.view().gate_checks().ask_gate(number)
+}
+
 /// Returns the questions to gates since the last call, as `gate: text`.
 fn asked(parts: &mut Parts) -> Vec<String> {
     let question = |effect| match effect {
@@ -66,13 +74,13 @@ fn messages_of_a_channel_pass_one_after_the_other_and_channels_do_not_wait_for_e
         parts.view().gate_checks().wait_for_gates(inbound(channel, text));
     }
     assert_eq!(asked(&mut parts), ["guard: one", "guard: three"]);
-    assert_eq!(parts.view().gate_checks().next_gate(0), None);
+    assert_eq!(pass(&mut parts, 0), None);
     assert_eq!(asked(&mut parts), ["censor: one"]);
     let phone = Some(ChannelId::from("phone"));
     // The first message is still at its second gate.
     parts.view().gate_checks().next_in_lane(phone.clone());
     assert_eq!(asked(&mut parts), [""; 0]);
-    assert_eq!(parts.view().gate_checks().next_gate(0), Some(inbound("phone", "one")));
+    assert_eq!(pass(&mut parts, 0), Some(inbound("phone", "one")));
     parts.view().gate_checks().next_in_lane(None);
     assert_eq!(asked(&mut parts), [""; 0]);
     parts.view().gate_checks().next_in_lane(phone);
@@ -86,7 +94,7 @@ fn an_item_passes_the_gates_of_its_own_point_and_waits_in_no_lane() {
         parts.view().gate_checks().wait_for_gates(act);
     }
     assert_eq!(asked(&mut parts), ["guard: one", "guard: two", "guard: three"]);
-    assert_eq!(parts.view().gate_checks().next_gate(2), Some(delivery("three")));
+    assert_eq!(pass(&mut parts, 2), Some(delivery("three")));
     assert_eq!(asked(&mut parts), [""; 0]);
 }
 
@@ -101,16 +109,18 @@ fn each_gate_has_its_own_deadline_and_its_own_rule_for_failures() {
         };
         parts.cx.take_effects().into_iter().filter_map(at).collect()
     };
-    let fails_open = |parts: &mut Parts| {
+    let fails_open = |parts: &mut Parts, gate: &str| {
         let mut view = parts.view();
         let checks = view.gate_checks();
-        checks.rule_of(0).map(|rule| rule.fails_open)
+        checks.rule_of(0, &PluginName::from(gate)).map(|rule| rule.fails_open)
     };
-    assert_eq!((timers(&mut parts), fails_open(&mut parts)), (vec![Millis(1_200)], Some(false)));
-    parts.view().gate_checks().next_gate(0);
-    assert_eq!((timers(&mut parts), fails_open(&mut parts)), (vec![Millis(2_000)], Some(true)));
-    parts.view().gate_checks().next_gate(0);
-    assert_eq!((timers(&mut parts), fails_open(&mut parts)), (vec![], None));
+    assert_eq!(timers(&mut parts), [Millis(1_200)]);
+    assert_eq!(fails_open(&mut parts, "guard"), Some(false));
+    pass(&mut parts, 0);
+    assert_eq!(timers(&mut parts), [Millis(2_000)]);
+    assert_eq!(fails_open(&mut parts, "censor"), Some(true));
+    pass(&mut parts, 0);
+    assert_eq!((timers(&mut parts), fails_open(&mut parts, "censor")), (vec![], None));
 }
 
 #[test]
@@ -143,7 +153,7 @@ fn an_item_without_a_gate_or_an_unknown_one_ends_the_room() {
     for (config, number) in [("", None), (GATES, Some(7))] {
         let mut parts = Parts::new(config);
         match number {
-            Some(number) => assert_eq!(parts.view().gate_checks().next_gate(number), None),
+            Some(number) => assert_eq!(parts.view().gate_checks().ask_gate(number), None),
             None => parts.view().gate_checks().wait_for_gates(inbound("phone", "one")),
         }
         let violated = parts.cx.new_violation.map(|violation| violation.invariant);

@@ -10,7 +10,7 @@ use super::super::judging::RuledAnswer;
 use super::super::termination::FrameEnd;
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::{Notice, SkipReason};
-use crate::setup::TaskSetup;
+use crate::setup::{Setup, TaskSetup};
 use crate::tool_calls::routing::PASS;
 use crate::tool_calls::toolbox::ToolTarget;
 use crate::types::ids::{FrameId, TaskName};
@@ -35,6 +35,21 @@ impl Dialogue<'_> {
     }
 }
 
+/// Returns the bytes that an answer of a task may weigh: more than others, if it calls a tool whose
+/// plugin takes large arguments (`limits.arguments`).
+fn weight_limit(setup: &Setup, task: &TaskSetup, message: &Message) -> usize {
+    let taken = |call: &ToolCall| {
+        let ToolTarget::Plugin { plugin, .. } = &task.toolbox.get(&call.name)?.target else {
+            return None;
+        };
+        Some(setup.plugins.get(plugin)?.limits.arguments)
+    };
+    let largest = message.tool_calls.iter().chain(&message.tools).filter_map(taken).max();
+    let largest = usize::try_from(largest.unwrap_or_default()).unwrap_or(usize::MAX);
+    // A call counts as the provider's and as the task's; what it exceeds is refused by name.
+    MAX_WEIGHT.saturating_add(largest.saturating_mul(2))
+}
+
 impl Frames {
     /// Replaces an answer over the size limits with a refusal. Answers that repeat their question,
     /// or calls that hold calls, could double with every step.
@@ -45,7 +60,8 @@ impl Frames {
         message: Arc<Message>,
     ) -> Arc<Message> {
         let (weight, calls) = (message.weight(), message.tools.len());
-        let most = self.weight_limit(cx, id, &message);
+        let task = self.task_of(cx, id).map(|(_, task)| task);
+        let most = task.map_or(MAX_WEIGHT, |task| weight_limit(&cx.setup, task, &message));
         if weight <= most && calls <= MAX_CALLS {
             return message;
         }
@@ -53,22 +69,6 @@ impl Frames {
             "The answer was dropped: {weight} bytes and {calls} calls; {most} bytes and {MAX_CALLS} calls are allowed."
         );
         self.refusal_message(cx, id, &message, text)
-    }
-
-    /// Returns the bytes that an answer may weigh: more than others, if it calls a tool whose
-    /// plugin takes large arguments (`limits.arguments`).
-    fn weight_limit(&self, cx: &RoomContext, id: FrameId, message: &Message) -> usize {
-        let Some((_, task)) = self.task_of(cx, id) else { return MAX_WEIGHT };
-        let taken = |call: &ToolCall| {
-            let ToolTarget::Plugin { plugin, .. } = &task.toolbox.get(&call.name)?.target else {
-                return None;
-            };
-            Some(cx.setup.plugins.get(plugin)?.limits.arguments)
-        };
-        let largest = message.tool_calls.iter().chain(&message.tools).filter_map(taken).max();
-        let largest = usize::try_from(largest.unwrap_or_default()).unwrap_or(usize::MAX);
-        // A call counts as the provider's and as the task's; what it exceeds is refused by name.
-        MAX_WEIGHT.saturating_add(largest.saturating_mul(2))
     }
 
     fn count_pending(&mut self, cx: &mut RoomContext, id: FrameId) {
@@ -260,7 +260,9 @@ impl StepLoop<'_> {
         let found = if passes {
             None
         } else if waits {
-            self.frames.watch_waiting(id);
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.stuck_watch.record_wait();
+            }
             None
         } else {
             self.dialogue().watch(id, &responder, &message, parent.as_ref())
