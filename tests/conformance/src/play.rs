@@ -313,6 +313,7 @@ impl<'a> Stage<'a> {
             name: None,
             for_handlers: true,
             after_model: false,
+            wrong_call_stops_others: true,
         };
         let names: Vec<Value> = reader
             .read(&message)

@@ -210,6 +210,8 @@ fn named(kind: StuckKind) -> &'static str {
         StuckKind::Alternating => "repeating_action_observation_pattern",
         StuckKind::SameMessage => "monologue",
         StuckKind::OnlyCondensing => "context_window_error",
+        // The reference has no handoffs.
+        StuckKind::HandingOn => "handing_on",
     }
 }
 

@@ -98,6 +98,7 @@ pub(super) fn refusal(ours: RefusalCode) -> &'static str {
         RefusalCode::Blocked => "blocked",
         RefusalCode::Busy => "busy",
         RefusalCode::ObserverStopped => "observer_stopped",
+        RefusalCode::KeyReused => "key_reused",
     }
 }
 
