@@ -417,6 +417,7 @@ impl TaskPlan {
             user_message: self.user_message,
             restart: self.restart,
             restart_as_subtask: self.restart_as_subtask,
+            starts_no_tasks: false,
             erase_substeps: self.erase_substeps,
             allow_multiple_tools: self.allow_multiple_tools,
             respond_tools_only: self.respond_tools_only,

@@ -98,6 +98,7 @@ fn reads(text: &str) {
                 name,
                 for_handlers: name.is_none(),
                 after_model: sender == Role::Llm,
+                wrong_call_stops_others: name.is_none(),
             };
             let reading = reader.read(&message);
             assert!(reading.all.len() <= CALLS_MAX && reading.unknown.len() <= CALLS_MAX);

@@ -62,13 +62,13 @@ fn every_code_has_a_row_in_troubleshooting() {
     check(&page, "Endings", causes.map(|code| word(&json!(code))));
     let layers = all!(Layer: Manifest, Config, Task, Runtime, Policy, Host);
     check(&page, "Refusals of a capability", layers.map(|layer| layer.as_str().to_owned()));
-    let troubles = all!(ModelDiagnosticKind: Key, Unreachable, Refused, Limit, Malformed);
+    let troubles = all!(ModelDiagnosticKind: Key, Unreachable, Unavailable, NotFound, Refused, Limit, Malformed);
     check(&page, "Refusals of a capability", troubles.map(|code| word(&json!(code))));
     let faults = all!(FaultKind: Memory, Cpu, Wall, Stack, Output, HostCalls, Handles, Tables, Instances, List, Panic, Trap, BadAnswer,
         Error, Abandoned, NotStarted, Interrupted);
     check(&page, "Faults of a plugin", faults.map(|fault| fault.as_str().to_owned()));
     let refusals = all!(RefusalCode: RoomNotFound, RoomClosed, UnknownAgent, NotGranted, EmptyTask, BadArguments, LimitReached,
-        UnknownChannel, ChannelNotShared, UnknownTask, TaskEnded, NoAccess, RateLimited, ChainDepth, Blocked, Busy, ObserverStopped);
+        UnknownChannel, ChannelNotShared, UnknownTask, TaskEnded, NoAccess, RateLimited, ChainDepth, Blocked, Busy, ObserverStopped, KeyReused);
     check(&page, "Refused requests and delegations", refusals.map(|code| word(&json!(code))));
     let problems = ProblemCode::ALL.iter().map(|code| word(&json!(code)));
     check(&page, "A config that is refused", problems);

@@ -302,7 +302,7 @@ mod tests {
         let second = next.lock().unwrap()[0].clone();
         assert_eq!(access.token(), second);
         assert_ne!(access.begin_session(&second).unwrap(), cookie);
-        let (local, next) = super::tests::access(false, false);
+        let (local, next) = access(false, false);
         let token = local.token();
         assert!(local.begin_session(&token).is_some() && local.begin_session(&token).is_some());
         assert!(next.lock().unwrap().is_empty());
