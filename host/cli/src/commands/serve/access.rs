@@ -295,13 +295,13 @@ mod tests {
 
     #[test]
     fn a_public_token_is_used_once_and_the_next_one_is_reported() {
-        let (access, next) = access(true, true);
-        let first = access.token();
-        let cookie = access.begin_session(&first).unwrap();
-        assert!(access.begin_session(&first).is_none(), "it was used");
+        let (public, next) = access(true, true);
+        let first = public.token();
+        let cookie = public.begin_session(&first).unwrap();
+        assert!(public.begin_session(&first).is_none(), "it was used");
         let second = next.lock().unwrap()[0].clone();
-        assert_eq!(access.token(), second);
-        assert_ne!(access.begin_session(&second).unwrap(), cookie);
+        assert_eq!(public.token(), second);
+        assert_ne!(public.begin_session(&second).unwrap(), cookie);
         let (local, next) = access(false, false);
         let token = local.token();
         assert!(local.begin_session(&token).is_some() && local.begin_session(&token).is_some());
