@@ -53,15 +53,10 @@ impl Room {
         self.histories.narrow_toolboxes(&self.cx);
         narrow_frames(&mut self.frames, &self.cx, &before);
         self.ask_again_about(&changed);
-        self.refuse_top_up();
-    }
-
-    /// Refuses an open request for more of a limit where today's config ends a run at its limits.
-    fn refuse_top_up(&mut self) {
-        if self.cx.opening.limits.when_used_up == WhenUsedUp::Ask {
-            return;
-        }
-        if let Some(call) = self.budgets.top_up {
+        // An open request for more of a limit, where today's config ends a run at its limits.
+        if self.cx.opening.limits.when_used_up == WhenUsedUp::End
+            && let Some(call) = self.budgets.top_up
+        {
             self.cx.effects.push_back(Effect::AbandonCall { call });
             let reason = "the config does not ask for more any more".to_owned();
             self.topped_up(call, Approval::Refused { reason }, ApprovalAuthor::Nobody);
