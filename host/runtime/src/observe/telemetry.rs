@@ -121,7 +121,7 @@ impl SpanSubscriber {
 
     fn recorded(&self, open: &mut OpenSpans, record: &Record) {
         if let Some(setup) = record.event.setup() {
-            open.setup = Some(Arc::clone(setup));
+            open.setup = Some(setup.clone());
         }
         if let Event::ModelAnswered { call, ordinal, answer: Ok(completion), .. } = &record.event
             && self.content
