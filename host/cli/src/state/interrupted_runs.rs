@@ -9,7 +9,7 @@ use conclave_core::types::observed::observer_of_room;
 use conclave_runtime::store::{RunFilter, RunRow, RunState, Store, StoreReader};
 
 use crate::args::OutputArgs;
-use crate::state::stores::{OpenStores, is_interrupted};
+use crate::state::stores::{OpenStores, is_interrupted, read};
 use crate::ui::show::{ODD, paint, plural};
 
 /// Runs that are listed by name.
@@ -97,10 +97,7 @@ impl OpenStores {
     /// Returns the interrupted runs, newest first. Stores that cannot be read are skipped.
     pub(crate) fn interrupted(&self) -> Vec<RunRow> {
         let filter = interrupted_only();
-        let runs = self
-            .folders()
-            .iter()
-            .filter_map(|folder| StoreReader::open(folder).ok()?.runs(&filter).ok());
+        let runs = self.folders().iter().filter_map(|folder| read(folder).ok()?.runs(&filter).ok());
         let mut runs: Vec<RunRow> = runs.flatten().filter(is_interrupted).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.started));
         runs

@@ -1,5 +1,5 @@
 //! The stores of the state folder, and the lookup of runs by name in all of them. This module only
-//! reads; `journals` writes.
+//! reads, but for a store of an older format; `journals` writes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{
-    self, RunFilter, RunMatch, RunRow, RunState, StoreError, StoreReader,
+    self, RunFilter, RunMatch, RunRow, RunState, Store, StoreError, StoreReader,
 };
 
 use crate::program::error::CliError;
@@ -127,7 +127,7 @@ impl OpenStores {
     ) -> Result<(Vec<StoreReader>, Vec<UnreadableStore>), CliError> {
         let (mut readers, mut unreadable) = (Vec::with_capacity(self.folders.len()), Vec::new());
         for folder in &self.folders {
-            match StoreReader::open(folder) {
+            match read(folder) {
                 Ok(reader) => readers.push(reader),
                 Err(error) if self.is_given => return Err(unusable(&error)),
                 // Its process is about to create it, or ended before it did.
@@ -230,7 +230,7 @@ impl OpenStores {
 
     /// Returns the readers of all readable stores. The errors of others were reported before.
     fn readers_quietly(&self) -> impl Iterator<Item = StoreReader> {
-        self.folders.iter().filter_map(|folder| StoreReader::open(folder).ok())
+        self.folders.iter().filter_map(|folder| read(folder).ok())
     }
 
     /// Returns the run or room with this name or prefix.
@@ -300,6 +300,18 @@ impl StoredRoom {
         let run = self.run();
         let row = self.reader.run(&run).map_err(|error| unusable(&error))?;
         row.ok_or_else(|| CliError::usage(format!("the run {run} is not stored")))
+    }
+}
+
+/// Opens a store for reading. One of an older host is brought up to this host's format first, unless
+/// a process has it open: else none of its runs could be named.
+pub(crate) fn read(folder: &Path) -> Result<StoreReader, StoreError> {
+    match StoreReader::open(folder) {
+        Err(StoreError::Older { .. }) => {
+            drop(Store::open(folder)?);
+            StoreReader::open(folder)
+        }
+        opened => opened,
     }
 }
 

@@ -70,6 +70,16 @@ pub enum StoreError {
         /// The newest format version that this host reads.
         known: i64,
     },
+    /// An older host created it. Opening it for writing brings it up to this host's format.
+    #[error("the store {} has the format {found}, and this host reads {known}; `conclave resume`, `run` and `store gc` bring it up to that", .folder.display())]
+    Older {
+        /// The store's folder.
+        folder: PathBuf,
+        /// The format version of the store.
+        found: i64,
+        /// The format version that this host reads.
+        known: i64,
+    },
     /// Any other error of the operating system or SQLite.
     #[error("the store {} cannot be used: {what}", .folder.display())]
     Other {

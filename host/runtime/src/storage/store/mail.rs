@@ -6,11 +6,12 @@
 //! deleted. Its sender can withdraw it only before that. A message to a run that no process has
 //! open waits until the run is resumed.
 
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use conclave_core::protocol::control::ControlCommand;
 use conclave_core::types::ids::{ControlId, RoomId};
@@ -31,6 +32,10 @@ const WHOLE: &str = "json";
 const TAKEN: &str = "taken";
 /// The file whose lock a process holds while it sends a decision.
 const DECISIONS: &str = "decisions.lock";
+/// The time that a decision waits for another one to be sent.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The interval between two tries to get the lock.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The maximum size of a message in bytes.
 const MOST: u64 = 1 << 20;
 /// The age in milliseconds at which a message without a receiving run is deleted.
@@ -258,7 +263,8 @@ fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Waits until no other process sends a decision.
+/// Waits until no other process sends a decision. One that was stopped in the middle holds the lock
+/// until it ends, so the wait has a limit.
 fn lock_decisions(folder: &Path) -> io::Result<fs::File> {
     schema::make_folder(folder)?;
     let mut options = fs::OpenOptions::new();
@@ -266,7 +272,17 @@ fn lock_decisions(folder: &Path) -> io::Result<fs::File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(folder.join(DECISIONS))?;
-    file.lock()?;
+    let until = Instant::now() + PATIENCE;
+    while let Err(error) = file.try_lock() {
+        match error {
+            TryLockError::Error(error) => return Err(error),
+            TryLockError::WouldBlock if Instant::now() < until => std::thread::sleep(PAUSE),
+            TryLockError::WouldBlock => {
+                let what = "another process is sending a decision and does not get on";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+        }
+    }
     Ok(file)
 }
 

@@ -82,12 +82,8 @@ impl StoreReader {
             // write-ahead log are then no damage, because nothing was committed.
             0 => Err(reached::untabled(folder).unwrap_or_else(missing)),
             schema::SCHEMA => Ok(Self { folder: folder.to_owned(), connection }),
-            older => {
-                let what = format!(
-                    "its format is {older}; any command that writes to it brings it up to {}",
-                    schema::SCHEMA
-                );
-                Err(StoreError::Other { folder: folder.to_owned(), what })
+            found => {
+                Err(StoreError::Older { folder: folder.to_owned(), found, known: schema::SCHEMA })
             }
         }
     }
