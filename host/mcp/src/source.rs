@@ -3,6 +3,7 @@
 //! refused. Their texts are truncated, and only the first tool list counts.
 
 mod address;
+mod backlog;
 mod connection;
 mod program;
 mod redaction;

@@ -63,6 +63,11 @@ def call(id, name):
             time.sleep(3600)
     elif mode == "silent":
         time.sleep(3600)
+    elif mode == "pings":
+        # No answer is ever read.
+        while True:
+            calls += 1
+            send({"jsonrpc": "2.0", "id": f"p{calls}", "method": "ping"})
     elif mode == "dies":
         sys.stderr.write("\u001b[31mout of luck\n")
         sys.stderr.flush()

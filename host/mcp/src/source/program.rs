@@ -15,6 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::ServerSupervisor;
+use super::backlog::{Answers, Backlog, MessageKind, MessageKinds};
 use super::redaction::KeyFilter;
 use super::weight::JsonWeight;
 use crate::text::shown;
@@ -39,10 +40,11 @@ pub(super) struct Program {
     is_supervised: bool,
     last_words: Arc<Mutex<String>>,
     is_too_long: Arc<AtomicBool>,
+    is_flooding: Arc<AtomicBool>,
 }
 
 /// The pipes of the protocol: the output, which fails at a message that is too long, and the input.
-pub(super) type Pipes = (LineFrames<ChildStdout>, ChildStdin);
+pub(super) type Pipes = (LineFrames<ChildStdout>, Answers<ChildStdin>);
 
 impl Program {
     /// Starts the process, through the supervisor if there is one. `variables` is its whole
@@ -87,26 +89,36 @@ impl Program {
         else {
             return Err("its pipes are not there".to_owned());
         };
-        let (last_words, is_too_long) = (Arc::default(), Arc::default());
+        let (last_words, is_too_long, is_flooding) =
+            (Arc::default(), Arc::default(), Arc::default());
+        let backlog = Backlog::default();
         tokio::spawn(listen(stderr, Arc::clone(&last_words), said.clone()));
         let lines = LineFrames {
             inner: stdout,
             most: message_max,
             length: 0,
             weight: JsonWeight::default(),
+            kinds: MessageKinds::default(),
+            backlog: backlog.clone(),
             is_too_long: Arc::clone(&is_too_long),
+            is_flooding: Arc::clone(&is_flooding),
         };
+        let stdin = Answers::new(stdin, backlog);
         let group = child.id().ok_or("it ended at once")?;
         // Registered before the handshake, so that `stop_all` also finds a server that hangs in it.
         let is_supervised = supervisor.is_some();
         running().insert(group, is_supervised);
-        Ok((Self { child, group, is_supervised, last_words, is_too_long }, (lines, stdin)))
+        let program = Self { child, group, is_supervised, last_words, is_too_long, is_flooding };
+        Ok((program, (lines, stdin)))
     }
 
     /// Returns why the server stopped answering, as far as the process shows it.
     pub(super) fn epitaph(&mut self) -> String {
         if self.is_too_long.load(Ordering::Relaxed) {
             return "it sent a message that is too long".to_owned();
+        }
+        if self.is_flooding.load(Ordering::Relaxed) {
+            return "it sends requests and does not read their answers".to_owned();
         }
         let ended = match self.child.try_wait() {
             Ok(Some(status)) => format!("it ended ({status})"),
@@ -190,13 +202,17 @@ async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: KeyFi
     }
 }
 
-/// A reader that fails at a line that is longer than a message may be, or has more values.
+/// A reader that fails at a line that is longer than a message may be, or has more values, and at
+/// a request while too many answers are not read.
 pub(super) struct LineFrames<R> {
     inner: R,
     most: usize,
     length: usize,
     weight: JsonWeight,
+    kinds: MessageKinds,
+    backlog: Backlog,
     is_too_long: Arc<AtomicBool>,
+    is_flooding: Arc<AtomicBool>,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for LineFrames<R> {
@@ -214,6 +230,11 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineFrames<R> {
                 self.is_too_long.store(true, Ordering::Relaxed);
                 buffer.set_filled(before);
                 return Poll::Ready(Err(io::Error::other("a message is too long")));
+            }
+            if self.kinds.add(byte) == Some(MessageKind::Request) && !self.backlog.open() {
+                self.is_flooding.store(true, Ordering::Relaxed);
+                buffer.set_filled(before);
+                return Poll::Ready(Err(io::Error::other("answers are not read")));
             }
         }
         Poll::Ready(Ok(()))
@@ -234,7 +255,10 @@ mod tests {
             most: 4,
             length: 0,
             weight: JsonWeight::default(),
+            kinds: MessageKinds::default(),
+            backlog: Backlog::default(),
             is_too_long: Arc::clone(&is_too_long),
+            is_flooding: Arc::default(),
         };
         let mut text = String::new();
         lines("1234\n12\n").read_to_string(&mut text).await.unwrap();
@@ -255,7 +279,10 @@ mod tests {
                 most: usize::MAX,
                 length: 0,
                 weight: JsonWeight::default(),
+                kinds: MessageKinds::default(),
+                backlog: Backlog::default(),
                 is_too_long: Arc::clone(&is_too_long),
+                is_flooding: Arc::default(),
             };
             let read = lines.read_to_string(&mut String::new()).await;
             assert_eq!(read.is_ok(), is_read, "{count}");

@@ -175,6 +175,18 @@ async fn a_message_without_end_is_cut_off_and_the_next_call_starts_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_asks_without_end_and_reads_no_answer_is_cut_off() {
+    if !has_python() {
+        return;
+    }
+    let prepared = prepared("pings", "limits = { wall = \"60 s\" }").await;
+    for _ in 0..2 {
+        let answer = call(&prepared, "it.go").await;
+        assert!(matches!(answer, Err(ToolError::Unavailable { .. })), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_never_answers_is_given_up_at_its_limit() {
     if !has_python() {
         return;
