@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use conclave_core::inspect::questions::open_approval;
 use conclave_core::journal::record::setup_in_force;
 use conclave_core::policy::budget::check_top_up_arguments;
 use conclave_core::tool_calls::arguments::{Wrong, check};
@@ -88,8 +89,14 @@ impl PendingApproval {
     fn find(id: &str, store: Option<&Path>) -> Result<Self, CliError> {
         let waiting = PendingCall::find(id, store, &APPROVALS)?;
         let is_top_up = waiting.row.wait.kind == TOP_UP;
-        let Some(request) = waiting.row.wait.request.clone() else {
-            return Err(CliError::internal(format!("{} has no request", waiting.id())));
+        // The records are what runs; the row only says where the call is.
+        let request = match is_top_up {
+            true => waiting.row.wait.request.clone(),
+            false => open_approval(waiting.records()?, waiting.call()).map(Box::new),
+        };
+        let Some(request) = request else {
+            let what = format!("by its records, {} asks for no approval", waiting.id());
+            return Err(CliError::internal(what).hint("`conclave store check` checks its store"));
         };
         Ok(Self { waiting, request, is_top_up })
     }

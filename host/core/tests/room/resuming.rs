@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use conclave_core::inspect::questions::open_approval;
 use conclave_core::journal::recovery::{Resumption, Unfinished};
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
@@ -435,6 +436,25 @@ fn with_component(setup: &Setup, plugin: &str) -> Setup {
     let plugin = setup.plugins.get_mut(&PluginName::from(plugin)).expect("it is there");
     Arc::make_mut(plugin).facts.sha256 = "ff".repeat(32);
     setup
+}
+
+#[test]
+fn what_an_approver_is_asked_follows_from_the_records() {
+    let ask = json!([{ "tool": "notes.*", "decide": "ask", "source": "c:1" }]);
+    let mut journal = Journal::begin(&setup(json!({ "policy": ask })), openings().remove(0).1);
+    let effects = journal.step(0, "notes.list", json!({ "of": "today" }));
+    let asked = effects.into_iter().find_map(|effect| match effect {
+        Effect::AskApproval { call, request } => Some((call, request)),
+        _ => None,
+    });
+    let (call, request) = asked.expect("it is asked about");
+    let open = |journal: &Journal, call| open_approval(journal.records.clone(), call);
+    assert_eq!(open(&journal, call), Some(request));
+    assert_eq!(open(&journal, CallId(99)), None);
+    let answer = Approval::Approved.by(ApprovalAuthor::Nobody);
+    let (approval, author) = (answer.approval, answer.author);
+    journal.handle(Event::Decided { call, approval, author });
+    assert_eq!(open(&journal, call), None, "it was decided");
 }
 
 #[test]
