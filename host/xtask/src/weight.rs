@@ -76,8 +76,12 @@ pub(crate) fn check_libraries(place: &Checkout, artifacts: &str) -> Result<(), X
 fn of_libraries(artifacts: &str) -> Weights {
     let files = paths_in(artifacts, ".rlib");
     let weigh = |library: &str| {
-        let name = format!("libconclave_{library}-");
-        let of_library = files.iter().filter(|file| file.contains(&name));
+        let name = format!("/libconclave_{library}");
+        // With a hash behind the name, unless it is one of those that cargo was asked for.
+        let is_its = |rest: &str| rest.starts_with('-') || rest == ".rlib";
+        let of_library = files
+            .iter()
+            .filter(|file| file.rsplit_once(&name).is_some_and(|(_, rest)| is_its(rest)));
         // Some are built twice, with different features.
         let bytes = of_library.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len());
         Some((format!("library-{library}-bytes"), bytes.max()?))

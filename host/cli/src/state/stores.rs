@@ -330,6 +330,6 @@ pub(crate) fn unusable(error: &StoreError) -> CliError {
         }
         StoreError::Missing { .. } => failure.hint("`conclave run --store FOLDER` creates a store"),
         StoreError::Newer { .. } => failure.hint("use the conclave that wrote it, or a newer one"),
-        StoreError::Damaged { .. } | StoreError::Other { .. } => failure,
+        StoreError::Older { .. } | StoreError::Damaged { .. } | StoreError::Other { .. } => failure,
     }
 }
