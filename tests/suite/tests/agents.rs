@@ -122,9 +122,8 @@ fn one_component_serves_as_an_agent_and_as_tools() {
         "messages",
     ] {
         let ran = Rig::new().run(&stepping("two_kinds", "", ""), fact);
-        // The step that reads it fails, and the next one is about that.
-        assert_eq!(ran.plugin_faults(), [FaultKind::Trap], "{fact}");
-        assert_eq!(ran.content(), "stepped in main", "{fact}");
+        // The step that reads it fails, and the message to answer stays the same.
+        assert_eq!(ran.plugin_faults(), [FaultKind::Trap; 3], "{fact}");
     }
     let ran = Rig::new().run(&calling("two_kinds", "run", &json!({ "text": "hello" }), ""), "go");
     assert_eq!(ran.content(), "hello", "{}", path.display());

@@ -14,7 +14,7 @@ const KINDS: [(&str, &str); 11] = [
     ("tool", "It has five words.\n"),
     ("agent", "It was lit in 1844.\n"),
     ("responder", "From nine to five.\n"),
-    ("strategy", "I will tell you.\n"),
+    ("strategy", "I will tell you.\nIt is 48 metres tall.\n"),
     ("gate", "I may not have that looked up.\n"),
     ("judge", "1844\n"),
     ("simulated-user", "I have booked a table for two on the first of June.\n"),

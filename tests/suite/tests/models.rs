@@ -268,7 +268,7 @@ fn what_a_run_has_not_shown_is_tried_again_and_a_wait_is_told() {
     let output = conclave(&rig, &["run", "c.toml", "Hello"]);
     let trace = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "The whole.\n"));
-    assert!(trace.contains("Loading model. The next attempt is in"), "{trace}");
+    assert!(trace.contains("Loading model. The next attempt is"), "{trace}");
     assert_eq!(server.requests().len(), 3);
 }
 

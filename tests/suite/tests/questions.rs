@@ -1,18 +1,21 @@
 //! Questions that wait for `conclave answer`, with real processes.
 
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::Rig;
 use serde_json::{Value, json};
 
 use crate::cli::text;
 use crate::resume_cli::{conclave, kill, start, until};
 
-/// Returns a config whose agent asks its user, and then repeats what its model says.
-fn asking() -> Rig {
-    let config = "entry = \"desk\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
+/// Returns a config whose agent asks its user, and then repeats what its model says. The server
+/// goes on with its replies when the run is resumed.
+fn asking() -> (Rig, Server) {
+    let replies = ["TO[user]: Which light?", "Skerryvore it is."];
+    let server = Server::start(replies.into_iter().map(TestReply::says).collect());
+    let config = "entry = \"desk\"\n[models.default]\nkind = \"openai\"\nurl = \"URL\"\nmodel = \"m\"\n\
          [plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\ngrants.route = [\"user\"]\n\
          [tasks.desk]\nagent = \"chat\"\ntext_rules = { recipients = true }\n";
-    let replies = json!({ "replies": ["TO[user]: Which light?", "Skerryvore it is."] });
-    Rig::new().with_file("c.toml", config).with_file("replies.json", replies.to_string())
+    (Rig::new().with_file("c.toml", config.replace("URL", &server.url())), server)
 }
 
 /// Returns the open questions once there is one.
@@ -30,7 +33,7 @@ fn id(question: &Value) -> String {
 
 #[test]
 fn a_question_waits_for_its_answer_in_another_process() {
-    let rig = asking();
+    let (rig, _server) = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--questions", "wait"]);
     let question = question(&rig);
     assert_eq!(
@@ -50,7 +53,7 @@ fn a_question_waits_for_its_answer_in_another_process() {
 
 #[test]
 fn an_answer_reaches_an_interrupted_run_when_it_is_resumed_and_the_first_one_counts() {
-    let rig = asking();
+    let (rig, _server) = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--questions", "wait"]);
     let question = question(&rig);
     kill(child);
@@ -67,7 +70,7 @@ fn an_answer_reaches_an_interrupted_run_when_it_is_resumed_and_the_first_one_cou
 
 #[test]
 fn an_approval_is_no_question_and_an_unknown_id_is_an_error() {
-    let rig = asking();
+    let (rig, _server) = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--questions", "wait"]);
     let id = id(&question(&rig));
     let approved = conclave(&rig, &["approve", &id, "--yes"]);

@@ -476,10 +476,11 @@ fn a_resumed_run_decides_on_approvals_as_it_was_started() {
     kill(child);
     // Without a word about approvals the question waits again; with one it is answered so.
     let child = start(&rig, &["resume"]);
-    let said = until("the run has the question again", || {
-        let said = conclave(&rig, &["approve", &id, "--yes"]);
-        text(&said.stdout).contains("its run has the decision").then_some(said)
+    until("the run has the question again", || {
+        let listed = text(&conclave(&rig, &["approvals", "--json"]).stdout);
+        listed.contains("\"running\"").then_some(())
     });
+    let said = conclave(&rig, &["approve", &id, "--yes"]);
     assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(text(&ended.stdout).as_str(), "it ran\n", "{}", text(&ended.stderr));

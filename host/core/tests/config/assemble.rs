@@ -303,7 +303,7 @@ fn only_tasks_with_a_way_to_start_tasks_reserve_some() {
         }
         .text()
     };
-    let plugins = named([("chat", agent(&["delegate"])), ("worker", agent(&["delegate"]))]);
+    let plugins = |asks: &[&str]| named([("chat", agent(&["delegate"])), ("worker", agent(asks))]);
     let limit = "[limits.run]\ntasks_at_once = 30";
     let granted = "grants.delegate = [\"w\"]";
     for (plugin, task, limit, expected) in [
@@ -315,7 +315,8 @@ fn only_tasks_with_a_way_to_start_tasks_reserve_some() {
         (granted, "tools = []\nsubtasks = [\"desk\"]", limit, false),
         (granted, "tools = []", "", false),
     ] {
-        let assembly = assembled(&text(plugin, task, limit), &plugins);
+        let asks: &[&str] = if plugin.is_empty() { &[] } else { &["delegate"] };
+        let assembly = assembled(&text(plugin, task, limit), &plugins(asks));
         let worker = &assembly.setup.tasks[&TaskName::from("w")];
         assert_eq!(worker.starts_no_tasks, expected, "{plugin} {task} {limit}");
         let desk = &assembly.setup.tasks[&TaskName::from("desk")];

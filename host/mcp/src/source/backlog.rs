@@ -4,9 +4,9 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use tokio::io::AsyncWrite;
 
@@ -15,19 +15,43 @@ const OPEN: usize = 4_096;
 /// Bytes of a key that are kept; the longest one that counts is shorter.
 const KEY: usize = 8;
 
-/// The number of a server's requests whose answers it has not read.
+/// A server's requests whose answers it has not read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Backlog(Arc<AtomicUsize>);
+pub(super) struct Backlog(Arc<OpenRequests>);
+
+#[derive(Debug, Default)]
+struct OpenRequests {
+    count: AtomicUsize,
+    is_flooded: AtomicBool,
+    /// Of a write that waits for the server to read.
+    writer: Mutex<Option<Waker>>,
+}
 
 impl Backlog {
-    /// Counts a request. Returns false if too many are open.
+    /// Counts a request. Returns false if too many are open; a write that waits then fails.
     pub(super) fn open(&self) -> bool {
-        self.0.fetch_add(1, Ordering::Relaxed) < OPEN
+        let is_room = self.0.count.fetch_add(1, Ordering::Relaxed) < OPEN;
+        if !is_room {
+            self.0.is_flooded.store(true, Ordering::SeqCst);
+            if let Some(writer) = self.writer().take() {
+                writer.wake();
+            }
+        }
+        is_room
+    }
+
+    /// Returns whether too many requests were open.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.0.is_flooded.load(Ordering::SeqCst)
     }
 
     fn close(&self) {
         let less = |open: usize| Some(open.saturating_sub(1));
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _ = self.0.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.0.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -155,6 +179,11 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Answers<W> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        *self.backlog.writer() = Some(context.waker().clone());
+        // Behind the waker, so that a flood that is found in between is not missed.
+        if self.backlog.is_flooded() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let written = std::task::ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
         for byte in bytes.iter().take(written) {
             if self.kinds.add(*byte) == Some(MessageKind::Answer) {
@@ -210,10 +239,12 @@ mod tests {
         for _ in 0..OPEN {
             assert!(backlog.open());
         }
-        assert!(!backlog.open(), "too many are open");
         input.write_all(b"{\"id\":1,\"result\":{}}\n{\"id\":2,\"error\":{}}\n").await.unwrap();
         input.write_all(b"{\"id\":3,\"method\":\"tools/call\"}\n").await.unwrap();
-        assert!(backlog.open());
+        assert!(backlog.open() && backlog.open());
+        assert!(!backlog.is_flooded());
         assert!(!backlog.open(), "a request of the host closes none");
+        assert!(backlog.is_flooded());
+        assert!(input.write_all(b"{}").await.is_err(), "nothing more is sent");
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Program {
     is_supervised: bool,
     last_words: Arc<Mutex<String>>,
     is_too_long: Arc<AtomicBool>,
-    is_flooding: Arc<AtomicBool>,
+    backlog: Backlog,
 }
 
 /// The pipes of the protocol: the output, which fails at a message that is too long, and the input.
@@ -89,8 +89,7 @@ impl Program {
         else {
             return Err("its pipes are not there".to_owned());
         };
-        let (last_words, is_too_long, is_flooding) =
-            (Arc::default(), Arc::default(), Arc::default());
+        let (last_words, is_too_long) = (Arc::default(), Arc::default());
         let backlog = Backlog::default();
         tokio::spawn(listen(stderr, Arc::clone(&last_words), said.clone()));
         let lines = LineFrames {
@@ -101,14 +100,13 @@ impl Program {
             kinds: MessageKinds::default(),
             backlog: backlog.clone(),
             is_too_long: Arc::clone(&is_too_long),
-            is_flooding: Arc::clone(&is_flooding),
         };
-        let stdin = Answers::new(stdin, backlog);
+        let stdin = Answers::new(stdin, backlog.clone());
         let group = child.id().ok_or("it ended at once")?;
         // Registered before the handshake, so that `stop_all` also finds a server that hangs in it.
         let is_supervised = supervisor.is_some();
         running().insert(group, is_supervised);
-        let program = Self { child, group, is_supervised, last_words, is_too_long, is_flooding };
+        let program = Self { child, group, is_supervised, last_words, is_too_long, backlog };
         Ok((program, (lines, stdin)))
     }
 
@@ -117,7 +115,7 @@ impl Program {
         if self.is_too_long.load(Ordering::Relaxed) {
             return "it sent a message that is too long".to_owned();
         }
-        if self.is_flooding.load(Ordering::Relaxed) {
+        if self.backlog.is_flooded() {
             return "it sends requests and does not read their answers".to_owned();
         }
         let ended = match self.child.try_wait() {
@@ -212,7 +210,6 @@ pub(super) struct LineFrames<R> {
     kinds: MessageKinds,
     backlog: Backlog,
     is_too_long: Arc<AtomicBool>,
-    is_flooding: Arc<AtomicBool>,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for LineFrames<R> {
@@ -232,7 +229,6 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineFrames<R> {
                 return Poll::Ready(Err(io::Error::other("a message is too long")));
             }
             if self.kinds.add(byte) == Some(MessageKind::Request) && !self.backlog.open() {
-                self.is_flooding.store(true, Ordering::Relaxed);
                 buffer.set_filled(before);
                 return Poll::Ready(Err(io::Error::other("answers are not read")));
             }
@@ -258,7 +254,6 @@ mod tests {
             kinds: MessageKinds::default(),
             backlog: Backlog::default(),
             is_too_long: Arc::clone(&is_too_long),
-            is_flooding: Arc::default(),
         };
         let mut text = String::new();
         lines("1234\n12\n").read_to_string(&mut text).await.unwrap();
@@ -282,7 +277,6 @@ mod tests {
                 kinds: MessageKinds::default(),
                 backlog: Backlog::default(),
                 is_too_long: Arc::clone(&is_too_long),
-                is_flooding: Arc::default(),
             };
             let read = lines.read_to_string(&mut String::new()).await;
             assert_eq!(read.is_ok(), is_read, "{count}");

@@ -204,7 +204,7 @@ mod tests {
         });
         assert_eq!(
             (refused, asked.into_inner()),
-            (Err("model: limits.run.tokens is used up".into()), 1)
+            (Err("model: too little of limits.run.tokens is left for this request".into()), 1)
         );
     }
 
