@@ -569,7 +569,7 @@ impl Background {
         let running = self.tasks.values().count() as u64;
         let committed = budgets.committed().tasks;
         if let Some(limit) = limits.tasks.filter(|limit| committed >= *limit) {
-            let started = budgets.spent.tasks.saturating_add(running);
+            let started = budgets.spent.tasks;
             return Some(used_up("tasks", limit, is_child, (started, "started"), committed));
         }
         let (limit, committed) = (limits.tasks_at_once.map(u64::from)?, self.tasks.at_once());
