@@ -2,10 +2,7 @@
 // that acts.
 
 /** Returns a turn with this action. `options` are those of every verb. */
-export function turn(
-  action,
-  { thought = "", waitForUser = false, turns, extra = {}, text } = {},
-) {
+export function turn(action, { thought = "", waitForUser = false, turns, extra = {}, text } = {}) {
   const limits = turns === undefined ? {} : { turns };
   const history = text === undefined ? {} : { text };
   const all = { ...limits, ...extra, ...history };

@@ -63,7 +63,9 @@ def _raise(capability: str, target: str, error: Any) -> NoReturn:
         case "InvalidRequest":
             raise errors.InvalidRequest(f"{capability}: {value}") from None
         case "BudgetExhausted":
-            raise errors.BudgetExhausted(f"{capability}: too little of {value} is left for this request") from None
+            raise errors.BudgetExhausted(
+                f"{capability}: too little of {value} is left for this request"
+            ) from None
         case "UnknownModel":
             raise errors.UnknownModel(f"{capability}: there is no model named {value}") from None
         case "ContextTooLong":
