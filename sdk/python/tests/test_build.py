@@ -65,7 +65,7 @@ def test_every_kind_is_exported_with_what_it_reads(write: Callable[..., Path]) -
         "simulated-user",
         "observer",
     ]
-    assert result["imports"] == ["delivery-context", "log", "state"]
+    assert result["imports"] == ["delivery-context", "judge-feedback", "log", "state"]
 
 
 @pytest.mark.parametrize(

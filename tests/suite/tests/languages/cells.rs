@@ -190,7 +190,7 @@ fn files_are_those_of_the_grant(rig: &Rig) {
 fn a_stopped_cell_leaves_the_state_before_it(rig: &Rig) {
     let shown = run(
         rig,
-        "limits = { memory = \"100 MiB\", cpu = \"2 s\" }",
+        "limits = { memory = \"100 MiB\", cpu = \"8 s\" }",
         &[
             "kept = 1",
             "kept = 2\nheld = [bytearray(1 << 20) for _ in range(1000)]",
