@@ -94,7 +94,7 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// What a tag names, if it is not what is pushed.
+/// The artifact that a tag names before the push, if it is another one.
 struct ReplacedArtifact {
     /// The version that it states, or its digest; for display.
     shown: String,

@@ -137,8 +137,7 @@ pub(crate) fn changes_line(run: &RoomId, pending: usize) -> Option<String> {
     (pending > 0).then(|| format!("{files} to be applied or dropped: conclave diff {run}"))
 }
 
-/// Returns the line about background results that nobody has read, with the command that shows
-/// them.
+/// Returns the line about unread background results, with the command that shows them.
 pub(crate) fn unread_line(run: &RoomId, unread: usize) -> Option<String> {
     let results = plural(unread as u64, "background result was", "background results were");
     (unread > 0).then(|| format!("{results} read by nobody: conclave tasks {run}"))

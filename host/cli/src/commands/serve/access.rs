@@ -131,8 +131,8 @@ impl Access {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether a page of this origin is one of this server. Behind a proxy with TLS a page
-    /// without it comes from somebody between the browser and the proxy.
+    /// Returns whether a page of this origin is one of this server. Behind a proxy with TLS an
+    /// `http` origin is refused: its page may have been changed on the way to the browser.
     fn is_own(&self, origin: &str) -> bool {
         let Address { hosts, has_tls, .. } = &self.address;
         let Some((scheme, host)) = origin.split_once("://") else { return false };

@@ -64,7 +64,7 @@ struct TallyState {
     denial: Option<String>,
     /// The texts about background results that reached a channel, in order.
     delivered: Vec<String>,
-    /// The results that nobody has read.
+    /// The unread results.
     unread: BTreeSet<(RoomId, BackgroundId)>,
 }
 

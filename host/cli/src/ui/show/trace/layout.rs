@@ -76,7 +76,7 @@ impl TraceLayout {
         }
     }
 
-    /// Returns the entry task, whose end is told as that of the run or of the turn.
+    /// Returns the entry task. Its end is shown as the end of the run, or of the turn.
     pub(super) fn entry_task(&self) -> Option<&TaskName> {
         match &self.style {
             TraceStyle::Run { entry, .. } | TraceStyle::Served { entry, .. } => Some(entry),
