@@ -121,6 +121,7 @@ pub mod inspect {
     pub mod permission_summary;
     pub mod prompts;
     pub mod questions;
+    pub mod room_row;
     pub mod timeline;
     pub mod transcript;
 }

@@ -7,14 +7,14 @@ use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::risk::Risk;
-use conclave_runtime::store::{ControlMessage, RunFilter, RunRow, WaitRow};
+use conclave_runtime::store::{ControlMessage, RunRow, StoreReader, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::pending_call::{APPROVALS, word_of};
+use crate::state::pending_call::word_of;
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::show::amounts::{ago, left, now};
 use crate::ui::show::run_state::state_of_pending;
@@ -39,24 +39,32 @@ const COLUMNS: [Column; 8] = [
 
 pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result<u8, CliError> {
     let stores = OpenStores::of(args.store.as_deref());
-    let mut waits: Vec<WaitRow> = Vec::new();
+    let (mut waits, mut runs) = (Vec::new(), BTreeMap::new());
+    let mut read = |reader: &StoreReader, run: Option<&RoomId>| {
+        for wait in reader.approvals(run)? {
+            let run = wait.room.run();
+            if !runs.contains_key(&run) {
+                runs.insert(run.clone(), reader.run(&run)?);
+            }
+            waits.push(wait);
+        }
+        Ok(())
+    };
     match &args.run {
         Some(name) => {
             let found = stores.find(name)?;
-            waits.extend(found.reader.waits(Some(&found.run())).map_err(|error| unusable(&error))?);
+            read(&found.reader, Some(&found.run())).map_err(|error| unusable(&error))?;
         }
         None => {
             for reader in stores.readers()? {
-                waits.extend(reader.waits(None).map_err(|error| unusable(&error))?);
+                read(&reader, None).map_err(|error| unusable(&error))?;
             }
         }
     }
-    waits.retain(APPROVALS.is_of);
     waits.sort_by_key(|wait| wait.since);
     let (now, decisions) = (now(), decisions(&stores));
     let decision = |wait: &WaitRow| decisions.get(&(wait.room.clone(), wait.wait.key)).copied();
-    let runs = stores.runs(&RunFilter::default())?;
-    let run = |wait: &WaitRow| runs.iter().find(|run| run.run == wait.room.run());
+    let run = |wait: &WaitRow| runs.get(&wait.room.run()).and_then(Option::as_ref);
     if output.json {
         waits.iter().try_for_each(|wait| stdout::json(as_json(wait, run(wait), decision(wait))))?;
         return Ok(exit::OK);

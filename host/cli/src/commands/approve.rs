@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use conclave_core::inspect::questions::open_approval;
+use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::journal::record::setup_in_force;
 use conclave_core::policy::budget::check_top_up_arguments;
 use conclave_core::tool_calls::arguments::{Wrong, check};
@@ -90,10 +90,9 @@ impl PendingApproval {
         let waiting = PendingCall::find(id, store, &APPROVALS)?;
         let is_top_up = waiting.row.wait.kind == TOP_UP;
         // The records are what runs; the row only says where the call is.
-        let request = match is_top_up {
-            true => waiting.row.wait.request.clone(),
-            false => open_approval(waiting.records()?, waiting.call()).map(Box::new),
-        };
+        let mut fold = RoomRowFold::default();
+        fold.extend(waiting.records()?);
+        let request = fold.open_approval(waiting.call()).cloned().map(Box::new);
         let Some(request) = request else {
             let what = format!("by its records, {} asks for no approval", waiting.id());
             return Err(CliError::internal(what).hint("`conclave store check` checks its store"));

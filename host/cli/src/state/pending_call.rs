@@ -41,7 +41,7 @@ pub(crate) struct PendingKind {
 
 /// Calls that wait for an approval, and limits that wait for an increase.
 pub(crate) static APPROVALS: PendingKind = PendingKind {
-    is_of: |row| row.wait.request.is_some(),
+    is_of: |row| row.wait.asks_approval(),
     plural: "pending calls",
     listed_by: "`conclave approvals` lists the pending calls",
     json: "decision",

@@ -20,7 +20,8 @@ pub struct PendingWork {
     /// The time at which a `timer` fires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Millis>,
-    /// The request of an `approval` or a `top-up`.
+    /// The request of an `approval` or a `top-up`. A store's list does not hold it: it follows from
+    /// the records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<ApprovalRequest>>,
 }
@@ -32,6 +33,25 @@ pub enum WaitKey {
     Call(CallId),
     Model(CallId, u32),
     Timer(TimerId),
+}
+
+impl PendingWork {
+    /// Returns whether an approver decides it: an approval, or a top-up.
+    #[must_use]
+    pub fn asks_approval(&self) -> bool {
+        matches!(self.kind.as_str(), "approval" | "top-up")
+    }
+}
+
+impl WaitKey {
+    /// Returns the call that waits; `None` for a timer.
+    #[must_use]
+    pub fn call(&self) -> Option<CallId> {
+        match self {
+            Self::Call(call) | Self::Model(call, _) => Some(*call),
+            Self::Timer(_) => None,
+        }
+    }
 }
 
 /// A change to the list of pending work.

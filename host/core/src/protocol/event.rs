@@ -412,6 +412,15 @@ impl Event {
         if let Self::ControlReceived { message, .. } = self { message } else { self }
     }
 
+    /// Returns the call that the event settles for a person; `None` if it is no decision or answer.
+    #[must_use]
+    pub fn settled_call(&self) -> Option<CallId> {
+        match self.effective() {
+            Self::Decided { call, .. } | Self::UserAnswered { call, .. } => Some(*call),
+            _ => None,
+        }
+    }
+
     /// Returns the setup that a room has from this event on; `None` if the event changes none.
     #[must_use]
     pub fn setup(&self) -> Option<&Arc<Setup>> {

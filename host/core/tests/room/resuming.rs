@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::inspect::questions::open_approval;
+use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::journal::recovery::{Resumption, Unfinished};
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
@@ -451,7 +451,11 @@ fn what_an_approver_is_asked_follows_from_the_records() {
         _ => None,
     });
     let (call, request) = asked.expect("it is asked about");
-    let open = |journal: &Journal, call| open_approval(journal.records.clone(), call);
+    let open = |journal: &Journal, call| {
+        let mut fold = RoomRowFold::default();
+        fold.extend(journal.records.clone());
+        fold.open_approval(call).cloned()
+    };
     assert_eq!(open(&journal, call), Some(request));
     assert_eq!(open(&journal, CallId(99)), None);
     let answer = Approval::Approved.by(ApprovalAuthor::Nobody);

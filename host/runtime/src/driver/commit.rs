@@ -82,7 +82,7 @@ impl Driver {
         self.seq += 1;
         self.only_computes &= event.only_computes();
         let control = control_of(&event);
-        let decides = call_settled(&event).filter(|call| self.room.is_in_flight(*call));
+        let decides = event.settled_call().filter(|call| self.room.is_in_flight(*call));
         let over = WaitChange::of_event(&event).filter(|_| commit.is_kept);
         commit.changes_channels |= may_change_channels(&event);
         commit.pauses.extend(self.note_pause(&event));
@@ -235,14 +235,6 @@ impl Driver {
 /// Returns the id of a control message.
 fn control_of(event: &Event) -> Option<ControlId> {
     if let Event::ControlReceived { id, .. } = event { Some(id.clone()) } else { None }
-}
-
-/// Returns the call that an approver decided about, or whose question a user answered.
-fn call_settled(event: &Event) -> Option<CallId> {
-    match event.effective() {
-        Event::Decided { call, .. } | Event::UserAnswered { call, .. } => Some(*call),
-        _ => None,
-    }
 }
 
 /// Returns whether the bindings of channels may be others after the event.

@@ -2,7 +2,7 @@
 
 use conclave_runtime::store::{Store, StoreReader};
 
-use crate::support::{ended, run, sql};
+use crate::support::{damage, ended, run, sql};
 
 fn problems(change: &str) -> (Vec<String>, Vec<String>) {
     let temp = tempfile::tempdir().unwrap();
@@ -11,13 +11,13 @@ fn problems(change: &str) -> (Vec<String>, Vec<String>) {
     drop((run(&store, "b", 3), store));
     let reader = StoreReader::open(temp.path()).unwrap();
     let before = reader.verify(None).unwrap();
-    assert_eq!(before.problems, Vec::<String>::new());
+    assert_eq!(damage(&before), Vec::<String>::new());
     let head = before.head.unwrap();
-    assert_eq!(reader.verify(Some(&head.to_uppercase())).unwrap().problems, Vec::<String>::new());
+    assert_eq!(damage(&reader.verify(Some(&head.to_uppercase())).unwrap()), Vec::<String>::new());
     sql(temp.path()).execute_batch(change).unwrap();
     // An attacker who changes the file can change the note beside it too, so the file must suffice.
     std::fs::remove_file(temp.path().join("reached")).unwrap();
-    let problems = |noted| reader.verify(noted).unwrap().problems;
+    let problems = |noted| damage(&reader.verify(noted).unwrap());
     (problems(None), problems(Some(&head)))
 }
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use conclave_core::journal::pending_work::WaitKey;
 use conclave_runtime::Capability;
 use conclave_runtime::ControlInbox;
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
@@ -128,14 +127,8 @@ fn start(folder: &Path, kill: Option<&str>) -> Child {
 fn asked(store: &Path, child: &mut Child) -> CallId {
     loop {
         let waits =
-            StoreReader::open(store).and_then(|reader| reader.waits(None)).unwrap_or_default();
-        let call =
-            waits.iter().find(|wait| wait.wait.request.is_some()).and_then(|wait| {
-                match wait.wait.key {
-                    WaitKey::Call(call) => Some(call),
-                    _ => None,
-                }
-            });
+            StoreReader::open(store).and_then(|reader| reader.approvals(None)).unwrap_or_default();
+        let call = waits.iter().find_map(|wait| wait.wait.key.call());
         if let Some(call) = call {
             return call;
         }

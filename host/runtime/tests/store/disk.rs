@@ -9,7 +9,8 @@ use conclave_runtime::store::{
 };
 
 use crate::support::{
-    about, append, copied, entry, kept, opened, opened_in, record, records, reopen, run, said,
+    about, append, copied, damage, entry, kept, opened, opened_in, record, records, reopen, run,
+    said,
 };
 
 #[test]
@@ -38,7 +39,7 @@ fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
     let store = Store::open(temp.path()).unwrap();
     let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(seq, &text)]).unwrap();
-    assert!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
+    assert!(damage(&StoreReader::open(temp.path()).unwrap().check().unwrap()).is_empty());
 }
 
 /// Returns the number of records that fit, and the failure of the next.
@@ -110,7 +111,7 @@ fn an_attachment_for_which_there_is_no_room_is_not_lost_silently() {
     drop((refers, other, store));
     assert_eq!((records(temp.path(), "a").len(), records(temp.path(), "b").len()), (1, 4));
     assert_eq!(
-        StoreReader::open(temp.path()).unwrap().check().unwrap().problems,
+        damage(&StoreReader::open(temp.path()).unwrap().check().unwrap()),
         Vec::<String>::new()
     );
 }
@@ -243,7 +244,7 @@ fn goes_on(folder: &Path, file: &[u8], log: &[u8], length: usize) {
     assert_eq!(again.records.len(), length);
     append(&mut *again.journal, &[said(length as u64, "on")]).unwrap();
     assert_eq!(
-        StoreReader::open(folder).unwrap().check().unwrap().problems,
+        damage(&StoreReader::open(folder).unwrap().check().unwrap()),
         Vec::<String>::new(),
         "at {}",
         log.len()
@@ -270,7 +271,7 @@ fn a_changed_byte_is_found_or_was_nothing() {
         std::fs::write(flipped.join("log.db"), changed).unwrap();
         let reader = StoreReader::open(&flipped);
         let is_found = reader.as_ref().map_or(true, |reader| {
-            reader.check().map_or(true, |checked| !checked.problems.is_empty())
+            reader.check().map_or(true, |checked| !damage(&checked).is_empty())
         });
         // The result is never a panic, and never other records than the written ones.
         let read = reader.and_then(|reader| reader.records(&RoomId::from("a")));
@@ -325,7 +326,7 @@ fn a_backup_taken_while_runs_go_on_is_a_store_of_its_own() {
     append(&mut *journal, &[said(3, "after")]).unwrap();
     assert_eq!(records(&copy, "a").len(), 3);
     let checked = StoreReader::open(&copy).unwrap().check().unwrap();
-    assert_eq!(checked.problems, Vec::<String>::new());
+    assert_eq!(damage(&checked), Vec::<String>::new());
     let second = Store::open(&copy).unwrap();
     kept(reopen(&second, "a").journal.append(&entry(&[said(3, "x")])).unwrap()).unwrap();
     assert_eq!(StoreReader::open(&copy).unwrap().runs(&RunFilter::default()).unwrap().len(), 1);
@@ -372,7 +373,7 @@ fn a_changed_byte_of_the_log_of_a_process_that_was_killed_is_found() {
     bytes[middle] ^= 1;
     std::fs::write(&log, &bytes).unwrap();
     let checked = StoreReader::open(other.path()).unwrap().check().unwrap();
-    assert!(checked.problems[0].contains("write-ahead log"), "{:?}", checked.problems);
+    assert!(checked.problems[0].contains("write-ahead log"), "{:?}", damage(&checked));
     let refused = Store::open(other.path()).map(drop).unwrap_err();
     assert!(matches!(refused, StoreError::Damaged { .. }), "{refused}");
     assert_eq!(std::fs::read(&log).unwrap(), bytes, "nothing was written over");
@@ -405,9 +406,9 @@ fn a_log_that_was_cut_off_removed_or_emptied_is_found_and_nothing_is_written_ove
             Ok(reader) => {
                 for checked in [reader.verify(None).unwrap(), reader.check().unwrap()] {
                     assert!(
-                        checked.problems.first().is_some_and(|what| what.contains("acknowledged")),
+                        damage(&checked).first().is_some_and(|what| what.contains("acknowledged")),
                         "{how}: {:?}",
-                        checked.problems
+                        damage(&checked)
                     );
                 }
             }
@@ -501,7 +502,7 @@ fn a_note_that_is_behind_torn_or_gone_is_no_damage() {
         copied(temp.path(), other.path());
         std::fs::write(other.path().join("reached"), note).unwrap();
         assert_eq!(
-            StoreReader::open(other.path()).unwrap().check().unwrap().problems,
+            damage(&StoreReader::open(other.path()).unwrap().check().unwrap()),
             Vec::<String>::new()
         );
         drop(Store::open(other.path()).unwrap());
@@ -559,5 +560,5 @@ fn a_changed_payload_is_found_by_the_audit() {
     let connection = rusqlite::Connection::open(temp.path().join("log.db")).unwrap();
     connection.execute("UPDATE blobs SET bytes = zeroblob(length(bytes))", []).unwrap();
     drop(connection);
-    assert!(!StoreReader::open(temp.path()).unwrap().verify(None).unwrap().problems.is_empty());
+    assert!(!damage(&StoreReader::open(temp.path()).unwrap().verify(None).unwrap()).is_empty());
 }

@@ -10,6 +10,7 @@
 mod chain;
 #[cfg(feature = "kill-points")]
 mod controls;
+mod derived;
 mod disk;
 mod ends;
 mod fixtures;

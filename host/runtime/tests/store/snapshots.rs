@@ -21,7 +21,9 @@ use conclave_runtime::store::{
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use tokio::sync::Notify;
 
-use crate::support::{about, append, copied, end, open, opened, records, reopen, said, sql};
+use crate::support::{
+    about, append, copied, damage, end, open, opened, records, reopen, said, sql,
+};
 
 fn opened_every(folder: &Path, records: u64) -> Store {
     let options = StoreOptions { snapshot_every: Some(records), ..StoreOptions::default() };
@@ -161,7 +163,7 @@ fn a_snapshot_that_cannot_be_used_is_ignored() {
         assert_eq!(resumed(&store).0, 20);
         sql(temp.path()).execute(&change, []).unwrap();
         assert_eq!(resumed(&store), (0, 25, folded(temp.path())), "{change}");
-        let problems = StoreReader::open(temp.path()).unwrap().check().unwrap().problems;
+        let problems = damage(&StoreReader::open(temp.path()).unwrap().check().unwrap());
         let expected = ["the snapshot of room a is not what was written"];
         assert_eq!(problems, expected[..usize::from(is_damage)], "{change}");
     }
@@ -188,7 +190,7 @@ fn a_snapshot_of_another_host_is_ignored_and_no_damage() {
         .execute("UPDATE snapshots SET body = ?, hash = ?", (other.as_bytes(), hash))
         .unwrap();
     assert_eq!(resumed(&store), (0, 25, folded(temp.path())));
-    assert!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
+    assert!(damage(&StoreReader::open(temp.path()).unwrap().check().unwrap()).is_empty());
     // A record of other rules is refused, as without a snapshot.
     connection.execute("UPDATE events SET rules = 1 WHERE seq = 19", []).unwrap();
     let journals = store.journals(Durability::Group, about());
@@ -227,8 +229,8 @@ fn a_snapshot_that_was_changed_with_its_hash_is_found_and_grants_nothing() {
             .unwrap();
         let reader = StoreReader::open(temp.path()).unwrap();
         let expected = ["the snapshot of room a is not the state that its records lead to"];
-        assert_eq!(reader.check().unwrap().problems, expected, "{from}");
-        assert_eq!(reader.verify(None).unwrap().problems, expected, "{from}");
+        assert_eq!(damage(&reader.check().unwrap()), expected, "{from}");
+        assert_eq!(damage(&reader.verify(None).unwrap()), expected, "{from}");
         assert_eq!(resumed(&store).0, if is_used { 20 } else { 0 }, "{from}");
     }
 }
@@ -297,7 +299,7 @@ fn a_run_that_is_given_up_ends_after_its_snapshot() {
     let records = records(temp.path(), "a");
     assert_eq!(records.len(), 12);
     assert!(records.iter().all(|record| record.principal == records[0].principal));
-    assert!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
+    assert!(damage(&StoreReader::open(temp.path()).unwrap().check().unwrap()).is_empty());
 }
 
 /// A model that answers the first requests, and the others once it is let go.
@@ -409,7 +411,7 @@ async fn a_host_resumes_a_call_in_progress_from_a_snapshot_with_the_answers_that
     let (first, behind, snapshot) = read(&store).await;
     assert!(first > 40 && behind < 8, "{first} {behind}");
     assert_eq!(snapshot, folded(killed.path()));
-    assert!(StoreReader::open(killed.path()).unwrap().check().unwrap().problems.is_empty());
+    assert!(damage(&StoreReader::open(killed.path()).unwrap().check().unwrap()).is_empty());
 }
 
 /// Kills at the commit of a snapshot, in a process of its own.

@@ -167,7 +167,7 @@ impl Conversations {
         let transcript =
             Transcript::of_stored(room.clone(), self.channel.clone(), |room| reader.records(room))
                 .map_err(|error| unusable(&error))?;
-        let waits = reader.waits(Some(room)).map_err(|error| unusable(&error))?;
+        let waits = reader.approvals(Some(room)).map_err(|error| unusable(&error))?;
         let approvals = waits.into_iter().filter_map(|wait| {
             let WaitKey::Call(call) = wait.wait.key else { return None };
             Some((wait.room, call, *wait.wait.request?))

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
+use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::protocol::event::Record;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 
@@ -109,6 +110,15 @@ pub(super) fn records(
     first: u64,
 ) -> Result<Vec<Record>, ReadError> {
     each(connection, room, first..=u64::MAX, |row, blob| row.record(blob))
+}
+
+/// Folds the records of a room, one at a time.
+pub(super) fn fold(connection: &Connection, room: &str) -> Result<RoomRowFold, ReadError> {
+    let mut fold = RoomRowFold::default();
+    each(connection, room, 0..=u64::MAX, |row, blob| {
+        row.record(blob).map(|record| fold.take(record))
+    })?;
+    Ok(fold)
 }
 
 /// Returns one record of a room.

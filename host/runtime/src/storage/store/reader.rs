@@ -2,6 +2,7 @@
 
 mod checks;
 mod copy;
+mod derived;
 mod lists;
 
 use std::path::{Path, PathBuf};
@@ -148,6 +149,13 @@ impl StoreReader {
     /// Returns the pending work of one run's rooms, or of all rooms, oldest first.
     pub fn waits(&self, run: Option<&RoomId>) -> Result<Vec<WaitRow>, StoreError> {
         self.of(lists::waits(self, run))
+    }
+
+    /// Returns the pending approvals and top-ups of one run's rooms, or of all rooms, oldest first,
+    /// each with its request as the records lead to it. The list itself is not in the audit chain,
+    /// so no decision is taken from it alone.
+    pub fn approvals(&self, run: Option<&RoomId>) -> Result<Vec<WaitRow>, StoreError> {
+        self.of(lists::approvals(self, run))
     }
 
     /// Returns at most `most` lines of the audit chain, from `first` on.

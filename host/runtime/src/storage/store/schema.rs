@@ -1,6 +1,7 @@
 //! The tables of a store, and the migration of older files. The columns are specified in
 //! docs/reference/journal-format.md.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -190,6 +191,21 @@ pub(super) fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Resu
     }
     transaction.pragma_update(None, "user_version", SCHEMA)?;
     transaction.commit()
+}
+
+/// Returns the tables, indexes, triggers and views of a file by kind and name, such as
+/// `table rooms`, with the statement that made each. SQLite's own are left out.
+pub(super) fn objects(connection: &Connection) -> rusqlite::Result<BTreeMap<String, String>> {
+    let mut query = connection
+        .prepare("SELECT type || ' ' || name, sql FROM sqlite_schema WHERE sql IS NOT NULL")?;
+    query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// Returns the same for the tables of this host.
+pub(super) fn own_objects() -> rusqlite::Result<BTreeMap<String, String>> {
+    let mut connection = Connection::open_in_memory()?;
+    migrate(&mut connection, 0)?;
+    objects(&connection)
 }
 
 /// Returns a number of the table `meta`; 0 if it is not there.

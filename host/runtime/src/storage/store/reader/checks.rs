@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::derived;
 use crate::storage::store::chain::{ChainHead, hex};
 use crate::storage::store::read;
 use crate::storage::store::schema;
@@ -16,13 +17,13 @@ const TOLD: usize = 50;
 
 /// The list of problems, of limited length.
 #[derive(Default)]
-struct ProblemList {
+pub(super) struct ProblemList {
     told: Vec<String>,
     more: usize,
 }
 
 impl ProblemList {
-    fn add(&mut self, what: impl FnOnce() -> String) {
+    pub(super) fn add(&mut self, what: impl FnOnce() -> String) {
         if self.told.len() < TOLD { self.told.push(what()) } else { self.more += 1 }
     }
 
@@ -51,8 +52,10 @@ fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Re
         pages.into_iter().for_each(|page| problems.add(|| format!("the file is damaged: {page}")));
     }
     lines(&transaction, noted, &mut checked, &mut problems)?;
+    derived::tables(&transaction, &mut problems)?;
     loose(&transaction, &mut problems)?;
     rooms(&transaction, &mut checked, &mut problems)?;
+    derived::rows(&transaction, &mut problems)?;
     blobs(&transaction, &mut checked, &mut problems)?;
     let damaged = snapshot::damaged(&transaction)?;
     for room in snapshot::forged(&transaction, &damaged)? {

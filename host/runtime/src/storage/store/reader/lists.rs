@@ -1,5 +1,8 @@
 //! The lists of a store: runs, rooms, pending work and lines of the audit chain.
 
+use std::collections::BTreeMap;
+
+use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::journal::pending_work::{PendingWork, WaitKey};
 use conclave_core::types::ids::{ControlId, Millis, RoomId, TimerId};
 use conclave_core::types::outcome::Status;
@@ -220,10 +223,10 @@ pub(super) fn has_received(
 pub(super) fn waits(reader: &StoreReader, run: Option<&RoomId>) -> rusqlite::Result<Vec<WaitRow>> {
     let live = reader.live()?;
     let mut query = reader.connection.prepare_cached(
-        "SELECT waits.room, key, kind, target, NULL, request, since, generation FROM waits JOIN rooms USING (room) WHERE ?1 IS NULL OR run = ?1
+        "SELECT waits.room, key, kind, target, NULL, since, generation FROM waits JOIN rooms USING (room) WHERE ?1 IS NULL OR run = ?1
          UNION ALL
-         SELECT timers.room, timer, 'timer', '', at, NULL, since, generation FROM timers JOIN rooms USING (room) WHERE ?1 IS NULL OR run = ?1
-         ORDER BY 7, 1, 2",
+         SELECT timers.room, timer, 'timer', '', at, since, generation FROM timers JOIN rooms USING (room) WHERE ?1 IS NULL OR run = ?1
+         ORDER BY 6, 1, 2",
     )?;
     let rows = query.query_map([run.map(RoomId::as_str)], |row| {
         let at = row.get::<_, Option<i64>>(4)?.map(|at| Millis(at.cast_unsigned()));
@@ -231,18 +234,35 @@ pub(super) fn waits(reader: &StoreReader, run: Option<&RoomId>) -> rusqlite::Res
             Some(_) => WaitKey::Timer(TimerId(row.get::<_, i64>(1)?.cast_unsigned())),
             None => json(&row.get::<_, String>(1)?, 1)?,
         };
-        let request = row
-            .get::<_, Option<String>>(5)?
-            .map(|request| json(&request, 5).map(Box::new))
-            .transpose()?;
         Ok(WaitRow {
             room: RoomId::from(row.get::<_, String>(0)?),
-            since: Millis(row.get::<_, i64>(6)?.cast_unsigned()),
-            wait: PendingWork { key, kind: row.get(2)?, target: row.get(3)?, at, request },
-            is_live: live == Some(row.get(7)?),
+            since: Millis(row.get::<_, i64>(5)?.cast_unsigned()),
+            wait: PendingWork { key, kind: row.get(2)?, target: row.get(3)?, at, request: None },
+            is_live: live == Some(row.get(6)?),
         })
     })?;
     rows.collect()
+}
+
+/// Returns the waits for an approver, each with the request that the records of its room lead to.
+/// A request stays out if this host cannot fold the records, or if they ask for no approval.
+pub(super) fn approvals(
+    reader: &StoreReader,
+    run: Option<&RoomId>,
+) -> rusqlite::Result<Vec<WaitRow>> {
+    let mut waits = waits(reader, run)?;
+    waits.retain(|row| row.wait.asks_approval());
+    let mut folds: BTreeMap<RoomId, Option<RoomRowFold>> = BTreeMap::new();
+    for row in &mut waits {
+        if !folds.contains_key(&row.room) {
+            folds.insert(row.room.clone(), read::fold(&reader.connection, row.room.as_str()).ok());
+        }
+        let fold = folds.get(&row.room).and_then(Option::as_ref);
+        let request =
+            row.wait.key.call().zip(fold).and_then(|(call, fold)| fold.open_approval(call));
+        row.wait.request = request.cloned().map(Box::new);
+    }
+    Ok(waits)
 }
 
 pub(super) fn audit(

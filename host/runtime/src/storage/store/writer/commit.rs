@@ -288,7 +288,7 @@ impl PendingWorkRows {
                 }
                 WaitChange::Over(key) => drop(self.keys.insert(*key, None)),
                 WaitChange::Abandoned(call) => {
-                    self.keys.retain(|key, _| call_of(key) != Some(call.0));
+                    self.keys.retain(|key, _| key.call() != Some(*call));
                     self.abandoned.push(call.0);
                 }
                 WaitChange::Finished => *self = Self { all_over: true, ..Self::default() },
@@ -344,19 +344,11 @@ fn begun(
             .execute(params![room, timer.0.cast_signed(), at, since])?;
         return Ok(());
     }
-    let request = wait.request.as_ref().and_then(|request| serde_json::to_string(request).ok());
-    let call = call_of(&wait.key).unwrap_or_default().cast_signed();
+    let call = wait.key.call().map_or(0, |call| call.0).cast_signed();
     transaction
-        .prepare_cached("INSERT OR REPLACE INTO waits (room, key, call, kind, target, since, request) VALUES (?, ?, ?, ?, ?, ?, ?)")?
-        .execute(params![room, name(&wait.key), call, wait.kind, wait.target, since, request])?;
+        .prepare_cached("INSERT OR REPLACE INTO waits (room, key, call, kind, target, since) VALUES (?, ?, ?, ?, ?, ?)")?
+        .execute(params![room, name(&wait.key), call, wait.kind, wait.target, since])?;
     Ok(())
-}
-
-fn call_of(key: &WaitKey) -> Option<u64> {
-    match key {
-        WaitKey::Call(call) | WaitKey::Model(call, _) => Some(call.0),
-        WaitKey::Timer(_) => None,
-    }
 }
 
 /// Returns the key as JSON, as the table stores it, such as `{"call":3}`.
