@@ -4,6 +4,7 @@
 
 mod address;
 mod backlog;
+mod bounded_client;
 mod connection;
 mod program;
 mod redaction;

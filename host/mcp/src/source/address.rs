@@ -8,6 +8,9 @@ use reqwest::redirect::Policy;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
+use super::backlog::Backlog;
+use super::bounded_client::BoundedClient;
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the transport. `key` is sent as a bearer token; a message may have `message_max` bytes.
@@ -15,7 +18,8 @@ pub(super) fn transport(
     url: &str,
     key: Option<&str>,
     message_max: usize,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+    backlog: Backlog,
+) -> Result<StreamableHttpClientTransport<BoundedClient>, String> {
     let tls = platform_tls().map_err(|error| error.to_string())?;
     let client = reqwest::Client::builder()
         .user_agent(concat!("conclave/", env!("CARGO_PKG_VERSION")))
@@ -32,5 +36,5 @@ pub(super) fn transport(
     if let Some(key) = key {
         config = config.auth_header(key);
     }
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(BoundedClient::new(client, backlog), config))
 }

@@ -15,6 +15,9 @@ const OPEN: usize = 4_096;
 /// Bytes of a key that are kept; the longest one that counts is shorter.
 const KEY: usize = 8;
 
+/// Why a server with too many open requests is cut off.
+pub(super) const FLOODED: &str = "it sends requests and does not read their answers";
+
 /// A server's requests whose answers it has not read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backlog(Arc<OpenRequests>);
@@ -45,7 +48,8 @@ impl Backlog {
         self.0.is_flooded.load(Ordering::SeqCst)
     }
 
-    fn close(&self) {
+    /// Counts an answer that the server has taken.
+    pub(super) fn close(&self) {
         let less = |open: usize| Some(open.saturating_sub(1));
         let _ = self.0.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }

@@ -19,6 +19,7 @@ use rmcp::service::{
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 
+use super::backlog::{Backlog, FLOODED};
 use super::program::Program;
 use super::redaction::KeyFilter;
 use super::refusing::Refusing;
@@ -42,6 +43,8 @@ const WORDS: usize = 400;
 pub(super) struct Connection {
     service: RunningService<RoleClient, Refusing>,
     program: Option<Mutex<Program>>,
+    /// The open requests of a server at an address; a program has its own.
+    backlog: Backlog,
     said: KeyFilter,
     pub(super) listed: ToolList,
 }
@@ -107,7 +110,13 @@ impl Connection {
                 // the failure.
                 let listed = list(&service, &said).await;
                 let listed = listed.map_err(|why| format!("{why}: {}", program.epitaph()))?;
-                Ok(Self { service, program: Some(Mutex::new(program)), said, listed })
+                Ok(Self {
+                    service,
+                    program: Some(Mutex::new(program)),
+                    backlog: Backlog::default(),
+                    said,
+                    listed,
+                })
             }
             McpReach::Address { url, key } => {
                 let key = match key {
@@ -121,20 +130,20 @@ impl Connection {
                     None => None,
                 };
                 let said = KeyFilter::without(key.iter().map(|key| ("key", key.reveal())))?;
-                let transport =
-                    address::transport(url, key.as_ref().map(|key| key.reveal()), message_max)?;
+                let (key, backlog) = (key.as_ref().map(|key| key.reveal()), Backlog::default());
+                let transport = address::transport(url, key, message_max, backlog.clone())?;
                 let service = Refusing
                     .serve_with_lifecycle(transport, way)
                     .await
                     .map_err(|error| refused_at(url, &error, &said))?;
                 let listed = list(&service, &said).await?;
-                Ok(Self { service, program: None, said, listed })
+                Ok(Self { service, program: None, backlog, said, listed })
             }
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.service.is_closed() || self.service.is_transport_closed()
+        self.service.is_closed() || self.service.is_transport_closed() || self.backlog.is_flooded()
     }
 
     /// Calls a tool by the server's own name for it. Dropping the future cancels the request.
@@ -172,6 +181,7 @@ impl Connection {
     fn epitaph(&self, error: &ServiceError) -> String {
         match &self.program {
             Some(program) => program.lock().unwrap_or_else(PoisonError::into_inner).epitaph(),
+            None if self.backlog.is_flooded() => FLOODED.to_owned(),
             None => self.said.words(&plain(error), WORDS),
         }
     }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::ServerSupervisor;
-use super::backlog::{Answers, Backlog, MessageKind, MessageKinds};
+use super::backlog::{Answers, Backlog, FLOODED, MessageKind, MessageKinds};
 use super::redaction::KeyFilter;
 use super::weight::JsonWeight;
 use crate::text::shown;
@@ -116,7 +116,7 @@ impl Program {
             return "it sent a message that is too long".to_owned();
         }
         if self.backlog.is_flooded() {
-            return "it sends requests and does not read their answers".to_owned();
+            return FLOODED.to_owned();
         }
         let ended = match self.child.try_wait() {
             Ok(Some(status)) => format!("it ended ({status})"),

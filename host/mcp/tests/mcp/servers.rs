@@ -186,6 +186,95 @@ async fn a_server_that_asks_without_end_and_reads_no_answer_is_cut_off() {
     }
 }
 
+/// Serves one tool over HTTP. A call of it is answered by a stream of pings that never ends, and the
+/// answers to the pings are taken from the socket and never acknowledged.
+fn serve_pings() -> String {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let answer = |connection: std::net::TcpStream| -> std::io::Result<()> {
+        let mut reader = BufReader::new(connection.try_clone()?);
+        let mut out = connection;
+        loop {
+            let (mut line, mut length) = (String::new(), 0);
+            while reader.read_line(&mut line)? > 2 {
+                let header = line.to_lowercase();
+                if let Some(value) = header.strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body)?;
+            let Ok(message) = serde_json::from_slice::<serde_json::Value>(&body) else {
+                write!(out, "HTTP/1.1 405 No\r\ncontent-length: 0\r\n\r\n")?;
+                continue;
+            };
+            let result = match message["method"].as_str() {
+                Some("initialize") => {
+                    json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "it", "version": "1" } })
+                }
+                Some("tools/list") => json!({ "tools": [{ "name": "go", "description": "Does it.",
+                    "inputSchema": { "type": "object" } }] }),
+                Some("tools/call") => {
+                    write!(out, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")?;
+                    for id in 0.. {
+                        write!(
+                            out,
+                            "data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n\n"
+                        )?;
+                    }
+                    continue;
+                }
+                Some(_) if message["id"].is_null() => {
+                    write!(out, "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")?;
+                    continue;
+                }
+                Some(_) => {
+                    let error = json!({ "jsonrpc": "2.0", "id": message["id"],
+                        "error": { "code": -32601, "message": "unknown" } })
+                    .to_string();
+                    write!(
+                        out,
+                        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{error}",
+                        error.len()
+                    )?;
+                    continue;
+                }
+                // The answer to a ping.
+                None => continue,
+            };
+            let text =
+                json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string();
+            write!(
+                out,
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
+                text.len()
+            )?;
+        }
+    };
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(connection));
+        }
+    });
+    url
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_at_an_address_that_asks_without_end_is_cut_off() {
+    let mut config = config("plain", "limits = { wall = \"60 s\" }", ALLOWED);
+    let plugin = config.plugins.get_mut("it").unwrap();
+    let PluginSource::Mcp(source) = &mut plugin.source else { panic!("it is a server") };
+    source.reach = McpReach::Address { url: serve_pings(), key: None };
+    let prepared = host(true).load(&config).await.unwrap_or_else(|error| panic!("{error}"));
+    for _ in 0..2 {
+        let answer = call(&prepared, "it.go").await;
+        assert!(matches!(answer, Err(ToolError::Unavailable { .. })), "{answer:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_never_answers_is_given_up_at_its_limit() {
     if !has_python() {

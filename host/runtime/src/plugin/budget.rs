@@ -28,6 +28,9 @@ const NAMES: u64 = 1 << 20;
 const INSTANCES: u64 = 10_000;
 /// Bytes of the types, functions, tables and exports of all modules: 219 KB there.
 const MODULES: u64 = 4 << 20;
+/// Sections of all components and modules, of any kind: 684 there. Each costs time in every pass over
+/// the file, however small it is.
+const SECTIONS: u64 = 20_000;
 
 /// One countable resource of a component.
 #[derive(Debug)]
@@ -54,6 +57,7 @@ impl Quota {
 /// What a component that is being read has declared so far.
 #[derive(Debug)]
 pub(super) struct Budget {
+    sections: Quota,
     declarations: Quota,
     names: Quota,
     imports: Quota,
@@ -78,6 +82,7 @@ struct OpenComponent {
 impl Default for Budget {
     fn default() -> Self {
         Self {
+            sections: Quota::new("sections", SECTIONS),
             declarations: Quota::new("types, fields and other declarations", DECLARATIONS),
             names: Quota::new("bytes of names", NAMES),
             imports: Quota::new("imports", INTERFACE),
@@ -113,11 +118,15 @@ impl Budget {
         }
     }
 
-    /// Counts the declarations of a section.
+    /// Counts a section and its declarations.
     ///
     /// # Errors
     /// `Budget` with the resource that it has too much of; `Malformed` if it cannot be read.
     pub(super) fn section(&mut self, payload: &Payload<'_>, bytes: &[u8]) -> Result<(), LoadError> {
+        // Functions are the content of one section.
+        if !matches!(payload, Payload::CodeSectionEntry(_)) {
+            self.sections.spend(1)?;
+        }
         match payload {
             Payload::TypeSection(section) => self.module(&section.range()),
             Payload::ImportSection(section) => self.module(&section.range()),

@@ -18,6 +18,7 @@ pub use conclave_core::types::side_effect::Digest as FileDigest;
 use crate::imports::interfaces::folder::AppliedFolder;
 use crate::support::clock::{Clock, SystemClock};
 use crate::support::digest::sha256;
+use crate::support::durable_file::read_own;
 use crate::support::overlay_files::{
     FILES, FirstRead, OverlayLog, OverlayOrigin, append_decision, append_read, content_name,
     count_blocked, count_changes, lock, overlays_of, read, read_decisions, remove_overlays,
@@ -381,11 +382,10 @@ impl OpenOverlay {
         match change {
             ChangedFile::Removed { .. } => Ok(StoredContent::Removed),
             ChangedFile::Written { .. } => {
-                match std::fs::read(self.overlay.join(FILES).join(content_name(path))) {
+                match read_own(&self.overlay.join(FILES).join(content_name(path))) {
                     Ok(bytes) => Ok(StoredContent::File(bytes)),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        Ok(StoredContent::Lost)
-                    }
+                    // What is in its place, such as a link, is not what the run wrote.
+                    Err(error) if is_absent_or_other(&error) => Ok(StoredContent::Lost),
                     Err(cause) => Err(unusable(&self.overlay, cause)),
                 }
             }
@@ -527,6 +527,10 @@ impl StoredContent {
     fn bytes(self) -> Option<Vec<u8>> {
         if let Self::File(bytes) = self { Some(bytes) } else { None }
     }
+}
+
+fn is_absent_or_other(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
 }
 
 fn content_of(stored: &StoredContent) -> ChangeContent {

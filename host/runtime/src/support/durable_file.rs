@@ -2,7 +2,7 @@
 //! its name once the folder is. The functions here do both; the contents are up to the callers.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The access rights of a new file.
@@ -48,6 +48,42 @@ pub fn create(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> 
             Err(error)
         }
     }
+}
+
+/// Opens a file of this program's own folders for reading. What is in its place instead, such as a
+/// link that leads elsewhere or a pipe that nobody writes, is an error and never waited for.
+///
+/// # Errors
+/// `InvalidData` if it is no regular file, or the operating system's error.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let flags = i32::try_from(flags.bits()).unwrap_or(0);
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+    }
+    let is_link = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|file| file.is_symlink());
+    let not_regular = || {
+        let what = format!("{} is not a regular file", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, what)
+    };
+    match options.open(path) {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Err(error) if !is_link(path) => Err(error),
+        _ => Err(not_regular()),
+    }
+}
+
+/// Returns the content of a file of this program's own folders, as [`open_own`] opens it.
+///
+/// # Errors
+/// As [`open_own`].
+pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_own(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Creates a folder and its missing parents, with this mode on Unix. Existing folders keep their

@@ -16,7 +16,7 @@ use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes};
 use serde::{Deserialize, Serialize};
 
 use super::digest::sha256;
-use super::durable_file::{self, FileAccess, make_folders, sync_folder};
+use super::durable_file::{self, FileAccess, make_folders, read_own, sync_folder};
 #[cfg(any(feature = "sqlite", test))]
 pub(crate) use copying::copy;
 
@@ -72,6 +72,12 @@ pub(crate) fn content_name(path: &str) -> String {
     sha256(path.as_bytes())
 }
 
+/// Returns whether an overlay holds the content of a written file. A link is none.
+pub(crate) fn has_content(overlay: &Path, path: &str) -> bool {
+    let content = overlay.join(FILES).join(content_name(path));
+    std::fs::symlink_metadata(content).is_ok_and(|file| file.is_file())
+}
+
 /// Returns the folders of a run's overlays in order; empty if there are none.
 ///
 /// # Errors
@@ -121,10 +127,10 @@ pub(crate) fn read(overlay: &Path) -> io::Result<(OverlayOrigin, Changes)> {
 fn read_whole(overlay: &Path) -> io::Result<(OverlayOrigin, Changes, usize, usize)> {
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let origin = overlay.join(ORIGIN);
-    let origin = serde_json::from_slice(&std::fs::read(&origin)?)
+    let origin = serde_json::from_slice(&read_own(&origin)?)
         .map_err(|error| invalid(format!("{}: {error}", origin.display())))?;
     let log = overlay.join(LOG);
-    let bytes = std::fs::read(&log)?;
+    let bytes = read_own(&log)?;
     let length = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let text = std::str::from_utf8(&bytes[..length])
         .map_err(|error| invalid(format!("{}: {error}", log.display())))?;
@@ -245,7 +251,7 @@ impl OverlayLog {
 /// The operating system's error.
 pub(crate) fn append_decision(run_folder: &Path, decision: &ChangeDecision) -> io::Result<()> {
     let path = run_folder.join(DECISIONS);
-    let mut bytes = match std::fs::read(&path) {
+    let mut bytes = match read_own(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         bytes => bytes?,
     };
@@ -260,9 +266,9 @@ pub(crate) fn append_decision(run_folder: &Path, decision: &ChangeDecision) -> i
 /// `InvalidData` with the line if the file is corrupt, or the operating system's error.
 pub(crate) fn read_decisions(run_folder: &Path) -> io::Result<Vec<ChangeDecision>> {
     let path = run_folder.join(DECISIONS);
-    let text = match std::fs::read_to_string(&path) {
+    let text = match read_own(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text?,
+        bytes => String::from_utf8_lossy(&bytes?).into_owned(),
     };
     let decision = |(index, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|error| {
@@ -287,7 +293,7 @@ pub(crate) fn count_blocked(store: &Path, run: &str) -> usize {
     let overlays = overlays_of(&run_folder(store, run)).unwrap_or_default();
     let blocked = |overlay: &PathBuf| {
         let Ok((_, changes)) = read(overlay) else { return 0 };
-        let is_lost = |path: &str| !overlay.join(FILES).join(content_name(path)).is_file();
+        let is_lost = |path: &str| !has_content(overlay, path);
         let is_blocked = |(path, change): &(&str, &ChangedFile)| {
             change.changed_since_read() || (is_written(change) && is_lost(path))
         };
@@ -336,9 +342,9 @@ pub(crate) fn append_read(overlay: &Path, read: &FirstRead) -> io::Result<()> {
 /// # Errors
 /// The operating system's error.
 pub(crate) fn read_first_reads(overlay: &Path) -> io::Result<BTreeMap<String, FileStamp>> {
-    let text = match std::fs::read_to_string(overlay.join(READS)) {
+    let text = match read_own(&overlay.join(READS)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        text => text?,
+        bytes => String::from_utf8_lossy(&bytes?).into_owned(),
     };
     let mut first = BTreeMap::new();
     for read in text.lines().filter_map(|line| serde_json::from_str::<FirstRead>(line).ok()) {

@@ -8,6 +8,7 @@ use wasm_encoder::{Component, CustomSection, RawSection};
 use wasmtime::Engine;
 
 use super::super::{LoadError, inspect};
+use super::SECTIONS;
 use crate::sandbox::plain::{Excess, FunctionDocs, PlainTools};
 
 /// Bytes that looking at a component may allocate, besides twice its own size.
@@ -163,6 +164,29 @@ fn documents_of_any_size_cost_nothing_and_a_manifest_is_limited() {
         look(&custom("conclave:manifest", 65 << 10)),
         Err("bytes in its manifest".to_owned())
     );
+}
+
+#[test]
+fn sections_are_counted_wherever_they_are_and_however_small() {
+    let empty = || CustomSection { name: "x".into(), data: [].as_slice().into() };
+    let outermost = |sections: u64| {
+        let mut component = Component::new();
+        (0..sections).for_each(|_| {
+            component.section(&empty());
+        });
+        component.finish()
+    };
+    // The file's own header and end count too.
+    let no_tool = look(&outermost(SECTIONS - 2)).expect_err("it does nothing");
+    assert!(no_tool.contains("exports no interface"), "{no_tool}");
+    assert_eq!(look(&outermost(SECTIONS)), Err("sections".to_owned()));
+    let mut module = wasm_encoder::Module::new();
+    (0..SECTIONS).for_each(|_| {
+        module.section(&empty());
+    });
+    let mut outer = Component::new();
+    outer.section(&wasm_encoder::ModuleSection(&module));
+    assert_eq!(look(&outer.finish()), Err("sections".to_owned()));
 }
 
 #[test]

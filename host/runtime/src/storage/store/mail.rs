@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{StoreError, schema};
 use crate::support::clock::{Clock, SystemClock};
-use crate::support::durable_file::{self, FileAccess};
+use crate::support::durable_file::{self, FileAccess, open_own};
 use crate::support::fail_points::kill_point;
 
 /// The folder of the messages in the store's folder.
@@ -97,9 +97,10 @@ impl ControlMessage {
             .map_err(|error| failed(store, &error))
     }
 
-    /// Sends a decision about a pending call, or the answer to a question, unless another one is on its way or has been recorded.
-    /// `is_pending` returns whether the call still waits for a decision. Of several processes that
-    /// decide at once, one sends, and the others get its decision.
+    /// Sends a decision about a pending call, or the answer to a question, unless another one is on
+    /// its way or has been recorded. `is_pending` returns whether the call still waits for a
+    /// decision. Of several processes that decide at once, one sends, and the others get its
+    /// decision.
     ///
     /// # Errors
     /// As [`send`](Self::send), and with the error of `is_pending`.
@@ -117,7 +118,8 @@ impl ControlMessage {
         }
         // Held until the message is there: the look and the message are one step for others. The
         // lock ends with the file, also when the process is killed.
-        let _lock = lock_decisions(&store.join(FOLDER)).map_err(|error| failed(store, &error))?;
+        let _lock =
+            lock_decisions(&store.join(FOLDER), PATIENCE).map_err(|error| failed(store, &error))?;
         if let Some(rival) = Self::pending(store)?.into_iter().find(is_rival) {
             return Ok(DecisionSent::Rival(Box::new(rival)));
         }
@@ -265,14 +267,14 @@ fn remove(path: &Path) -> io::Result<bool> {
 
 /// Waits until no other process sends a decision. One that was stopped in the middle holds the lock
 /// until it ends, so the wait has a limit.
-fn lock_decisions(folder: &Path) -> io::Result<fs::File> {
+fn lock_decisions(folder: &Path, patience: Duration) -> io::Result<fs::File> {
     schema::make_folder(folder)?;
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(folder.join(DECISIONS))?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience;
     while let Err(error) = file.try_lock() {
         match error {
             TryLockError::Error(error) => return Err(error),
@@ -343,11 +345,8 @@ fn is_old(path: &Path) -> bool {
 }
 
 fn read(path: &Path) -> io::Result<ControlMessage> {
-    if !fs::symlink_metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(MOST + 1).read_to_end(&mut bytes)?;
+    open_own(path)?.take(MOST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -356,8 +355,8 @@ fn read(path: &Path) -> io::Result<ControlMessage> {
 
 /// Returns whether the error means that the file was read and holds no valid message.
 fn is_no_message(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput, UnexpectedEof};
-    matches!(error.kind(), FileTooLarge | InvalidData | InvalidInput | UnexpectedEof)
+    use io::ErrorKind::{FileTooLarge, InvalidData, UnexpectedEof};
+    matches!(error.kind(), FileTooLarge | InvalidData | UnexpectedEof)
 }
 
 /// Moves an invalid file away, where the operator can inspect it and no poll reads it.
@@ -404,6 +403,16 @@ mod tests {
         let word = ControlCommand::Decide { call: CallId(7), approval };
         let mail = ControlMessage::new(RoomId::from("a"), word);
         mail.send_decision(store, || Ok(true)).unwrap()
+    }
+
+    #[test]
+    fn a_process_that_stands_while_it_decides_holds_up_nobody_for_ever() {
+        let temp = tempfile::tempdir().unwrap();
+        let held = lock_decisions(temp.path(), Duration::ZERO).unwrap();
+        let error = lock_decisions(temp.path(), Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(held);
+        lock_decisions(temp.path(), Duration::ZERO).unwrap();
     }
 
     #[test]

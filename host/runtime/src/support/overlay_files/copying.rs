@@ -5,9 +5,10 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::{
-    DECISIONS, FILES, OVERLAYS, OverlayLog, READS, content_name, is_written, overlays_of, read,
+    DECISIONS, FILES, OVERLAYS, OverlayLog, READS, content_name, has_content, is_written,
+    overlays_of, read,
 };
-use crate::support::durable_file::{self, FileAccess, make_folders};
+use crate::support::durable_file::{self, FileAccess, make_folders, open_own};
 
 /// Copies the overlays of all runs of a store to another one. A process may change them meanwhile:
 /// the copy has each change with a content that it had while it was copied.
@@ -43,6 +44,10 @@ fn copy_overlay(overlay: &Path, to: &Path) -> io::Result<()> {
     let (origin, mut changes) = read(overlay)?;
     for attempt in 1..=ATTEMPTS {
         for (path, _) in changes.iter().filter(|(_, change)| is_written(change)) {
+            // Else a link or a pipe in its place would fail the copy; it counts as lost below.
+            if !has_content(overlay, path) {
+                continue;
+            }
             let name = Path::new(FILES).join(content_name(path));
             copy_file(&overlay.join(&name), &to.join(&name))?;
         }
@@ -56,15 +61,14 @@ fn copy_overlay(overlay: &Path, to: &Path) -> io::Result<()> {
     // while its record says otherwise is lost, and stays a change of the copy, to be named and
     // dropped. One look is not enough: a busy run may write and remove a file between two of them.
     const LOOKS: usize = 16;
-    let has = |overlay: &Path, path: &str| overlay.join(FILES).join(content_name(path)).is_file();
     let is_lost = |path: &str| {
         (0..LOOKS).all(|_| {
-            !has(overlay, path)
+            !has_content(overlay, path)
                 && read(overlay).is_ok_and(|(_, now)| now.get(path).is_some_and(is_written))
-                && !has(overlay, path)
+                && !has_content(overlay, path)
         })
     };
-    changes.retain(|path, change| !is_written(change) || has(to, path) || is_lost(path));
+    changes.retain(|path, change| !is_written(change) || has_content(to, path) || is_lost(path));
     let mut log = OverlayLog::create(to, &origin)?;
     log.rewrite(&changes)?;
     copy_file(&overlay.join(READS), &to.join(READS))
@@ -75,7 +79,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     // A plugin may write to the middle of a file in several steps.
     const ATTEMPTS: usize = 8;
     for _ in 0..ATTEMPTS {
-        let mut file = match File::open(from) {
+        let mut file = match open_own(from) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file?,
         };

@@ -610,6 +610,36 @@ fn a_lost_content_concerns_its_file_alone() {
     assert_eq!(pending_changes(&store, &RoomId::from(RUN)), 0);
 }
 
+/// A link would let another file be applied, and a pipe without a writer would be waited for.
+#[test]
+fn what_is_no_file_in_the_place_of_a_content_is_never_followed() {
+    let rig = Rig::new((1_000, 10));
+    for path in ["a", "one", "two"] {
+        rig.write(path, b"x").unwrap();
+    }
+    let origin = rig.base().canonicalize().unwrap();
+    let files = overlay_folder(rig.run.folder(), &origin).join(FILES);
+    let secret = rig.temp.path().join("secret");
+    fs::write(&secret, "secret").unwrap();
+    for path in ["one", "two"] {
+        fs::remove_file(files.join(content_name(path))).unwrap();
+    }
+    symlink(&secret, files.join(content_name("one"))).unwrap();
+    let pipe = files.join(content_name("two"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let base = rig.base();
+    let (temp, mut pending) = rig.ended();
+    let store = temp.path().join("store");
+    assert_eq!(blocked_changes(&store, &RoomId::from(RUN)), 2);
+    assert_eq!(conflicts(&pending, &base), ["one", "two"]);
+    crate::support::overlay_files::copy(&store, &temp.path().join("copy")).unwrap();
+    pending.retain(|path| path == "a");
+    assert_eq!(pending.apply().unwrap(), 1);
+    assert_eq!(changes(&temp).discard().unwrap(), 2);
+    assert!(!base.join("one").exists() && !base.join("two").exists());
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
+}
+
 #[test]
 fn what_a_person_applies_has_the_permissions_of_the_persons_own_files() {
     let rig = Rig::new((1_000, 10));
