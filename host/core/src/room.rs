@@ -232,7 +232,7 @@ impl Room {
             }
             Event::TimerFired { timer } => self.timer_fired(timer),
             Event::ReadsRecorded { .. } => {}
-            Event::Resumed { down_ms, setup } => self.resumed(down_ms, setup),
+            Event::Resumed { down_ms, is_exact, setup } => self.resumed(down_ms, is_exact, setup),
             Event::PluginReplaced { plugin, sha256 } => {
                 self.cx.unproven.insert(plugin.clone());
                 self.cx.notify(Notice::PluginReplaced { plugin, sha256 })

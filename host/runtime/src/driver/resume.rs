@@ -12,7 +12,7 @@ use conclave_core::types::ids::{CallId, RoomId};
 
 use super::room_handle::other_terminal;
 use super::{Driver, Inlet, RoomJournal, RunContext, draw_secret};
-use crate::storage::journal::{JournalFailure, Reopened};
+use crate::storage::journal::JournalFailure;
 
 impl Driver {
     /// Returns the room from its journal; `None` if it has no journal.
@@ -35,9 +35,7 @@ impl Driver {
         let Some(reopened) = shared.journals.reopen(&inlet.id).await? else {
             return Ok(Err(inlet));
         };
-        let Reopened { snapshot, records, messages, journal } = reopened;
-        let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
-        unfinished.extend(records);
+        let (unfinished, journal, messages) = reopened.folded();
         // Without the difference, a clock that was set back would delay every deadline until it has
         // caught up.
         let ahead_ms = unfinished.room.now().since(shared.clock.now());
