@@ -78,6 +78,7 @@ use crate::types::view::{AgentView, ConversationView};
 
 pub use invariants::{Invariant, InvariantViolation};
 pub use lifecycle::RoomStatus;
+pub use models::MissingModel;
 pub(crate) use replayed::ReplayedTurn;
 pub use stuck_detection::StuckKind;
 pub(crate) use tools::{naming_task_list, wider_tools};

@@ -133,10 +133,29 @@ impl Driver {
     pub(super) fn check_exchanged(&mut self, events: &[Event]) -> Result<(), JournalFailure> {
         let failed = self.room.failed_exchange(events).filter(|_| self.checks_exchanged);
         let Some((plugin, fault)) = failed else { return Ok(()) };
-        let message = fault.message.clone();
-        self.failed_exchange = Some((plugin, message.clone()));
-        let cause = std::io::Error::other(message);
-        Err(JournalFailure { room: self.id.clone(), place: "its journal".to_owned(), cause })
+        self.failed_exchange = Some((plugin, fault.message.clone()));
+        Err(self.left())
+    }
+
+    /// Returns the index of the event that would end the run for lack of a model, if the run is to be
+    /// left before it. The run stays interrupted, and asks again when it is resumed.
+    pub(super) fn missing_model(&mut self, events: &[Event]) -> Option<usize> {
+        let is_kept = matches!(&self.journal, RoomJournal::Open(journal) if journal.keeps());
+        if !self.shared.leaves_without_model || !is_kept {
+            return None;
+        }
+        let missing = self.room.lacks_model(events)?;
+        let (position, model) = (missing.position, missing.model.clone());
+        let reason = missing.trouble.map_or("it is not available now", |it| &it.text).to_owned();
+        self.missing_model = Some((model, reason));
+        Some(position)
+    }
+
+    /// Returns the error that stops the loop of a run that is left as it is. The session replaces it
+    /// by the reason.
+    pub(super) fn left(&self) -> JournalFailure {
+        let cause = std::io::Error::other("the run was left as it is");
+        JournalFailure { room: self.id.clone(), place: "its journal".to_owned(), cause }
     }
 
     /// Returns the events that arrived meanwhile and are to be handled next.
