@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The parts of the SDK, from the repository's root. They keep their places, because they refer to
 /// each other by relative paths.
-const CRATES: [&str; 3] = ["sdk/rust", "sdk/rust-macros", "host/trajectory"];
+const CRATES: [&str; 4] = ["sdk/rust", "sdk/rust-macros", "sdk/manifest", "host/trajectory"];
 const CONTRACT: &str = "wit";
 /// The SDKs of languages that are not compiled, without their tests.
 const SCRIPTED: [&str; 8] = [

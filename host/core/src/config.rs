@@ -10,6 +10,7 @@ mod background;
 mod channels;
 pub mod confusables;
 pub(crate) mod depth;
+mod describe;
 pub mod edit;
 pub mod foreign_names;
 mod gates;
@@ -153,6 +154,8 @@ pub struct PluginConfig {
     pub limits: PluginLimits,
     /// A JSON object; checked against the manifest when the plugin is known.
     pub config: Value,
+    /// Descriptions in place of the plugin's own, by `TOOL` or `TOOL.ARGUMENT`.
+    pub describe: BTreeMap<String, String>,
 }
 
 /// The source of a model server's key. Never the key itself.

@@ -78,6 +78,7 @@ use crate::types::view::{AgentView, ConversationView};
 
 pub use invariants::{Invariant, InvariantViolation};
 pub use lifecycle::RoomStatus;
+pub use models::MissingModel;
 pub(crate) use replayed::ReplayedTurn;
 pub use stuck_detection::StuckKind;
 pub(crate) use tools::{naming_task_list, wider_tools};
@@ -232,7 +233,7 @@ impl Room {
             }
             Event::TimerFired { timer } => self.timer_fired(timer),
             Event::ReadsRecorded { .. } => {}
-            Event::Resumed { down_ms, setup } => self.resumed(down_ms, setup),
+            Event::Resumed { down_ms, is_exact, setup } => self.resumed(down_ms, is_exact, setup),
             Event::PluginReplaced { plugin, sha256 } => {
                 self.cx.unproven.insert(plugin.clone());
                 self.cx.notify(Notice::PluginReplaced { plugin, sha256 })

@@ -95,6 +95,8 @@ pub(crate) struct RunContext {
     pub(crate) observers: ObserverQueues,
     pub(crate) principal: Principal,
     pub(crate) everything: Arc<RoomRegistry>,
+    /// Whether a run is left, and can be resumed, when its model is not available.
+    pub(crate) leaves_without_model: bool,
     /// The setup of the plugins as loaded now. A resumed room may have been opened with another
     /// one.
     pub(crate) admitted: Arc<Setup>,
@@ -131,6 +133,8 @@ pub(crate) struct Driver {
     checks_exchanged: bool,
     /// The exchanged component that failed at once, with its fault; it stopped the loop.
     pub(crate) failed_exchange: Option<(PluginName, String)>,
+    /// The model that was not available, with the reason; it stopped the loop.
+    pub(crate) missing_model: Option<(ModelName, String)>,
     /// The call logs of calls that are run again, taken when they start.
     traces: HashMap<CallId, Arc<CallLog>>,
     /// The work in flight for the journal's snapshots; `None` if it keeps none.
@@ -266,6 +270,7 @@ impl Driver {
             resumption: None,
             checks_exchanged: false,
             failed_exchange: None,
+            missing_model: None,
             traces: HashMap::new(),
             in_flight: None,
             held: OutputBuffer::default(),
@@ -603,11 +608,22 @@ impl Driver {
         self.journal_opened().await?;
         self.journal()?.ready().await?;
         self.check_exchanged(events)?;
+        let missing = self.missing_model(events);
+        if let Some(position) = missing {
+            events.truncate(position);
+        }
         if self.commit(events)? {
             self.hurry_all().await?;
         }
         self.perform_free();
-        Ok(())
+        match missing {
+            // What was committed above must be there when the run is resumed.
+            Some(_) => {
+                self.hurry_all().await?;
+                Err(self.left())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Makes every append so far durable without a delay, and waits for it.

@@ -17,12 +17,13 @@ use crate::toml;
 const STOCK_PREFIX: &str = "conclave-plugin-";
 
 /// The folders of what guests are made of. A test compares them with the dependencies.
-const GUEST_SOURCES: [&str; 7] = [
+const GUEST_SOURCES: [&str; 8] = [
     "tests/guests",
     "tests/script",
     "plugins/prose",
     "sdk/rust",
     "sdk/rust-macros",
+    "sdk/manifest",
     "host/trajectory",
     "wit",
 ];

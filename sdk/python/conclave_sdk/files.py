@@ -7,12 +7,16 @@ file `IsADirectoryError`, a path that is not granted `Denied`, which is a `Permi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, TypeVar, overload
 
-from conclave_sdk import _host
+from conclave_sdk import _host, shapes
 from conclave_sdk.errors import Error
+
+T = TypeVar("T")
 
 # Large enough to make the cost of the calls to the host negligible.
 _PAGE_BYTES = 256 * 1024
@@ -88,6 +92,27 @@ def read_text(path: str) -> str:
         return read(path).decode()
     except UnicodeDecodeError as error:
         raise Error(f"{path} is not text in UTF-8") from error
+
+
+@overload
+def read_json(path: str) -> Any: ...
+@overload
+def read_json(path: str, kind: type[T]) -> T: ...
+def read_json(path: str, kind: Any = None) -> Any:
+    """Return the file's JSON, as a `kind` such as a dataclass.
+
+    Raises `Error`, which names the path, if it does not have that form.
+    """
+    try:
+        value = json.loads(read_text(path))
+        return value if kind is None else shapes.convert(value, kind)
+    except ValueError as error:
+        raise Error(f"{path}: {error}") from error
+
+
+def lines(path: str) -> list[str]:
+    """Return the lines of a text file, without their ends."""
+    return read_text(path).splitlines()
 
 
 def write(path: str, content: bytes | str) -> None:

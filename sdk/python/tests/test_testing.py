@@ -243,3 +243,25 @@ def test_more_calls_than_the_host_runs_at_once_are_sent_in_batches() -> None:
         assert len(toolbox.call_all([("tide.at", {})] * 130)) == 130
         assert toolbox.call_all([]) == []
     assert batches == [64, 64, 2]
+
+
+def test_values_as_json_and_lines_of_a_file() -> None:
+    @dataclass
+    class Visit:
+        place: str
+        count: int = 0
+
+    host = FakeHost().writable("/out").file("/in/a.json", '{"place": "Oban"}').kv()
+    with host:
+        assert kv.get_json("visit") is None
+        kv.set_json("visit", Visit("Tobermory", 2))
+        assert kv.get_json("visit") == {"place": "Tobermory", "count": 2}
+        assert kv.get_json("visit", Visit) == Visit("Tobermory", 2)
+        kv.set("visit", "{")
+        with pytest.raises(Error, match="the value of visit"):
+            kv.get_json("visit")
+        assert files.read_json("/in/a.json", Visit) == Visit("Oban")
+        files.write("/out/lines.txt", "one\r\ntwo\n")
+        assert files.lines("/out/lines.txt") == ["one", "two"]
+        with pytest.raises(Error, match="/out/lines.txt: "):
+            files.read_json("/out/lines.txt")

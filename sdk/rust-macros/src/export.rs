@@ -10,8 +10,6 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitByteStr, LitStr, Path, Result, Token, bracketed};
 
-use crate::manifest;
-
 const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)`, `export!(agent: X, responder: X)`, \
                      `export!(delivery: X)`, \
                      `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`, `export!(gate: X)`, \
@@ -445,7 +443,8 @@ fn manifest_of_file(file: Option<&LitStr>) -> Result<(String, String)> {
             format!("{}: {error}\nA plugin says there what it is and what it asks for; the smallest one is\n\n{SMALLEST}", path.display()),
         )
     })?;
-    let json = manifest::to_json(&name, &text).map_err(|problems| Error::new(span, problems))?;
+    let json =
+        conclave_manifest::to_json(&name, &text).map_err(|problems| Error::new(span, problems))?;
     Ok((json, path.display().to_string()))
 }
 
@@ -455,6 +454,6 @@ const SMALLEST: &str = "[plugin]\nname = \"my-plugin\"\nversion = \"0.1.0\"\n";
 fn inline_manifest(asks: &[Ask]) -> Result<String> {
     let asks: Vec<_> = asks.iter().map(|ask| (ask.name.to_string(), ask.optional)).collect();
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    manifest::inline(&variable("CARGO_CRATE_NAME"), &variable("CARGO_PKG_VERSION"), &asks)
+    conclave_manifest::inline(&variable("CARGO_CRATE_NAME"), &variable("CARGO_PKG_VERSION"), &asks)
         .map_err(|problem| Error::new(Span::call_site(), problem))
 }

@@ -1,11 +1,9 @@
-//! The macros of `conclave-sdk`: `#[tool]` and `export!`. They know the SDK's hidden items and the
-//! format of `conclave-plugin.toml`. They do not know the contract, which only the SDK's bindings
-//! read.
+//! The macros of `conclave-sdk`: `#[tool]` and `export!`. They know the SDK's hidden items. They do
+//! not know the contract, which only the SDK's bindings read.
 
 #![warn(missing_docs)]
 
 mod export;
-mod manifest;
 mod tool;
 
 use proc_macro::TokenStream;

@@ -10,13 +10,14 @@ use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::Ana
 use crate::bindings::condenser::exports::conclave::plugin::condenser::CondenserError;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError;
 use crate::bindings::gate::exports::conclave::plugin::gate::GateError;
-use crate::bindings::imports::conclave::plugin::{blobs, fetch, files, kv, model, scratch, types};
+use crate::bindings::imports::conclave::plugin::{blobs, fetch, kv, model, scratch, types};
 use crate::bindings::judge::exports::conclave::plugin::judge::JudgeError;
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::observer::exports::conclave::plugin::observer::ObserverError;
 use crate::bindings::simulated_user::exports::conclave::plugin::simulated_user::SimulatedUserError;
 use crate::bindings::tool::conclave::plugin::history;
 use crate::bindings::tool::exports::conclave::plugin::tools::ToolError;
+use crate::files::{FileError, FileErrorKind};
 
 /// The result of a plugin's function.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -76,6 +77,10 @@ impl fmt::Display for Error {
             Self::Denied(denial) if denial.capability == "tools" && !denial.detail.is_empty() => {
                 formatter.write_str(&denial.detail)
             }
+            // The host's own sentence, which names both already.
+            Self::Denied(denial) if denial.detail.contains(&denial.target) => {
+                formatter.write_str(&denial.detail)
+            }
             Self::Denied(denial) => write!(
                 formatter,
                 "{} was refused: {}: {}",
@@ -120,17 +125,10 @@ impl<E: std::error::Error + 'static> From<E> for Error {
     }
 }
 
-fn from_files(error: &files::FileError) -> Error {
-    use files::FileError as Case;
-    match error {
-        Case::NotFound => Error::other("no such file or directory"),
-        Case::NotAFile => Error::other("it is a directory, not a file"),
-        Case::NotADirectory => Error::other("it is a file, not a directory"),
-        Case::Denied(denial) => Error::Denied(denial.clone()),
-        Case::QuotaExceeded(limit) => {
-            Error::Other(format!("files: the limit of {limit} is reached"))
-        }
-        Case::Other(text) => Error::Other(text.clone()),
+fn from_files(error: &FileError) -> Error {
+    match &error.kind {
+        FileErrorKind::Denied(denial) => Error::Denied(denial.clone()),
+        _ => Error::other(error),
     }
 }
 
@@ -261,7 +259,7 @@ denied_or_other!(
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, files, model, types};
+    use super::{Error, FileError, FileErrorKind, model, types};
 
     fn denial() -> types::Denial {
         types::Denial {
@@ -273,8 +271,22 @@ mod tests {
 
     #[test]
     fn refusals_stay_refusals_through_the_question_mark() {
-        let read = || -> Result<(), Error> { Err(files::FileError::Denied(denial()))? };
+        let failed = |kind| FileError { path: "/etc".into(), kind };
+        let read = || -> Result<(), Error> { Err(failed(FileErrorKind::Denied(denial())))? };
         assert_eq!(read(), Err(Error::Denied(denial())));
+        assert_eq!(
+            Error::from(failed(FileErrorKind::NotAFile)),
+            Error::Other("/etc: it is a directory, not a file".into())
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_its_target_once() {
+        let detail = "files was refused for \"/etc\"".to_owned();
+        let own = Error::Denied(types::Denial { detail: detail.clone(), ..denial() });
+        assert_eq!(own.to_string(), detail);
+        let other = "files was refused: /etc: outside every folder";
+        assert_eq!(Error::Denied(denial()).to_string(), other);
     }
 
     #[test]

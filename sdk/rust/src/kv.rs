@@ -12,10 +12,10 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Result;
 use crate::bindings::imports::conclave::plugin::kv as import;
 #[cfg(not(target_family = "wasm"))]
 use crate::native::kv as host;
+use crate::{Error, Result};
 #[cfg(target_family = "wasm")]
 use import as host;
 
@@ -28,6 +28,12 @@ const PAGE: u32 = 256;
 /// Returns the value of a key, or `None` if it is absent.
 pub fn get(key: &str) -> Result<Option<Vec<u8>>, KvError> {
     host::get(key)
+}
+
+/// Returns the value of a key as text, or `None` if it is absent. Fails if it is not UTF-8.
+pub fn get_text(key: &str) -> Result<Option<String>> {
+    let text = get(key)?.map(String::from_utf8).transpose();
+    text.map_err(|_| Error::Other(format!("kv: the value of {key} is not text in UTF-8")))
 }
 
 /// Replaces a value. On `quota-exceeded`, nothing was changed.

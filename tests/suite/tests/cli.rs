@@ -452,6 +452,35 @@ fn problems_of_a_config_are_structured_with_json() {
 }
 
 #[test]
+fn all_mistakes_of_a_manifest_are_reported_at_once_in_each_language() {
+    let manifest = "[plugin]\nname = \"Tides!\"\n[asks.files]\nwhy = \"Reads.\"\n[asks.file]\n[asks.tools]\nwhy = 1\n[config]\nkv = \"reads\"\n";
+    let twice = "[plugin]\nname = \"tides\"\nversion = \"0.1.0\"\n[asks.kv]\nwhy = \"x\"\n[asks.kv]\nwhy = \"y\"\n";
+    let expected = [
+        "1:1: [plugin] has no `version`",
+        "2:8: `name` is \"Tides!\"; it must look like \"weather\"",
+        "5:1: [asks.file] has no `why`",
+        "5:7: unknown capability `file`",
+        "7:7: [asks.tools] `why` must be a sentence",
+        "9:6: `config.kv` must be a table",
+    ];
+    for beside in ["pyproject.toml", "package.json"] {
+        let rig = Rig::new().with_file(beside, "{}").with_file("conclave-plugin.toml", manifest);
+        let built = conclave(&rig, &["plugin", "build", "."]);
+        let problems = text(&built.stderr);
+        assert_eq!(built.status.code(), Some(2), "{problems}");
+        let mut rest = problems.as_str();
+        for problem in expected {
+            let place = format!("conclave-plugin.toml:{problem}");
+            let found = rest.find(&place).unwrap_or_else(|| panic!("{place}:\n{problems}"));
+            rest = &rest[found + place.len()..];
+        }
+        let rig = Rig::new().with_file(beside, "{}").with_file("conclave-plugin.toml", twice);
+        let problems = text(&conclave(&rig, &["plugin", "build", "."]).stderr);
+        assert!(problems.contains("duplicate key: line 4 has it already"), "{problems}");
+    }
+}
+
+#[test]
 fn a_manifest_cannot_forge_the_lines_around_it() {
     let component = std::fs::read(guest("agent_echo")).expect("it is built");
     let manifest = conclave_core::permissions::manifest::Manifest {

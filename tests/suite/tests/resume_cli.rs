@@ -515,3 +515,47 @@ pub(crate) fn stores(state: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// A run whose model is down at its second question is left where it is, and not over.
+#[test]
+fn a_run_whose_model_goes_away_is_left_and_resumed() {
+    let ways: [fn() -> TestReply; 2] = [|| TestReply::error(503, "loading"), TestReply::hang_up];
+    for down in ways {
+        let is_up = Arc::new(AtomicBool::new(false));
+        let mine = Arc::clone(&is_up);
+        let server =
+            Server::answering(move |request| match request.json()["messages"].to_string() {
+                messages if !messages.contains("go on then") => TestReply::says("The first half."),
+                _ if mine.load(Ordering::SeqCst) => TestReply::says("DONE The second half."),
+                _ => down(),
+            });
+        let slow = Slow { server, is_released: is_up };
+        let rig = slow.rig();
+        let config = std::fs::read_to_string(rig.folder().join("c.toml")).expect("it is there");
+        let config = config.replace("model = \"m\"", "model = \"m\"\nretries = 0");
+        std::fs::write(rig.folder().join("c.toml"), config).expect("it is written");
+
+        let output = conclave(&rig, &["run", "c.toml", "Tell it."]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(said.contains("the model `default` did not answer"), "{said}");
+        let run = left(&rig);
+        assert!(said.contains(&format!("conclave resume {run}")), "{said}");
+        // Still down: it is left once more.
+        let again = conclave(&rig, &["resume", &run]);
+        assert_eq!(again.status.code(), Some(4), "{}", text(&again.stderr));
+        slow.release();
+        let output = conclave(&rig, &["resume", &run]);
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(0), "The second half.\n"),
+            "{}",
+            text(&output.stderr)
+        );
+        let first = |request: &conclave_models::test_server::SeenRequest| {
+            !request.json()["messages"].to_string().contains("go on then")
+        };
+        let requests = slow.server.requests();
+        assert_eq!(requests.iter().filter(|request| first(request)).count(), 1);
+    }
+}

@@ -18,8 +18,8 @@ pub(crate) fn embed(file: &Path, manifest: &Path, output: OutputArgs) -> Result<
     };
     let component = read_component(file).map_err(|error| unread(file, &error))?;
     let text = std::fs::read_to_string(manifest).map_err(|error| unread(manifest, &error))?;
-    let read = Manifest::from_toml(&text)
-        .map_err(|error| CliError::usage(format!("{}: {error}", show_path(manifest))))?;
+    let read = Manifest::from_toml(&show_path(manifest), &text)
+        .map_err(|error| CliError::usage(error.to_string()))?;
     let whole = put_in(&component, &read)
         .map_err(|error| CliError::plugin(format!("{}: {error}", show_path(file))))?;
     let written = durable_file::replace(file, &whole, &FileAccess::Usual);

@@ -22,7 +22,8 @@ use crate::ui::show::{FAINT, GOOD, ODD, paint, plural, show_path};
 use crate::ui::stdout;
 
 /// Names that collide with the SDK's crates, or with a plugin of the new config.
-const RESERVED: [&str; 4] = ["conclave-sdk", "conclave-sdk-macros", "conclave-trajectory", "chat"];
+const RESERVED: [&str; 5] =
+    ["conclave-sdk", "conclave-sdk-macros", "conclave-manifest", "conclave-trajectory", "chat"];
 
 pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let folder = args.folder.clone().unwrap_or_else(|| PathBuf::from(&args.name));

@@ -16,6 +16,7 @@ use std::time::Instant;
 use conclave_core::config::Config;
 use conclave_core::types::channel::ChannelKind;
 use conclave_core::types::ids::{ChannelId, RoomId};
+use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::overlay::pending_changes;
 use conclave_runtime::store::{RunFilter, StoreReader};
 use conclave_runtime::subscribe::Subscriber;
@@ -121,6 +122,12 @@ pub(crate) async fn serve(
         () = terminated() => {}
     }
     drop(attending);
+    // Without the note, a resumption would know only the time since each conversation's last record.
+    let (stopping, stopped) = (store.clone(), SystemClock.now());
+    let noted = tokio::task::spawn_blocking(move || stopping.note_stop(stopped)).await;
+    if let Ok(Err(error)) = noted {
+        screen.line(paint(ODD, format_args!("the time of this stop was not noted: {error}")));
+    }
     let again = format!("conclave serve {}", shell(&args.file.display().to_string()));
     screen.line(paint(FAINT, format_args!("\nclosed; the conversations continue with: {again}")));
     for line in changes_of_conversations(&reader, &name) {

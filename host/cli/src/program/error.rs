@@ -27,6 +27,11 @@ impl CliError {
         Self { code: exit::USAGE, what: what.into(), hint: None, problems: None }
     }
 
+    /// Returns an error of a server that could not be reached.
+    pub(crate) fn unreachable(what: impl Into<String>) -> Self {
+        Self { code: exit::UNREACHABLE, what: what.into(), hint: None, problems: None }
+    }
+
     /// Returns an error of a plugin.
     pub(crate) fn plugin(what: impl Into<String>) -> Self {
         Self { code: exit::PLUGIN, what: what.into(), hint: None, problems: None }

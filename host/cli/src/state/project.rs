@@ -81,8 +81,8 @@ impl Project {
         let text = std::fs::read_to_string(&file).map_err(|error| {
             CliError::usage(format!("{} could not be read: {error}", show_path(&file)))
         })?;
-        Manifest::from_toml(&text)
-            .map_err(|error| CliError::usage(format!("{}: {error}", show_path(&file))))
+        Manifest::from_toml(&show_path(&file), &text)
+            .map_err(|error| CliError::usage(error.to_string()))
     }
 }
 

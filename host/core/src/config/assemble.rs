@@ -13,12 +13,14 @@ mod tools;
 mod unread;
 mod unused;
 
+pub(super) use tools::DESCRIPTION_MAX;
 pub use tools::faults as tool_faults;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::confusables::pairs;
+use crate::config::describe;
 use crate::config::{
     Config, ConfigProblem, ModelKind, ModelServerConfig, PluginConfig, ProblemCode, Problems,
     TaskConfig,
@@ -57,6 +59,11 @@ type Plugins = BTreeMap<PluginName, PluginFacts>;
 pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems> {
     let mut problems = Problems::default();
     let mut setups = BTreeMap::new();
+    // Everything below, and thus every model, sees the operator's descriptions.
+    let plugins: &Plugins = &plugins
+        .iter()
+        .map(|(name, facts)| (name.clone(), config.described(name, facts).into_owned()))
+        .collect();
     for (name, plugin) in &config.plugins {
         let Some(facts) = plugins.get(name) else {
             problems.push(config.problem(
@@ -67,6 +74,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
             continue;
         };
         asks::check(config, name, facts, plugins, &mut problems);
+        describe::check(config, name, facts, &mut problems);
         tools::check_declared(config, name, facts, &mut problems);
         let settings = settings::check(config, name, facts, &plugin.config, &mut problems);
         let limits = limits_of(config, name, plugin);

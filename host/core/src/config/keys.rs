@@ -336,6 +336,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(PLUGIN, "grants", Table(GRANTS), r#"grants.tools = ["search.*"]"#, "The capabilities of the plugin. What is not listed is denied."),
     key(PLUGIN, "limits", Table(LIMITS), r#"limits = { memory = "64 MiB" }"#, "The limits of one call of the plugin."),
     key(PLUGIN, "config", Free, r#"config = { units = "celsius" }"#, "The plugin's own settings."),
+    key(PLUGIN, "describe", Texts, r#"describe = { "get_issue" = "An issue of our tracker, with its comments.", "get_issue.number" = "The number behind the #." }"#, "Descriptions of its tools in place of its own, by `TOOL`, and of their arguments, by `\"TOOL.ARGUMENT\"`; the names are those here. For a tool of a server or a component that says too little to a model. The lock pins the plugin's own texts."),
     key(SOURCE, "mcp", Table(MCP), r#"mcp = { command = ["my-server"] }"#, "A server that speaks the Model Context Protocol: a program, or a URL. It runs outside the sandbox, and grants do not restrict it.").required(),
     key(MCP, "command", TEXTS, r#"command = ["my-server", "--stdio"]"#, "The program and its arguments. It runs with your permissions, outside the sandbox, and communicates over stdin and stdout.").otherwise("required without `url`"),
     key(MCP, "env", Texts, r#"env = { LANG = "C.UTF-8" }"#, "Its environment variables besides `PATH` and `HOME`. Not for secrets."),

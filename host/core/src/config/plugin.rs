@@ -10,8 +10,8 @@ use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{
-    ConfigPath, PluginConfig, PluginSource, SecretConfig, Trust, address, grants, json, limits,
-    names, trust,
+    ConfigPath, PluginConfig, PluginSource, SecretConfig, Trust, address, describe, grants, json,
+    limits, names, trust,
 };
 use crate::types::ids::{PluginName, SecretName};
 use crate::types::oci::OciReference;
@@ -57,6 +57,10 @@ fn read(
         config: table
             .get("config")
             .map_or_else(|| Value::Object(Map::new()), |item| json::settings(reader, &item)),
+        describe: table
+            .get("describe")
+            .map(|item| describe::read(reader, &item))
+            .unwrap_or_default(),
     }
 }
 

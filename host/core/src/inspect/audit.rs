@@ -208,8 +208,9 @@ impl AuditFindings {
         match of.record.event.effective() {
             Event::RoomOpened { setup, .. } => self.allowed(of, setup),
             Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),
-            Event::Resumed { down_ms, .. } => {
-                let what = format!("resumed after {down_ms} ms without a host");
+            Event::Resumed { down_ms, is_exact, .. } => {
+                let bound = if *is_exact { "" } else { "at most " };
+                let what = format!("resumed after {bound}{down_ms} ms without a host");
                 self.push(of, AuditKind::Resumed, None, what);
                 if let Some(setup) = of.setup.as_ref().filter(|_| !self.is_child) {
                     self.granted(of, setup);

@@ -93,6 +93,9 @@ pub struct Totals {
     pub resumed: u64,
     /// Milliseconds in which no host ran.
     pub down_ms: u64,
+    /// Whether `down_ms` is an upper bound, because a host was killed.
+    #[serde(default)]
+    pub is_down_at_most: bool,
 }
 
 impl Timeline {

@@ -293,6 +293,19 @@ pub struct Unfinished {
     /// The sequence number of its next record.
     pub next: u64,
     pub in_flight: InFlight,
+    /// The time at which the process that ran the room noted that it stops; `None` if it was killed.
+    /// The storage has it beside the records, so it is in no snapshot.
+    #[serde(skip)]
+    pub stopped: Option<Millis>,
+}
+
+/// The time in which no host ran a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Downtime {
+    pub ms: u64,
+    /// Whether it counts from the stop that the process noted. Otherwise it counts from the last
+    /// record, and is an upper bound: the room may have waited with its host.
+    pub is_exact: bool,
 }
 
 /// The events and effects that resume a room.
@@ -342,7 +355,7 @@ impl Unfinished {
     pub fn of(room: &Room, in_flight: &InFlight, next: u64) -> Self {
         let mut in_flight = in_flight.clone();
         in_flight.timers.retain(|timer, _| room.waits_for(*timer));
-        Self { room: room.clone(), next, in_flight }
+        Self { room: room.clone(), next, in_flight, stopped: None }
     }
 
     fn take(&mut self, record: Record) {
@@ -358,16 +371,25 @@ impl Unfinished {
         self.in_flight.end_event(&self.room);
     }
 
+    /// Returns the time up to `now` in which no host ran the room.
+    #[must_use]
+    pub fn downtime(&self, now: Millis) -> Downtime {
+        let last = self.room.now();
+        // A record behind the note was written while the process ended.
+        let stopped = self.stopped.filter(|stopped| *stopped >= last);
+        Downtime { ms: now.since(stopped.unwrap_or(last)), is_exact: stopped.is_some() }
+    }
+
     /// Returns the events and effects that resume the room at `now`. A room that has an outcome has
     /// ended.
     #[must_use]
     pub fn resumption(&self, now: Millis, today: &Setup) -> Resumption {
-        let down = now.since(self.room.now());
         let (begun, in_force) = (self.room.begun_setup(), self.room.setup());
         let setup = Arc::new(begun.narrowed_by(today));
         let changed = in_force.changed_components(today);
         let narrowed = (setup != *in_force).then(|| Arc::clone(&setup));
-        let mut events = vec![Event::Resumed { down_ms: down, setup: narrowed }];
+        let Downtime { ms: down, is_exact } = self.downtime(now);
+        let mut events = vec![Event::Resumed { down_ms: down, is_exact, setup: narrowed }];
         let exchanged: BTreeMap<&PluginName, &String> = changed
             .iter()
             .filter_map(|changed| Some((&changed.plugin, changed.now.as_ref()?)))

@@ -17,9 +17,9 @@ pub const ANY_SETTING: &str = "*";
 /// The name of the custom section.
 pub const SECTION: &str = "conclave:manifest";
 /// The format that this host writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = conclave_manifest::FORMAT;
 /// The contract that this host offers.
-pub const CONTRACT: &str = "0.1";
+pub const CONTRACT: &str = conclave_manifest::CONTRACT;
 
 /// A request for one capability.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

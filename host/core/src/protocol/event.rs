@@ -353,6 +353,10 @@ pub enum Event {
     Resumed {
         /// Milliseconds in which no host ran; they count against no time limit.
         down_ms: u64,
+        /// Whether the time is exact. Otherwise it counts from the last record before, and is an
+        /// upper bound.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_exact: bool,
         /// The effective setup from here on: that with which the run began, as far as the config
         /// of this resumption still allows it. `None` if it is the one in force.
         #[serde(default, skip_serializing_if = "Option::is_none")]

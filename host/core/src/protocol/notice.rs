@@ -20,7 +20,7 @@ use crate::types::delivery::EndedTask;
 use crate::types::denial::DenialRecord;
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, ModelName, PluginName, RoomId, TaskName};
-use crate::types::message::Message;
+use crate::types::message::{Message, Role};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::request::{Refusal, RefusalCode};
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
@@ -207,6 +207,9 @@ pub enum Notice {
     Resumed {
         /// Milliseconds in which no host ran.
         down_ms: u64,
+        /// Whether the time is exact, and not an upper bound.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_exact: bool,
     },
     /// A component was rebuilt, and later calls use the new one.
     PluginReplaced {
@@ -428,6 +431,19 @@ pub struct SkippedResponder {
     /// `llm`, `agent`, `user`, or the name of a sub-task.
     pub responder: Cow<'static, str>,
     pub reason: SkipReason,
+}
+
+impl SkippedResponder {
+    /// Returns whether nearly every step passes it over: by the task's setup, or because the agent
+    /// has nothing to carry out.
+    #[must_use]
+    pub fn is_routine(&self) -> bool {
+        match self.reason {
+            SkipReason::SentMessage | SkipReason::UserNotAsked | SkipReason::WaitsForTask => true,
+            SkipReason::NoAnswer => self.responder == Role::Agent.as_str(),
+            SkipReason::NotAddressed | SkipReason::CannotRunCalls => false,
+        }
+    }
 }
 
 /// The reason why a responder was not asked.

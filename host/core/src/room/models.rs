@@ -28,6 +28,15 @@ use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::types::tool::ToolError;
 use crate::types::usage::Spent;
 
+/// A model that was not available for the only step under way.
+#[derive(Clone, Copy, Debug)]
+pub struct MissingModel<'e> {
+    /// The index of the event with the failure.
+    pub position: usize,
+    pub model: &'e ModelName,
+    pub trouble: Option<&'e ModelDiagnostic>,
+}
+
 /// A pending model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ModelCall {
@@ -329,6 +338,41 @@ impl Room {
             }
         }
         None
+    }
+
+    /// Returns the first event that would end the run for lack of a model: one that is not
+    /// available does not answer a step, and nothing else is under way. A run that is left before
+    /// that event asks again when it is resumed.
+    ///
+    /// `None` in background tasks and in rooms that stay open, whose callers and users read of it,
+    /// and before the first turn: a run that has done nothing is begun anew.
+    #[must_use]
+    pub fn lacks_model<'e>(&'e self, events: &'e [Event]) -> Option<MissingModel<'e>> {
+        let opening = &self.cx.opening;
+        let [pending] = &self.models.model_calls[..] else { return None };
+        let is_of_use = self.budgets.spent.turns > 0 && opening.depth == 0 && !opening.persistent;
+        if !is_of_use || !pending.is_awaited {
+            return None;
+        }
+        let is_alone = self.cx.calls.keys().count() == 1 && self.cx.is_agent_call(pending.call);
+        let (_, task) = self.frames.caller_of(&self.cx, pending.call).filter(|_| is_alone)?;
+        // An interactive task shows the failure to its user.
+        if self.cx.setup.tasks.get(&task?)?.interactive {
+            return None;
+        }
+        let failure = |(position, event): (usize, &'e Event)| match event.effective() {
+            Event::ModelAnswered {
+                call,
+                ordinal,
+                answer: Err(ModelError::Unavailable { .. }),
+                trouble,
+            } if (*call, *ordinal) == (pending.call, pending.ordinal) => {
+                Some((position, trouble.as_ref()))
+            }
+            _ => None,
+        };
+        let (position, trouble) = events.iter().enumerate().find_map(failure)?;
+        Some(MissingModel { position, model: &pending.model, trouble })
     }
 
     /// Returns the plugin whose call the event ends, and its fault; `None` for other events.

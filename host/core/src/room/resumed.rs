@@ -20,8 +20,8 @@ use crate::types::ids::{CallId, FrameId, Millis, PluginName, TaskName};
 use crate::types::limits::{RunLimits, WhenUsedUp};
 
 impl Room {
-    pub(super) fn resumed(&mut self, down_ms: u64, setup: Option<Arc<Setup>>) {
-        self.cx.notify(Notice::Resumed { down_ms });
+    pub(super) fn resumed(&mut self, down_ms: u64, is_exact: bool, setup: Option<Arc<Setup>>) {
+        self.cx.notify(Notice::Resumed { down_ms, is_exact });
         // A pause counts the downtime itself.
         if !self.pausing.count_downtime(down_ms) {
             self.cx.opening.deadline =

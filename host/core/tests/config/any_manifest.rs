@@ -40,7 +40,7 @@ proptest! {
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         check(&bytes);
         if let Ok(text) = std::str::from_utf8(&bytes) {
-            drop(Manifest::from_toml(text));
+            drop(Manifest::from_toml("x.toml", text));
         }
     }
 

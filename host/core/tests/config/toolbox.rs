@@ -199,3 +199,60 @@ fn rules_name_tools_of_the_toolbox() {
     let task = "done_sequences = [\"T[search.find]\", \"T[Its find], T[done], T[search.read]\"]\nforce_tool = \"search.read\"\nreturns = { tool = \"final_result\" }";
     assembled(&text("", task), &plugins());
 }
+
+/// Returns the toolbox's tool `search.find`, whose argument `query` the operator may describe, with
+/// the warnings of the config.
+fn described(line: &str) -> (TaskTool, String) {
+    let mut plugins = plugins();
+    let search = plugins.get_mut(&PluginName::from("search")).unwrap();
+    search.tools[0].input_schema = json!({
+        "type": "object",
+        "properties": { "query": { "type": "string", "description": "q" }, "any": true },
+    });
+    let end = format!(
+        "[plugins.search]\nsource = \"stock:search\"\n{line}\n[plugins.notes]\nsource = \"stock:notes\""
+    );
+    let text =
+        Parts { top: "", plugin: "grants.tools = [\"search.*\"]", task: "", end: &end }.text();
+    let assembly = assembled(&text, &plugins);
+    let tool = assembly.setup.tasks[&TaskName::from("desk")].toolbox.get("search.find").cloned();
+    (tool.unwrap(), assembly.warnings.to_string())
+}
+
+#[test]
+fn the_operator_describes_a_tool_and_its_arguments() {
+    let (plain, _) = described("");
+    let (tool, warnings) = described(
+        r#"describe = { find = "Finds in our wiki.", "find.query" = "Words of the title." }"#,
+    );
+    assert!(!warnings.contains("describe"), "{warnings}");
+    assert_eq!(tool.summary.description, "Finds in our wiki.");
+    let query = &tool.summary.input_schema["properties"]["query"];
+    assert_eq!(query, &json!({ "type": "string", "description": "Words of the title." }));
+    assert_eq!((&tool.summary.name, &tool.title), (&plain.summary.name, &plain.title));
+}
+
+#[test]
+fn a_description_that_reaches_no_model_is_a_warning() {
+    for (line, what) in [
+        (r#"fond = "x""#, "`search` has no tool `fond`"),
+        (r#""find.qeury" = "x""#, "`search.find` has no argument `qeury`"),
+        (r#""find.any" = "x""#, "`search.find` has no argument `any`"),
+    ] {
+        let (_, warnings) = described(&format!("describe = {{ {line} }}"));
+        assert!(warnings.contains(what) && warnings.contains("config/unknown-tool"), "{warnings}");
+    }
+}
+
+#[test]
+fn a_description_has_the_limits_of_a_plugins() {
+    for (text, what) in [
+        (" ".to_owned(), "is empty"),
+        ("x".repeat(4_097), "has 4097 bytes; 4096 are allowed"),
+        ("a\u{200b}b".to_owned(), "has an invisible character in it: U+200B"),
+    ] {
+        let plugin = format!("describe = {{ find = \"{text}\" }}");
+        let problems = crate::support::bad(&Parts { plugin: &plugin, ..Parts::default() }.text());
+        assert!(problems.contains(what), "{problems}");
+    }
+}

@@ -154,7 +154,7 @@ proptest! {
                     let answer = Err(ModelError::Other { message: "502".to_owned() });
                     tried.happened(Event::ModelAnswered { call, ordinal, answer, trouble: None });
                 },
-                _ => { tried.happened(Event::Resumed { down_ms: u64::from(number), setup: None }); }
+                _ => { tried.happened(Event::Resumed { down_ms: u64::from(number), is_exact: false, setup: None }); }
             }
             prop_assert!(tried.room.spent().tokens <= tokens + tried.lost, "{:?} of {tokens}, {} lost", tried.room.spent(), tried.lost);
             if tried.lost == 0 {

@@ -841,7 +841,7 @@ fn clients_say_what_their_channels_do() {
         (world.room().activity(&"web".into()), world.room().activity(&"terminal".into())),
         (Activity::UserSpeaking, Activity::Idle)
     );
-    world.happened(Event::Resumed { down_ms: 1, setup: None });
+    world.happened(Event::Resumed { down_ms: 1, is_exact: false, setup: None });
     assert_eq!(
         world.room().activity(&"web".into()),
         Activity::Idle,

@@ -211,7 +211,7 @@ impl Family {
                 0,
                 Event::TaskKilled { task: TaskName::from("slow"), reason: "no".to_owned() },
             ),
-            10 => self.happened(index, Event::Resumed { down_ms: 5, setup: None }),
+            10 => self.happened(index, Event::Resumed { down_ms: 5, is_exact: false, setup: None }),
             _ => {}
         }
     }

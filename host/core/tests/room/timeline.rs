@@ -5,6 +5,7 @@ use conclave_core::inspect::timeline::{Given, RowSubject, Timeline};
 use conclave_core::inspect::{audit, export};
 use conclave_core::journal::record::retold;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
+use conclave_core::protocol::notice::SkipReason;
 use conclave_core::trajectory::Era;
 use conclave_core::types::ids::{Millis, RoomId};
 use proptest::collection::vec;
@@ -307,7 +308,11 @@ fn what_is_under_way_has_no_end_and_the_time_without_a_host_is_left_out() {
     // The approval is pending while the host stops for an hour.
     records.truncate(2);
     records[1].at = START.plus(100);
-    records.push(record(2, 3_600_100, Event::Resumed { down_ms: 3_600_000, setup: None }));
+    records.push(record(
+        2,
+        3_600_100,
+        Event::Resumed { down_ms: 3_600_000, is_exact: false, setup: None },
+    ));
     let last = records.len() as u64;
     let mut reads = record(
         last,
@@ -392,7 +397,12 @@ fn a_journal_that_does_not_begin_as_one_does_has_no_timeline() {
     assert!(Timeline::of([]).is_none());
     assert!(Timeline::of([Vec::new()]).is_none());
     assert!(
-        Timeline::of([vec![record(0, 0, Event::Resumed { down_ms: 1, setup: None })]]).is_none()
+        Timeline::of([vec![record(
+            0,
+            0,
+            Event::Resumed { down_ms: 1, is_exact: false, setup: None }
+        )]])
+        .is_none()
     );
     assert_eq!(Millis(5).since(Millis(9)), 0);
 }
@@ -456,4 +466,34 @@ fn decisions_of_gates_and_judges_are_entries_of_the_audit() {
             row("gate-blocked", "guard", "subtask: gate guard blocked it: no secrets"),
         ]
     );
+}
+
+#[test]
+fn a_step_that_passed_a_responder_over_says_so() {
+    let passed = |subtasks: Value, help: Value| {
+        let records = ran(&case(json!({
+            "name": "passed over",
+            "setup": { "tasks": { "desk": { "subtasks": subtasks }, "help": {}, "more": {} } },
+            "scripts": {
+                "agents": { "desk": ["ask", { "finish": "end" }], "help": [help], "more": [{ "finish": "helped" }] },
+            },
+            "expect": {},
+        })));
+        let timeline = Timeline::of([records]).expect("a timeline");
+        let rows = timeline.rows.into_iter().filter_map(|row| match row.what {
+            RowSubject::PassedOver { task, by, skipped } => {
+                let skipped =
+                    skipped.into_iter().map(|one| (one.responder.into_owned(), one.reason));
+                Some((task.to_string(), by, skipped.collect::<Vec<_>>()))
+            }
+            _ => None,
+        });
+        rows.collect::<Vec<_>>()
+    };
+    // What nearly every step passes over is no row.
+    assert_eq!(passed(json!(["help"]), json!({ "finish": "helped" })), []);
+    let both = passed(json!(["help", "more"]), json!({ "finish": "" }));
+    let [(task, by, skipped)] = &both[..] else { panic!("{both:?}") };
+    assert_eq!((task.as_str(), by.as_str()), ("desk", "more"));
+    assert!(skipped.contains(&("help".to_owned(), SkipReason::NoAnswer)), "{skipped:?}");
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use conclave_core::journal::recovery::{INTERRUPTED, Resumption, Unfinished};
+use conclave_core::journal::recovery::{Downtime, INTERRUPTED, Resumption, Unfinished};
 use conclave_core::protocol::call_log::{Before, LoggedRead};
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record};
@@ -137,7 +137,7 @@ fn a_step_goes_on_with_what_it_was_told() {
     ]);
     let Resumption { events, again, .. } =
         unfinished.resumption(START.plus(3 + 500), unfinished.room.setup());
-    assert_eq!(events, [Event::Resumed { down_ms: 500, setup: None }]);
+    assert_eq!(events, [Event::Resumed { down_ms: 500, is_exact: false, setup: None }]);
     let step = again
         .iter()
         .find(|again| matches!(again.effect, Effect::StepAgent { .. }))
@@ -354,12 +354,21 @@ fn time_in_which_no_host_ran_does_not_count() {
     before.events.into_iter().for_each(|event| room.handle(event, START.plus(5_000)));
     assert!(
         std::iter::from_fn(|| room.poll_notice())
-            .any(|notice| notice == Notice::Resumed { down_ms: 5_000 })
+            .any(|notice| notice == Notice::Resumed { down_ms: 5_000, is_exact: false })
     );
+    // The process noted that it stopped, after the room had waited: the timers count from there.
+    let noted = Unfinished { stopped: Some(START.plus(4_000)), ..unfinished.clone() };
+    let after = noted.resumption(START.plus(5_000), noted.room.setup());
+    assert_eq!(after.events[0], Event::Resumed { down_ms: 1_000, is_exact: true, setup: None });
+    assert_eq!(timers(&after), soon.iter().map(|at| at.plus(1_000)).collect::<Vec<_>>());
+    // A record behind the note: the time of the stop is unknown.
+    let earlier = Millis(unfinished.room.now().0 - 1);
+    let noted = Unfinished { stopped: Some(earlier), ..unfinished.clone() };
+    assert_eq!(noted.downtime(START.plus(5_000)), Downtime { ms: 5_000, is_exact: false });
     // The clock was set back while the host was down, so the downtime is 0 and not negative.
     assert_eq!(
         unfinished.resumption(Millis(0), unfinished.room.setup()).events,
-        [Event::Resumed { down_ms: 0, setup: None }]
+        [Event::Resumed { down_ms: 0, is_exact: false, setup: None }]
     );
 }
 

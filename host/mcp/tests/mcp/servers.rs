@@ -151,6 +151,24 @@ async fn a_call_by_the_name_here_reaches_the_servers_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_operators_description_replaces_the_servers() {
+    if !has_python() {
+        return;
+    }
+    let lines = "describe = { go = \"Starts the pump.\", gone = \"Stops it.\" }";
+    let prepared = prepared("plain", lines).await;
+    let setup = prepared.setup();
+    assert_eq!(setup.tool("it.go").unwrap().1.description, "Starts the pump.");
+    // What the agent's task offers, and so what a model reads.
+    let offered = setup.tasks.values().next().unwrap().toolbox.get("it.go").unwrap();
+    assert_eq!(offered.summary.description, "Starts the pump.");
+    let warnings = prepared.warnings().to_string();
+    assert!(warnings.contains("`it` has no tool `gone`"), "{warnings}");
+    assert!(warnings.contains("its tools are: `go`"), "{warnings}");
+    assert!(call(&prepared, "it.go").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_cannot_take_the_name_of_another_plugins_tool() {
     if !has_python() {
         return;

@@ -12,7 +12,7 @@ use conclave_core::types::ids::{CallId, RoomId};
 
 use super::room_handle::other_terminal;
 use super::{Driver, Inlet, RoomJournal, RunContext, draw_secret};
-use crate::storage::journal::{JournalFailure, Reopened};
+use crate::storage::journal::JournalFailure;
 
 impl Driver {
     /// Returns the room from its journal; `None` if it has no journal.
@@ -35,9 +35,7 @@ impl Driver {
         let Some(reopened) = shared.journals.reopen(&inlet.id).await? else {
             return Ok(Err(inlet));
         };
-        let Reopened { snapshot, records, messages, journal } = reopened;
-        let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
-        unfinished.extend(records);
+        let (unfinished, journal, messages) = reopened.folded();
         // Without the difference, a clock that was set back would delay every deadline until it has
         // caught up.
         let ahead_ms = unfinished.room.now().since(shared.clock.now());
@@ -135,10 +133,29 @@ impl Driver {
     pub(super) fn check_exchanged(&mut self, events: &[Event]) -> Result<(), JournalFailure> {
         let failed = self.room.failed_exchange(events).filter(|_| self.checks_exchanged);
         let Some((plugin, fault)) = failed else { return Ok(()) };
-        let message = fault.message.clone();
-        self.failed_exchange = Some((plugin, message.clone()));
-        let cause = std::io::Error::other(message);
-        Err(JournalFailure { room: self.id.clone(), place: "its journal".to_owned(), cause })
+        self.failed_exchange = Some((plugin, fault.message.clone()));
+        Err(self.left())
+    }
+
+    /// Returns the index of the event that would end the run for lack of a model, if the run is to be
+    /// left before it. The run stays interrupted, and asks again when it is resumed.
+    pub(super) fn missing_model(&mut self, events: &[Event]) -> Option<usize> {
+        let is_kept = matches!(&self.journal, RoomJournal::Open(journal) if journal.keeps());
+        if !self.shared.leaves_without_model || !is_kept {
+            return None;
+        }
+        let missing = self.room.lacks_model(events)?;
+        let (position, model) = (missing.position, missing.model.clone());
+        let reason = missing.trouble.map_or("it is not available now", |it| &it.text).to_owned();
+        self.missing_model = Some((model, reason));
+        Some(position)
+    }
+
+    /// Returns the error that stops the loop of a run that is left as it is. The session replaces it
+    /// by the reason.
+    pub(super) fn left(&self) -> JournalFailure {
+        let cause = std::io::Error::other("the run was left as it is");
+        JournalFailure { room: self.id.clone(), place: "its journal".to_owned(), cause }
     }
 
     /// Returns the events that arrived meanwhile and are to be handled next.

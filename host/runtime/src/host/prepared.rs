@@ -92,6 +92,10 @@ pub struct RunOptions {
     pub journals: Arc<dyn Journals>,
     /// The subscribers, which receive every event of the run in this order.
     pub subscribers: Subscribers,
+    /// Whether a run is left when a model is not available for the only step under way, also when it
+    /// is asked again: `NoModel`. It stays interrupted, and its resumption asks once more. Otherwise,
+    /// and without a journal, the run ends with a failure.
+    pub leaves_without_model: bool,
 }
 
 impl Default for RunOptions {
@@ -105,6 +109,7 @@ impl Default for RunOptions {
             clock: Arc::new(SystemClock),
             journals: Arc::new(NoJournals),
             subscribers: Subscribers::default(),
+            leaves_without_model: false,
         }
     }
 }
@@ -300,13 +305,15 @@ impl Run {
     /// Runs to the end, background tasks included.
     ///
     /// # Errors
-    /// Fails when the journal fails; nothing more was performed after that.
-    pub async fn outcome(self) -> Result<Arc<Outcome>, JournalFailure> {
-        self.outcome_after(None).await
+    /// `Journal` if the journal fails; nothing more was performed after that. `NoModel` if the run was
+    /// left for lack of a model.
+    pub async fn outcome(mut self) -> Result<Arc<Outcome>, SessionError> {
+        let ended = self.outcome_after(None).await;
+        self.0.end(ended)
     }
 
     async fn outcome_after(
-        mut self,
+        &mut self,
         answer: Option<EarlyAnswer<'_>>,
     ) -> Result<Arc<Outcome>, JournalFailure> {
         self.0.observers.begin();

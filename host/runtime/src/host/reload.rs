@@ -169,7 +169,7 @@ impl Reloader {
             .load(bytes, &source.setup.limits, &source.setup.config, || {})
             .await
             .map_err(|error| error.to_string())?;
-        may_replace(&source.setup.facts, plugin.facts())
+        may_replace(&source.setup.facts, &self.config.described(name, plugin.facts()))
             .map_err(|what| format!("{what}; start anew to take it"))?;
         let held = self.pins.admit(name, &source.named, plugin.facts());
         held.map_err(|refusal| {

@@ -10,7 +10,7 @@ use conclave_core::setup::{ChangedComponent, ReturnType, Setup};
 use conclave_core::types::action::Turn;
 use conclave_core::types::channel::{Binding, ChannelAccess};
 use conclave_core::types::history::History;
-use conclave_core::types::ids::{ChannelId, PluginName, RoomId, TaskName};
+use conclave_core::types::ids::{ChannelId, ModelName, PluginName, RoomId, TaskName};
 use conclave_core::types::limits::RunLimits;
 use conclave_core::types::message::{Blob, Role, ToolCall};
 use conclave_core::types::observed::ObservedPosition;
@@ -170,6 +170,17 @@ pub enum SessionError {
         plugin: PluginName,
         /// The fault of its call.
         fault: String,
+    },
+    /// A model was not available for the run's step, also when it was asked again. The run was left
+    /// before the step's end, and asks again when it is resumed.
+    #[error("the model `{model}` did not answer, so room {room} was left as it is: {reason}")]
+    NoModel {
+        /// The root room of the session.
+        room: RoomId,
+        /// The model, by its name in the config.
+        model: ModelName,
+        /// The server concerned, and a remedy.
+        reason: String,
     },
     /// The room's last run was interrupted, so no other can begin; nothing was started.
     #[error("the last run of room {room} was interrupted, and has to be resumed or stopped first")]
@@ -410,17 +421,20 @@ impl Session {
         Ok(outcome?)
     }
 
-    /// Returns how a resumed run ended, with the exchanged component if that has stopped it.
-    fn end(
+    /// Returns how a run ended, with the reason if it was left as it is: an exchanged component that
+    /// failed, or a model that was not available.
+    pub(crate) fn end(
         &mut self,
         outcome: Result<Arc<Outcome>, JournalFailure>,
     ) -> Result<Arc<Outcome>, SessionError> {
-        match self.driver.failed_exchange.take() {
-            Some((plugin, fault)) => {
-                Err(SessionError::FailedExchange { room: self.room.clone(), plugin, fault })
-            }
-            None => Ok(outcome?),
+        let room = self.room.clone();
+        if let Some((plugin, fault)) = self.driver.failed_exchange.take() {
+            return Err(SessionError::FailedExchange { room, plugin, fault });
         }
+        if let Some((model, reason)) = self.driver.missing_model.take() {
+            return Err(SessionError::NoModel { room, model, reason });
+        }
+        Ok(outcome?)
     }
 
     /// Returns the setup that an interrupted run goes on with: what it began with, as far as today's
@@ -467,7 +481,7 @@ impl Session {
         async move {
             let begun = begun?;
             begun.begin_observers();
-            Ok(begun.into_end().await?)
+            begun.into_end().await
         }
     }
 
@@ -522,8 +536,7 @@ impl Session {
             if let Some(outcome) = self.driver.outcome().filter(|_| !self.driver.is_begun()) {
                 return Ok(Arc::clone(outcome));
             }
-            let outcome = RunGuard(Some(&mut self)).into_end().await;
-            self.end(outcome)
+            RunGuard(Some(&mut self)).into_end().await
         });
         (handle.clone(), RoomGuard { running, handle })
     }
@@ -669,6 +682,7 @@ fn shared(
         observers: observers.queues().clone(),
         principal: options.principal,
         everything: parts.everything,
+        leaves_without_model: options.leaves_without_model,
     };
     (Arc::new(shared), over)
 }
@@ -725,12 +739,11 @@ impl RunGuard<'_> {
 
 impl RunGuard<'_> {
     /// Returns the run's outcome and releases the session.
-    async fn into_end(mut self) -> Result<Arc<Outcome>, JournalFailure> {
+    async fn into_end(mut self) -> Result<Arc<Outcome>, SessionError> {
         let outcome = self.outcome().await;
-        if let Some(session) = self.0.take() {
-            session.is_broken = outcome.is_err();
-        }
-        outcome
+        let Some(session) = self.0.take() else { return Ok(outcome?) };
+        session.is_broken = outcome.is_err();
+        session.end(outcome)
     }
 }
 

@@ -12,7 +12,7 @@ use conclave_core::journal::record::to_line;
 pub use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::Record;
-use conclave_core::types::ids::{ControlId, RoomId};
+use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::usage::Spent;
 
@@ -101,11 +101,25 @@ pub struct Reopened {
     pub snapshot: Option<Box<Unfinished>>,
     /// The records behind the snapshot.
     pub records: Vec<Record>,
+    /// The time at which the process that ran the room noted that it stops; `None` if it noted
+    /// nothing.
+    pub stopped: Option<Millis>,
     /// The messages of other processes that the room has not recorded yet, oldest first. They are
     /// handled before anything of the room goes on; one that it has recorded has no effect.
     pub messages: Vec<(ControlId, ControlCommand)>,
     /// The writer, which appends after these records.
     pub journal: Box<dyn Journal>,
+}
+
+impl Reopened {
+    /// Returns the room after all of its records, the writer and the messages.
+    pub(crate) fn folded(self) -> (Unfinished, Box<dyn Journal>, Vec<(ControlId, ControlCommand)>) {
+        let Self { snapshot, records, stopped, messages, journal } = self;
+        let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
+        unfinished.extend(records);
+        unfinished.stopped = stopped;
+        (unfinished, journal, messages)
+    }
 }
 
 /// A journal that is being opened.
@@ -320,6 +334,7 @@ impl Journals for MemoryJournals {
         Box::pin(std::future::ready(Ok(records.map(|records| Reopened {
             snapshot: None,
             records,
+            stopped: None,
             messages: Vec::new(),
             journal: journal(),
         }))))

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub use conclave_core::journal::snapshot::SNAPSHOT_EVERY;
 pub use conclave_core::types::durability::Durability;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{Millis, RoomId};
 
 use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
@@ -212,6 +212,16 @@ impl Store {
     /// Fails with an error of SQLite.
     pub fn collect(&self, keep: &Retention) -> Result<Collected, StoreError> {
         self.0.collect(keep)
+    }
+
+    /// Notes the time at which this process stops running its rooms, for a program that then ends
+    /// without dropping them. Their downtime counts from it; otherwise only an upper bound is known,
+    /// which counts from their last records. It must be called on a blocking thread.
+    ///
+    /// # Errors
+    /// Fails with an error of SQLite.
+    pub fn note_stop(&self, at: Millis) -> Result<(), StoreError> {
+        self.0.note_stop(at)
     }
 
     /// Marks an interrupted run as ended without running it, for `conclave stop`. It reads the

@@ -419,7 +419,7 @@ fn notices() -> Vec<Notice> {
             trouble: None,
         },
         Notice::HistoryCut { task: task("answer"), cut: 2, dropped: 0 },
-        Notice::Resumed { down_ms: 3_000 },
+        Notice::Resumed { down_ms: 3_000, is_exact: false },
         Notice::PluginReplaced { plugin: plugin("search"), sha256: "9f86d081884c7d65".repeat(4) },
         Notice::InvariantViolated {
             code: "round_waits".to_owned(),

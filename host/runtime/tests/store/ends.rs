@@ -4,9 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use conclave_runtime::ids::Millis;
 use conclave_runtime::store::{RunFilter, RunState, Store, StoreError, StoreReader, all};
 
-use crate::support::{append, copied, damage, open, opened, records, run, said, sql};
+use crate::support::{
+    append, copied, damage, ended, open, opened, records, reopen, run, said, sql,
+};
 
 const FOLDER: &str = "CONCLAVE_TEST_STORE";
 
@@ -129,4 +132,30 @@ fn the_pages_are_looked_at_after_an_end_that_was_none() {
     (pages / 2..pages).for_each(|page| bytes[page * 4_096..page * 4_096 + 64].fill(0xee));
     std::fs::write(&path, bytes).unwrap();
     assert!(matches!(Store::open(temp.path()).map(drop), Err(StoreError::Damaged { .. })));
+}
+
+#[test]
+fn a_stop_is_noted_in_the_rooms_that_the_process_runs() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    ended(&store, "over");
+    drop(run(&store, "released", 1));
+    let (mut one, two) = (run(&store, "one", 1), run(&store, "two", 1));
+    store.note_stop(Millis(1)).unwrap();
+    // The newest note counts.
+    store.note_stop(Millis(9_000)).unwrap();
+    drop((one, two));
+    let stopped = |room: &str| reopen(&store, room).stopped;
+    assert_eq!(
+        ["one", "two", "released"].map(stopped),
+        [Some(Millis(9_000)), Some(Millis(9_000)), None]
+    );
+    drop(store);
+    // A process that did not run a room says nothing about it.
+    let store = Store::open(temp.path()).unwrap();
+    one = run(&store, "three", 1);
+    store.note_stop(Millis(20_000)).unwrap();
+    drop(one);
+    let stopped = |room: &str| reopen(&store, room).stopped;
+    assert_eq!(["one", "three"].map(stopped), [Some(Millis(9_000)), Some(Millis(20_000))]);
 }

@@ -14,7 +14,7 @@ use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::native::{self, IntoTurn, Plugin, Step};
 use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::store::{Durability, RunState, Store, StoreOptions, StoreReader};
-use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
+use conclave_runtime::{Host, HostOptions, Prepared, RunOptions, SessionError};
 
 /// A model with long answers that counts its requests.
 #[derive(Default)]
@@ -89,6 +89,7 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
         .outcome()
         .await
         .unwrap_err();
+    let SessionError::Journal(failure) = failure else { panic!("{failure}") };
     assert_eq!(failure.cause.kind(), std::io::ErrorKind::StorageFull, "{failure}");
     let bought = talker.0.load(Ordering::SeqCst);
     assert!(bought > 1 && bought < 20, "the disk was full in the middle: {bought}");

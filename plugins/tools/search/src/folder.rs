@@ -2,7 +2,7 @@
 //! searches for nothing.
 
 use conclave_prose::{LARGEST_TEXT, one_line};
-use conclave_sdk::files::{self, EntryKind, FileError, Found};
+use conclave_sdk::files::{self, EntryKind, FileErrorKind, Found};
 use conclave_sdk::{Error, Result, progress};
 use serde::Serialize;
 
@@ -73,10 +73,12 @@ pub(crate) fn texts() -> Result<Texts> {
                 bytes += content.len() as u64;
                 texts.files.extend(text(content).map(|text| Text { path: listing.path, text }));
             }
-            Err(FileError::QuotaExceeded(_)) => texts.left_out += 1,
-            // The file was removed after the folder was listed.
-            Err(FileError::NotFound) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => match error.kind {
+                FileErrorKind::QuotaExceeded(_) => texts.left_out += 1,
+                // The file was removed after the folder was listed.
+                FileErrorKind::NotFound => {}
+                _ => return Err(error.into()),
+            },
         }
         if done % 100 == 99 {
             progress::report(done + 1, total, "reading");

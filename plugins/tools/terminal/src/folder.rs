@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bashkit::{DirEntry, FileType, FsBackend, Metadata, async_trait};
-use conclave_sdk::files::{self, Entry, EntryKind, FileError};
+use conclave_sdk::files::{self, Entry, EntryKind, FileError, FileErrorKind};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of one write: a call is stopped if it hands over more than `limits.output` (1 MiB) at once.
@@ -77,7 +77,11 @@ impl Folder {
     fn listing<'a>(&self, known: &'a mut Known, path: &str) -> io::Result<&'a mut Listing> {
         if !known.listings.contains_key(path) {
             let entries = match files::list(&self.at(path)) {
-                Err(FileError::NotFound) if known.notes.made.contains(path) => Vec::new(),
+                Err(error)
+                    if error.kind == FileErrorKind::NotFound && known.notes.made.contains(path) =>
+                {
+                    Vec::new()
+                }
                 listed => listed.map_err(io_error)?,
             };
             let listing = entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect();
@@ -398,18 +402,20 @@ fn text(path: &Path) -> io::Result<&str> {
 
 /// Converts an error to the kind and the words of Linux, because commands print them.
 fn io_error(error: FileError) -> io::Error {
-    match error {
-        FileError::NotFound => missing(),
-        FileError::NotAFile => io::Error::new(ErrorKind::IsADirectory, "Is a directory"),
-        FileError::NotADirectory => not_a_directory(),
-        FileError::Denied(_) => io::Error::new(ErrorKind::PermissionDenied, "Permission denied"),
-        FileError::QuotaExceeded(limit) => io::Error::new(
+    match error.kind {
+        FileErrorKind::NotFound => missing(),
+        FileErrorKind::NotAFile => io::Error::new(ErrorKind::IsADirectory, "Is a directory"),
+        FileErrorKind::NotADirectory => not_a_directory(),
+        FileErrorKind::Denied(_) => {
+            io::Error::new(ErrorKind::PermissionDenied, "Permission denied")
+        }
+        FileErrorKind::QuotaExceeded(limit) => io::Error::new(
             ErrorKind::StorageFull,
             format!(
                 "No space left: the limit of {limit} in `grants.files` or `limits.read` is used up"
             ),
         ),
-        FileError::Other(text) => io::Error::other(text),
+        FileErrorKind::Other(text) => io::Error::other(text),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The three tools over a disk. Every failure is a sentence that a model can act on.
 
-use conclave_sdk::files::{EntryKind, FileError};
+use conclave_sdk::files::{EntryKind, FileError, FileErrorKind};
 use conclave_sdk::{Error, Outcome, Result};
 use conclave_trajectory::edit::{self, EditError};
 use conclave_trajectory::{
@@ -195,7 +195,7 @@ impl<D: Disk> Workspace<D> {
             Ok(None) => Err(Error::other(format!(
                 "The file {path} has more than {most} bytes, and such files are not read for this."
             ))),
-            Err(FileError::NotFound) => Ok(None),
+            Err(error) if error.kind == FileErrorKind::NotFound => Ok(None),
             Err(error) => Err(failure(path, &error)),
         }
     }
@@ -207,18 +207,19 @@ impl<D: Disk> Workspace<D> {
                 text.len()
             )));
         }
-        self.disk.write(place, text).map_err(|error| match error {
-            FileError::Denied(denial) if self.is_readable(place) => Error::other(format!(
+        self.disk.write(place, text).map_err(|error| match &error.kind {
+            FileErrorKind::Denied(denial) if self.is_readable(place) => Error::other(format!(
                 "You're not allowed to write to this path: {path}. {}",
                 denial.detail
             )),
-            error => failure(path, &error),
+            _ => failure(path, &error),
         })
     }
 
     /// Returns whether the path can be read, so that the refusal was about writing only.
     fn is_readable(&self, place: &str) -> bool {
-        !matches!(self.disk.read(place, 0), Err(FileError::Denied(_)))
+        let read = self.disk.read(place, 0);
+        !matches!(read, Err(FileError { kind: FileErrorKind::Denied(_), .. }))
     }
 
     /// Stores a file's old text, and drops the oldest texts without room. Returns false if there is
@@ -287,20 +288,20 @@ fn outside(path: &str) -> Error {
 }
 
 fn failure(path: &str, error: &FileError) -> Error {
-    match error {
-        FileError::NotFound => not_found(path),
-        FileError::NotAFile => {
+    match &error.kind {
+        FileErrorKind::NotFound => not_found(path),
+        FileErrorKind::NotAFile => {
             Error::other(format!("Path is a directory: {path}. You can only read files"))
         }
-        FileError::NotADirectory => {
+        FileErrorKind::NotADirectory => {
             Error::other(format!("A part of this path is a file, not a directory: {path}"))
         }
         // The host sees links that lead out, which the names do not show.
-        FileError::Denied(_) => outside(path),
-        FileError::QuotaExceeded(limit) => Error::other(format!(
+        FileErrorKind::Denied(_) => outside(path),
+        FileErrorKind::QuotaExceeded(limit) => Error::other(format!(
             "The limit of {limit} is reached, so {path} was not read or written."
         )),
-        FileError::Other(text) => Error::other(format!("{path}: {text}")),
+        FileErrorKind::Other(text) => Error::other(format!("{path}: {text}")),
     }
 }
 

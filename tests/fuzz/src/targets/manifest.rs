@@ -8,7 +8,7 @@ pub(super) fn check(input: &[u8]) {
         Err(error) => assert!(!error.to_string().is_empty()),
     }
     let text = String::from_utf8_lossy(input);
-    match Manifest::from_toml(&text) {
+    match Manifest::from_toml("x.toml", &text) {
         Ok(manifest) => written_and_read(&manifest),
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -300,7 +300,7 @@ fn texts(value: &Value) -> impl Iterator<Item = String> {
 fn manifest(part: &str) -> Result<(), String> {
     let plugin = "[plugin]\nname = \"tides\"\nversion = \"0.1.0\"\ncontract = \"0.1\"\ndescription = \"Tides.\"\nlicense = \"MIT\"\n";
     let whole = if part.contains("[plugin]") { part.to_owned() } else { format!("{plugin}{part}") };
-    Manifest::from_toml(&whole).map(drop).map_err(|error| error.to_string())
+    Manifest::from_toml("conclave-plugin.toml", &whole).map(drop).map_err(|error| error.to_string())
 }
 
 /// Checks a part of a `Cargo.toml`: its paths into this repository lead to packages with these

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use conclave_models::test_server::{Server, TestReply};
+use conclave_test_support::Rig;
 use serde_json::{Value, json};
 
 use super::client::Served;
@@ -65,6 +66,17 @@ fn after_a_kill_the_page_shows_the_same_and_a_repeated_message_has_no_effect() {
     ];
     assert_eq!(said(&all), expected);
     assert_eq!(all[..2], before[..], "the times too");
+    assert_eq!(resumptions(&rig, &room), [false], "only an upper bound of the time is known");
+}
+
+/// Returns, for each resumption of a conversation, whether its downtime is exact.
+fn resumptions(rig: &Rig, room: &str) -> Vec<bool> {
+    let shown = crate::cli::conclave(rig, &["show", room, "--json"]);
+    let resumed = |row: &Value| {
+        (row["type"] == "resumed").then(|| row["is_exact"].as_bool().expect("a flag"))
+    };
+    let timeline: Value = serde_json::from_slice(&shown.stdout).expect("a timeline");
+    timeline["rows"].as_array().into_iter().flatten().filter_map(resumed).collect()
 }
 
 /// A model server that is silent until it is released.
@@ -134,7 +146,7 @@ fn after_ctrl_c_a_conversation_is_closed_and_not_interrupted() {
     let process = rustix::process::Pid::from_raw(i32::try_from(served.process()).expect("it fits"));
     rustix::process::kill_process(process.expect("a process"), rustix::process::Signal::INT)
         .expect("it is there");
-    let _ended = served.ended();
+    let ended = served.ended();
     let of = |arguments: &[&str]| crate::cli::conclave(&rig, arguments);
     let listed = of(&["runs", "--status", "closed", "--json"]);
     let row: Value = serde_json::from_slice(&listed.stdout).expect("one run");
@@ -146,6 +158,11 @@ fn after_ctrl_c_a_conversation_is_closed_and_not_interrupted() {
     assert!(table.contains("closed") && !table.contains("resume"), "{table}");
     let resumed = crate::cli::text(&of(&["resume"]).stderr);
     assert_eq!(resumed, "no run was interrupted\n");
+    // The process noted when it stopped, so the time without a host is exact.
+    let served = ended.start_again(&rig);
+    served.send(&room, "b", "And then?");
+    served.events(&room, None).entry_so(|entry| entry["text"] == "And then?");
+    assert_eq!(resumptions(&rig, &room), [true]);
 }
 
 #[test]

@@ -149,6 +149,8 @@ impl RunContext {
             journals: kept.journals(),
             subscribers: Subscribers::new(subscribers),
             runner: Arc::clone(&self.runner) as _,
+            // Only a store can resume the run.
+            leaves_without_model: kept.store().is_some(),
             ..RunOptions::default()
         }
     }
@@ -266,6 +268,9 @@ fn journal(kept: &RunStorage) -> Option<&Path> {
 pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, kept: &RunStorage) -> CliError {
     match failure {
         SessionError::FailedExchange { .. } => CliError::plugin(failure.to_string()),
+        SessionError::NoModel { .. } => CliError::unreachable(failure.to_string()).hint(format!(
+            "it goes on where it is: conclave resume {room}; or stop it: conclave stop {room}"
+        )),
         failure => unkept(failure, room, kept),
     }
 }

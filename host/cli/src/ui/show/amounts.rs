@@ -59,6 +59,11 @@ pub(crate) fn took(ms: u64) -> String {
     }
 }
 
+/// Formats the time in which no host ran, which is an upper bound unless it is exact.
+pub(crate) fn downtime(ms: u64, is_exact: bool) -> String {
+    if is_exact { took(ms) } else { format!("at most {}", took(ms)) }
+}
+
 /// Formats a [`Duration`] like [`took`].
 pub(crate) fn took_for(duration: Duration) -> String {
     if duration < Duration::from_millis(MINUTE) {

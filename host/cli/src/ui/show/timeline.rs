@@ -10,7 +10,7 @@ use conclave_core::inspect::timeline::{Timeline, TimelineRow, Totals};
 use conclave_runtime::overlay::ChangeDecision;
 use conclave_runtime::store::RunState;
 
-use super::amounts::{ago, money, now, thousands, took};
+use super::amounts::{ago, downtime, money, now, thousands, took};
 use super::columns::{StyledText, line, width};
 use super::run_state::run_state;
 use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path};
@@ -230,7 +230,7 @@ pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
             format!(
                 "went on {} after {}",
                 plural(totals.resumed, "time", "times"),
-                took(totals.down_ms)
+                downtime(totals.down_ms, !totals.is_down_at_most)
             ),
         ),
         Some(plural(totals.records, "record", "records")),

@@ -18,7 +18,7 @@ use crate::types::wording::{code, suggest};
 
 /// The limit of a tool's description in bytes: it is part of every prompt of every agent that may
 /// call it.
-const DESCRIPTION_MAX: usize = 4 << 10;
+pub(in crate::config) const DESCRIPTION_MAX: usize = 4 << 10;
 /// The limit of a tool's input schema in bytes, for the same reason.
 const SCHEMA_MAX: usize = 64 << 10;
 

@@ -12,7 +12,7 @@ use super::row::{RowSubject, SandboxUsage, TimelineRow};
 use super::{Lane, RoomEnd, Timeline, Totals, short, tree};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record, RunOpening};
-use crate::protocol::notice::Notice;
+use crate::protocol::notice::{Notice, SkippedResponder};
 use crate::room::Room;
 use crate::types::fault::CallReport;
 use crate::types::ids::{BackgroundId, CallId, Millis, RoomId, TaskName};
@@ -229,13 +229,15 @@ impl Now<'_> {
                 });
             }
             Event::RunStarted { opening, .. } => self.moment(self.lane, message_of(opening)),
-            Event::Resumed { down_ms, .. } => {
+            Event::Resumed { down_ms, is_exact, .. } => {
                 self.fold.clock.down(self.at, *down_ms);
                 self.resumed = self.at;
                 // Each room of a run is resumed; only the root's resumption becomes a row.
                 if self.lane.is_none() && room.outcome().is_none() {
                     self.fold.totals.resumed += 1;
-                    self.moment(self.here(), RowSubject::Resumed { down_ms: *down_ms });
+                    self.fold.totals.is_down_at_most |= !is_exact;
+                    let resumed = RowSubject::Resumed { down_ms: *down_ms, is_exact: *is_exact };
+                    self.moment(self.here(), resumed);
                 }
             }
             Event::TurnStopped { reason } => self.stopped(None, reason),
@@ -294,6 +296,12 @@ impl Now<'_> {
                     suggestion: record.suggestion,
                 };
                 self.moment(parent, what);
+            }
+            Notice::StepEnded { task, by, skipped, .. }
+                if !skipped.iter().all(SkippedResponder::is_routine) =>
+            {
+                let by = by.into_owned();
+                self.moment(self.here(), RowSubject::PassedOver { task, by, skipped });
             }
             Notice::StepStalled { task, stalled, of, skipped } => {
                 self.moment(self.here(), RowSubject::Stalled { task, stalled, of, skipped })

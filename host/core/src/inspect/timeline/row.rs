@@ -176,12 +176,16 @@ pub enum RowSubject {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         skipped: Vec<SkippedResponder>,
     },
+    /// The answer of a step whose message passed by responders before it, in order. Steps that
+    /// passed over only those that nearly every step passes over have no such row.
+    PassedOver { task: TaskName, by: String, skipped: Vec<SkippedResponder> },
     /// Older messages that were left out for a model.
     HistoryCut { task: TaskName, cut: u64, dropped: u64 },
     /// A further message of the same conversation.
     Message { task: TaskName, text: String },
-    /// The resumption of the run after an interruption of its host.
-    Resumed { down_ms: u64 },
+    /// The resumption of the run after an interruption of its host. The time is an upper bound
+    /// unless it is exact.
+    Resumed { down_ms: u64, is_exact: bool },
     /// A component that was rebuilt.
     Replaced { plugin: PluginName, sha256: String },
     /// A stopped task; `None` for the current turn or the whole run.
@@ -256,6 +260,7 @@ impl RowSubject {
             Self::NotDelivered { .. } => "not-delivered",
             Self::Denied { .. } => "denied",
             Self::Stalled { .. } => "stalled",
+            Self::PassedOver { .. } => "passed-over",
             Self::HistoryCut { .. } => "history-cut",
             Self::Message { .. } => "message",
             Self::Resumed { .. } => "resumed",
@@ -279,7 +284,10 @@ impl RowSubject {
                 matches!(came, Some(Effected::Denied { .. } | Effected::Failed { .. }))
             }
             Self::Task { status, .. } => status.is_some_and(|status| !status.is_success()),
-            Self::User { .. } | Self::HistoryCut { .. } | Self::Message { .. } => false,
+            Self::User { .. }
+            | Self::PassedOver { .. }
+            | Self::HistoryCut { .. }
+            | Self::Message { .. } => false,
             _ => true,
         }
     }

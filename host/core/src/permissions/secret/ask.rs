@@ -162,7 +162,8 @@ mod tests {
     const HEAD: &str = "[plugin]\nname = \"w\"\nversion = \"0.1.0\"\ncontract = \"0.1\"\n";
 
     fn ask(toml: &str) -> CapabilityRequest {
-        let manifest = Manifest::from_toml(&format!("{HEAD}{toml}")).expect("it is a manifest");
+        let manifest =
+            Manifest::from_toml("x.toml", &format!("{HEAD}{toml}")).expect("it is a manifest");
         manifest.ask(Capability::Secrets).cloned().expect("it asks")
     }
 
@@ -178,13 +179,14 @@ mod tests {
             (by_name.why.as_str(), by_name.optional),
             ("met_token for api.met.no: Lifts the rate limit.", true)
         );
-        let wrong =
-            Manifest::from_toml(&format!("{HEAD}[asks.secrets.met_token]\nplaces = [\"body\"]\n"));
-        assert!(
-            wrong
-                .expect_err("it knows no places")
-                .to_string()
-                .starts_with("[asks.secrets.met_token]")
-        );
+        let form = |detail: Value| {
+            let detail = BTreeMap::from([("met_token".to_owned(), detail)]);
+            named_asks(&CapabilityRequest { detail, ..CapabilityRequest::default() })
+        };
+        for wrong in [serde_json::json!({ "places": ["body"] }), serde_json::json!({ "hosts": 1 })]
+        {
+            let error = form(wrong.clone()).expect_err("it is no such request").to_string();
+            assert!(error.starts_with("[asks.secrets.met_token]"), "{wrong}: {error}");
+        }
     }
 }

@@ -114,3 +114,45 @@ fn only_a_server_under_a_limit_has_its_missing_usage_estimated() {
     assert_eq!(counted(&cx, 50, usage(3, 0, 0)), (3, 2));
     assert_eq!(counted(&cx, 50, usage(0, 0, 9)), (30, 9));
 }
+
+/// Returns a run whose agent has made a turn and waits for its model in the only call under way.
+fn waiting(change: impl FnOnce(&mut Parts)) -> Room {
+    let mut parts = Parts::new("");
+    let frame = parts.begin("desk", None);
+    parts.cx.calls.insert(CallId(1), Purpose::Step { frame });
+    parts.models.model_calls = vec![call(1)];
+    parts.budgets.spent.turns = 1;
+    change(&mut parts);
+    let Parts { cx, frames, models, budgets, .. } = parts;
+    Room { cx, frames, models, budgets, ..Room::new() }
+}
+
+fn failed(answer: ModelError) -> [Event; 2] {
+    let other = Event::Unpaused;
+    let answer = Err(answer);
+    [other, Event::ModelAnswered { call: CallId(1), ordinal: 0, answer, trouble: None }]
+}
+
+#[test]
+fn a_run_is_left_for_lack_of_a_model_only_if_it_does_nothing_else() {
+    let gone = || failed(ModelError::Unavailable { retry_after_ms: None });
+    let (room, events) = (waiting(|_| {}), gone());
+    let missing = room.lacks_model(&events).expect("the run is left");
+    assert_eq!((missing.position, missing.model.as_str()), (1, "default"));
+    let refused = failed(ModelError::Other { message: "no".to_owned() });
+    assert!(room.lacks_model(&refused).is_none(), "a refusal is an answer");
+    let others: [fn(&mut Parts); 6] = [
+        |parts| parts.budgets.spent.turns = 0,
+        |parts| parts.cx.opening.depth = 1,
+        |parts| parts.cx.opening.persistent = true,
+        |parts| parts.cx.task_mut("desk").interactive = true,
+        |parts| parts.models.model_calls.push(call(2)),
+        |parts| {
+            let plugin = "worker".into();
+            parts.cx.calls.insert(CallId(2), Purpose::Observer { plugin });
+        },
+    ];
+    for (index, change) in others.into_iter().enumerate() {
+        assert!(waiting(change).lacks_model(&gone()).is_none(), "{index}");
+    }
+}

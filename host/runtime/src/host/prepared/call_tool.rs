@@ -232,8 +232,8 @@ impl ToolCalling {
     /// # Errors
     /// `Journal` if the journal fails; nothing more was performed after that.
     pub async fn outcome(self) -> Result<ToolRun, CallToolError> {
-        let Self { run, seen, wrong, .. } = self;
-        let outcome = run.outcome().await?;
+        let Self { mut run, seen, wrong, .. } = self;
+        let outcome = run.outcome_after(None).await?;
         Ok(seen.result(&wrong, &outcome))
     }
 
@@ -245,7 +245,7 @@ impl ToolCalling {
     /// `Journal` if the journal fails. Then the result was not passed on, or was that of a call that
     /// reached nothing outside its sandbox.
     pub async fn run(self, answer: oneshot::Sender<ToolRun>) -> Result<(), CallToolError> {
-        let Self { run, seen, wrong, only_computes } = self;
+        let Self { mut run, seen, wrong, only_computes } = self;
         let mut answer = Some(answer);
         let mut send = |result: ToolRun| {
             // The caller may be gone.

@@ -19,11 +19,12 @@ const NAME: &str = "log.db";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The migrations from each format to the next. A released one never changes.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
+    include_str!("schema/5.sql"),
 ];
 
 pub(super) fn path(folder: &Path) -> PathBuf {

@@ -108,6 +108,10 @@ impl StoreWriter {
         Ok(collected)
     }
 
+    pub(super) fn note_stop(&self, at: Millis) -> Result<(), StoreError> {
+        self.ask(|answer| WriterTask::NoteStop(at, answer)).map_err(|cause| self.failed(&cause))
+    }
+
     pub(super) fn written(&self) -> StoreTotals {
         let WriterState { records, commits, synced, snapshots, .. } = &*self.shared;
         let [records, commits, synced, snapshots] =
@@ -180,14 +184,21 @@ impl StoreWriter {
         matches!(going, Ok(None)) && !self.shared.live().contains(room)
     }
 
-    /// Returns the room of its snapshot, if there is one, and the records behind it.
-    async fn stored(&self, room: &RoomId) -> Result<(Option<Box<Unfinished>>, Vec<Record>), Cause> {
+    /// Returns the room of its snapshot, if there is one, the records behind it, and the time at
+    /// which the process that ran it noted its stop.
+    async fn stored(&self, room: &RoomId) -> Result<StoredRoom, Cause> {
         let room = room.clone();
         let look = move |connection: &Connection| {
             let room = room.as_str();
             let mut snapshot = snapshot::read(connection, room)?;
             let behind = behind(connection, room, snapshot.as_deref_mut());
-            Ok(behind.map(|records| (snapshot, records)))
+            let stopped = connection
+                .prepare_cached("SELECT stopped FROM rooms WHERE room = ?")?
+                .query_row([room], |row| row.get::<_, Option<i64>>(0))
+                .optional()?
+                .flatten();
+            let stopped = stopped.map(|at| Millis(at.cast_unsigned()));
+            Ok(behind.map(|records| StoredRoom { snapshot, records, stopped }))
         };
         let stored = self.read(look).await;
         stored.map_err(|error| Cause::of_sqlite(&error))?.map_err(|error| match error {
@@ -195,6 +206,13 @@ impl StoreWriter {
             damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
         })
     }
+}
+
+/// A room as the store has it.
+struct StoredRoom {
+    snapshot: Option<Box<Unfinished>>,
+    records: Vec<Record>,
+    stopped: Option<Millis>,
 }
 
 /// Returns the records behind a snapshot, and adds to the snapshot what calls in flight have read.

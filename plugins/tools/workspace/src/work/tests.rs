@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use conclave_sdk::files::{Entry, EntryKind, FileError, Root};
+use conclave_sdk::files::{Entry, EntryKind, FileError, FileErrorKind, Root};
 use conclave_sdk::{Denial, Error};
 use serde_json::{Value, json};
 
@@ -16,12 +16,17 @@ struct Fake {
     room: usize,
 }
 
+fn failed(path: &str, kind: FileErrorKind) -> FileError {
+    FileError { path: path.to_owned(), kind }
+}
+
 fn denied(path: &str) -> FileError {
-    FileError::Denied(Denial {
+    let denial = Denial {
         capability: "files".into(),
         target: path.into(),
         detail: "It was granted for reading only.".into(),
-    })
+    };
+    failed(path, FileErrorKind::Denied(denial))
 }
 
 impl Disk for Fake {
@@ -37,9 +42,9 @@ impl Disk for Fake {
             return Err(denied(path));
         }
         if self.list(path).is_ok() {
-            return Err(FileError::NotAFile);
+            return Err(failed(path, FileErrorKind::NotAFile));
         }
-        let content = self.files.get(path).ok_or(FileError::NotFound)?;
+        let content = self.files.get(path).ok_or_else(|| failed(path, FileErrorKind::NotFound))?;
         Ok((content.len() <= most).then(|| content.clone()))
     }
 
@@ -58,7 +63,7 @@ impl Disk for Fake {
             );
         }
         if entries.is_empty() {
-            Err(FileError::NotADirectory)
+            Err(failed(path, FileErrorKind::NotADirectory))
         } else {
             Ok(entries.into_values().collect())
         }
@@ -69,7 +74,7 @@ impl Disk for Fake {
             return Err(denied(path));
         }
         if self.list(path).is_ok() {
-            return Err(FileError::NotAFile);
+            return Err(failed(path, FileErrorKind::NotAFile));
         }
         self.files.insert(path.to_owned(), text.into());
         Ok(())

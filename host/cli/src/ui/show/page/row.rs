@@ -309,6 +309,7 @@ fn subject_facts(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
         }
         RowSubject::Message { text, .. } => put("text", text),
         RowSubject::Stalled { .. }
+        | RowSubject::PassedOver { .. }
         | RowSubject::HistoryCut { .. }
         | RowSubject::Resumed { .. }
         | RowSubject::Other { .. } => {}

@@ -6,8 +6,8 @@ use std::time::Duration;
 use conclave_core::inspect::timeline::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
 use conclave_core::types::completion::TokenUsage;
 
-use crate::ui::show::amounts::{money, thousands, took};
-use crate::ui::show::{bytes, not_asked, refusal, time};
+use crate::ui::show::amounts::{downtime, money, thousands, took};
+use crate::ui::show::{bytes, not_asked, passed_over, refusal, time};
 
 /// The style of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,14 +205,19 @@ fn subject_words(what: &RowSubject) -> (String, String, Tone) {
             format!("nobody had an answer, {stalled} of {of}{}", not_asked(skipped)),
             Tone::Odd,
         ),
+        RowSubject::PassedOver { task, by, skipped } => {
+            (format!("answered {task}"), format!("by {by}; {}", passed_over(skipped)), Tone::Plain)
+        }
         RowSubject::HistoryCut { task, cut, dropped } => {
             let cut = format!("{} cut, {} left out", thousands(*cut), thousands(*dropped));
             (format!("history {task}"), format!("too long for the model: {cut}"), Tone::Odd)
         }
         RowSubject::Message { text, .. } => ("you:".to_owned(), format!("“{text}”"), Tone::Name),
-        RowSubject::Resumed { down_ms } => {
-            ("resumed".to_owned(), format!("no host ran for {}", took(*down_ms)), Tone::Odd)
-        }
+        RowSubject::Resumed { down_ms, is_exact } => (
+            "resumed".to_owned(),
+            format!("no host ran for {}", downtime(*down_ms, *is_exact)),
+            Tone::Odd,
+        ),
         RowSubject::Replaced { plugin, sha256 } => (
             format!("replaced {plugin}"),
             format!("by {}", sha256.chars().take(12).collect::<String>()),

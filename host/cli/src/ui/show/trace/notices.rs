@@ -252,12 +252,10 @@ impl TracePrinter {
                     &EntryText::new(ODD, "what was said is not read").whole(FAINT, reason),
                 );
             }
-            Notice::Resumed { down_ms } => {
-                let down = amounts::took(*down_ms);
-                self.put(
-                    "host",
-                    &EntryText::plain(format!("resumes where it was interrupted, {down} later")),
-                );
+            Notice::Resumed { down_ms, is_exact } => {
+                let down = amounts::downtime(*down_ms, *is_exact);
+                let what = format!("resumes where it was interrupted; no host ran for {down}");
+                self.put("host", &EntryText::plain(what));
             }
             // The approver shows the question itself.
             Notice::TopUpAsked { top_up, .. } => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use conclave_core::journal::pending_work::{PendingWork, WaitChange, WaitKey};
 use conclave_core::journal::recovery::Unfinished;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{Millis, RoomId};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::queue::Write;
@@ -135,6 +135,19 @@ pub(super) fn keep_snapshot(
     transaction.commit()?;
     kill_point!("after-snapshot");
     Ok(is_kept)
+}
+
+/// Notes in the rooms that this process runs that it stops at this time. A note that a power cut
+/// takes away only makes the downtime an upper bound, so it needs no fsync of its own.
+pub(super) fn note_stop(
+    connection: &Connection,
+    generation: i64,
+    at: Millis,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE rooms SET stopped = ? WHERE generation = ? AND ended IS NULL")?
+        .execute(params![at.0.cast_signed(), generation])?;
+    Ok(())
 }
 
 fn keep_blob(transaction: &Transaction<'_>, part: &StoredBytes) -> rusqlite::Result<()> {

@@ -13,7 +13,7 @@ use rusqlite::params;
 use super::StoreWriter;
 use super::journal::StoreJournals;
 use super::queue::{Cause, WriterTask};
-use crate::storage::journal::{Journal, JournalBatch, JournalFailure, Keeping, Reopened};
+use crate::storage::journal::{Journal, JournalBatch, JournalFailure, Keeping};
 use crate::storage::store::{Durability, RunOrigin, StoreError};
 use crate::support::clock::{Clock, SystemClock};
 
@@ -120,14 +120,14 @@ impl StoreWriter {
         // The origin noted with the run stays, so the default here is never written.
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;
-        let Some(Reopened { snapshot, records, mut journal, .. }) = reopened else { return Ok(()) };
-        let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
-        unfinished.extend(records);
+        let Some(reopened) = reopened else { return Ok(()) };
+        let (unfinished, mut journal, _) = reopened.folded();
         // Never before the last record, even if the clock was set back.
         let now = SystemClock.now().max(unfinished.room.now());
+        let down = unfinished.downtime(now);
         let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
         let events = [
-            Event::Resumed { down_ms: now.since(folded.now()), setup: None },
+            Event::Resumed { down_ms: down.ms, is_exact: down.is_exact, setup: None },
             Event::Cancelled { reason: reason.to_owned() },
         ];
         for (event, seq) in events.into_iter().zip(unfinished.next..) {

@@ -15,8 +15,8 @@ use conclave_core::types::request::RoomRequest;
 use rusqlite::OptionalExtension;
 use tokio::sync::oneshot;
 
-use super::StoreWriter;
 use super::queue::{Cause, Front, NewRoom, RoomWriting, Write, WriterTask};
+use super::{StoreWriter, StoredRoom};
 use crate::storage::journal::{
     Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, RecordsReading, Reopened,
     Reopening,
@@ -136,7 +136,7 @@ impl StoreJournals {
         // From here on, dropping the journal releases the room.
         let mut journal = self.journal(&room);
         self.writer.barrier().await?;
-        let (snapshot, records) = self.writer.stored(&room).await?;
+        let StoredRoom { snapshot, records, stopped } = self.writer.stored(&room).await?;
         let snapshot_next = snapshot.as_ref().map_or(0, |snapshot| snapshot.next);
         journal.next = records.last().map_or(snapshot_next, |last| last.seq + 1);
         journal.snapshot_due = snapshot_next + self.writer.snapshot_every;
@@ -152,7 +152,7 @@ impl StoreJournals {
         }
         self.writer.shared.queue.push(WriterTask::Claim(Arc::clone(&journal.writing)))?;
         let (journal, messages) = (Box::new(journal), Vec::new());
-        Ok(Some(Reopened { snapshot, records, messages, journal }))
+        Ok(Some(Reopened { snapshot, records, stopped, messages, journal }))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::recovery::Unfinished;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::usage::Spent;
 use tokio::sync::{Notify, oneshot};
@@ -167,6 +167,8 @@ pub(super) enum WriterTask {
     /// Makes everything before it readable.
     Barrier(Answer<()>),
     Collect(Retention, Answer<Collected>),
+    /// Notes that this process stops running its rooms at this time.
+    NoteStop(Millis, Answer<()>),
 }
 
 impl WriterTask {
@@ -183,7 +185,7 @@ impl WriterTask {
     }
 
     fn is_awaited(&self) -> bool {
-        matches!(self, Self::Settle(_) | Self::Barrier(_) | Self::Collect(..))
+        matches!(self, Self::Settle(_) | Self::Barrier(_) | Self::Collect(..) | Self::NoteStop(..))
     }
 
     /// Returns whether the task is a write whose room does not wait for it.
@@ -364,13 +366,13 @@ impl PendingCommit {
         self.broken.is_none() && (self.records >= FULL || self.bytes >= FULL_BYTES)
     }
 
-    /// Takes the next group from the front; a collection runs alone. A snapshot ends its group, so
+    /// Takes the next group from the front; a collection and a note run alone. A snapshot ends its group, so
     /// that it is committed before any record behind it.
     fn take(&mut self) -> Vec<WriterTask> {
         let mut taken = Vec::new();
         let mut records = 0;
         while let Some(work) = self.work.pop_front() {
-            let alone = matches!(work, WriterTask::Collect(..));
+            let alone = matches!(work, WriterTask::Collect(..) | WriterTask::NoteStop(..));
             let is_last = alone || matches!(work, WriterTask::Snapshot(..));
             if !taken.is_empty() && (alone || records + work.records() > MOST) {
                 self.work.push_front(work);

@@ -145,6 +145,14 @@ impl Thread {
                     };
                     let _ = answer.send(collected);
                 }
+                WriterTask::NoteStop(at, answer) => {
+                    let noted = match self.shared.queue.broken() {
+                        Some(cause) => Err(cause),
+                        None => commit::note_stop(&self.connection, self.file.generation, at)
+                            .map_err(|error| Cause::of_sqlite(&error)),
+                    };
+                    let _ = answer.send(noted);
+                }
             }
         }
         self.group(sorted);

@@ -1,6 +1,11 @@
-//! Parses and checks `conclave-plugin.toml`, and converts it to the JSON that the component
-//! carries. All problems of the file are reported at once, with line, column and remedy. The
-//! capabilities' own keys are left to the host.
+//! Parses and checks `conclave-plugin.toml`, and converts it to the JSON that a component carries.
+//! All problems of the file are reported at once, with line, column and remedy. The capabilities'
+//! own keys are left to the host.
+//!
+//! The one reader for all languages: the macros of the Rust SDK call it at compile time, and the
+//! host for components that other toolchains made.
+
+#![warn(missing_docs)]
 
 mod problems;
 
@@ -11,24 +16,28 @@ use toml::de::{DeTable, DeValue};
 use problems::Problems;
 
 /// The version of the JSON format; the host reads no other.
-const FORMAT: u32 = 1;
-/// The contract version of this SDK.
-const CONTRACT: &str = "0.1";
-const CAPABILITIES: [&str; 16] = [
-    "model", "tools", "delegate", "route", "files", "fetch", "kv", "secrets", "config", "scratch",
-    "blobs", "log", "progress", "channels", "history", "exec",
+pub const FORMAT: u32 = 1;
+/// The version of the contract.
+pub const CONTRACT: &str = "0.1";
+/// The names of the capabilities that a manifest may ask for.
+pub const CAPABILITIES: [&str; 16] = [
+    "model", "tools", "delegate", "route", "files", "fetch", "kv", "secrets", "channels",
+    "history", "exec", "config", "scratch", "blobs", "log", "progress",
 ];
 const CONFIG_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
 type Table<'i> = DeTable<'i>;
 type Entry<'i> = Spanned<DeValue<'i>>;
 
-/// Returns the JSON of a manifest file, or all of its problems.
-pub(crate) fn to_json(file: &str, text: &str) -> Result<String, String> {
+/// Returns the JSON of a manifest file.
+///
+/// # Errors
+/// All problems of the file, one per line: `file:line:column: message`.
+pub fn to_json(file: &str, text: &str) -> Result<String, String> {
     let mut problems = Problems::new(file, text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
-        problems.add(error.span(), error.message().to_owned());
+        problems.add_syntax(error.span(), error.message());
     }
     // A partly parsed file would produce spurious problems.
     problems.finish()?;
@@ -39,7 +48,10 @@ pub(crate) fn to_json(file: &str, text: &str) -> Result<String, String> {
 
 /// Returns a manifest of capabilities alone, each with whether it is optional. What its author did
 /// not write is empty: the host shows that there is no reason.
-pub(crate) fn inline(name: &str, version: &str, asks: &[(String, bool)]) -> Result<String, String> {
+///
+/// # Errors
+/// The first name that is no capability.
+pub fn inline(name: &str, version: &str, asks: &[(String, bool)]) -> Result<String, String> {
     if let Some((unknown, _)) = asks.iter().find(|(name, _)| !CAPABILITIES.contains(&name.as_str()))
     {
         return Err(format!(
@@ -81,7 +93,7 @@ fn manifest(problems: &mut Problems, table: &Table) -> Value {
         let span = plugin_table.get("contract").map(Spanned::span);
         problems.add(
             span,
-            format!("`contract` is \"{contract}\", but this SDK is built against \"{CONTRACT}\""),
+            format!("`contract` is \"{contract}\"; this version builds for \"{CONTRACT}\""),
         );
     }
     json!({
@@ -135,7 +147,10 @@ fn ask_or_secrets(
     }
     let secrets = table.iter().map(|(secret, value)| {
         let path = format!("{path}.{}", secret.get_ref());
-        let read = problems.table(&path, value).map(|table| ask(problems, &path, value, table));
+        let read = problems.table(&path, value).map(|table| {
+            problems.check_keys(&format!("[{path}]"), table, &["why", "hosts", "optional"]);
+            ask(problems, &path, value, table)
+        });
         (secret.get_ref().to_string(), read.unwrap_or_default())
     });
     secrets.collect::<Map<_, _>>().into()

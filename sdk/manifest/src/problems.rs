@@ -35,6 +35,43 @@ impl<'i> Problems<'i> {
         Err(lines.collect::<Vec<_>>().join("\n"))
     }
 
+    /// Adds a problem of the TOML itself. A key that is there twice gets the line of the first.
+    pub(super) fn add_syntax(&mut self, span: Option<Range<usize>>, message: &str) {
+        let first = span.as_ref().filter(|_| message == "duplicate key");
+        let first = first.and_then(|span| self.first_line_of(span));
+        let message = match first {
+            Some(line) => format!("{message}: line {line} has it already"),
+            // The keys of a table that is there twice, which was reported.
+            None if message == "duplicate key" && !self.found.is_empty() => return,
+            None => message.to_owned(),
+        };
+        self.add(span, message);
+    }
+
+    /// Returns the number of the line that has the key or the table's header of this place before.
+    fn first_line_of(&self, span: &Range<usize>) -> Option<usize> {
+        let before = self.text.get(..span.start)?;
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let name = |line: &str| {
+            let line = line.trim_start();
+            match line.strip_prefix('[') {
+                Some(header) => header.split_once(']').map(|(name, _)| format!("[{name}")),
+                None => line.split_once('=').map(|(key, _)| key.trim_end().to_owned()),
+            }
+        };
+        let own = name(self.text.get(start..)?.lines().next()?)?;
+        let earlier: Vec<(usize, &str)> = self.text[..start].lines().enumerate().collect();
+        let same_table = |(_, line): &&(usize, &str)| {
+            own.starts_with('[') || !line.trim_start().starts_with('[')
+        };
+        earlier
+            .iter()
+            .rev()
+            .take_while(same_table)
+            .find(|(_, line)| name(line).as_ref() == Some(&own))
+            .map(|(index, _)| index + 1)
+    }
+
     pub(super) fn check_keys(&mut self, place: &str, table: &DeTable, known: &[&str]) {
         for key in table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let message = format!(

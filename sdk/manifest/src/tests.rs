@@ -70,6 +70,31 @@ fn a_file_that_is_no_toml_says_where() {
 }
 
 #[test]
+fn what_is_there_twice_names_the_first_line() {
+    let head = "[plugin]\nname = \"a\"\nversion = \"1.0.0\"\n";
+    let tables = "[asks.tools]\nwhy = \"x\"\n[asks.kv]\nwhy = \"y\"\n[asks.tools]\nwhy = \"z\"\n";
+    let found = problems(&format!("{head}{tables}"));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].ends_with("duplicate key: line 4 has it already"), "{found:#?}");
+    assert!(found[0].starts_with("conclave-plugin.toml:8:"), "{found:#?}");
+    let found = problems(&format!("{head}license = \"MIT\"\nname = \"b\"\n"));
+    assert!(found[0].ends_with("duplicate key: line 2 has it already"), "{found:#?}");
+}
+
+#[test]
+fn a_secret_by_its_name_takes_its_own_keys_only() {
+    let head = "[plugin]\nname = \"a\"\nversion = \"1.0.0\"\n";
+    let found = problems(&format!("{head}[asks.secrets.token]\nplaces = [\"body\"]\n"));
+    assert_eq!(
+        found,
+        [
+            "conclave-plugin.toml:4:1: [asks.secrets.token] has no `why`: add a sentence that tells the operator what it is for",
+            "conclave-plugin.toml:5:1: [asks.secrets.token] has an unknown key `places`; remove it or use one of why, hosts, optional",
+        ]
+    );
+}
+
+#[test]
 fn a_default_must_have_the_type_it_names() {
     let text = "[plugin]\nname = \"a\"\nversion = \"1.0.0\"\n[config.n]\ntype = \"integer\"\ndefault = \"3\"\n";
     assert_eq!(problems(text), ["conclave-plugin.toml:6:11: [config.n] `default` is no integer"]);
@@ -80,7 +105,7 @@ fn another_contract_is_refused() {
     let text = "[plugin]\nname = \"a\"\nversion = \"1.0.0\"\ncontract = \"9.9\"\n";
     assert_eq!(
         problems(text),
-        ["conclave-plugin.toml:4:12: `contract` is \"9.9\", but this SDK is built against \"0.1\""]
+        ["conclave-plugin.toml:4:12: `contract` is \"9.9\"; this version builds for \"0.1\""]
     );
 }
 
