@@ -422,9 +422,11 @@ fn a_key_that_crosses_a_network_in_the_clear_is_a_warning() {
 
 #[test]
 fn the_kind_of_a_server_is_its_api_and_its_keys_are_the_same() {
-    for (kind, expected) in
-        [("openai", ModelApi::ChatCompletions), ("anthropic", ModelApi::Messages)]
-    {
+    for (kind, expected) in [
+        ("openai", ModelApi::ChatCompletions),
+        ("openai-responses", ModelApi::Responses),
+        ("anthropic", ModelApi::Messages),
+    ] {
         let keys = "key = { env = \"K\" }\nheaders = { anthropic-beta = \"x\" }\nretries = 7\n\
             context = 8_000\noptions = { max_tokens = 900 }";
         let config = served_by(kind, "https://models.example/v1", keys);
