@@ -459,6 +459,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(TASK, "done_sequences", TEXTS, r#"done_sequences = ["T[search.find], A"]"#, "Sequences that end the task when its newest messages match one. `T` is a tool call, `T[tool]` a call of this tool, `A`, `L` and `U` an answer of agent, model and user, `C[pattern]` a content."),
     key(TASK, "returns", Either(&[RETURN_TYPES, Table(RETURNS)]), r#"returns = "int""#, "The type of the result: `text`, `int`, `float`, `bool`, `any_tool`, or a table for a call of one tool.").otherwise("the message as it is"),
     key(TASK, "tool_format", Choice(&["native", "json", "xml", "off"]), r#"tool_format = "native""#, "How the model writes tool calls: through its API (`native`), as JSON or XML in its text, or not at all (`off`).").word("native"),
+    key(TASK, "model", Either(&[TEXT, TEXTS]), r#"model = ["fast", "strong"]"#, "The model that the agent asks when it names none, or several: the next one is asked if the one before cannot be reached, is overloaded, or does not take so long a prompt. Each must be granted to the agent.").otherwise("`default` of the agent's grant, or its first model"),
     key(TASK, "force_tool", TEXT, r#"force_tool = "search.find""#, "The tool that the model must call, under the agent's name for it."),
     key(TASK, "allow_multiple_tools", Flag, "allow_multiple_tools = false", "Whether a message may contain several tool calls.").flag(true),
     key(TASK, "respond_tools_only", Flag, "respond_tools_only = true", "Whether the task, as a sub-task, is tried only for tool calls that it handles.").flag(false),

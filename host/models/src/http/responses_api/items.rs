@@ -107,7 +107,13 @@ impl AnswerItems {
         item: ItemRef<'_>,
         whole: &str,
     ) -> String {
-        if whole.is_empty() && !self.texts.iter().any(|text| text.kind == kind) {
+        // Without ids an item that comes twice is known by its text.
+        let is_repeated = |text: &TextItem| {
+            let is_nameless = item.id.is_empty() || text.id.is_empty();
+            is_nameless && text.is_complete && text.is_at(item.index) && text.text == whole
+        };
+        let mut of_kind = self.texts.iter().filter(|text| text.kind == kind).peekable();
+        if (whole.is_empty() && of_kind.peek().is_none()) || of_kind.any(is_repeated) {
             return String::new();
         }
         let slot = self.text_slot(kind, item);
@@ -123,14 +129,9 @@ impl AnswerItems {
     /// Returns the item of a text, a new one if there is none.
     fn text_slot(&mut self, kind: TextKind, item: ItemRef<'_>) -> usize {
         let has_id = |text: &TextItem| !item.id.is_empty() && text.id == item.id;
-        let is_at = |text: &TextItem| match (text.index, item.index) {
-            (Some(known), Some(index)) => known == index,
-            _ => true,
-        };
+        let is_open = |text: &TextItem| !text.is_complete && text.is_at(item.index);
         let tests: [&dyn Fn(&TextItem) -> bool; 3] =
-            [&|text| has_id(text) && is_at(text), &|text| has_id(text), &|text| {
-                !text.is_complete && is_at(text)
-            }];
+            [&|text| has_id(text) && text.is_at(item.index), &has_id, &is_open];
         let latest = |test: &dyn Fn(&TextItem) -> bool| {
             self.texts.iter().rposition(|text| text.kind == kind && test(text))
         };
@@ -325,9 +326,15 @@ impl AnswerItems {
     }
 }
 
+impl TextItem {
+    fn is_at(&self, index: Option<i64>) -> bool {
+        is_same_index(self.index, index)
+    }
+}
+
 impl CallItem {
     fn is_at(&self, index: Option<i64>) -> bool {
-        self.index.is_none() || index.is_none() || self.index == index
+        is_same_index(self.index, index)
     }
 
     fn has_call_id(&self, call: &CallState) -> bool {
@@ -344,6 +351,11 @@ impl CallItem {
         let has_other_id = !self.call_id.is_empty() && !call.call_id.is_empty();
         !self.is_as(call) || (has_other_id && self.call_id != call.call_id)
     }
+}
+
+/// Returns whether two indexes may be of one item; some servers send none.
+fn is_same_index(known: Option<i64>, index: Option<i64>) -> bool {
+    known.is_none() || index.is_none() || known == index
 }
 
 /// Returns the arguments, empty for an empty object: servers announce a call with one.
