@@ -20,6 +20,7 @@ mod conversation;
 mod cut_results;
 mod delegates;
 mod delivery;
+mod fallback;
 #[cfg(test)]
 mod fixture;
 mod frame;
@@ -205,8 +206,8 @@ impl Room {
             Event::ModelAsked { call, ordinal, request } => {
                 self.run_control().model_asked(call, ordinal, request)
             }
-            Event::ModelAnswered { call, ordinal, answer, trouble } => {
-                self.run_control().model_answered(call, ordinal, answer, trouble)
+            Event::ModelAnswered { call, ordinal, answer, trouble, was_shown } => {
+                self.run_control().model_answered(call, ordinal, answer, trouble, was_shown)
             }
             Event::ToolsAsked { call, ordinal, calls } => self.tools_asked(call, ordinal, calls),
             Event::SideEffectAsked { call, ordinal, side_effect } => self

@@ -314,6 +314,10 @@ pub struct TaskSetup {
     /// Whether a missing answer is replaced with DO-NOT-KNOW from the other side (L-058).
     pub allow_null_result: bool,
     pub tool_format: ToolFormat,
+    /// The models that the agent asks if it names none: the first, or the next if that one does not
+    /// answer. Empty for the default of the agent's grant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelName>,
     /// Whether only the user can end an interactive root task (L-061).
     pub only_user_quits_root: bool,
     /// The answer that replaces every question to the user (L-029).
@@ -574,6 +578,7 @@ impl Default for TaskSetup {
             responders: [Role::Llm, Role::Agent, Role::User].into(),
             allow_null_result: false,
             tool_format: ToolFormat::Native,
+            models: Vec::new(),
             only_user_quits_root: true,
             default_human_response: None,
             user_message: None,

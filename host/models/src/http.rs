@@ -1,5 +1,5 @@
-//! Chat Completions and the Messages API over HTTP. One [`HttpModel`] is one model on one server; it
-//! keeps connections and the key. Costs and permissions are decided elsewhere.
+//! Chat Completions, the Responses API and the Messages API over HTTP. One [`HttpModel`] is one model
+//! on one server; it keeps connections and the key. Costs and permissions are decided elsewhere.
 
 mod answer;
 mod arrange;
@@ -17,6 +17,7 @@ mod quote;
 mod repair;
 mod reply;
 mod request;
+mod responses_api;
 mod retry;
 mod secrets;
 mod server_error;
@@ -27,6 +28,7 @@ mod transport;
 use std::fmt;
 use std::sync::Arc;
 
+use conclave_core::config::is_reserved_option;
 use conclave_core::types::completion::{Completion, ModelDiagnostic, Prompt};
 
 use self::keys::KeyHolder;
@@ -73,7 +75,7 @@ impl HttpModel {
             return Err(HttpModelError::NoModel);
         }
         if let Some(name) =
-            settings.options.keys().find(|name| options::RESERVED.contains(&name.as_str()))
+            settings.options.keys().find(|name| is_reserved_option(settings.api, name))
         {
             return Err(HttpModelError::Option { name: name.clone() });
         }

@@ -12,6 +12,8 @@ mod keys;
 mod messages_api;
 #[path = "http/patience.rs"]
 mod patience;
+#[path = "http/responses_api.rs"]
+mod responses_api;
 #[path = "http/servers.rs"]
 mod servers;
 #[path = "http/world.rs"]

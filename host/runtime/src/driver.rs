@@ -692,6 +692,7 @@ impl Driver {
                 ordinal: *ordinal,
                 answer: Err(given_up),
                 trouble: None,
+                was_shown: false,
             });
         }
         is_wanted

@@ -24,6 +24,7 @@ mod delivery;
 mod demo;
 mod docs;
 mod exec;
+mod fallback;
 mod fetch;
 mod files_write;
 mod gates;

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use crate::config::confusables::pairs;
 use crate::config::describe;
 use crate::config::{
-    Config, ConfigProblem, ModelKind, ModelServerConfig, PluginConfig, ProblemCode, Problems,
-    TaskConfig,
+    Config, ConfigProblem, ModelConfig, ModelKind, ModelServerConfig, PluginConfig, ProblemCode,
+    Problems, TaskConfig,
 };
 use crate::setup::{AgentResponder, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use crate::types::ids::{PluginName, TaskName};
@@ -168,12 +168,19 @@ fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> Plugi
         .iter()
         .flat_map(|grant| &grant.names)
         .filter_map(|model| config.models.get(model));
-    let patience = granted.map(|model| match &model.kind {
+    let patience = |model: &ModelConfig| match &model.kind {
         ModelKind::Server(server) => server.timeout_ms,
         ModelKind::Native => ModelServerConfig::TIMEOUT_MS,
         ModelKind::Scripted { .. } => 0,
+    };
+    // The models of a task are asked one after the other.
+    let in_turn = config.tasks.values().filter(|task| task.setup.agent == *name).map(|task| {
+        let models = task.setup.models.iter().filter_map(|model| config.models.get(model));
+        models.map(patience).fold(0, u64::saturating_add)
     });
-    if let Some(patience) = patience.max().filter(|patience| *patience > 0) {
+    if let Some(patience) =
+        granted.map(patience).chain(in_turn).max().filter(|patience| *patience > 0)
+    {
         limits.wall_ms = limits.wall_ms.saturating_add(patience.saturating_mul(MODEL_CALLS));
     }
     limits

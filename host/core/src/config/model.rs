@@ -34,10 +34,14 @@ const SERVER_ONLY: [&str; 12] = [
 ];
 const SCRIPTED_ONLY: [&str; 1] = ["replies"];
 const OF_A_KIND: [(&[&str], &[&str]); 2] =
-    [(&["openai", "anthropic"], &SERVER_ONLY), (&["scripted"], &SCRIPTED_ONLY)];
+    [(&["openai", "openai-responses", "anthropic"], &SERVER_ONLY), (&["scripted"], &SCRIPTED_ONLY)];
 /// Options that the host writes itself.
-pub const RESERVED_OPTIONS: [&str; 7] =
+const RESERVED_OPTIONS: [&str; 7] =
     ["model", "messages", "system", "tools", "tool_choice", "stream", "n"];
+/// Further ones of the Responses API: the input, and where the server would have more of it. An
+/// answer in the background would have to be fetched.
+const RESERVED_IN_RESPONSES: [&str; 5] =
+    ["input", "instructions", "previous_response_id", "conversation", "background"];
 /// Headers that carry the key or frame the request.
 const RESERVED_HEADERS: [&str; 6] =
     ["authorization", "content-length", "content-type", "host", "transfer-encoding", "connection"];
@@ -118,9 +122,16 @@ fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup)
     }
 }
 
+/// Returns whether the host writes this option of a request itself.
+#[must_use]
+pub fn is_reserved_option(api: ModelApi, name: &str) -> bool {
+    RESERVED_OPTIONS.contains(&name)
+        || (api == ModelApi::Responses && RESERVED_IN_RESPONSES.contains(&name))
+}
+
 /// Returns the operator's limit of an answer, if it is among the options.
 fn length_option(server: &ModelServerConfig) -> Option<u64> {
-    ["max_completion_tokens", "max_tokens"]
+    ["max_completion_tokens", "max_tokens", "max_output_tokens"]
         .into_iter()
         .find_map(|name| server.options.get(name)?.as_u64())
 }
@@ -152,7 +163,8 @@ fn server(reader: &mut ConfigReader, folder: &str, table: &Table<'_>, api: Model
     config.key = table.get("key").and_then(|item| key(reader, folder, &item, KEY));
     config.headers =
         table.get("headers").map(|item| headers(reader, &item, api)).unwrap_or_default();
-    config.options = table.get("options").map(|item| options(reader, &item)).unwrap_or_default();
+    config.options =
+        table.get("options").map(|item| options(reader, &item, api)).unwrap_or_default();
     config.proxy = table.get("proxy").and_then(|item| http_url(reader, &item));
     table.set(reader, "retries", &mut config.retries);
     table.set(reader, "timeout", &mut config.timeout_ms);
@@ -326,11 +338,12 @@ fn headers(
 fn options(
     reader: &mut ConfigReader,
     item: &SpannedValue<'_>,
+    api: ModelApi,
 ) -> serde_json::Map<String, serde_json::Value> {
     let serde_json::Value::Object(options) = json::settings(reader, item) else {
         return serde_json::Map::new();
     };
-    for name in options.keys().filter(|name| RESERVED_OPTIONS.contains(&name.as_str())) {
+    for name in options.keys().filter(|name| is_reserved_option(api, name)) {
         item.wrong(
             reader,
             &format!("sets {}, which the host writes itself", code(name)),

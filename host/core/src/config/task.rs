@@ -14,7 +14,7 @@ use super::{
     PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules, task_tools,
 };
 use crate::setup::{NoTool, ResponderName, TaskSetup, is_user};
-use crate::types::ids::{PluginName, TaskName};
+use crate::types::ids::{ModelName, PluginName, TaskName};
 use crate::types::message::Role;
 use crate::types::wording::{code, nearest, one_of, string};
 
@@ -115,6 +115,7 @@ fn read(
     table.set(reader, "erase_substeps", &mut setup.erase_substeps);
     table.set(reader, "force_tool", &mut setup.force_tool);
     table.set(reader, "tool_format", &mut setup.tool_format);
+    setup.models = models(reader, references, table);
     table.set(reader, "allow_multiple_tools", &mut setup.allow_multiple_tools);
     table.set(reader, "respond_tools_only", &mut setup.respond_tools_only);
     table.set(reader, "allow_subtask_multi_tools", &mut setup.allow_subtask_multi_tools);
@@ -216,6 +217,43 @@ fn subtasks(
         table.get("subtasks").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_task(item, name));
     names.into_iter().map(|(_, name)| TaskName::from(name)).collect()
+}
+
+/// Reads `model`: one, or several in the order in which they are asked.
+fn models(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+) -> Vec<ModelName> {
+    let Some(item) = table.get("model") else { return Vec::new() };
+    if item.value.is_str() {
+        let name = item.string(reader).unwrap_or_default();
+        references.add_model(&item, name);
+        return vec![ModelName::from(name)];
+    }
+    let names = names_in_order(reader, &item).unwrap_or_default();
+    if item.value.as_array().is_some_and(|list| list.is_empty()) {
+        item.wrong(
+            reader,
+            "is an empty list, which names no model",
+            "leave it out, so that the agent asks the model of its grant".to_owned(),
+        );
+    }
+    let mut models: Vec<ModelName> = Vec::new();
+    for (item, name) in names {
+        references.add_model(&item, name);
+        if models.iter().any(|model| model.as_str() == name) {
+            item.reject(
+                reader,
+                ProblemCode::Duplicate,
+                &format!("names the model {} once more", code(name)),
+                "leave it out: a model that did not answer is not asked again".to_owned(),
+            );
+            continue;
+        }
+        models.push(ModelName::from(name));
+    }
+    models
 }
 
 /// Returns the limit of steps: as written, or one round (L-043).

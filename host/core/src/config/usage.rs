@@ -16,6 +16,7 @@ use crate::setup::{NoTool, ResponderName};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{ModelName, PluginName, TaskName};
 use crate::types::message::Role;
+use crate::types::wording::array;
 
 /// Adds a warning for each plugin, task, model and cost limit that has no effect.
 pub(crate) fn check(config: &Config, problems: &mut Problems) {
@@ -60,6 +61,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     check_networks(config, problems);
     check_offers(config, &tasks, problems);
     check_executors(config, problems);
+    check_models(config, problems);
     idle_keys::check(config, problems);
 }
 
@@ -125,6 +127,37 @@ fn check_executors(config: &Config, problems: &mut Problems) {
                         .as_warning(),
                 );
             }
+        }
+    }
+}
+
+/// Reports models of a task that its agent may not ask. Each one must be granted: a fallback is no
+/// way around a grant.
+fn check_models(config: &Config, problems: &mut Problems) {
+    for (name, task) in &config.tasks {
+        let agent = &task.setup.agent;
+        let Some(plugin) = config.plugins.get(agent) else { continue };
+        let granted = || plugin.grants.model.iter().flat_map(|grant| &grant.names);
+        for model in &task.setup.models {
+            let (what, help) = if !granted().any(|name| name == model) {
+                let all: Vec<&str> = granted().chain([model]).map(ModelName::as_str).collect();
+                (
+                    format!("the agent `{agent}` may not ask the model `{model}`"),
+                    format!("write `grants.model = {}` in [plugins.{agent}]", array(&all)),
+                )
+            } else if task.setup.scope.model.as_ref().is_some_and(|left| !left.contains(model)) {
+                (
+                    format!("the `scope` of the task `{name}` leaves out the model `{model}`"),
+                    format!("add `{model}` to `scope.model`, or remove it from `model`"),
+                )
+            } else {
+                continue;
+            };
+            problems.push(
+                config
+                    .problem(ProblemCode::NotGranted, &format!("tasks.{name}.model"), what)
+                    .help(help),
+            );
         }
     }
 }

@@ -286,6 +286,9 @@ pub enum Event {
         /// Diagnostics for the operator; they do not change the room.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<ModelDiagnostic>,
+        /// Whether a user saw text of the answer before it failed. No other model is asked then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        was_shown: bool,
     },
     /// A tool requested calls of other tools while it ran. Each becomes a call of its own.
     ToolsAsked {

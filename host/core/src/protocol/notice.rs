@@ -196,6 +196,10 @@ pub enum Notice {
         is_empty: bool,
         error: Option<String>,
         trouble: Option<ModelDiagnostic>,
+        /// The model that is asked instead (`tasks.NAME.model`); `None` if the plugin gets this
+        /// answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback: Option<ModelName>,
     },
     /// A history did not fit into its model's context: messages were truncated or dropped (L-180).
     HistoryCut {

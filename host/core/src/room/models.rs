@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::budgets::{BudgetShortage, ModelRefusal, Reservation};
+use super::fallback::{self, Fallback};
 use super::limit_increase::HeldRequest;
 use super::prompts::{is_filtered, is_text};
 use super::{Purpose, Room};
@@ -52,6 +53,9 @@ pub(super) struct ModelCall {
     /// The reservation for it.
     #[serde(default)]
     pub(super) aside: Reservation,
+    /// The models that are asked if this one fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fallback: Option<Box<Fallback>>,
 }
 
 /// The pending model calls of a room's plugins.
@@ -81,7 +85,16 @@ impl ModelCall {
         model: ModelName,
         aside: Reservation,
     ) -> Self {
-        Self { call, ordinal, plugin, model, reads_for: None, is_awaited: true, aside }
+        Self {
+            call,
+            ordinal,
+            plugin,
+            model,
+            reads_for: None,
+            is_awaited: true,
+            aside,
+            fallback: None,
+        }
     }
 
     pub(super) fn is_awaited(&self) -> bool {
@@ -91,6 +104,17 @@ impl ModelCall {
 
 impl RunControl<'_> {
     pub(super) fn model_asked(&mut self, call: CallId, ordinal: u32, request: ModelRequest) {
+        self.ask_model(call, ordinal, request, None);
+    }
+
+    /// Asks the first of the models; `None` for those that the request means.
+    fn ask_model(
+        &mut self,
+        call: CallId,
+        ordinal: u32,
+        request: ModelRequest,
+        models: Option<Vec<ModelName>>,
+    ) {
         if self.frames.caller_of(self.cx, call).is_none() {
             // The call was abandoned, and its plugin is being stopped.
             return;
@@ -101,7 +125,7 @@ impl RunControl<'_> {
         }
         // `admit_model_call` consumes the request, but it must be held if the budget is short.
         let again = self.cx.asks_for_more().then(|| request.clone());
-        match self.admit_model_call(call, ordinal, request) {
+        match self.admit_model_call(call, ordinal, request, models) {
             Ok(Some(effect)) => self.cx.effects.push_back(effect),
             // It is answered already.
             Ok(None) => {}
@@ -139,9 +163,15 @@ impl RunControl<'_> {
         call: CallId,
         ordinal: u32,
         request: ModelRequest,
+        models: Option<Vec<ModelName>>,
     ) -> Result<Option<Effect>, ModelRefusal> {
         let Some((plugin, task)) = self.frames.caller_of(self.cx, call) else { return Ok(None) };
-        let model = self.cx.granted_model(&plugin, task.as_ref(), request.model.as_deref())?;
+        let models = match models {
+            Some(models) => models,
+            None => self.cx.granted_models(&plugin, task.as_ref(), request.model.as_deref())?,
+        };
+        let Some(model) = models.first().cloned() else { return Ok(None) };
+        let fallback = Fallback::after_first(&models, &request);
         self.plugin_calls().check_model_budget(&plugin)?;
         let mut prompt = self.dialogue().prompt(call, task.as_ref(), request)?;
         let fits = self.dialogue().fit_prompt(call, task.as_ref(), &model, &mut prompt);
@@ -161,6 +191,7 @@ impl RunControl<'_> {
         let stream = prompt.stream;
         let under_way = ModelCall {
             reads_for,
+            fallback,
             ..ModelCall::new(call, ordinal, plugin.clone(), model.clone(), aside)
         };
         self.models.model_calls.push(under_way);
@@ -182,6 +213,7 @@ impl RunControl<'_> {
                 ordinal,
                 Err(ModelError::ContextTooLong { tokens: excess.most }),
                 Some(trouble),
+                false,
             );
             return Ok(None);
         }
@@ -196,6 +228,7 @@ impl RunControl<'_> {
         ordinal: u32,
         answer: Result<Completion, ModelError>,
         trouble: Option<ModelDiagnostic>,
+        was_shown: bool,
     ) {
         let Some(index) = self
             .models
@@ -211,7 +244,7 @@ impl RunControl<'_> {
             self.budgets.charge_given_up(self.cx, &under_way);
             return self.stop_if_spent();
         }
-        let ModelCall { plugin, model, reads_for, is_awaited, aside, .. } = under_way;
+        let ModelCall { plugin, model, reads_for, is_awaited, aside, fallback, .. } = under_way;
         let answer = answer.map(|mut completion| {
             self.cx.fill_in_usage(&model, &aside, &mut completion);
             completion.usage.cost_micro_usd = self.cx.price(&model, completion.usage);
@@ -228,6 +261,8 @@ impl RunControl<'_> {
         let is_empty = answer.as_ref().is_ok_and(|answer| {
             answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty())
         });
+        let is_helped = answer.as_ref().is_err_and(fallback::helps_against) && !was_shown;
+        let fallback = fallback.filter(|_| is_helped);
         self.cx.notify(Notice::ModelAnswered {
             call,
             ordinal,
@@ -237,7 +272,11 @@ impl RunControl<'_> {
             is_empty,
             error,
             trouble,
+            fallback: fallback.as_ref().and_then(|next| next.models.first().cloned()),
         });
+        if let Some(next) = fallback {
+            return self.ask_model(call, ordinal, next.request, Some(next.models));
+        }
         // The last answer counts: an agent that got an answer in the end did not fail for lack of a
         // model.
         let is_step = self.cx.is_agent_call(call);
@@ -393,6 +432,29 @@ impl Room {
 }
 
 impl RoomContext {
+    /// Returns the models that a request means, in the order in which they are asked: the one that
+    /// it names, else those of the agent's task, else the default of the grant.
+    ///
+    /// # Errors
+    /// The denial of the first one that is not granted: a fallback is no way around a grant.
+    fn granted_models(
+        &mut self,
+        plugin: &PluginName,
+        task: Option<&TaskName>,
+        name: Option<&str>,
+    ) -> Result<Vec<ModelName>, ModelError> {
+        let of_task = task
+            .filter(|_| name.is_none())
+            .and_then(|task| self.setup.tasks.get(task))
+            .filter(|task| task.agent == *plugin)
+            .map(|task| task.models.clone())
+            .unwrap_or_default();
+        if of_task.is_empty() {
+            return Ok(vec![self.granted_model(plugin, task, name)?]);
+        }
+        of_task.iter().map(|model| self.granted_model(plugin, task, Some(model.as_str()))).collect()
+    }
+
     fn granted_model(
         &mut self,
         plugin: &PluginName,

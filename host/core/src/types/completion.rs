@@ -19,18 +19,30 @@ pub enum ModelApi {
     /// Chat Completions, the API of OpenAI and of most other servers.
     #[default]
     ChatCompletions,
+    /// The Responses API of OpenAI, which other servers have too.
+    Responses,
     /// The Messages API of Anthropic.
     Messages,
 }
 
 impl ModelApi {
-    pub const ALL: [Self; 2] = [Self::ChatCompletions, Self::Messages];
+    pub const ALL: [Self; 3] = [Self::ChatCompletions, Self::Responses, Self::Messages];
 
-    /// Returns the `kind` of such a model in a config, which is also its provider in spans.
+    /// Returns the `kind` of such a model in a config.
     #[must_use]
     pub fn kind(self) -> &'static str {
         match self {
             Self::ChatCompletions => "openai",
+            Self::Responses => "openai-responses",
+            Self::Messages => "anthropic",
+        }
+    }
+
+    /// Returns the provider in spans, in the words of OpenTelemetry.
+    #[must_use]
+    pub fn provider(self) -> &'static str {
+        match self {
+            Self::ChatCompletions | Self::Responses => "openai",
             Self::Messages => "anthropic",
         }
     }
@@ -40,6 +52,7 @@ impl ModelApi {
     pub fn path(self) -> &'static [&'static str] {
         match self {
             Self::ChatCompletions => &["chat", "completions"],
+            Self::Responses => &["responses"],
             Self::Messages => &["messages"],
         }
     }
@@ -54,6 +67,7 @@ impl fmt::Display for ModelApi {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::ChatCompletions => "Chat Completions",
+            Self::Responses => "the Responses API",
             Self::Messages => "the Messages API",
         })
     }

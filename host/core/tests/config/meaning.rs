@@ -9,7 +9,7 @@ use conclave_core::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
 use conclave_core::types::message::Role;
 use serde_json::json;
 
-use crate::support::{LIBRARY, Parts, good, parse};
+use crate::support::{LIBRARY, Parts, bad, good, parse};
 
 #[test]
 fn the_library_is_read_whole() {
@@ -422,9 +422,11 @@ fn a_key_that_crosses_a_network_in_the_clear_is_a_warning() {
 
 #[test]
 fn the_kind_of_a_server_is_its_api_and_its_keys_are_the_same() {
-    for (kind, expected) in
-        [("openai", ModelApi::ChatCompletions), ("anthropic", ModelApi::Messages)]
-    {
+    for (kind, expected) in [
+        ("openai", ModelApi::ChatCompletions),
+        ("openai-responses", ModelApi::Responses),
+        ("anthropic", ModelApi::Messages),
+    ] {
         let keys = "key = { env = \"K\" }\nheaders = { anthropic-beta = \"x\" }\nretries = 7\n\
             context = 8_000\noptions = { max_tokens = 900 }";
         let config = served_by(kind, "https://models.example/v1", keys);
@@ -553,5 +555,49 @@ fn a_length_among_the_options_is_what_an_answer_takes_where_histories_are_cut() 
     assert_eq!(
         limits(&format!("{options}\ncontext = 351\nmax_output = 70")),
         (Some(351), Some(70), None)
+    );
+}
+
+#[test]
+fn a_task_names_its_models_in_their_order() {
+    const END: &str = "[models.fast]\nkind = \"native\"\n[models.strong]\nkind = \"native\"";
+    let plugin = "grants.model = [\"fast\", \"strong\"]";
+    let text = |task| Parts { plugin, task, end: END, ..Parts::default() }.text();
+    for (task, expected) in [
+        ("", &[][..]),
+        ("model = \"strong\"", &["strong"]),
+        ("model = [\"strong\", \"fast\"]", &["strong", "fast"]),
+    ] {
+        let config = good(&text(task));
+        let models: Vec<&str> =
+            config.tasks["desk"].setup.models.iter().map(ModelName::as_str).collect();
+        assert_eq!(models, expected);
+    }
+    for (task, expected) in [
+        ("model = []", "names no model"),
+        ("model = [\"fast\", \"strong\", \"fast\"]", "names the model `fast` once more"),
+        ("model = [\"fast\", \"stron\"]", "which is not in this config"),
+        ("model = 7", "model"),
+    ] {
+        let problems = bad(&text(task));
+        assert!(problems.contains(expected) && problems.contains("help:"), "{problems}");
+    }
+}
+
+#[test]
+fn each_model_of_a_task_must_be_granted_and_in_its_scope() {
+    const END: &str = "[models.fast]\nkind = \"native\"\n[models.strong]\nkind = \"native\"";
+    let problems = |plugin, task| bad(&Parts { plugin, task, end: END, ..Parts::default() }.text());
+    let missing = problems("grants.model = [\"fast\"]", "model = [\"fast\", \"strong\"]");
+    assert!(missing.contains("the agent `chat` may not ask the model `strong`"), "{missing}");
+    let grant = "write `grants.model = [\"fast\", \"strong\"]` in [plugins.chat]";
+    assert!(missing.contains(grant), "{missing}");
+    let narrowed = problems(
+        "grants.model = [\"fast\", \"strong\"]",
+        "model = [\"fast\", \"strong\"]\nscope = { model = [\"fast\"] }",
+    );
+    assert!(
+        narrowed.contains("`scope` of the task `desk` leaves out the model `strong`"),
+        "{narrowed}"
     );
 }

@@ -466,6 +466,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
             ordinal: choices.below(3) as u32,
             answer: completed(choices),
             trouble: None,
+            was_shown: false,
         },
         11 => Event::Sent { call, failure: text(choices) },
         12 => background_ended(choices, call),
@@ -495,7 +496,13 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         _ => vec![
             model_asked(choices, call),
             answer,
-            Event::ModelAnswered { call, ordinal: 0, answer: completed(choices), trouble: None },
+            Event::ModelAnswered {
+                call,
+                ordinal: 0,
+                answer: completed(choices),
+                trouble: None,
+                was_shown: false,
+            },
         ],
     };
     match effect {
@@ -566,6 +573,7 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
                 ordinal: *ordinal,
                 answer: completed(choices),
                 trouble: None,
+                was_shown: false,
             }]
         }
         Effect::StartBackground { call, .. } => vec![background_ended(choices, *call)],

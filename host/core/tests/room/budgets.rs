@@ -148,11 +148,11 @@ proptest! {
                 4 | 5 => if let Some((ordinal, most)) = tried.asked.remove(usize::from(number) % tried.asked.len().max(1)) {
                     let output = u64::from(number) % (most + 1);
                     let output = if kind == 4 { most } else { output };
-                    tried.happened(Event::ModelAnswered { call, ordinal, answer: Ok(completion(output)), trouble: None });
+                    tried.happened(Event::ModelAnswered { call, ordinal, answer: Ok(completion(output)), trouble: None, was_shown: false });
                 },
                 6 => if let Some((ordinal, _)) = tried.asked.pop_front() {
                     let answer = Err(ModelError::Other { message: "502".to_owned() });
-                    tried.happened(Event::ModelAnswered { call, ordinal, answer, trouble: None });
+                    tried.happened(Event::ModelAnswered { call, ordinal, answer, trouble: None, was_shown: false });
                 },
                 _ => { tried.happened(Event::Resumed { down_ms: u64::from(number), is_exact: false, setup: None }); }
             }

@@ -202,7 +202,10 @@ fn refuse(recorded: &mut Recorded) -> Vec<Effect> {
     let effects = recorded.take_effects();
     assert!(matches!(effects[..], [Effect::CallModel { .. }]), "{effects:?}");
     let answer = Err(ModelError::ContextTooLong { tokens: 100 });
-    recorded.handle(Event::ModelAnswered { call, ordinal: 0, answer, trouble: None }, START);
+    recorded.handle(
+        Event::ModelAnswered { call, ordinal: 0, answer, trouble: None, was_shown: false },
+        START,
+    );
     recorded.take_effects();
     let fault = Fault::new(FaultKind::Error, "the prompt is too long");
     let report = CallReport::default();

@@ -185,7 +185,13 @@ impl Family {
                     };
                     self.happened(
                         index,
-                        Event::ModelAnswered { call, ordinal, answer, trouble: None },
+                        Event::ModelAnswered {
+                            call,
+                            ordinal,
+                            answer,
+                            trouble: None,
+                            was_shown: false,
+                        },
                     );
                 }
                 Some(Waits::Step(call)) => {

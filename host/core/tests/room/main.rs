@@ -16,6 +16,7 @@ mod cost;
 mod delegates;
 mod delegation;
 mod delivering;
+mod fallback;
 mod families;
 mod gates;
 mod handoff;

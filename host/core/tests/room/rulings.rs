@@ -174,7 +174,13 @@ fn a_server_that_does_not_say_what_it_used_is_counted_by_its_texts() {
             START,
         );
         room.handle(
-            Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(silent), trouble: None },
+            Event::ModelAnswered {
+                call: CallId(0),
+                ordinal: 0,
+                answer: Ok(silent),
+                trouble: None,
+                was_shown: false,
+            },
             START,
         );
         room.spent().tokens
@@ -216,6 +222,7 @@ fn a_model_answer_that_comes_after_its_plugin_is_counted_and_given_to_nobody() {
             ordinal: 0,
             answer: Ok(completion(60)),
             trouble: None,
+            was_shown: false,
         },
         START,
     );
@@ -228,6 +235,7 @@ fn a_model_answer_that_comes_after_its_plugin_is_counted_and_given_to_nobody() {
             ordinal: 0,
             answer: Ok(completion(60)),
             trouble: None,
+            was_shown: false,
         },
         START,
     );

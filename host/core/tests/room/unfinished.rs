@@ -311,7 +311,13 @@ fn a_model_reply_is_not_bought_twice() {
         |ordinal| Event::ModelAsked { call: CallId(0), ordinal, request: ModelRequest::default() };
     let unfinished = stepping(vec![
         ask(0),
-        Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion), trouble: None },
+        Event::ModelAnswered {
+            call: CallId(0),
+            ordinal: 0,
+            answer: Ok(completion),
+            trouble: None,
+            was_shown: false,
+        },
         ask(1),
     ]);
     let Resumption { again, .. } = unfinished.resumption(LATER, unfinished.room.setup());

@@ -280,6 +280,7 @@ impl<'a> World<'a> {
                         ordinal,
                         answer: entry.said.answer(),
                         trouble: None,
+                        was_shown: false,
                     });
                 }
             }

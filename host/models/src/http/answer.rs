@@ -218,6 +218,8 @@ impl ServerReply {
         message.content = message.content.and_then(|text| rest(known, text));
         let reasoning = message.reasoning_content.or(message.reasoning.take());
         message.reasoning_content = reasoning.and_then(|text| rest(&self.reasoning, text));
+        let refusal = message.refusal.map(Content).and_then(|text| rest(&self.refusal, text));
+        message.refusal = refusal.map(|text| text.0);
         if self.has_deltas && !self.calls.is_empty() {
             message.tool_calls = None;
         }
@@ -273,6 +275,10 @@ impl ServerReply {
             && !call.names.contains(&function.name)
         {
             call.names.push(function.name);
+        }
+        if piece.is_whole {
+            call.arguments.clear();
+            call.end = ObjectEnd::default();
         }
         call.end.handle_text(&arguments);
         call.arguments.push_str(&arguments);

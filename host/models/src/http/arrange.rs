@@ -11,6 +11,10 @@ use conclave_core::types::message::{Blob, Role, ToolCall, ToolResult};
 /// Replaces a result that the prompt lacks.
 pub(crate) const NO_RESULT: &str = "There is no result of this call.";
 
+/// The user's message of a prompt that has a system text only, for APIs in which that text stands
+/// beside the messages.
+pub(crate) const BEGIN: &str = "Begin.";
+
 /// A message in its wire form, borrowed from the prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum OutgoingMessage<'a> {

@@ -5,9 +5,9 @@ mod wire;
 
 pub(crate) use self::request::CompletionsBody;
 pub(crate) use self::wire::{
-    CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, ModelNames, Object, TokenDetails,
-    Tokens, WireChoice, WireText, index, is_something, json_text, object, some_amount, some_text,
-    text,
+    BoundedCalls, CALLS_MAX, CallPiece, Chunk, Content, FromItems, FunctionPiece, Items,
+    ModelNames, TokenDetails, Tokens, WireChoice, WireText, index, is_something, json_text, object,
+    some_amount, some_text, text,
 };
 use super::reply::Decoded;
 

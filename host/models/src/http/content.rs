@@ -90,7 +90,8 @@ impl<'s> AttachmentReader<'s> {
 }
 
 /// Returns whether providers accept the image type. The type goes into a URL unescaped, so only
-/// known types are allowed. The Messages API refuses a request with any other type.
+/// known types are allowed. The Messages API and the Responses API refuse a request with any other
+/// type.
 fn is_image(api: ModelApi, media_type: &str) -> bool {
     match media_type {
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" => true,
@@ -134,9 +135,9 @@ struct ImageUrl<'a> {
 }
 
 /// Serialised directly into the request, without a second copy of the image.
-struct DataUrl<'a> {
-    media_type: &'a str,
-    bytes: &'a [u8],
+pub(crate) struct DataUrl<'a> {
+    pub media_type: &'a str,
+    pub bytes: &'a [u8],
 }
 
 impl fmt::Display for DataUrl<'_> {

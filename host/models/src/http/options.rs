@@ -4,9 +4,6 @@
 use conclave_core::types::completion::{ModelApi, ModelError};
 use serde_json::{Map, Value};
 
-/// Shared with the config, which refuses them with their line.
-pub(crate) use conclave_core::config::RESERVED_OPTIONS as RESERVED;
-
 /// The options that a plugin may set, by their wire names.
 const ALLOWED: [&str; 10] = [
     "temperature",
@@ -26,11 +23,14 @@ const ALLOWED: [&str; 10] = [
 const NOT_IN_MESSAGES: [&str; 4] =
     ["seed", "frequency_penalty", "presence_penalty", "reasoning_effort"];
 
+/// The options among them that the Responses API lacks.
+const NOT_IN_RESPONSES: [&str; 4] = ["seed", "stop", "frequency_penalty", "presence_penalty"];
+
 /// Newer models of some providers require the second; everything else only knows the first.
 const LENGTHS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 /// Returns the plugin's options merged over the operator's. Names in `kebab-case` and `snake_case`
-/// are equal; null removes an option. For the Messages API a plugin's options get its names.
+/// are equal; null removes an option. For the other APIs a plugin's options get their names.
 ///
 /// # Errors
 /// `other` if a plugin sets a forbidden option.
@@ -59,6 +59,22 @@ pub(crate) fn merged(
             }
             (ModelApi::Messages, name) if LENGTHS.contains(&name) => {
                 merged.insert(LENGTHS[0].to_owned(), value.clone());
+            }
+            (ModelApi::Responses, name) if NOT_IN_RESPONSES.contains(&name) => {}
+            (ModelApi::Responses, "reasoning_effort") => {
+                // The operator's table has other fields too, such as that of a summary.
+                let mut fields = match merged.remove("reasoning") {
+                    Some(Value::Object(fields)) => fields,
+                    _ => Map::new(),
+                };
+                fields.insert("effort".to_owned(), value.clone());
+                fields.retain(|_, value| !value.is_null());
+                if !fields.is_empty() {
+                    merged.insert("reasoning".to_owned(), fields.into());
+                }
+            }
+            (ModelApi::Responses, name) if LENGTHS.contains(&name) => {
+                merged.insert("max_output_tokens".to_owned(), value.clone());
             }
             (ModelApi::ChatCompletions, name) if LENGTHS.contains(&name) => {
                 // Only one of them is sent, under the operator's name if set, since the operator
@@ -142,6 +158,31 @@ mod tests {
         assert_eq!(lengths, json!({"max_tokens": 5, "stop_sequences": ["a"]}));
         assert_eq!(merge(json!({"max_tokens": 9}), &[("max_tokens", Value::Null)]), json!({}));
         assert!(merge_for(ModelApi::Messages, &json!({}), &[("thinking", json!({}))]).is_err());
+    }
+
+    #[test]
+    fn the_responses_api_gets_its_own_names_and_no_option_that_it_lacks() {
+        let merge = |operator: Value, plugin: &[(&str, Value)]| {
+            merge_for(ModelApi::Responses, &operator, plugin).unwrap()
+        };
+        let plugin = [
+            ("max_completion_tokens", json!(5)),
+            ("stop", json!("END")),
+            ("seed", json!(7)),
+            ("reasoning-effort", json!("low")),
+        ];
+        assert_eq!(
+            merge(json!({"top_p": 1, "reasoning": {"summary": "auto"}}), &plugin),
+            json!({"top_p": 1, "max_output_tokens": 5,
+                "reasoning": {"summary": "auto", "effort": "low"}})
+        );
+        let none = [("reasoning_effort", Value::Null)];
+        let effort = |reasoning: Value| merge(json!({ "reasoning": reasoning }), &none);
+        assert_eq!(effort(json!({"effort": "low"})), json!({}));
+        assert_eq!(
+            effort(json!({"effort": "low", "summary": "auto"}))["reasoning"],
+            json!({"summary": "auto"})
+        );
     }
 
     #[test]

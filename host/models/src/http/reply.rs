@@ -10,6 +10,7 @@ use super::messages_api::EventReader;
 use super::names::ToolNames;
 use super::quote::Quoter;
 use super::repair::repaired;
+use super::responses_api::ResponseReader;
 use super::server_error::ServerError;
 use super::thinking::ThinkingFormat;
 use crate::TextSink;
@@ -48,6 +49,8 @@ impl From<AnswerTooLong> for ReplyError {
 #[derive(Debug)]
 pub(crate) enum Decoded {
     Chunk(Box<Chunk>),
+    /// A chunk after which nothing more follows.
+    Last(Box<Chunk>),
     /// Nothing more follows.
     End,
     /// The value is an error.
@@ -60,6 +63,7 @@ pub(crate) enum Decoded {
 #[derive(Debug)]
 enum Decoder {
     ChatCompletions,
+    Responses(ResponseReader),
     Messages(EventReader),
 }
 
@@ -67,6 +71,7 @@ impl Decoder {
     fn new(api: ModelApi) -> Self {
         match api {
             ModelApi::ChatCompletions => Self::ChatCompletions,
+            ModelApi::Responses => Self::Responses(ResponseReader::default()),
             ModelApi::Messages => Self::Messages(EventReader::default()),
         }
     }
@@ -74,6 +79,7 @@ impl Decoder {
     fn decode(&mut self, json: &[u8]) -> Result<Decoded, serde_json::Error> {
         match self {
             Self::ChatCompletions => chat_completions::decode(json),
+            Self::Responses(response) => response.decode(json),
             Self::Messages(events) => events.decode(json),
         }
     }
@@ -246,6 +252,11 @@ impl ReplyReader {
         match decoded.map_err(|_| self.not_understood())? {
             Decoded::Chunk(chunk) => {
                 self.has_chunks = true;
+                Ok(self.answer.handle_chunk(*chunk, sink)?)
+            }
+            Decoded::Last(chunk) => {
+                self.has_chunks = true;
+                self.is_done = true;
                 Ok(self.answer.handle_chunk(*chunk, sink)?)
             }
             Decoded::End => {

@@ -16,6 +16,7 @@ use super::chat_completions::CompletionsBody;
 use super::content::{AttachmentReader, ContentPart};
 use super::messages_api::MessagesBody;
 use super::names::ToolNames;
+use super::responses_api::ResponsesBody;
 use super::{HttpModelSettings, options};
 
 /// A request before it is serialised.
@@ -83,6 +84,7 @@ pub(crate) fn body(
     let parts = parts(prompt, names, settings)?;
     let json = match settings.api {
         ModelApi::ChatCompletions => serde_json::to_vec(&CompletionsBody::new(parts)),
+        ModelApi::Responses => serde_json::to_vec(&ResponsesBody::new(parts)),
         ModelApi::Messages => serde_json::to_vec(&MessagesBody::new(parts)),
     };
     json.map_err(|_| other("the prompt cannot be written as JSON"))
@@ -191,6 +193,19 @@ fn demand(prompt: &Prompt) -> Option<String> {
 
 fn other(message: &str) -> ModelError {
     ModelError::Other { message: message.to_owned() }
+}
+
+/// Returns the texts with a blank line between them; `None` if there are attachments.
+pub(crate) fn plain_text<'a>(parts: &'a [ContentPart<'_>]) -> Option<Cow<'a, str>> {
+    let text = |part: &'a ContentPart<'_>| match part {
+        ContentPart::Text(text) => Some(&**text),
+        ContentPart::Attachment(_) | ContentPart::Image { .. } => None,
+    };
+    let texts = parts.iter().map(text).collect::<Option<Vec<&str>>>()?;
+    Some(match &texts[..] {
+        [text] => Cow::Borrowed(*text),
+        texts => Cow::Owned(texts.join("\n\n")),
+    })
 }
 
 /// Returns nine letters and digits: at least one provider accepts nothing else.

@@ -61,6 +61,9 @@ impl ServerError {
         };
         // Some servers send a list with one error.
         let outer = value.get(0).unwrap_or(&value);
+        // The event of a failed response has the error within the response.
+        let response = outer.get("response").filter(|response| response.get("error").is_some());
+        let outer = response.unwrap_or(outer);
         let error = ["error", "detail"].iter().find_map(|name| outer.get(*name)).unwrap_or(outer);
         let text = |value: &Value| match value {
             Value::String(text) => text.clone(),

@@ -111,7 +111,9 @@ impl ServerAddress {
     /// Adds the key to a request, marked as sensitive. `None` if it is not a valid header value.
     pub(crate) fn set_key(&self, request: &mut Request, key: &ApiKey) -> Option<()> {
         let value = match self.api {
-            ModelApi::ChatCompletions => HeaderValue::from_str(&format!("Bearer {}", key.reveal())),
+            ModelApi::ChatCompletions | ModelApi::Responses => {
+                HeaderValue::from_str(&format!("Bearer {}", key.reveal()))
+            }
             ModelApi::Messages => HeaderValue::from_str(key.reveal()),
         };
         let mut value = value.ok()?;
@@ -127,7 +129,7 @@ impl ServerAddress {
 
 fn key_header(api: ModelApi) -> HeaderName {
     match api {
-        ModelApi::ChatCompletions => AUTHORIZATION,
+        ModelApi::ChatCompletions | ModelApi::Responses => AUTHORIZATION,
         ModelApi::Messages => messages_api::KEY,
     }
 }

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use conclave_core::journal::recovery::Start;
@@ -229,17 +230,23 @@ impl Driver {
     fn call_model(&mut self, call: CallId, ordinal: u32, model: &ModelName, prompt: Prompt) {
         let client = self.shared.models.get(model).cloned();
         let name = model.to_string();
-        let sink = Arc::new(StreamedText { teller: self.teller.clone(), call, ordinal });
+        let was_shown = AtomicBool::new(false);
+        let sink = Arc::new(StreamedText { teller: self.teller.clone(), call, ordinal, was_shown });
         // The fallback answers for a client that panics, and for a request that is aborted.
         let broke_off = ModelError::Other {
             message: "no answer came: the request was given up, or its client broke off".to_owned(),
         };
-        let fallback =
-            Event::ModelAnswered { call, ordinal, answer: Err(broke_off), trouble: None };
+        let fallback = Event::ModelAnswered {
+            call,
+            ordinal,
+            answer: Err(broke_off),
+            trouble: None,
+            was_shown: false,
+        };
         let mut answering = Answering { events: self.sender.clone(), fallback: Some(fallback) };
         let asking = self.beside.spawn(async move {
             let answer = match client {
-                Some(client) => client.complete(prompt, sink).await,
+                Some(client) => client.complete(prompt, Arc::<StreamedText>::clone(&sink)).await,
                 None => Err(ModelError::UnknownModel { name }.into()),
             };
             let (answer, trouble) = match answer {
@@ -247,7 +254,8 @@ impl Driver {
                 Err(ModelFailure { error, trouble }) => (Err(error), trouble),
             };
             kill_point!("after-model-answer");
-            answering.answer(Event::ModelAnswered { call, ordinal, answer, trouble });
+            let was_shown = answer.is_err() && sink.was_shown.load(Ordering::Relaxed);
+            answering.answer(Event::ModelAnswered { call, ordinal, answer, trouble, was_shown });
         });
         // Keeps the list as short as the number of requests in flight.
         self.asking.retain(|(_, asking)| !asking.is_finished());
@@ -340,10 +348,15 @@ struct StreamedText {
     teller: Publisher,
     call: CallId,
     ordinal: u32,
+    /// Whether a user saw some of it.
+    was_shown: AtomicBool,
 }
 
 impl TextSink for StreamedText {
     fn text(&self, piece: &str) {
+        if self.is_shown() {
+            self.was_shown.store(true, Ordering::Relaxed);
+        }
         self.teller.tell(|| RunEvent::Streamed {
             call: self.call,
             ordinal: self.ordinal,

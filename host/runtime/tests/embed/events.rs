@@ -417,6 +417,7 @@ fn notices() -> Vec<Notice> {
             is_empty: false,
             error: None,
             trouble: None,
+            fallback: None,
         },
         Notice::HistoryCut { task: task("answer"), cut: 2, dropped: 0 },
         Notice::Resumed { down_ms: 3_000, is_exact: false },

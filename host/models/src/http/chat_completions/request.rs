@@ -13,7 +13,7 @@ use crate::http::arrange::NO_RESULT;
 use crate::http::content::ContentPart;
 use crate::http::names::ToolNames;
 use crate::http::request::{
-    Parameters, RequestMessage, RequestParts, arguments_object, call_id, result_text,
+    Parameters, RequestMessage, RequestParts, arguments_object, call_id, plain_text, result_text,
 };
 
 pub(crate) struct CompletionsBody<'a> {
@@ -130,19 +130,6 @@ impl Serialize for WireMessage<'_> {
         }
         map.end()
     }
-}
-
-/// Returns the texts with a blank line between them; `None` if there are attachments.
-fn plain_text<'a>(parts: &'a [ContentPart<'_>]) -> Option<Cow<'a, str>> {
-    let text = |part: &'a ContentPart<'_>| match part {
-        ContentPart::Text(text) => Some(&**text),
-        ContentPart::Attachment(_) | ContentPart::Image { .. } => None,
-    };
-    let texts = parts.iter().map(text).collect::<Option<Vec<&str>>>()?;
-    Some(match &texts[..] {
-        [text] => Cow::Borrowed(*text),
-        texts => Cow::Owned(texts.join("\n\n")),
-    })
 }
 
 struct RequestCalls<'a> {

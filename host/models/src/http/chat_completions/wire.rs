@@ -7,7 +7,8 @@ mod bounded;
 use serde::{Deserialize, Deserializer};
 
 use self::bounded::Scalar;
-pub(crate) use self::bounded::{BoundedCalls, Choices, Content, ModelNames, Object, json_text};
+pub(crate) use self::bounded::{BoundedCalls, Content, FromItems, Items, ModelNames, json_text};
+use self::bounded::{Choices, Object};
 
 /// Maximum calls of one answer, far above real use.
 pub(crate) const CALLS_MAX: usize = 1024;
@@ -29,6 +30,13 @@ pub(crate) struct Chunk {
     /// `error` if the whole value is one, in an older format.
     #[serde(default, deserialize_with = "text")]
     pub object: String,
+}
+
+impl Chunk {
+    /// Returns a chunk of an API that has one answer only.
+    pub(crate) fn of_choice(choice: Option<WireChoice>) -> Self {
+        Self { choices: Choices { any: true, first: choice }, ..Self::default() }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -78,6 +86,9 @@ pub(crate) struct CallPiece {
     pub id: String,
     #[serde(default, deserialize_with = "object")]
     pub function: Option<FunctionPiece>,
+    /// Whether the arguments replace those of the earlier pieces. No field of Chat Completions.
+    #[serde(skip)]
+    pub is_whole: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -13,7 +13,7 @@ use conclave_core::types::completion::{Prompt, ToolChoice};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::http::arrange::NO_RESULT;
+use crate::http::arrange::{BEGIN, NO_RESULT};
 use crate::http::content::ContentPart;
 use crate::http::names::ToolNames;
 use crate::http::request::{
@@ -26,9 +26,6 @@ const NO_BEGINNING: &str = "The beginning of this conversation is not shown.";
 /// The user's message after a history that ends with the assistant: without it older models
 /// continue the assistant's text, and newer ones refuse the request.
 const CONTINUE: &str = "Continue.";
-
-/// The user's message of a prompt that has a system text only.
-const BEGIN: &str = "Begin.";
 
 #[derive(Debug, Serialize)]
 pub(crate) struct MessagesBody<'a> {

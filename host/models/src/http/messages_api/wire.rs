@@ -1,14 +1,12 @@
 //! Replies of the Messages API, whole or as events, as chunks of Chat Completions, so that one
-//! accumulator serves both APIs. Memory is a small multiple of the received bytes.
+//! accumulator serves all APIs. Memory is a small multiple of the received bytes.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::http::chat_completions::{
-    CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, Object, TokenDetails, Tokens,
+    CALLS_MAX, CallPiece, Chunk, Content, FromItems, FunctionPiece, Items, TokenDetails, Tokens,
     WireChoice, WireText, index, is_something, json_text, object, some_amount, some_text, text,
 };
 use crate::http::reply::Decoded;
@@ -32,12 +30,12 @@ impl EventReader {
         let piece = |index, block| WireText::from_blocks([(index, block)]);
         Ok(match event.kind.as_str() {
             "message" => {
-                let said = event.content.unwrap_or_default().0;
+                let said = event.content.unwrap_or_default().0.0;
                 self.chunk(event.id, event.model, Some(said), event.stop_reason, event.usage)
             }
             "message_start" => {
                 let Message { id, model, content, usage } = event.message.unwrap_or_default();
-                self.chunk(id, model, content.map(|blocks| blocks.0), None, usage)
+                self.chunk(id, model, content.map(|blocks| blocks.0.0), None, usage)
             }
             "content_block_start" => {
                 let kind = event.content_block.as_ref().map(|block| block.kind.as_str());
@@ -79,8 +77,7 @@ impl EventReader {
         });
         let choice =
             WireChoice { index: None, delta: said, message: None, finish_reason: stop_reason };
-        let choices = Choices { any: true, first: Some(choice) };
-        Decoded::Chunk(Box::new(Chunk { id, model, choices, usage, ..Chunk::default() }))
+        Decoded::Chunk(Box::new(Chunk { id, model, usage, ..Chunk::of_choice(Some(choice)) }))
     }
 }
 
@@ -104,7 +101,7 @@ struct Event {
     #[serde(default, deserialize_with = "text")]
     model: String,
     #[serde(default)]
-    content: Option<Blocks>,
+    content: Option<Items<Blocks>>,
     #[serde(default, deserialize_with = "some_text")]
     stop_reason: Option<String>,
     #[serde(default, deserialize_with = "object")]
@@ -119,7 +116,7 @@ struct Message {
     #[serde(default, deserialize_with = "text")]
     model: String,
     #[serde(default)]
-    content: Option<Blocks>,
+    content: Option<Items<Blocks>>,
     #[serde(default, deserialize_with = "object")]
     usage: Option<Usage>,
 }
@@ -176,10 +173,6 @@ impl Delta {
     }
 }
 
-/// The used parts of a list of blocks.
-#[derive(Debug, Default)]
-struct Blocks(WireText);
-
 impl WireText {
     fn from_blocks(blocks: impl IntoIterator<Item = (Option<i64>, Block)>) -> Self {
         let mut said = Self::default();
@@ -199,53 +192,28 @@ impl WireText {
                 let arguments = if block.input == "{}" { String::new() } else { block.input };
                 let function = Some(FunctionPiece { name: block.name, arguments });
                 let calls = self.tool_calls.get_or_insert_default();
-                calls.0.push(CallPiece { index, id: block.id, function });
+                calls.0.push(CallPiece { index, id: block.id, function, is_whole: false });
             }
             _ => {}
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Blocks {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(BlocksVisitor)
-    }
-}
+/// The used parts of a list of blocks.
+#[derive(Debug, Default)]
+struct Blocks(WireText);
 
-struct BlocksVisitor;
+impl FromItems for Blocks {
+    type Item = Block;
 
-impl<'de> Visitor<'de> for BlocksVisitor {
-    type Value = Blocks;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "a list of blocks with at most {CALLS_MAX} calls")
+    fn add(&mut self, index: i64, block: Block) -> bool {
+        self.0.add_block(Some(index), block);
+        self.0.tool_calls.as_ref().is_none_or(|calls| calls.0.len() <= CALLS_MAX)
     }
 
-    /// Reads the text alone, which is also a form of a request's content.
-    fn visit_str<E: Error>(self, text: &str) -> Result<Blocks, E> {
-        let content = Some(Content(text.to_owned()));
-        Ok(Blocks(WireText { content, ..WireText::default() }))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Blocks, E> {
-        Ok(Blocks::default())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Blocks, A::Error> {
-        IgnoredAny.visit_map(map).map(|_| Blocks::default())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Blocks, A::Error> {
-        let mut said = WireText::default();
-        let mut index = 0;
-        while let Some(Object(block)) = list.next_element::<Object<Block>>()? {
-            said.add_block(Some(index), block.unwrap_or_default());
-            index += 1;
-            if said.tool_calls.as_ref().is_some_and(|calls| calls.0.len() > CALLS_MAX) {
-                return Err(A::Error::invalid_length(CALLS_MAX + 1, &self));
-            }
-        }
-        Ok(Blocks(said))
+    /// Reads a text alone, which is also a form of a request's content.
+    fn of_text(text: &str) -> Self {
+        Self(WireText { content: Some(Content(text.to_owned())), ..WireText::default() })
     }
 }
 

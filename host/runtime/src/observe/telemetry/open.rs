@@ -126,7 +126,7 @@ impl OpenSpans {
         let server = setup
             .and_then(|model| model.reached_at.as_deref())
             .filter(|server| *server != OWN_CLIENT);
-        let of_server = setup.filter(|_| server.is_some()).map(|model| model.api.kind());
+        let of_server = setup.filter(|_| server.is_some()).map(|model| model.api.provider());
         let provider = provider.or(of_server).unwrap_or("_OTHER");
         // The call of a strategy has no span of its own to be the parent.
         let parent = self

@@ -127,6 +127,12 @@ impl TracePrinter {
                     }
                 }
             }
+            Notice::ModelAnswered { error, trouble, fallback: Some(next), .. } => {
+                let why = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref());
+                let what = format!("{next} is asked instead:");
+                let why = why.map_or("", String::as_str);
+                self.put("model", &EntryText::new(ODD, what).whole(FAINT, why));
+            }
             Notice::ModelAnswered { call, stop, is_empty, error, trouble, .. } => {
                 if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref())
                 {

@@ -33,6 +33,7 @@ impl Now<'_> {
                 model,
                 error: failed,
                 trouble,
+                fallback,
                 ..
             } => {
                 let totals = &mut self.fold.totals;
@@ -45,6 +46,10 @@ impl Now<'_> {
                 totals.unpriced += u64::from(failed.is_none() && used.cost_micro_usd.is_none());
                 // The operator's text has more details than the one for the plugin.
                 let failed = trouble.map(|trouble| trouble.text).or(failed);
+                let failed = failed.map(|text| match fallback {
+                    Some(next) => format!("{next} is asked instead: {text}"),
+                    None => text,
+                });
                 self.end(&OpenRowKey::Model(call, ordinal), |what| {
                     if let RowSubject::Model { answered_by, usage, error, .. } = what {
                         (*answered_by, *usage, *error) =

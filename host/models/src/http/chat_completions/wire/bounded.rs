@@ -36,6 +36,24 @@ pub(crate) struct ModelNames(pub Vec<String>);
 #[derive(Debug, Default)]
 pub(crate) struct Object<T>(pub Option<T>);
 
+/// A value that is made from the items of a list, and holds only what is used of them.
+pub(crate) trait FromItems: Default {
+    type Item: Default;
+
+    /// Adds an item; anything but an object in its place is an empty one. Returns whether there are
+    /// not too many calls yet.
+    fn add(&mut self, index: i64, item: Self::Item) -> bool;
+
+    /// Returns the value of a text in place of the list.
+    fn of_text(_: &str) -> Self {
+        Self::default()
+    }
+}
+
+/// A list that was read into a value; the default for anything else.
+#[derive(Debug, Default)]
+pub(crate) struct Items<T>(pub T);
+
 /// A value without parts.
 #[derive(Debug)]
 pub(super) enum Scalar {
@@ -170,6 +188,48 @@ impl<'de> Visitor<'de> for CallsVisitor {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<BoundedCalls, A::Error> {
         let call = CallPiece::deserialize(MapAccessDeserializer::new(map))?;
         Ok(BoundedCalls(vec![call]))
+    }
+}
+
+impl<'de, T: FromItems<Item: Deserialize<'de>>> Deserialize<'de> for Items<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ItemsVisitor(PhantomData)).map(Self)
+    }
+}
+
+struct ItemsVisitor<T>(PhantomData<T>);
+
+impl<'de, T: FromItems<Item: Deserialize<'de>>> Visitor<'de> for ItemsVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a list with at most {CALLS_MAX} calls")
+    }
+
+    otherwise!(T::default(); visit_bool(bool), visit_u64(u64), visit_i64(i64), visit_f64(f64));
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        Ok(T::of_text(text))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        IgnoredAny.visit_map(map).map(|_| T::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<T, A::Error> {
+        let mut value = T::default();
+        let mut index = 0;
+        while let Some(Object(item)) = list.next_element::<Object<T::Item>>()? {
+            if !value.add(index, item.unwrap_or_default()) {
+                return Err(A::Error::invalid_length(CALLS_MAX + 1, &self));
+            }
+            index += 1;
+        }
+        Ok(value)
     }
 }
 
