@@ -143,7 +143,7 @@ fn a_limit_of_requests_counts_every_model() {
 
 #[test]
 fn check_names_the_grant_that_a_list_lacks() {
-    let server = Server::start(vec![]);
+    let server = Server::start(vec![TestReply::says("never")]);
     let rig = rig(&[&server, &server], "");
     let config = std::fs::read_to_string(rig.folder().join("c.toml"))
         .expect("the config")

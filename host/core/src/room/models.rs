@@ -405,7 +405,10 @@ impl Room {
                 ordinal,
                 answer: Err(ModelError::Unavailable { .. }),
                 trouble,
-            } if (*call, *ordinal) == (pending.call, pending.ordinal) => {
+                was_shown,
+            } if (*call, *ordinal) == (pending.call, pending.ordinal)
+                && (pending.fallback.is_none() || *was_shown) =>
+            {
                 Some((position, trouble.as_ref()))
             }
             _ => None,

@@ -392,6 +392,7 @@ impl TaskPlan {
             scope: self.scope.clone(),
             description: format!("the task {name}"),
             system: format!("You are {name}.").into(),
+            models: Vec::new(),
             subtasks: self.subtasks.into_iter().map(TaskName::from).collect(),
             toolbox: Arc::new(tools.into()),
             delivery_strategy: self.delivery_strategy.map(PluginName::from),

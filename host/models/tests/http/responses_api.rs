@@ -101,7 +101,7 @@ async fn refusals_have_the_kinds_of_the_other_apis() {
 
 #[tokio::test]
 async fn what_ties_a_request_to_the_server_s_store_is_no_option() {
-    let server = Server::start(vec![]);
+    let server = Server::start(vec![TestReply::says("never")]);
     for name in ["input", "instructions", "previous_response_id", "conversation", "background"] {
         let mut settings = settings(&server);
         settings.options.insert(name.to_owned(), json!("x"));

@@ -129,8 +129,9 @@ fn waiting(change: impl FnOnce(&mut Parts)) -> Room {
 
 fn failed(answer: ModelError) -> [Event; 2] {
     let other = Event::Unpaused;
-    let answer = Err(answer);
-    [other, Event::ModelAnswered { call: CallId(1), ordinal: 0, answer, trouble: None }]
+    let (answer, trouble) = (Err(answer), None);
+    let call = CallId(1);
+    [other, Event::ModelAnswered { call, ordinal: 0, answer, trouble, was_shown: false }]
 }
 
 #[test]
