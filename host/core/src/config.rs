@@ -561,6 +561,10 @@ fn finish(
         reader.problems.append(&mut reader.absences);
     }
     let mut problems = Problems(std::mem::take(&mut reader.problems));
+    if !problems.has_errors() {
+        // A grant with a problem is not there, and would be reported as a missing one.
+        usage::check_models(&config, &mut problems);
+    }
     if problems.has_errors() {
         return Err(problems.in_order());
     }

@@ -61,7 +61,6 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     check_networks(config, problems);
     check_offers(config, &tasks, problems);
     check_executors(config, problems);
-    check_models(config, problems);
     idle_keys::check(config, problems);
 }
 
@@ -133,7 +132,7 @@ fn check_executors(config: &Config, problems: &mut Problems) {
 
 /// Reports models of a task that its agent may not ask. Each one must be granted: a fallback is no
 /// way around a grant.
-fn check_models(config: &Config, problems: &mut Problems) {
+pub(super) fn check_models(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
         let agent = &task.setup.agent;
         let Some(plugin) = config.plugins.get(agent) else { continue };

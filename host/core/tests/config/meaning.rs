@@ -509,6 +509,11 @@ fn every_available_example_is_accepted_where_it_belongs() {
         "plugins.NAME.limits" | "plugins.NAME.grants" => {
             Some(Parts { plugin: line, ..Parts::default() })
         }
+        // Each model of a task is granted.
+        "tasks.NAME" if line.starts_with("model = ") => {
+            let plugin = "grants.model = [\"fast\", \"strong\"]";
+            Some(Parts { task: line, plugin, ..Parts::default() })
+        }
         "tasks.NAME" => Some(Parts { task: line, ..Parts::default() }),
         "limits.run" => Some(Parts { end: line, ..Parts::default() }),
         _ => None,
@@ -516,7 +521,7 @@ fn every_available_example_is_accepted_where_it_belongs() {
     let more = "[secrets.met_token]\nfrom = { env = \"T\" }\nhosts = [\"api.example.org\"]\n[plugins.search]\nsource = \"stock:search\"\n[plugins.immediate]\nsource = \"stock:i\"\n[plugins.workspace]\nsource = \"stock:w\"\n\
         [plugins.browser]\nsource = \"stock:b\"\n[plugins.notes]\nsource = \"stock:n\"\n[plugins.recent]\nsource = \"stock:r\"\n[plugins.grader]\nsource = \"stock:g\"\n[plugins.customer]\nsource = \"stock:c\"\n[plugins.librarian]\n\
         source = \"stock:l\"\n[tasks.answer]\nagent = \"chat\"\n[tasks.billing]\nagent = \"chat\"\n[tasks.digest]\nagent = \"chat\"\n[models.default]\n\
-        kind = \"scripted\"\nreplies = \"r.json\"\n";
+        kind = \"scripted\"\nreplies = \"r.json\"\n[models.fast]\nkind = \"native\"\n[models.strong]\nkind = \"native\"\n";
     for key in KEYS.iter().filter(|key| key.name != "agent") {
         let Some(parts) = parts(key.table, key.example) else { continue };
         let text = match key.table {

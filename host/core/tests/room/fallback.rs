@@ -198,7 +198,7 @@ fn a_budget_of_requests_ends_the_list() {
     else {
         panic!("{effects:?}")
     };
-    assert_eq!(what, "model_calls");
+    assert_eq!(what, "limits.run.model_calls");
 }
 
 #[test]

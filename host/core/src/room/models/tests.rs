@@ -142,6 +142,20 @@ fn a_run_is_left_for_lack_of_a_model_only_if_it_does_nothing_else() {
     assert_eq!((missing.position, missing.model.as_str()), (1, "default"));
     let refused = failed(ModelError::Other { message: "no".to_owned() });
     assert!(room.lacks_model(&refused).is_none(), "a refusal is an answer");
+    let left = |was_shown| {
+        let room = waiting(|parts| {
+            let [pending] = &mut parts.models.model_calls[..] else { panic!("one call") };
+            let models = [ModelName::from("default"), ModelName::from("second")];
+            pending.fallback = Fallback::after_first(&models, &ModelRequest::default());
+        });
+        let mut events = gone();
+        if let Event::ModelAnswered { was_shown: shown, .. } = &mut events[1] {
+            *shown = was_shown;
+        }
+        room.lacks_model(&events).is_some()
+    };
+    assert!(!left(false), "another model is asked");
+    assert!(left(true), "none is asked once words were shown");
     let others: [fn(&mut Parts); 6] = [
         |parts| parts.budgets.spent.turns = 0,
         |parts| parts.cx.opening.depth = 1,
