@@ -41,7 +41,7 @@ use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
 pub(crate) use keys::{KeyChoice, choice};
 pub(crate) use pages::{NOT_ALL_SHOWN, Pages};
 pub(crate) use pending_line::PendingLine;
-pub(crate) use request_context::{RequestContext, plugin_of};
+pub(crate) use request_context::{RequestContext, plugin_of, wrong_words};
 pub(crate) use view::ApprovalView;
 
 /// Time that a run gets to stop an interrupted turn before the question returns.
@@ -253,7 +253,7 @@ impl ApproverState {
         let first = original.unwrap_or_else(|| request.clone());
         if let Some(problem) = request.problem.clone() {
             let above = marked(&EntryText::new(ODD, "it cannot run").whole(Style::new(), &problem));
-            if let Some(arguments) = self.edit(&request.arguments, above).await {
+            if let Some(arguments) = self.edit(&request, above).await {
                 return by_user(self.edited(first, arguments, talk));
             }
             request = first.clone();
@@ -324,7 +324,7 @@ impl ApproverState {
                 UserReply::End => {
                     self.nobody.store(true, Ordering::SeqCst);
                     self.lock_missing().extend(self.about.missing(request));
-                    return without_user("the terminal was closed before it was approved");
+                    return without_user("the input ended (Ctrl-D) before it was approved");
                 }
                 UserReply::Interrupted => {
                     self.interrupts.raise();
@@ -379,7 +379,7 @@ impl ApproverState {
             Some(KeyChoice::ThisRun) => ApprovalStep::ForThisRun(Approval::Approved),
             Some(KeyChoice::Always) => self.always(request).await,
             Some(KeyChoice::Edit) => match self
-                .edit(&request.arguments, "      arguments as JSON; Ctrl-C goes back".to_owned())
+                .edit(request, "      arguments as JSON; Ctrl-C goes back".to_owned())
                 .await
             {
                 Some(arguments) => ApprovalStep::Answer(Approval::Edited { arguments }),
@@ -395,7 +395,7 @@ impl ApproverState {
             },
             Some(KeyChoice::Why) => ApprovalStep::Again(why::text(request, &self.about)),
             Some(KeyChoice::ShowMore) | None => {
-                ApprovalStep::Again("      type one of these letters".to_owned())
+                ApprovalStep::Again("      type one of these letters, then Enter".to_owned())
             }
         }
     }
@@ -434,16 +434,24 @@ impl ApproverState {
         }
     }
 
-    /// Returns edited arguments, or `None` if the user cancels.
-    async fn edit(&self, arguments: &Value, above: String) -> Option<Value> {
+    /// Returns edited arguments, or `None` if the user cancels. Those that do not fit are edited
+    /// again, with the words of `conclave approve --arguments`; the run checks them in full.
+    async fn edit(&self, request: &ApprovalRequest, above: String) -> Option<Value> {
         let mut question = UserQuestion::short(above, "      > ");
-        question.initial = keys::editable(arguments);
+        question.initial = keys::editable(&request.arguments);
         loop {
             let UserReply::Line(line) = self.user.ask(question.clone()).await else {
                 return None;
             };
             match serde_json::from_str(&line) {
-                Ok(edited) => return Some(edited),
+                Ok(edited) => match self.about.unfit(request, &edited) {
+                    None => return Some(edited),
+                    Some(wrong) => {
+                        let wrong =
+                            EntryText::new(ODD, "it cannot run").whole(Style::new(), &wrong);
+                        question.text = marked(&wrong);
+                    }
+                },
                 Err(error) => question.text = format!("      {} {error}", paint(ODD, "not JSON:")),
             }
             question.initial = keys::escaped_input(&line);

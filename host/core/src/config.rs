@@ -65,7 +65,7 @@ use crate::types::oci::OciReference;
 pub use keys::{ConfigKey, KEYS, KeyDefault, ValueShape};
 pub use limits::{config_value, replace_run_limits};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, ServerTools, YOU, is_direct_caller};
-pub use model::is_reserved_option;
+pub use model::{is_reserved_option, least_context};
 pub use names::{
     NAME_MAX, NameError, ORCHESTRATION_TOOLS, ROLE_NAMES, check_name, check_task_name,
     default_place, is_reserved_task,
@@ -73,7 +73,9 @@ pub use names::{
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};
 pub use problem_code::ProblemCode;
-pub use trust::{PublicKey, PublicKeyError, SignatureRule, SignedComponent, Trust, TrustRefusal};
+pub use trust::{
+    PublicKey, PublicKeyError, SignatureRule, SignedComponent, Trust, TrustRefusal, lost_signers,
+};
 
 use crate::types::wording::{code, one_of, string};
 use problem::{SourceText, Span};

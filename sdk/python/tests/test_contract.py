@@ -305,6 +305,45 @@ def test_a_mistake_is_one_line_for_the_model_and_a_traceback_for_the_operator(co
     assert type(form.of(InvalidArguments("x"))).__name__ == "GateError_Other"
 
 
+def test_a_traceback_has_the_frames_of_the_author_alone(codec: Any) -> None:
+    forms = importlib.import_module("conclave_sdk._guest.errors")
+    form = forms.ErrorForm("gate", "GateError")
+
+    def refuses() -> None:
+        raise RuntimeError("from the host")
+
+    def plugin() -> None:
+        try:
+            forms.calling("files", "/a", refuses)
+        except RuntimeError as cause:
+            raise KeyError("nothing") from cause
+
+    try:
+        forms.calling("files", "/a", plugin)
+    except KeyError as mistake:
+        with FakeHost() as host:
+            form.of(mistake)
+    frames = [line for line in host.logged if ", line " in line]
+    assert len(frames) == 4, frames
+    assert all("test_contract.py" in frame for frame in frames), frames
+    assert all(line.startswith("error:   File ") for line in frames), frames
+
+    # A mistake of the SDK itself has all of its frames.
+    with FakeHost() as host:
+        form.of(_of_the_sdk())
+    assert any("conclave_sdk" in line for line in host.logged), host.logged
+
+
+def _of_the_sdk() -> Exception:
+    code = compile("raise KeyError('x')", "/app/conclave_sdk/tools.py", "exec")
+    try:
+        exec(code)
+    except KeyError as error:
+        trace = error.__traceback__
+        return error.with_traceback(trace.tb_next if trace else None)
+    raise AssertionError("it raises")
+
+
 def test_an_error_of_an_import_is_an_exception(codec: Any) -> None:
     forms = importlib.import_module("conclave_sdk._guest.errors")
     types = importlib.import_module("componentize_py_types")

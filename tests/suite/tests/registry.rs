@@ -591,6 +591,45 @@ fn a_tag_is_replaced_only_on_purpose_and_with_warnings() {
     assert!(!now.contains(&alice), "{now}");
 }
 
+/// The new file may be anybody's, so `--yes`, which is for what the author changed, is not enough.
+#[test]
+fn an_upgrade_that_loses_a_signature_is_not_accepted_by_yes() {
+    let registry = TestRegistry::start();
+    let other = std::fs::read(guest("echo")).expect("it is built");
+    let rig =
+        Rig::new().with_file("weather.wasm", component()).with_file("echo.wasm", other.clone());
+    let alice = keygen(&rig, "alice.key");
+    well(&rig, &["plugin", "sign", "weather.wasm", "--key", "alice.key"]);
+    let tag = registry.reference("weather:1");
+    well(&rig, &["plugin", "push", "weather.wasm", &tag, "--sign", "alice.key"]);
+    well(&rig, &["init"]);
+    well(&rig, &["trust", "add", "alice", &alice]);
+    well(&rig, &["add", "./weather.wasm", "--as", "rain"]);
+    well(&rig, &["add", &tag, "--as", "snow"]);
+    let pinned = file(&rig, "conclave.lock");
+    assert_eq!(pinned.matches(&format!("signed_by = [\"{alice}\"]")).count(), 2, "{pinned}");
+
+    well(&rig, &["plugin", "push", "echo.wasm", &tag, "--replace"]);
+    let rig = rig.with_file("weather.wasm", &other);
+    std::fs::remove_file(rig.folder().join("weather.wasm.sig")).expect("it is there");
+    for name in ["rain", "snow"] {
+        let told = ended(&rig, 6, &["plugin", "upgrade", name, "--yes"]);
+        let lost = told.find("it is no longer signed").expect("it is said");
+        assert!(told.find("the component's SHA-256").is_some_and(|at| lost < at), "{told}");
+        assert!(told.contains(&format!("- │ alice ({alice})")), "{told}");
+        assert!(told.contains("lost a signature, which --yes does not accept"), "{told}");
+    }
+    assert_eq!(file(&rig, "conclave.lock"), pinned);
+
+    // A new component of the same author is what `--yes` is for.
+    well(&rig, &["plugin", "sign", "weather.wasm", "--key", "alice.key"]);
+    well(&rig, &["plugin", "push", "echo.wasm", &tag, "--sign", "alice.key", "--replace"]);
+    for name in ["rain", "snow"] {
+        let (_, told) = well(&rig, &["plugin", "upgrade", name, "--yes"]);
+        assert!(!told.contains("signed") && told.contains("is now pinned"), "{told}");
+    }
+}
+
 #[test]
 fn a_key_that_is_not_named_is_said_and_named_by_a_command() {
     let rig = Rig::new().with_file("weather.wasm", component());

@@ -88,7 +88,7 @@ fn no_question_is_forged_by_what_it_asks_about() {
         let call = write("/notes/todo.md", &forged(columns));
         let rig = rig(&json!([{ "text": forged(columns), "calls": [call] }, "It is saved."]));
         let mut terminal = Terminal::start(&rig, &["run", "c.toml", "save it"], columns);
-        terminal.until_prompt("[w] why  >");
+        terminal.until_prompt(") >");
         let rows = terminal.rows();
         assert_marked(&rows, columns);
         let asked: Vec<&String> =
@@ -150,13 +150,42 @@ fn a_trace_with_long_names_is_no_wider_than_a_narrow_terminal() {
     }
 }
 
+/// Returns the states of the stored runs.
+fn run_states(rig: &Rig) -> String {
+    let output = rig.conclave(&["runs", "--json"]).output().expect("the program runs");
+    let rows = String::from_utf8(output.stdout).expect("UTF-8");
+    let states = rows.lines().map(|row| serde_json::from_str::<Value>(row).expect("JSON"));
+    states.map(|row| row["state"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
 #[test]
-fn a_conversation_ends_with_its_terminal() {
+fn a_closed_terminal_leaves_a_conversation_interrupted_and_the_end_of_the_input_ends_it() {
     let rig = rig(&json!(["Which light do you mean?"]));
-    for message in [vec![], vec!["hello"]] {
-        let mut terminal =
-            Terminal::start(&rig, &[&["chat", "c.toml"], message.as_slice()].concat(), 80);
-        terminal.until_prompt(">");
-        assert_eq!(terminal.vanishes().code(), Some(0), "as at the end of the input: {message:?}");
-    }
+    let mut terminal = Terminal::start(&rig, &["chat", "c.toml"], 80);
+    terminal.until_prompt(">");
+    assert_eq!(terminal.vanishes().code(), Some(129), "before the first message");
+    let mut terminal = Terminal::start(&rig, &["chat", "c.toml", "hello"], 80);
+    terminal.until_prompt(">");
+    assert_eq!(terminal.vanishes().code(), Some(129));
+    assert_eq!(run_states(&rig), "interrupted");
+    let mut terminal = Terminal::start(&rig, &["resume"], 80);
+    assert_eq!(terminal.ends().0.code(), Some(0), "a conversation is resumed on its own");
+    let mut terminal = Terminal::start(&rig, &["chat", "c.toml", "hello"], 80);
+    terminal.until_prompt(">");
+    terminal.types("\u{4}");
+    assert_eq!(terminal.ends().0.code(), Some(0));
+    assert_eq!(run_states(&rig), "user-quitinterrupted");
+}
+
+#[test]
+fn a_closed_terminal_refuses_no_call() {
+    let call = write("/notes/todo.md", "lit");
+    let rig = rig(&json!([{ "text": "I save it.", "calls": [call] }, "It is saved."]));
+    let mut terminal = Terminal::start(&rig, &["run", "c.toml", "save it"], 80);
+    terminal.until_prompt(") >");
+    assert_eq!(terminal.vanishes().code(), Some(129));
+    assert_eq!(run_states(&rig), "interrupted");
+    let audit = rig.conclave(&["audit", "--json"]).output().expect("the program runs");
+    let audit = String::from_utf8(audit.stdout).expect("UTF-8");
+    assert!(audit.contains("approval-requested") && !audit.contains("approval-refused"), "{audit}");
 }

@@ -31,10 +31,11 @@ impl KeyChoice {
 }
 
 /// The second row of letters, and the input prompt behind it.
-pub(super) const PROMPT: &str = "      [n] refuse  [x] refuse for this run  [w] why  > ";
+pub(super) const PROMPT: &str =
+    "      [n] refuse  [x] refuse for this run  [w] why  (then Enter) > ";
 
 /// Returns the first row of letters: those that approve the call, and those that show more of it.
-/// The letters take two rows, so that they fit into 60 columns.
+/// The letters take two rows, so that they fit into 68 columns.
 pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String {
     let always = if can_always { "  [a] always" } else { "" };
     match (is_read, has_more) {

@@ -11,7 +11,7 @@ use super::{Approvals, ApproverState, ApproverTurn, by_user, refused, without_us
 use crate::ui::show::{ODD, one_line, paint, printable};
 use crate::ui::user::{UserQuestion, UserReply};
 
-const PROMPT: &str = "      [y] raise  [e] another amount  [n] no, end the run  > ";
+const PROMPT: &str = "      [y] raise  [e] another amount  [n] no, end the run  (then Enter) > ";
 
 impl ApproverState {
     pub(super) async fn top_up(&self, top_up: LimitIncrease) -> ApprovalAnswer {
@@ -35,7 +35,7 @@ impl ApproverState {
             let line = match self.user.ask(question).await {
                 UserReply::End => {
                     self.nobody.store(true, Ordering::SeqCst);
-                    return without_user("the terminal was closed before it was raised");
+                    return without_user("the input ended (Ctrl-D) before it was raised");
                 }
                 UserReply::Interrupted => {
                     self.interrupts.raise();
@@ -50,7 +50,7 @@ impl ApproverState {
                     Some(arguments) => return by_user(Approval::Edited { arguments }),
                     None => above = String::new(),
                 },
-                _ => above = "      type one of these letters".to_owned(),
+                _ => above = "      type one of these letters, then Enter".to_owned(),
             }
         }
     }

@@ -10,13 +10,21 @@ use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use crate::program::approval_id::approval_id;
 use crate::ui::screen::{Screen, total_columns};
 use crate::ui::show::entry::EntryText;
-use crate::ui::show::{ODD, one_line, paint};
+use crate::ui::show::{FAINT, ODD, one_line, paint};
 
 /// Columns of arguments that are shown; `conclave approve` shows all.
 const SHOWN: usize = 120;
 
+/// The way to leave a terminal without ending its run.
+const LEAVING: &str =
+    "a closed terminal leaves the run interrupted; Ctrl-C ends it, and the call with it";
+
 /// Prints a line for each pending call.
-pub(crate) struct PendingLine(pub(crate) Arc<Screen>);
+pub(crate) struct PendingLine {
+    pub(crate) screen: Arc<Screen>,
+    /// Whether the terminal shows a single run, which Ctrl-C ends.
+    pub(crate) is_run: bool,
+}
 
 impl Subscriber for PendingLine {
     fn shows_text(&self) -> bool {
@@ -43,8 +51,12 @@ impl Subscriber for PendingLine {
             .cut(Style::new(), &request.arguments.to_string())
             .rows(total_columns().min(SHOWN).saturating_sub(6));
         let shown: String = shown.iter().map(|row| format!("      {row}\n")).collect();
-        self.0.notice(format_args!(
-            "{}\n{shown}      conclave approve {id}   or   conclave refuse {id}",
+        let leaving = match self.is_run {
+            true => format!("\n      {}", paint(FAINT, LEAVING)),
+            false => String::new(),
+        };
+        self.screen.notice(format_args!(
+            "{}\n{shown}      conclave approve {id}   or   conclave refuse {id}{leaving}",
             paint(ODD, asked)
         ));
     }

@@ -10,9 +10,11 @@ use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::policy::decision::{DecisionSource, derived};
 use conclave_core::policy::permit::{self, Permit};
 use conclave_core::setup::{PluginSetup, Setup};
+use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::PluginName;
 use conclave_runtime::Prepared;
+use serde_json::Value;
 
 use super::always;
 use crate::program::error::CliError;
@@ -26,6 +28,15 @@ pub(crate) fn plugin_of(setup: &Setup, request: &ApprovalRequest) -> Option<Perf
     let of_tool = || request.tool.split_once('.').map(|(plugin, _)| plugin);
     let name = request.executor.as_ref().map(PluginName::as_str).or_else(of_tool)?;
     setup.plugins.get_key_value(name).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))
+}
+
+/// Returns what does not fit, in the words of an error of the command line.
+pub(crate) fn wrong_words(wrong: &[Wrong]) -> String {
+    let place =
+        |path: &str| if path.is_empty() { "the whole".to_owned() } else { format!("`{path}`") };
+    let wrong: Vec<String> =
+        wrong.iter().map(|wrong| format!("{} {}", place(&wrong.path), wrong.reason)).collect();
+    wrong.join("; ")
 }
 
 /// The setup and the config file that it comes from.
@@ -50,6 +61,13 @@ impl RequestContext {
 
     pub(super) fn sources(&self) -> &BTreeMap<PluginName, String> {
         &self.sources
+    }
+
+    /// Returns why the call's tool does not take these arguments; `None` if it may.
+    pub(super) fn unfit(&self, request: &ApprovalRequest, arguments: &Value) -> Option<String> {
+        let setup = self.setup();
+        let (_, tool) = setup.tool(&request.tool)?;
+        check(&tool.input_schema, arguments).err().map(|wrong| wrong_words(&wrong))
     }
 
     /// Returns the plugin that would execute the request.

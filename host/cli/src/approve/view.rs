@@ -9,11 +9,13 @@ use conclave_core::permissions::grant::FileGrant;
 use conclave_core::permissions::policy_rules::is_odd;
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::PluginName;
-use serde_json::Value;
+use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
+use serde_json::{Map, Value};
 
 use super::request_context::Performer;
 use crate::ui::show::columns::wrap;
 use crate::ui::show::entry::EntryText;
+use crate::ui::show::hunks::hunk_rows;
 use crate::ui::show::{FAINT, ODD, bytes, foreign, one_line, paint, plural};
 
 /// Characters of an analyzer's reason that are shown.
@@ -24,6 +26,11 @@ const REMARK: &str = "╰ ";
 const INDENT: &str = "      ";
 /// Columns of argument names. A longer name stands above its value.
 const NAME_MAX: usize = 20;
+
+/// The names of arguments whose text usually becomes the content of a file.
+const CONTENTS: [&str; 5] = ["content", "contents", "text", "data", "body"];
+/// Bytes of a file up to which it is compared with the text that replaces it.
+const COMPARED: u64 = 256 * 1024;
 
 /// A question about a call, in rows of at most `columns` columns.
 pub(crate) struct ApprovalView {
@@ -51,6 +58,7 @@ impl ApprovalView {
                 for (name, value) in fields {
                     foreign.argument(&quoted_name(name), value, files);
                 }
+                foreign.replaced_file(fields, files);
                 fields.len()
             }
             other => {
@@ -129,6 +137,20 @@ impl ForeignRows {
         }
     }
 
+    /// Appends the difference between a file and the text that replaces it.
+    fn replaced_file(&mut self, fields: &Map<String, Value>, files: &[FileGrant]) {
+        let Some((name, change)) = file_change(fields, files) else { return };
+        let room = self.columns.saturating_sub(INDENT.len() + foreign::MARK.chars().count() + 1);
+        let words = match change.hunks.is_empty() {
+            true => format!("{name} is what the file holds now"),
+            false => format!("the file now (-) and {name} (+):"),
+        };
+        let remark = Remark::new(words).rows(room);
+        self.rows.extend(remark.into_iter().map(|row| format!("{INDENT}{row}")));
+        let mark = format!("{INDENT}{}", paint(ODD, foreign::MARK));
+        self.rows.extend(hunk_rows(&change, room).into_iter().map(|row| format!("{mark}{row}")));
+    }
+
     fn argument(&mut self, name: &str, value: &Value, files: &[FileGrant]) {
         self.put(name, &value.to_string());
         let room = self.columns.saturating_sub(INDENT.len() + REMARK.chars().count() + 1);
@@ -136,6 +158,32 @@ impl ForeignRows {
             self.rows.extend(remark.rows(room).into_iter().map(|row| format!("{INDENT}{row}")));
         }
     }
+}
+
+/// Returns the name of the argument that a call would write to an existing file, and how it differs
+/// from the file. A host does not know what a tool does, so the names of the arguments decide.
+fn file_change(fields: &Map<String, Value>, files: &[FileGrant]) -> Option<(String, TextChange)> {
+    let paths = fields.values().filter_map(Value::as_str).filter(|text| !is_odd(text));
+    let mut writable = paths.filter_map(|text| {
+        let grant = files.iter().find(|grant| inside(grant, text).is_some())?;
+        grant.mode.writes().then(|| (grant, inside(grant, text).unwrap_or_default()))
+    });
+    let (grant, rest) = writable.next()?;
+    let mut texts = CONTENTS.iter().filter_map(|name| Some((*name, fields.get(*name)?.as_str()?)));
+    let (name, text) = texts.next()?;
+    if writable.next().is_some() || texts.next().is_some() {
+        return None;
+    }
+    let file = Path::new(&grant.dir).join(rest);
+    let found = std::fs::symlink_metadata(&file).ok()?;
+    // A link in a folder of the path must not show another file.
+    let is_within =
+        file.canonicalize().ok()?.starts_with(Path::new(&grant.dir).canonicalize().ok()?);
+    if !found.is_file() || found.len() > COMPARED || !is_within {
+        return None;
+    }
+    let bytes = std::fs::read(&file).ok()?;
+    Some((name.to_owned(), text_change(as_text(&bytes)?, text)))
 }
 
 /// A remark of the program about an argument. Text quoted from the argument follows a mark.
@@ -381,6 +429,29 @@ mod tests {
         assert!(of("/notes/sub/b.md").contains("╰ a new file in notes/, 1 folder down"));
         assert!(of("/notes/sub/../../x").contains("╰ its target is written unusually"));
         assert!(!of("/notesy/a.md").contains('╰'));
+    }
+
+    #[test]
+    fn a_text_that_replaces_a_file_is_shown_as_its_difference() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("a.md"), "one\ntwo\n").unwrap();
+        let about = about(temp.path(), Path::new("/nowhere/conclave.toml"));
+        let of = |arguments: Value| {
+            let request = request(arguments);
+            let view = ApprovalView::new(&request, about.plugin_of(&request).as_ref(), None, 100);
+            plain(&view.page(0, 40))
+        };
+        let text = of(json!({ "path": "/notes/a.md", "text": "one\nthree\n" }));
+        let expected = concat!(
+            "      ╰ the file now (-) and text (+):\n      │ @@ -1,2 +1,2 @@\n",
+            "      │  one\n      │ -two\n      │ +three\n ?    notes.save",
+        );
+        assert!(text.contains(expected), "{text}");
+        let same = of(json!({ "path": "/notes/a.md", "text": "one\ntwo\n" }));
+        assert!(same.contains("╰ text is what the file holds now\n"), "{same}");
+        // What is searched in a file does not replace it, and a new file replaces nothing.
+        assert!(!of(json!({ "path": "/notes/a.md", "query": "two" })).contains("@@"));
+        assert!(!of(json!({ "path": "/notes/b.md", "text": "two" })).contains("@@"));
     }
 
     #[test]

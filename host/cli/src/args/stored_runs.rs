@@ -75,8 +75,8 @@ pub(crate) struct Diff {
     /// Remove the changes, after a confirmation; the folder stays as it is
     #[arg(long = "drop", aliases = ["discard", "reject"])]
     pub(crate) discard: bool,
-    /// Apply or drop without a confirmation
-    #[arg(long, requires = "run")]
+    /// Apply or drop without a confirmation; without RUN, only if no other run has changes
+    #[arg(long)]
     pub(crate) yes: bool,
     /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER")]
@@ -151,6 +151,9 @@ pub(crate) struct Audit {
     /// Only entries since then: how long ago, such as 2h or 30d, or a day such as 2026-01-31 (UTC)
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
+    /// The most entries to list: the newest [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
     /// The store to read, for runs that had --store
     #[arg(long, value_name = "FOLDER")]
     pub(crate) store: Option<PathBuf>,

@@ -90,7 +90,11 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     file.write(&edited)?;
     // Pinning compiles it, which takes a config that says whether it is trusted.
     let pinned = match &edited.config {
-        Some(_) => lock::pin(&lock, &name, &found, is_dev, output).await?,
+        Some(config) => {
+            let counted =
+                signers.iter().filter(|key| !config.trust.revoked_keys.contains(*key)).cloned();
+            lock::pin(&lock, &name, (&found, counted.collect()), is_dev, output).await?
+        }
         None => None,
     };
     let hints = edited

@@ -3,7 +3,8 @@
 
 use conclave_core::inspect::questions::{OpenQuestion, open_questions};
 use conclave_core::journal::pending_work::WaitKey;
-use conclave_runtime::store::{ControlCommand, StoreReader, WaitRow};
+use conclave_core::types::ids::TaskName;
+use conclave_runtime::store::{ControlCommand, RunRow, StoreReader, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
@@ -12,11 +13,12 @@ use crate::commands::tell;
 use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::pending_call::{PendingCall, QUESTIONS};
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::screen::columns;
 use crate::ui::show::amounts::{ago, now};
-use crate::ui::show::run_state::state_of_pending;
+use crate::ui::show::run_state::{SERVED, state_of_pending};
 use crate::ui::show::table::note;
 use crate::ui::show::{FAINT, NAME, foreign, paint};
 use crate::ui::stdout;
@@ -42,6 +44,11 @@ fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
         for row in waits.into_iter().filter(QUESTIONS.is_of) {
             let Some(question) = question(&reader, &row)? else { continue };
             let run = reader.run(&row.room.run()).map_err(|error| unusable(&error))?;
+            let is_message =
+                |run: &RunRow| is_next_message(&run.command, &run.entry, &question.task);
+            if run.as_ref().is_some_and(is_message) {
+                continue;
+            }
             let (_, state) = state_of_pending(row.is_live, run.as_ref());
             questions.push((row, question, state));
         }
@@ -73,9 +80,28 @@ fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
+/// Returns whether a conversation waits for its next message, rather than a task for an answer.
+fn is_next_message(command: &str, entry: &str, task: &TaskName) -> bool {
+    [CONVERSATION, SERVED].contains(&command) && task.as_str() == entry
+}
+
 /// Returns the question of a call; `None` if it was answered since.
 fn question(reader: &StoreReader, row: &WaitRow) -> Result<Option<OpenQuestion>, CliError> {
     let WaitKey::Call(call) = row.wait.key else { return Ok(None) };
     let records = reader.records(&row.room).map_err(|error| unusable(&error))?;
     Ok(open_questions(records).into_iter().find(|question| question.call == call))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_that_waits_for_its_next_message_asks_no_question() {
+        let desk = TaskName::from("desk");
+        assert!(is_next_message(CONVERSATION, "desk", &desk));
+        assert!(is_next_message(SERVED, "desk", &desk));
+        assert!(!is_next_message("run", "desk", &desk));
+        assert!(!is_next_message(CONVERSATION, "front", &desk), "a task below the conversation");
+    }
 }

@@ -13,7 +13,9 @@ use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_runtime::store::ControlCommand;
 use serde_json::Value;
 
-use crate::approve::{ApprovalView, KeyChoice, NOT_ALL_SHOWN, Pages, choice, plugin_of};
+use crate::approve::{
+    ApprovalView, KeyChoice, NOT_ALL_SHOWN, Pages, choice, plugin_of, wrong_words,
+};
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
@@ -192,9 +194,6 @@ fn is_let_run(view: impl Fn(usize) -> ApprovalView, note: &str) -> bool {
 }
 /// Returns the error for `--arguments` that the schema of a tool refuses.
 pub(crate) fn unfit_arguments(tool: &str, wrong: &[Wrong]) -> CliError {
-    let place =
-        |path: &str| if path.is_empty() { "the whole".to_owned() } else { format!("`{path}`") };
-    let wrong: Vec<String> =
-        wrong.iter().map(|wrong| format!("{} {}", place(&wrong.path), wrong.reason)).collect();
-    CliError::usage(printable(&format!("--arguments do not fit {tool}: {}", wrong.join("; "))))
+    let wrong = wrong_words(wrong);
+    CliError::usage(printable(&format!("--arguments do not fit {tool}: {wrong}")))
 }

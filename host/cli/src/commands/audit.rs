@@ -100,6 +100,8 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     }
     // Oldest first over all runs, the usual order of a log.
     found.sort_by_key(|(_, entry)| entry.at);
+    let older = args.limit.map_or(0, |most| found.len().saturating_sub(most));
+    found.drain(..older);
     let (limit, count) = (table::limit(), found.len() as u64);
     let widest = found.iter().map(|(_, entry)| entry.kind.as_str().len()).max().unwrap_or_default();
     for (room, entry) in &found {
@@ -123,8 +125,12 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
             "; `conclave why EVENT` explains one, `conclave audit verify` checks the hash chain"
         };
         let runs = plural(runs.len() as u64, "run", "runs");
+        let before = match older as u64 {
+            0 => String::new(),
+            older => format!(" ({} older; --limit {} shows all)", older, older + count),
+        };
         stdout::styled(note(format_args!(
-            "{} in {runs}{rest}",
+            "{} in {runs}{before}{rest}",
             plural(count, "entry", "entries")
         )))?;
     }

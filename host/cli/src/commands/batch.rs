@@ -304,7 +304,8 @@ impl BatchRunner {
             )))));
         }
         if self.approvals == Approvals::Wait {
-            subscribers.push(Arc::new(PendingLine(Arc::clone(&self.screen))));
+            subscribers
+                .push(Arc::new(PendingLine { screen: Arc::clone(&self.screen), is_run: false }));
         }
         RunOptions {
             ids: Arc::new(room_of(&self.room, index)),

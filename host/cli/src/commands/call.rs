@@ -7,7 +7,6 @@ mod follower;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use conclave_core::config::Config;
 use conclave_core::config::edit::example_of;
@@ -27,7 +26,8 @@ use crate::program::shell::shell;
 use crate::state::setup;
 use crate::state::source::{self, LocatedComponent};
 use crate::ui::show::entry::EntryText;
-use crate::ui::show::{BAD, FAINT, bytes, one_line, paint, plural, time};
+use crate::ui::show::trace::cost;
+use crate::ui::show::{BAD, FAINT, bytes, one_line, paint, plural};
 use crate::ui::stdout;
 
 pub(crate) use config::{granted, host};
@@ -279,8 +279,7 @@ fn finish(
         } else {
             format!(" · {}", plural(report.denials.len() as u64, "denial", "denials"))
         };
-        let took = time(Duration::from_micros(report.wall_us));
-        told.line(&paint(FAINT, format_args!("{took} · {}{refused}", bytes(report.memory))));
+        told.line(&paint(FAINT, format_args!("{}{refused}", cost(report))));
     }
     Ok(code)
 }

@@ -435,7 +435,7 @@ impl ChatSession {
             )?;
         } else if !ended_well {
             self.screen.notice(format_args!("\n{}", ending(BAD, outcome)));
-            if let Some(hint) = limit_hint(outcome) {
+            if let Some(hint) = limit_hint(outcome, false) {
                 self.screen.notice(paint(FAINT, hint));
             }
         } else if !(self.channel.has_ended()

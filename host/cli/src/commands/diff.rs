@@ -8,7 +8,7 @@ use std::path::Path;
 use anstyle::Style;
 use conclave_core::overlay::attention::runs_later;
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::overlay::diff::{LineSign, TextChange, as_text, text_change};
+use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
 use conclave_runtime::overlay::{
     Conflict, FileContents, FileDigest, FolderChanges, OverlayError, PendingChange, RunChanges,
     change_decisions, pending_changes,
@@ -23,6 +23,7 @@ use crate::state::stores::{OpenStores, StoredRoom};
 use crate::ui::screen::{columns, size};
 use crate::ui::show::amounts::thousands;
 use crate::ui::show::columns::wrap_styled;
+use crate::ui::show::hunks::hunk_rows;
 use crate::ui::show::timeline::decided;
 use crate::ui::show::{
     BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path,
@@ -42,7 +43,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     let stores = OpenStores::of(args.store.as_deref());
     let found = match &args.run {
         Some(name) => stores.find(name)?,
-        None => match newest(&stores)? {
+        None => match newest(&stores, args.yes)? {
             Some(found) => found,
             None => return nothing("no run has changes to apply or drop", output),
         },
@@ -114,10 +115,22 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// Returns the newest run with pending changes.
-fn newest(stores: &OpenStores) -> Result<Option<StoredRoom>, CliError> {
+/// Returns the newest run with pending changes. `is_only` requires that there is no other: nobody
+/// confirms which one is meant.
+fn newest(stores: &OpenStores, is_only: bool) -> Result<Option<StoredRoom>, CliError> {
     let runs = stores.runs(&RunFilter::default())?;
-    let run = runs.iter().find(|run| pending_changes(&run.store, &run.run) > 0);
+    let mut runs = runs.iter().filter(|run| pending_changes(&run.store, &run.run) > 0);
+    let run = runs.next();
+    let others: Vec<&str> = runs.map(|run| run.run.as_str()).collect();
+    if let Some(run) = run.filter(|_| is_only && !others.is_empty()) {
+        let what = format!(
+            "{} runs have changes, so --yes needs the RUN: {}, {}",
+            others.len() + 1,
+            run.run,
+            others.join(", ")
+        );
+        return Err(CliError::usage(what).hint("`conclave diff RUN` shows the changes of one"));
+    }
     run.map(|run| stores.find(run.run.as_str())).transpose()
 }
 
@@ -461,23 +474,8 @@ fn rows(file: &PendingChange, diff: &FileDiff, width: usize) -> Vec<String> {
     let head = head(file, diff);
     let head = head.iter().flat_map(|line| foreign::line_with_mark(&show_path(line), width));
     let mut rows: Vec<String> = head.map(|row| paint(bold, row)).collect();
-    let FileDiff::Text(change) = diff else { return rows };
-    for hunk in &change.hunks {
-        rows.push(paint(NAME, &hunk.header));
-        for line in &hunk.lines {
-            let style = match line.sign {
-                LineSign::Context => Style::new(),
-                LineSign::Removed => BAD,
-                LineSign::Added => GOOD,
-            };
-            let shown = foreign::line_rows(&line.text, width.saturating_sub(1));
-            rows.extend(
-                shown.iter().map(|row| paint(style, format_args!("{}{row}", line.sign.as_char()))),
-            );
-            if line.unterminated {
-                rows.push(paint(FAINT, "\\ No newline at end of file"));
-            }
-        }
+    if let FileDiff::Text(change) = diff {
+        rows.extend(hunk_rows(change, width));
     }
     rows
 }

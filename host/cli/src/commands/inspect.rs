@@ -110,11 +110,40 @@ fn show(
         rows.extend(unasked);
     }
     rows.extend([String::new(), "Imports".to_owned()]);
-    rows.extend(
-        found.imports.iter().take(IMPORTS).map(|import| format!("  {}", one_line(import, TEXT))),
-    );
-    if let Some(more) = found.imports.len().checked_sub(IMPORTS).filter(|more| *more > 0) {
+    let imports = by_interface(&found.imports);
+    rows.extend(imports.iter().take(IMPORTS).map(|import| format!("  {}", one_line(import, TEXT))));
+    if let Some(more) = imports.len().checked_sub(IMPORTS).filter(|more| *more > 0) {
         rows.push(paint(FAINT, format_args!("  … {more} more; `--json` has them all")));
     }
     rows.iter().try_for_each(stdout::styled)
+}
+
+/// Returns the imports with the versions of one interface in one row: a language's runtime and the
+/// code on top of it often import two.
+fn by_interface(imports: &[String]) -> Vec<String> {
+    let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
+    for import in imports {
+        let (interface, version) = import.split_once('@').unwrap_or((import, ""));
+        match rows.iter_mut().find(|(known, _)| *known == interface) {
+            Some((_, versions)) => versions.push(version),
+            None => rows.push((interface, vec![version])),
+        }
+    }
+    let row = |(interface, versions): (&str, Vec<&str>)| match versions.as_slice() {
+        [""] => interface.to_owned(),
+        versions => format!("{interface}@{}", versions.join(", ")),
+    };
+    rows.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_interface;
+
+    #[test]
+    fn two_versions_of_an_interface_are_one_row() {
+        let imports = ["wasi:io/poll@0.2.0", "a:b/c", "wasi:io/poll@0.2.6", "wasi:io/error@0.2.6"];
+        let rows = by_interface(&imports.map(str::to_owned));
+        assert_eq!(rows, ["wasi:io/poll@0.2.0, 0.2.6", "a:b/c", "wasi:io/error@0.2.6"]);
+    }
 }

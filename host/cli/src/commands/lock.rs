@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 
 use conclave_core::config::lockfile::{Lockfile as PinnedPlugins, Pinned, diff, is_pinned};
-use conclave_core::config::{Config, PluginSource};
+use conclave_core::config::{Config, PluginSource, PublicKey};
 use conclave_core::setup::{PluginFacts, Provenance};
 use conclave_core::types::ids::PluginName;
 use conclave_runtime::plugin::Inspection;
@@ -33,10 +33,10 @@ pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliE
     for (name, facts) in &facts {
         match lock.plugins.get(name) {
             None => {
-                lock.plugins.insert(
-                    name.clone(),
-                    Pinned { dev: is_built_here(&config, name), ..Pinned::of(facts) },
-                );
+                let dev = is_built_here(&config, name);
+                let signers = config.trust.signers(&facts.provenance);
+                lock.plugins
+                    .insert(name.clone(), Pinned { dev, ..Pinned::signed_by(signers, facts) });
                 added.push(name.clone());
             }
             Some(pinned) if !diff(pinned, facts).is_empty() => differ.push(name.clone()),
@@ -73,7 +73,7 @@ pub(crate) async fn facts_of(
 pub(crate) async fn pin(
     file: &LockFile,
     name: &str,
-    found: &LocatedComponent,
+    (found, signers): (&LocatedComponent, BTreeSet<PublicKey>),
     dev: bool,
     output: OutputArgs,
 ) -> Result<Option<String>, CliError> {
@@ -102,7 +102,7 @@ pub(crate) async fn pin(
         },
     );
     let mut lock = file.lock.clone().unwrap_or_default();
-    lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::of(&facts) });
+    lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::signed_by(signers, &facts) });
     file.write(&lock)?;
     Ok(Some(format!(
         "{}\n  {} {}",

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use conclave_core::config::PublicKey;
+use conclave_core::config::{PublicKey, lost_signers};
 use conclave_core::types::oci::OciReference;
 use conclave_runtime::plugin::{
     Artifact, Package, Registry, RegistryError, SigningKey, Statement, Subject, signers,
@@ -16,7 +16,7 @@ use crate::commands::sign::read_key;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::registry::{envelopes_beside, failed, reference, registry};
+use crate::state::registry::{envelopes_beside, failed as failed_pull, reference, registry};
 use crate::state::source::{self, ComponentPlace};
 use crate::ui::ask;
 use crate::ui::show::{FAINT, ODD, bytes, one_line, paint};
@@ -94,6 +94,16 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
+/// Returns the error of a push. What a pull needs is no help here: nothing is kept that could stand
+/// for the registry.
+fn failed(error: &RegistryError) -> CliError {
+    match error {
+        RegistryError::Unreachable { .. } => CliError::plugin(error.to_string())
+            .hint("check its address and your network, and push again"),
+        error => failed_pull(error),
+    }
+}
+
 /// The artifact that a tag names before the push, if it is another one.
 struct ReplacedArtifact {
     /// The version that it states, or its digest; for display.
@@ -149,8 +159,8 @@ fn warnings(
             one_line(version, TEXT)
         ));
     }
-    let lost = replaced.iter().flat_map(|replaced| replaced.signers.difference(signing));
-    for key in lost {
+    let lost = replaced.map(|replaced| lost_signers(&replaced.signers, signing));
+    for key in lost.unwrap_or_default() {
         warnings.push(format!("what the tag names now is signed by {key}; this is not"));
     }
     warnings

@@ -70,7 +70,10 @@ pub(crate) async fn resume(
         );
     }
     match Store::open(&row.store) {
-        Ok(store) => resume_now(&store, &row, &observers, args, output, &interrupts).await,
+        Ok(store) => {
+            let code = resume_now(&store, &row, &observers, args, output, &interrupts).await?;
+            Ok(code.unwrap_or(exit::OK))
+        }
         Err(StoreError::InUse { .. })
             if row.state == RunState::Running
                 && pause_reason(&found.reader, &row.run).is_some() =>
@@ -93,10 +96,9 @@ async fn all(
 ) -> Result<u8, CliError> {
     // The interrupted runs of those are unknown.
     let unreadable = stores.report_unreadable()?;
-    let lost = plural(unreadable as u64, "store", "stores");
     let mut runs = stores.interrupted();
     runs.reverse();
-    let (mut codes, mut done) = (Vec::new(), 0);
+    let (mut codes, mut counts) = (Vec::new(), ResumeCounts::default());
     let says = |what: String| {
         if !output.quiet && !output.json {
             let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
@@ -124,6 +126,7 @@ async fn all(
         give_up_calls(&store);
         for row in here.iter().filter(|row| row.command != CLIENT) {
             if row.command == CONVERSATION {
+                counts.conversations += 1;
                 says(format!(
                     "{} is a conversation; resume it on its own: conclave resume {}",
                     row.run, row.run
@@ -135,9 +138,13 @@ async fn all(
                 stores.find(row.run.as_str()).map(|found| observers_of(&found.reader, &row.run));
             let observers = observers.unwrap_or_default();
             let code = match resume_now(&store, row, &observers, args, output, interrupts).await {
-                Ok(code) => {
-                    done += 1;
+                Ok(Some(code)) => {
+                    counts.resumed += 1;
                     code
+                }
+                Ok(None) => {
+                    counts.paused += 1;
+                    continue;
                 }
                 Err(error) => {
                     let _ = writeln!(
@@ -159,29 +166,47 @@ async fn all(
         }
         close_all_orphans(&store);
     }
-    if codes.is_empty() {
-        says(match unreadable {
-            0 => "no run was interrupted".to_owned(),
-            _ => format!("no interrupted run was found, and {lost} cannot be read (see above)"),
-        });
-    } else {
-        let failed = codes.len() - done;
-        let not = if failed == 0 {
-            String::new()
-        } else {
-            format!(", {failed} failed to resume (see above)")
-        };
-        let and = if unreadable == 0 {
-            String::new()
-        } else {
-            format!(", and {lost} cannot be read (see above)")
-        };
-        says(format!("\n{} resumed{not}{and}", plural(done as u64, "run", "runs")));
-    }
+    counts.failed = codes.len() - counts.resumed;
+    says(counts.summary(unreadable));
     if unreadable > 0 {
         codes.push(exit::FAILED);
     }
     Ok(worst_of(codes))
+}
+
+/// What became of the interrupted runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct ResumeCounts {
+    resumed: usize,
+    failed: usize,
+    /// Runs that stay paused.
+    paused: usize,
+    /// Conversations, each of which is resumed on its own.
+    conversations: usize,
+}
+
+impl ResumeCounts {
+    fn summary(self, unreadable: usize) -> String {
+        let runs = |count: usize| plural(count as u64, "run", "runs");
+        let part = |count: usize, text: String| (count > 0).then_some(text);
+        let skipped = plural(self.conversations as u64, "conversation was", "conversations were");
+        let parts = [
+            part(self.resumed + self.failed, format!("{} resumed", runs(self.resumed))),
+            part(self.failed, format!("{} failed to resume (see above)", self.failed)),
+            part(self.paused, format!("{} paused and skipped", self.paused)),
+            part(self.conversations, format!("{skipped} skipped")),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let lost = plural(unreadable as u64, "store", "stores");
+        match (parts.as_slice(), unreadable) {
+            ([], 0) => "no run was interrupted".to_owned(),
+            ([], _) => {
+                format!("no interrupted run was found, and {lost} cannot be read (see above)")
+            }
+            (parts, 0) => format!("\n{}", parts.join(", ")),
+            (parts, _) => format!("\n{}, and {lost} cannot be read (see above)", parts.join(", ")),
+        }
+    }
 }
 
 /// Returns the worst code. A run that failed to resume counts as much as one without an answer.
@@ -193,6 +218,7 @@ fn worst_of(codes: Vec<u8>) -> u8 {
     }
 }
 
+/// Resumes a run, and returns the exit code of its end. `None` if it is paused and was skipped.
 async fn resume_now(
     store: &Store,
     row: &RunRow,
@@ -200,7 +226,7 @@ async fn resume_now(
     args: &args::Resume,
     output: OutputArgs,
     interrupts: &Interrupts,
-) -> Result<u8, CliError> {
+) -> Result<Option<u8>, CliError> {
     let loading = Instant::now();
     let file = config_of(row, args.config.as_deref())?;
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
@@ -221,15 +247,9 @@ async fn resume_now(
             trace: args.trace,
             verbose: args.verbose,
         };
-        return chat::resume(
-            setting,
-            &host,
-            prepared.for_chat(),
-            &kept,
-            output,
-            interrupts.clone(),
-        )
-        .await;
+        let resumed =
+            chat::resume(setting, &host, prepared.for_chat(), &kept, output, interrupts.clone());
+        return resumed.await.map(Some);
     }
     // A forgotten flag must not refuse the calls that wait, nor ask elsewhere.
     let approvals = args.approvals.or(choice_of(&row.approvals)).unwrap_or_default();
@@ -248,10 +268,10 @@ async fn resume_now(
         );
         return if output.json {
             stdout::json(json!({ "type": "skipped", "run": row.run, "message": what }))
-                .map(|()| exit::OK)
+                .map(|()| None)
         } else {
             let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
-            Ok(exit::OK)
+            Ok(None)
         };
     }
     if !session.is_cut_off() {
@@ -285,11 +305,11 @@ async fn resume_now(
     close_orphans(store, &row.run);
     if output.json {
         observers::drain(&host, true, output, interrupts).await?;
-        return context.end(&outcome, began, (&row.run, &kept));
+        return context.end(&outcome, began, (&row.run, &kept)).map(Some);
     }
     let code = context.end(&outcome, began, (&row.run, &kept))?;
     observers::drain(&host, true, output, interrupts).await?;
-    Ok(code)
+    Ok(Some(code))
 }
 
 /// Returns the origin of a run that is resumed with this config.
@@ -442,4 +462,22 @@ fn close_all_orphans(store: &Store) {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
     let over = runs.iter().filter(|run| run.rooms > 1 && matches!(run.state, RunState::Ended(_)));
     over.for_each(|run| close_orphans(store, &run.run));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_skipped_was_not_resumed() {
+        let counts = ResumeCounts::default();
+        assert_eq!(counts.summary(0), "no run was interrupted");
+        let paused = ResumeCounts { paused: 1, ..counts };
+        assert_eq!(paused.summary(0), "\n1 paused and skipped");
+        let all = ResumeCounts { resumed: 2, failed: 1, conversations: 3, ..counts };
+        assert_eq!(
+            all.summary(1),
+            "\n2 runs resumed, 1 failed to resume (see above), 3 conversations were skipped, and 1 store cannot be read (see above)"
+        );
+    }
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
 use crate::ui::show::run_state::{CLOSED, SERVED, run_state};
@@ -63,6 +64,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     let all = runs.len();
     let interrupted = runs.iter().filter(|run| is_interrupted(run)).count();
     waits.retain(|run, _| runs.iter().any(|row| row.run == *run));
+    let counts = WaitCounts::of(&runs, &waits);
     runs.truncate(args.limit);
     let downs = stores.down_ms(&runs)?;
     let paused: BTreeMap<RoomId, String> = stores.paused(&runs);
@@ -120,7 +122,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
             thousands((all - runs.len()) as u64)
         )))?;
     }
-    if let Some(hint) = hint(&waits) {
+    if let Some(hint) = counts.hint() {
         stdout::styled(note(hint))?;
     }
     if !changes.is_empty() {
@@ -150,35 +152,62 @@ fn resume_hint(interrupted: u64) -> String {
     )
 }
 
-/// Returns what waits for the user, and the command that answers it.
-fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
-    let is_question = |kind: &&String| *kind != USER;
-    let questions = waits.values().flatten().filter(is_question).count();
-    let talks = waits.values().flatten().count() - questions;
-    let verb = |count: usize| if count == 1 { "waits" } else { "wait" };
-    let asked = format!(
-        "{} {} for your decision: `conclave approvals`",
-        plural(questions as u64, "approval", "approvals"),
-        verb(questions)
-    );
-    let talk = format!(
-        "{} {} for your next message: `conclave resume RUN`",
-        plural(talks as u64, "conversation", "conversations"),
-        verb(talks)
-    );
-    match (questions, talks) {
-        (0, 0) => None,
-        (_, 0) => Some(asked),
-        (0, _) => Some(talk),
-        _ => Some(format!("{asked}; {talk}")),
+/// What waits for the user in some runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct WaitCounts {
+    approvals: usize,
+    /// Questions of tasks, beside a conversation.
+    questions: usize,
+    /// Conversations that no process has open, so that they can be resumed.
+    conversations: usize,
+}
+
+impl WaitCounts {
+    fn of(runs: &[RunRow], waits: &BTreeMap<RoomId, Vec<String>>) -> Self {
+        let mut counts = Self::default();
+        for run in runs {
+            counts.add(&run.command, run.state, waits.get(&run.run).map_or(&[], Vec::as_slice));
+        }
+        counts
+    }
+
+    /// Adds the waits of a run, by their kinds.
+    fn add(&mut self, command: &str, state: RunState, kinds: &[String]) {
+        for kind in kinds {
+            match (kind == USER, command == CONVERSATION) {
+                (false, _) => self.approvals += 1,
+                (true, false) => self.questions += 1,
+                (true, true) if state == RunState::Interrupted => self.conversations += 1,
+                // Its user writes in the terminal that has it open.
+                (true, true) => {}
+            }
+        }
+    }
+
+    /// Returns what waits, and the commands that answer it.
+    fn hint(self) -> Option<String> {
+        let part = |count: usize, (one, many), what: &str| {
+            let verb = if count == 1 { "waits" } else { "wait" };
+            (count > 0).then(|| format!("{} {verb} for {what}", plural(count as u64, one, many)))
+        };
+        let parts = [
+            part(self.approvals, ("approval", "approvals"), "your decision: `conclave approvals`"),
+            part(self.questions, ("question", "questions"), "an answer: `conclave answer`"),
+            part(
+                self.conversations,
+                ("conversation", "conversations"),
+                "your next message: `conclave resume RUN`",
+            ),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
-/// Returns the run's duration up to its newest record, or up to now while it runs. Time without a
-/// running host is left out, as in `conclave show`.
+/// Returns the run's duration up to now while it runs, or else up to the stop of its process or its
+/// newest record. Time without a running host is left out, as in `conclave show`.
 fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
-    let end = if run.state == RunState::Running { now.max(run.updated) } else { run.updated };
-    end.since(run.started).saturating_sub(down_ms)
+    run.until(now).since(run.started).saturating_sub(down_ms)
 }
 
 fn row(
@@ -267,20 +296,27 @@ mod tests {
 
     #[test]
     fn pending_work_is_summed_up_in_one_line() {
-        let waits = |kinds: &[&[&str]]| {
-            let runs = kinds.iter().zip(0..).map(|(kinds, run)| {
-                (RoomId::from(format!("{run}")), kinds.iter().map(ToString::to_string).collect())
-            });
-            hint(&runs.collect())
+        let of = |runs: &[(&str, RunState, &[&str])]| {
+            let mut counts = WaitCounts::default();
+            for (command, state, kinds) in runs {
+                let kinds: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+                counts.add(command, *state, &kinds);
+            }
+            counts.hint()
         };
-        assert_eq!(waits(&[]), None);
+        assert_eq!(of(&[]), None);
         assert_eq!(
-            waits(&[&["approval"], &["top-up"]]).unwrap(),
+            of(&[("run", RunState::Running, &["approval", "top-up"])]).unwrap(),
             "2 approvals wait for your decision: `conclave approvals`"
         );
+        let waiting: [(&str, RunState, &[&str]); 3] = [
+            ("chat", RunState::Running, &["user"]),
+            ("chat", RunState::Interrupted, &["user"]),
+            ("run", RunState::Running, &["user"]),
+        ];
         assert_eq!(
-            waits(&[&["user"]]).unwrap(),
-            "1 conversation waits for your next message: `conclave resume RUN`"
+            of(&waiting).unwrap(),
+            "1 question waits for an answer: `conclave answer`; 1 conversation waits for your next message: `conclave resume RUN`"
         );
     }
 

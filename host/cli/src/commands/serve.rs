@@ -85,7 +85,7 @@ pub(crate) async fn serve(
             let setup = Arc::clone(prepared.setup());
             subscribers.push(Arc::new(ServedTrace::new(Arc::clone(&screen), args.verbose, setup)));
         }
-        subscribers.push(Arc::new(PendingLine(Arc::clone(&screen))));
+        subscribers.push(Arc::new(PendingLine { screen: Arc::clone(&screen), is_run: false }));
     }
     let attending = ControlListener::begin(store, &host, &screen);
     let conversations = Conversations::new(RoomParts {

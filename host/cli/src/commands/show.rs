@@ -66,8 +66,8 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         false => RunPrompts::default(),
     };
     let mut timeline = timeline(&found, rooms)?;
-    if row.state == RunState::Running {
-        timeline.extend(now());
+    if !matches!(row.state, RunState::Ended(_)) {
+        timeline.extend(row.until(now()));
     }
     let about = RunFacts {
         state: row.state,

@@ -10,6 +10,7 @@ use crate::args::{OutputArgs, StoreCommand};
 use crate::commands::audit;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::program::shell::shell;
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::show::amounts::{now, parse_moment, thousands};
 use crate::ui::show::table::note;
@@ -176,6 +177,7 @@ fn backup(
     if readers.is_empty() && unreadable.is_empty() {
         return nothing(output);
     }
+    let mut copy = None;
     for reader in &readers {
         let folder = if is_one { to.to_owned() } else { to.join(place(reader.folder())) };
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -184,6 +186,7 @@ fn backup(
             })?;
         }
         reader.backup(&folder).map_err(|error| unusable(&error))?;
+        copy.get_or_insert_with(|| folder.clone());
         if output.json {
             stdout::json(json!({ "type": "backup", "store": reader.folder(), "folder": folder }))?;
         } else if !output.quiet {
@@ -196,10 +199,9 @@ fn backup(
             ))?;
         }
     }
-    if !output.json && !output.quiet {
-        stdout::styled(note(
-            "read a copy with --store FOLDER, as in `conclave runs --store FOLDER`",
-        ))?;
+    if let Some(copy) = copy.filter(|_| !output.json && !output.quiet) {
+        let copy = shell(&copy.display().to_string());
+        stdout::unbroken(note(format_args!("read a copy with: conclave runs --store {copy}")))?;
     }
     // An incomplete copy must not pass for a backup.
     let has_unreadable = audit::report_unreadable(&unreadable, output)?;

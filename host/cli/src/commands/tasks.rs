@@ -8,7 +8,7 @@ use anstyle::Style;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::delegation::{BackgroundRecord, BackgroundState};
 use conclave_core::types::delivery::{DeliveryState, EndedTask};
-use conclave_core::types::ids::{Millis, RoomId};
+use conclave_core::types::ids::RoomId;
 use conclave_core::types::request::RoomRequest;
 use conclave_runtime::store::{ControlCommand, RunRow, RunState};
 use serde_json::json;
@@ -194,8 +194,7 @@ fn delivery(record: &BackgroundRecord) -> (Style, String) {
 }
 
 fn lasted(record: &BackgroundRecord, row: &RunRow) -> u64 {
-    let running = if row.state == RunState::Running { now() } else { row.updated };
-    let end: Millis = record.ended.unwrap_or(running);
+    let end = record.ended.unwrap_or_else(|| row.until(now()));
     end.since(record.started)
 }
 

@@ -3,10 +3,12 @@
 
 mod show;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
-use conclave_core::config::lockfile::{LockChange, Pinned, diff};
-use conclave_core::config::{Config, PluginSource};
+use conclave_core::config::lockfile::{LockChange, Pinned, diff, signer_change};
+use conclave_core::config::{Config, PluginSource, PublicKey, lost_signers};
+use conclave_core::setup::PluginFacts;
 use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
@@ -15,6 +17,7 @@ use crate::commands::lock::facts_of;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::lock_file::LockFile;
+use crate::state::registry;
 use crate::state::setup::{self, Models};
 use crate::ui::ask;
 use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint, show_path};
@@ -26,14 +29,18 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
     let mut lock = file.lock.clone().unwrap_or_default();
     check_names(args, &config)?;
     let facts = facts_of(&args.file, &config, output).await?;
-    let mut told =
-        UpgradeReport { accepted: Vec::new(), refused: Vec::new(), nobody: false, marked: None };
+    let mut told = UpgradeReport::default();
     for (name, facts) in facts.iter().filter(|(name, _)| {
         args.plugins.is_empty() || args.plugins.iter().any(|plugin| plugin == name.as_str())
     }) {
         // A plugin that was never pinned is shown whole.
         let pinned = lock.plugins.get(name);
-        let changes = diff(pinned.unwrap_or(&Pinned::default()), facts);
+        let signed_before = pinned.map(|pinned| pinned.signers.clone()).unwrap_or_default();
+        let signers = signers(&config, facts, &signed_before).await?;
+        let loses_signer = !lost_signers(&signed_before, &signers).is_empty();
+        let mut changes: Vec<LockChange> =
+            signer_change(&signed_before, &signers, &config.trust).into_iter().collect();
+        changes.extend(diff(pinned.unwrap_or(&Pinned::default()), facts));
         let was_dev = pinned.is_some_and(|pinned| pinned.dev);
         let dev = !args.pin && (was_dev || args.dev && is_file(&config, name));
         if changes.is_empty() {
@@ -43,11 +50,13 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
             }
             continue;
         }
-        if !(output.json || output.quiet && args.yes) {
+        // `--yes` accepts what the author changed, and not that somebody else is the author.
+        let yes = args.yes && !loses_signer;
+        if !(output.json || output.quiet && yes) {
             show::plugin(name, pinned.is_none(), &changes);
         }
-        if told.accepts(name, &changes, args.yes) {
-            lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::of(facts) });
+        if told.accepts(name, &changes, loses_signer, yes) {
+            lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::signed_by(signers, facts) });
         }
     }
     if told.marked.is_some() || !told.accepted.is_empty() {
@@ -55,6 +64,23 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
     }
     told.tell(&file, output)?;
     Ok(told.code())
+}
+
+/// Returns the keys that signed a plugin. A registry is asked for its signatures only if those at
+/// hand lack one that was there before.
+async fn signers(
+    config: &Config,
+    facts: &PluginFacts,
+    before: &BTreeSet<PublicKey>,
+) -> Result<BTreeSet<PublicKey>, CliError> {
+    let at_hand = config.trust.signers(&facts.provenance);
+    let Some(artifact) = &facts.provenance.artifact else { return Ok(at_hand) };
+    if lost_signers(before, &at_hand).is_empty() {
+        return Ok(at_hand);
+    }
+    let mut signers = registry::signers_of_artifact(artifact).await?;
+    signers.retain(|key| !config.trust.revoked_keys.contains(key));
+    Ok(signers)
 }
 
 /// Returns whether the source is a file, the only kind that can be rebuilt in place.
@@ -74,19 +100,34 @@ fn check_names(args: &Upgrade, config: &Config) -> Result<(), CliError> {
 }
 
 /// The decisions about the plugins that differ.
+#[derive(Default)]
 struct UpgradeReport {
     accepted: Vec<(PluginName, Vec<LockChange>)>,
     refused: Vec<(PluginName, Vec<LockChange>)>,
     /// Whether a question could not be asked for lack of a user.
     nobody: bool,
+    /// The plugins that are not signed any more by a key that had signed them.
+    losing_signers: BTreeSet<PluginName>,
     /// Whether an unchanged plugin was marked as the operator's own build, or no longer is.
     marked: Option<bool>,
 }
 
 impl UpgradeReport {
-    fn accepts(&mut self, name: &PluginName, changes: &[LockChange], yes: bool) -> bool {
+    fn accepts(
+        &mut self,
+        name: &PluginName,
+        changes: &[LockChange],
+        loses_signer: bool,
+        yes: bool,
+    ) -> bool {
         self.nobody |= !yes && !ask::is_user_there();
-        let accepts = yes || ask::confirm(&format!("Accept {name} as it is now?"));
+        let question = if loses_signer {
+            self.losing_signers.insert(name.clone());
+            format!("{name} lost a signature. Accept it as it is now?")
+        } else {
+            format!("Accept {name} as it is now?")
+        };
+        let accepts = yes || ask::confirm(&question);
         let list = if accepts { &mut self.accepted } else { &mut self.refused };
         list.push((name.clone(), changes.to_vec()));
         accepts
@@ -134,7 +175,9 @@ impl UpgradeReport {
             );
         }
         for (name, _) in &self.refused {
-            let why = if self.nobody {
+            let why = if self.nobody && self.losing_signers.contains(name) {
+                "not accepted: it lost a signature, which --yes does not accept; review it at a terminal, without --yes"
+            } else if self.nobody {
                 "not accepted, because no user is at the terminal; review it, then run the command with --yes"
             } else {
                 "not accepted; the pin is unchanged"

@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::args::{Engine, OutputArgs, TestPlugin, WatchPlugin};
 use crate::commands::{build, cases};
@@ -15,6 +16,8 @@ use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, paint, printable};
 
+/// The time in which a Ctrl-C arrives that has stopped the build already.
+const GRACE: Duration = Duration::from_millis(100);
 /// Folders that builds write, and the SDK.
 const MADE: [&str; 5] = ["target", "build", "node_modules", "__pycache__", SDK];
 
@@ -23,29 +26,30 @@ pub(crate) async fn watch(
     output: OutputArgs,
     mut interrupts: Interrupts,
 ) -> Result<u8, CliError> {
+    // Else a build that Ctrl-C stopped would be reported as a failed one.
+    interrupts.run_begins();
     loop {
         // Taken first, so that a change during the build counts.
         let changed = watch::changes_of({
             let folder = args.folder.clone();
             move || files(&folder)
         });
-        let code = match once(args, output).await {
-            Ok(code) => code,
-            // The author mends it and saves, which begins the next build.
-            Err(error) => {
-                let error_text = printable(&error.to_string());
-                let _ =
-                    writeln!(crate::ui::output::stderr(), "{} {error_text}", paint(BAD, "error:"));
-                error.code()
+        // The author mends a failure and saves, which begins the next build.
+        if let Err(error) = once(args, output).await {
+            // Ctrl-C stops the build and this program, in any order.
+            if tokio::time::timeout(GRACE, interrupts.next()).await.is_ok() {
+                return Ok(exit::INTERRUPTED);
             }
-        };
+            let error = printable(&error.to_string());
+            let _ = writeln!(crate::ui::output::stderr(), "{} {error}", paint(BAD, "error:"));
+        }
         if !output.quiet {
             let waits = paint(FAINT, "waiting for a file to change; Ctrl-C ends");
             let _ = writeln!(crate::ui::output::stderr(), "{waits}\n");
         }
         tokio::select! {
             () = changed => {}
-            () = interrupts.next() => return Ok(code),
+            () = interrupts.next() => return Ok(exit::INTERRUPTED),
         }
     }
 }

@@ -219,7 +219,7 @@ fn event(
         return Ok(exit::OK);
     }
     let at = format!("on behalf of {}", told.record.principal.0);
-    let head = one_line(&words::head(told), LONGEST);
+    let head = one_line(&words::head(told, &calls), LONGEST);
     stdout::styled(format!(
         "{} {head}  {}",
         paint(NAME, &address),

@@ -27,6 +27,8 @@ pub(crate) const UNANSWERED: u8 = 9;
 pub(crate) const REFUSED: u8 = 10;
 /// The run took longer than `limits.run.wall`.
 pub(crate) const TIMEOUT: u8 = 124;
+/// The terminal was closed, and the run is interrupted: the code that a shell gives SIGHUP.
+pub(crate) const HUNG_UP: u8 = 129;
 /// Stopped: Ctrl-C, or `conclave stop`.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -40,12 +42,15 @@ Exit codes:
     3  a key or a secret is missing, or a model server rejected its key
     4  a model server could not be reached, is busy, or has no such model
     5  a plugin could not be loaded, or an agent failed repeatedly
-    6  a tool call needed an approval, and no terminal was there to ask for it
+    6  a tool call needed an approval, and no terminal was there to ask for it;
+       `--approvals wait` leaves it to `conclave approve`
     7  a limit of the run ended it (turns, tokens, cost, calls, CPU), and it was
        not raised
-    9  an agent asked its user a question, and no user was there to answer
+    9  an agent asked its user a question, and no user was there to answer;
+       `--questions wait` leaves it to `conclave answer`
    10  a model server refused a request, or its answer could not be used
   124  the run took longer than limits.run.wall
+  129  the terminal was closed; `conclave resume` resumes the run
   130  stopped by Ctrl-C or `conclave stop`";
 
 /// Incidents of a run that its status alone does not show.

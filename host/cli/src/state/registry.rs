@@ -123,16 +123,22 @@ pub(crate) async fn signers_of(found: &LocatedComponent) -> Result<BTreeSet<Publ
             let subject = Subject::File { sha256: &found.inspection.sha256 };
             Ok(signers(&envelopes_beside(file)?, subject))
         }
-        ComponentPlace::Registry { artifact, .. } => {
-            let registry = registry();
-            let artifact =
-                registry.artifact(artifact, || {}).await.map_err(|error| failed(&error))?;
-            let signatures = registry.signatures(&artifact).await;
-            let signatures = signatures.map_err(|error| failed(&error))?;
-            Ok(signers(&signatures.envelopes, Subject::Artifact(&artifact)))
-        }
+        ComponentPlace::Registry { artifact, .. } => signers_of_artifact(artifact).await,
         ComponentPlace::Stock(_) | ComponentPlace::Url(_) => Ok(BTreeSet::new()),
     }
+}
+
+/// Returns the keys that signed an artifact, by its registry.
+///
+/// # Errors
+/// If the signatures cannot be read.
+pub(crate) async fn signers_of_artifact(
+    reference: &OciReference,
+) -> Result<BTreeSet<PublicKey>, CliError> {
+    let registry = registry();
+    let artifact = registry.artifact(reference, || {}).await.map_err(|error| failed(&error))?;
+    let signatures = registry.signatures(&artifact).await.map_err(|error| failed(&error))?;
+    Ok(signers(&signatures.envelopes, Subject::Artifact(&artifact)))
 }
 
 /// Returns the signatures in the file beside a component; none if there is no such file.

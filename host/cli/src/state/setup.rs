@@ -239,6 +239,9 @@ pub(crate) fn unprepared(error: PrepareError) -> CliError {
         PrepareError::Keys(problems) => {
             CliError::key(with_heading("a key or a secret is missing", &problems))
                 .with_problems(&problems)
+                .hint(
+                    "set it where the config looks for it, or name another source there: a variable (`env`), a `file` or a `command`",
+                )
         }
         PrepareError::Plugins(problems) => {
             CliError::plugin(with_heading("a plugin cannot be used", &problems))

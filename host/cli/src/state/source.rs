@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use conclave_core::config::PluginSource;
 use conclave_core::types::oci::OciReference;
+use conclave_core::types::wording::quoted;
 use conclave_runtime::MissingStock;
 use conclave_runtime::plugin::{Inspection, PluginComponent, read_component};
 
@@ -116,6 +117,7 @@ pub(crate) async fn find(
         Some(("stock", name)) => (ComponentPlace::Stock(name.to_owned()), stock_component(name)?),
         Some(("http" | "https", _)) => with_bytes(download(source, again).await?),
         Some(("oci", _)) => with_bytes(pull(source).await?),
+        Some(("mcp", server)) => return Err(no_component(server)),
         _ => with_bytes(from_disk(Path::new(source))?),
     };
     let inspection = component
@@ -123,6 +125,21 @@ pub(crate) async fn find(
         .map_err(|error| CliError::plugin(format!("{} is not a plugin: {error}", place.shown())))?;
     let is_built_here = is_built_here && matches!(place, ComponentPlace::File(_));
     Ok(LocatedComponent { place, is_built_here, inspection, component })
+}
+
+/// Returns the error for an MCP server, with the lines that add one to a config.
+fn no_component(server: &str) -> CliError {
+    let server = server.trim().trim_start_matches("//");
+    let is_url = server.starts_with("http:") || server.starts_with("https:");
+    let source = if is_url {
+        format!("{{ mcp = {{ url = {} }} }}", quoted(server))
+    } else {
+        let words: Vec<String> = server.split_whitespace().map(quoted).collect();
+        let words = if words.is_empty() { vec![quoted("PROGRAM")] } else { words };
+        format!("{{ mcp = {{ command = [{}] }} }}", words.join(", "))
+    };
+    CliError::usage("an MCP server is no component, so there is nothing to inspect or to pin")
+        .hint(format!("write it into the config:\n\n[plugins.server]\nsource = {source}"))
 }
 
 fn with_bytes((place, bytes): (ComponentPlace, Vec<u8>)) -> (ComponentPlace, PluginComponent) {
@@ -317,6 +334,20 @@ mod tests {
             !is_build(&temp.path().join("notes/vendor/stranger.wasm")),
             "a stranger's file inside a crate is no build of it"
         );
+    }
+
+    #[test]
+    fn the_lines_for_an_mcp_server_are_a_config() {
+        for server in ["npx foo", "http://localhost:1/mcp", "a \\ \"b\"", ""] {
+            let error = no_component(server).to_string();
+            let (_, lines) = error.split_once("[plugins.server]").unwrap();
+            let text =
+                format!("entry = \"t\"\n[plugins.server]{lines}\n[tasks.t]\nagent = \"server\"\n");
+            let config = conclave_core::config::Config::parse("c.toml", "", &text);
+            let config = config.unwrap_or_else(|problems| panic!("{text}: {problems}"));
+            let source = config.plugins.values().next().map(|plugin| &plugin.source);
+            assert!(matches!(source, Some(PluginSource::Mcp(_))), "{text}");
+        }
     }
 
     #[test]

@@ -269,7 +269,8 @@ impl OpenStores {
         }
     }
 
-    fn none(&self, name: &str) -> CliError {
+    /// Returns the error of every command for a name that no stored run begins with.
+    pub(crate) fn none(&self, name: &str) -> CliError {
         let newest =
             self.runs(&RunFilter { most: Some(SHOWN), ..RunFilter::default() }).unwrap_or_default();
         let newest: Vec<String> = newest.iter().map(|run| run.run.to_string()).collect();
@@ -282,7 +283,7 @@ impl OpenStores {
             newest => format!("the newest are {}", newest.join(", ")),
         };
         CliError::usage(format!("no stored run begins with {}; {there}", printable(name)))
-            .hint("`conclave runs` lists the stored runs")
+            .hint("`conclave runs` lists the stored runs; for a run with --store FOLDER, pass the same option")
     }
 }
 

@@ -107,7 +107,7 @@ impl Toolchain {
             own if own.is_dir() => std::path::absolute(&own).unwrap_or(own),
             _ => written_sdk(language, &folder)?,
         };
-        let interpreter = interpreter(language)?;
+        let interpreter = interpreter(language)?.program;
         let pins = pins(language, &sdk)?;
         // The larger engine needs more packages. All that is installed is named, so a project with
         // other pins has a folder of its own.
@@ -280,11 +280,19 @@ fn unstarted(program: &Path, error: &std::io::Error) -> CliError {
     CliError::usage(format!("{} cannot be run: {error}", show_path(program)))
 }
 
+/// An interpreter that is new enough to build plugins.
+#[derive(Debug)]
+pub(crate) struct Interpreter {
+    pub(crate) program: PathBuf,
+    /// Such as `3.12.3`, as it says itself.
+    pub(crate) version: String,
+}
+
 /// Returns the interpreter of a language, if it is new enough.
 ///
 /// # Errors
 /// If it cannot be run, or is too old.
-pub(crate) fn interpreter(language: Language) -> Result<PathBuf, CliError> {
+pub(crate) fn interpreter(language: Language) -> Result<Interpreter, CliError> {
     let (variable, name, question, needed, how) = match language {
         Language::Python => (
             "PYTHON",
@@ -316,7 +324,9 @@ pub(crate) fn interpreter(language: Language) -> Result<PathBuf, CliError> {
     let version = one_line(String::from_utf8_lossy(&ran.stdout).trim(), 40);
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     match (numbers.next(), numbers.next()) {
-        (Some(major), Some(minor)) if (major, minor) >= needed => Ok(PathBuf::from(program)),
+        (Some(major), Some(minor)) if (major, minor) >= needed => {
+            Ok(Interpreter { program: PathBuf::from(program), version })
+        }
         _ => {
             let what = format!("{shown} is version {version}, which is too old to build plugins");
             Err(CliError::usage(what).hint(how))

@@ -171,6 +171,12 @@ fn end() -> ! {
     leave(exit::INTERRUPTED)
 }
 
+/// Ends the program because its terminal has gone away. Nothing is dropped, so that the run stays
+/// interrupted and can be resumed, as after SIGHUP.
+pub(crate) fn hang_up() -> ! {
+    leave(exit::HUNG_UP)
+}
+
 fn leave(code: u8) -> ! {
     crate::ui::user::restore_terminal();
     crate::program::mcp_servers::stop_all();

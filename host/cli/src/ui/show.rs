@@ -10,6 +10,7 @@ pub(crate) mod entry;
 pub(crate) mod explanation;
 pub(crate) mod foreign;
 pub(crate) mod head;
+pub(crate) mod hunks;
 pub(crate) mod page;
 pub(crate) mod pending;
 pub(crate) mod plan;

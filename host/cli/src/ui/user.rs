@@ -109,6 +109,8 @@ enum Way {
 /// The user at the terminal, or the program behind stdin.
 pub(crate) struct TerminalUser {
     way: Way,
+    /// Whether a terminal, rather than a program, is behind stdin.
+    reads_terminal: bool,
     screen: Arc<Screen>,
     history: Option<PathBuf>,
     stops: Option<Stops>,
@@ -135,6 +137,7 @@ impl TerminalUser {
         };
         let user = Self {
             way,
+            reads_terminal: std::io::stdin().is_terminal(),
             screen,
             history,
             stops,
@@ -154,8 +157,17 @@ impl TerminalUser {
         self.way != Way::Piped
     }
 
-    /// Asks the question, and waits for the answer. Dropping the future withdraws the question.
+    /// Asks the question, and waits for the answer. Dropping the future withdraws the question. A
+    /// terminal that goes away answers nothing: the program ends, and leaves its run interrupted.
     pub(crate) async fn ask(&self, question: UserQuestion) -> UserReply {
+        let reply = self.reply_to(question).await;
+        if reply == UserReply::End && hang_up::is_hang_up(self.reads_terminal) {
+            crate::ui::interrupt::hang_up();
+        }
+        reply
+    }
+
+    async fn reply_to(&self, question: UserQuestion) -> UserReply {
         let (reply, answer) = oneshot::channel();
         let _waiting = QuestionCount::begin(&self.asked);
         let interrupts = question.kind == AnswerKind::Short;

@@ -77,7 +77,7 @@ fn tools(
 }
 
 /// Returns the well-formed patterns of tools.
-pub(crate) fn patterns(
+fn patterns(
     reader: &mut ConfigReader,
     references: &mut References,
     names: Vec<Name<'_>>,

@@ -554,7 +554,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(OBSERVERS, "queue", Whole { least: 1, most: 1_000_000 }, "queue = 200", "The number of events that may wait for it. When they are more, the run waits until half of them are taken.").whole(ObserverRule::QUEUE),
     key(OBSERVERS, "deadline", Duration { least: 1, most: 600_000 }, r#"deadline = "2 s""#, "The time limit of one call.").time(ObserverRule::DEADLINE_MS),
     key(OBSERVERS, "attempts", Whole { least: 1, most: 100 }, "attempts = 3", "The number of failed calls for the same events after which it is stopped. The pauses between them grow from half a second to a minute.").whole(ObserverRule::ATTEMPTS as u64),
-    key(POLICY, "tool", TEXT, r#"tool = "notes.save""#, "`plugin.tool`, `plugin.*` or `*`.").required(),
+    key(POLICY, "tool", TEXT, r#"tool = "notes.save""#, "`plugin.tool`. A `*` stands for any text: `files.list_*`, `files.*`, `*.delete*`, `*`.").required(),
     key(POLICY, "caller", TEXT, r#"caller = "librarian""#, "The calling plugin, or `(mcp)` for a client of `conclave mcp`.").otherwise("any"),
     key(POLICY, "exact_arguments", Flag, "exact_arguments = true", "Whether the rule matches only calls without arguments beyond those in `arguments`.").flag(false),
     key(POLICY, "arguments", Free, r#"arguments = { path = "/notes/public/*" }"#, "The required arguments. Each key is a property or a JSON pointer; each value is a pattern, a value or a list of these. In a pattern `*` matches any text and `\\*` a star.").otherwise("any"),

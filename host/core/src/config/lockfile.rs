@@ -11,7 +11,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::{Config, PluginSource};
+use crate::config::{Config, PluginSource, PublicKey};
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::ids::PluginName;
@@ -19,7 +19,7 @@ use crate::types::oci::OciReference;
 use crate::types::tool::ToolSpec;
 
 pub use admit::{Admission, LockRefusal, admit};
-pub use diff::{LockChange, PluginPart, diff, is_harmless};
+pub use diff::{LockChange, PluginPart, diff, is_harmless, signer_change};
 pub use parse::LockError;
 
 /// The format that this host writes, and the newest that it reads.
@@ -46,6 +46,9 @@ pub struct Pinned {
     /// The artifact that the component came from, with the digest of its manifest; `None` if it did
     /// not come from a registry.
     pub artifact: Option<OciReference>,
+    /// The keys that had signed it. A run does not compare them: what needs signatures is for
+    /// `[trust]` to say.
+    pub signers: BTreeSet<PublicKey>,
     /// Whether the operator builds it. Its bytes are then not pinned: any build is admitted while
     /// all texts for people and models stay equal, and none where only pinned plugins are.
     pub dev: bool,
@@ -57,10 +60,17 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Returns the entry of a plugin.
+    /// Returns the entry of a plugin that these keys signed.
+    #[must_use]
+    pub fn signed_by(signers: BTreeSet<PublicKey>, facts: &PluginFacts) -> Self {
+        Self { signers, ..Self::of(facts) }
+    }
+
+    /// Returns the entry of a plugin without its signers.
     #[must_use]
     pub fn of(facts: &PluginFacts) -> Self {
         Self {
+            signers: BTreeSet::new(),
             name: facts.manifest.name.clone(),
             description: facts.manifest.description.clone(),
             version: facts.manifest.version.clone(),

@@ -94,22 +94,33 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConf
     ModelConfig { kind, prices }
 }
 
+/// Returns the smallest context in tokens that leaves room for a prompt beside the shortest answer.
+#[must_use]
+pub const fn least_context(min_output: Option<u64>) -> u64 {
+    let shortest = match min_output {
+        Some(tokens) => tokens,
+        None => MIN_OUTPUT,
+    };
+    shortest.saturating_add(RESERVE).saturating_add(1)
+}
+
 /// Reads the context size and the lengths of answers (L-180).
 fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup) {
     table.set(reader, "context", &mut setup.context);
     table.set(reader, "max_output", &mut setup.max_output);
     table.set(reader, "min_output", &mut setup.min_output);
-    let least = setup.min_output.unwrap_or(MIN_OUTPUT).saturating_add(RESERVE);
+    let least = least_context(setup.min_output);
     if let Some(item) =
-        table.get("context").filter(|_| setup.context.is_some_and(|context| context <= least))
+        table.get("context").filter(|_| setup.context.is_some_and(|context| context < least))
     {
-        let what =
-            format!("leaves no room for a prompt: {} tokens are kept free", thousands(least));
+        let free = thousands(least.saturating_sub(1));
+        let what = format!("leaves no room for a prompt: {free} tokens are kept free");
         item.reject(
             reader,
             ProblemCode::Conflict,
             &what,
-            "write as many tokens as the model takes".to_owned(),
+            "write as many tokens as the model takes, and start a server that takes fewer with more"
+                .to_owned(),
         );
     }
     if let Some(item) = table.get("min_output").filter(|_| table.get("context").is_none()) {

@@ -128,10 +128,20 @@ fn source(
             return path(reader, item, folder).map(PluginSource::File);
         }
         None => {
-            let help = names::check_name(text).ok().map(|()| {
+            let help = if names::check_name(text).is_ok() {
                 format!("for a plugin that comes with the host write `source = \"stock:{text}\"`")
-            });
-            item.wrong(reader, "is neither `stock:` and a name nor the path of a .wasm file", help);
+            } else if text.contains('/') {
+                "name the component itself, `source = \"./weather.wasm\"`; a plugin's folder is for commands, such as `conclave add`".to_owned()
+            } else {
+                "write `stock:NAME`, the path of a .wasm file, an address, or `source.mcp`"
+                    .to_owned()
+            };
+            item.wrong(
+                reader,
+                "is no source of a plugin: `stock:` and a name, the path of a .wasm file, an address \
+                 `https://…#sha256=…` or `oci://…`, or a table `mcp`",
+                help,
+            );
         }
     }
     None

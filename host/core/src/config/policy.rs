@@ -2,19 +2,20 @@
 
 use toml::de::DeValue;
 
-use super::grants::patterns;
 use super::json;
 use super::keys::POLICY;
 use super::mcp::is_direct_caller;
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
+use super::{ORCHESTRATION_TOOLS, names};
+use crate::permissions::grant::ToolPattern;
 use crate::permissions::policy_rules::{
     ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST,
     Policy, Rule,
 };
 use crate::types::ids::PluginName;
-use crate::types::wording::code;
+use crate::types::wording::{code, string};
 
 pub(crate) fn read_all(
     reader: &mut ConfigReader,
@@ -33,7 +34,7 @@ fn rule(
     let table = item.table(reader, POLICY)?;
     let tool = table.require(reader, "tool").and_then(|item| {
         let text = item.string(reader)?;
-        patterns(reader, references, vec![(item.clone(), text)]).pop()
+        tools(reader, references, &item, text)
     });
     let caller = table.get("caller").and_then(|item| {
         let name = item.string(reader)?;
@@ -62,6 +63,32 @@ fn rule(
     // A rule without its unreadable parts would match more calls than the operator intended.
     let (arguments, only) = (arguments.unwrap_or(Some(Vec::new()))?, only.unwrap_or(Some(false))?);
     Some(Rule { tool: tool?, caller, arguments, only, decide: decide?, expires_ms, source })
+}
+
+/// Reads the pattern of a rule's tools.
+fn tools(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+    text: &str,
+) -> Option<ToolPattern> {
+    let Some(problem) = Rule::tool_problem(text) else {
+        references.add_pattern(item, text);
+        return Some(ToolPattern(text.to_owned()));
+    };
+    let what = if ORCHESTRATION_TOOLS.contains(&text) {
+        format!("names {}, a tool of the host; rules are about tools of plugins", code(text))
+    } else {
+        format!("{problem}: {}", code(text))
+    };
+    let help = if names::check_name(text).is_ok() && !ORCHESTRATION_TOOLS.contains(&text) {
+        format!("for all tools of a plugin write {}", string(&format!("{text}.*")))
+    } else {
+        r#"write one tool, `"notes.save"`, or `*` for any text: `"notes.list_*"`, `"*.delete*"`"#
+            .to_owned()
+    };
+    item.wrong(reader, &what, help);
+    None
 }
 
 /// Reads the conditions on arguments; `None` after a problem.

@@ -9,6 +9,7 @@ use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::spans::SourceSpans;
 use super::{ModelConfig, ORCHESTRATION_TOOLS, TERMINAL, TaskConfig};
+use crate::permissions::policy_rules::glob;
 use crate::types::ids::{ModelName, TaskName};
 use crate::types::wording::{code, nearest, suggest};
 
@@ -20,6 +21,8 @@ const RECIPIENTS: [&str; 3] = ["user", "llm", "agent"];
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReferenceTarget {
     Plugin,
+    /// Plugins by a pattern, of which one must exist.
+    Plugins,
     Task,
     Model,
     /// A task, `user`, or a host tool.
@@ -75,7 +78,9 @@ impl References {
     /// Adds a well-formed pattern; `*` names no plugin.
     pub(crate) fn add_pattern(&mut self, item: &SpannedValue<'_>, pattern: &str) {
         if let Some((plugin, _)) = pattern.split_once('.') {
-            self.add(ReferenceTarget::Plugin, item, plugin);
+            let is_plain = !plugin.contains('*');
+            let target = if is_plain { ReferenceTarget::Plugin } else { ReferenceTarget::Plugins };
+            self.add(target, item, plugin);
         }
     }
 
@@ -116,6 +121,10 @@ impl References {
             let (cause, known, is_known, section) = match reference.target {
                 ReferenceTarget::Plugin => {
                     (ProblemCode::UnknownPlugin, &plugins, &in_plugins, "plugins")
+                }
+                ReferenceTarget::Plugins => {
+                    check_plugins(reader, reference, &plugins);
+                    continue;
                 }
                 ReferenceTarget::Task => (ProblemCode::UnknownTask, &tasks, &in_tasks, "tasks"),
                 ReferenceTarget::Model => {
@@ -165,6 +174,20 @@ impl References {
             );
         }
     }
+}
+
+/// Checks that a pattern covers the name of a plugin.
+fn check_plugins(reader: &mut ConfigReader, reference: &Reference, plugins: &[String]) {
+    if plugins.iter().any(|plugin| glob::covers(&reference.name, plugin)) {
+        return;
+    }
+    let what = format!(
+        "{} names plugins {}, and none in this config has such a name",
+        code(&reference.user),
+        code(&reference.name)
+    );
+    let help = suggest(&reference.name, plugins, "plugins here");
+    reader.error(ProblemCode::UnknownPlugin, &reference.span, what, help);
 }
 
 /// Checks an address besides tasks: the user, or the host through one of its tools.

@@ -10,6 +10,7 @@ use super::keys::{SIGNATURES, TRUST};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{Config, PluginSource};
+use crate::setup::Provenance;
 use crate::types::ids::PluginName;
 use crate::types::oci::is_sha256;
 use crate::types::wording::{code, one_of};
@@ -94,6 +95,33 @@ impl Trust {
         };
         signers.iter().filter(|key| !is_known(key)).cloned().collect()
     }
+
+    /// Returns the keys that signed a component: the trusted ones by their names, and the others.
+    #[must_use]
+    pub fn signers(&self, provenance: &Provenance) -> BTreeSet<PublicKey> {
+        let named = provenance.signed_by.iter().filter_map(|name| self.keys.get(name).cloned());
+        let unknown = provenance.unknown_signers.iter().filter_map(|key| key.parse().ok());
+        named.chain(unknown).collect()
+    }
+
+    /// Returns a key behind the operator's name for it, for display.
+    #[must_use]
+    pub fn shown(&self, key: &PublicKey) -> String {
+        match self.keys.iter().find(|(_, known)| *known == key) {
+            Some((name, _)) => format!("{name} ({key})"),
+            None => key.to_string(),
+        }
+    }
+}
+
+/// Returns the keys that signed what was there before, and did not sign what is there now. A
+/// component that loses one may come from somebody else.
+#[must_use]
+pub fn lost_signers<'a>(
+    before: &'a BTreeSet<PublicKey>,
+    now: &'a BTreeSet<PublicKey>,
+) -> Vec<&'a PublicKey> {
+    before.difference(now).collect()
 }
 
 /// The signatures that a component needs.

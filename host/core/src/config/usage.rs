@@ -96,6 +96,18 @@ pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
     agents
 }
 
+/// Returns the line that grants one more pattern of tools to a plugin. It holds all that the plugin
+/// has already, since it takes the place of the line that is there.
+pub(crate) fn tools_line(config: &Config, plugin: &PluginName, more: &str) -> String {
+    let grant = config.plugins.get(plugin).and_then(|plugin| plugin.grants.tools.as_ref());
+    let granted = grant.into_iter().flat_map(|grant| &grant.names);
+    let names = array(granted.map(|pattern| pattern.0.as_str()).chain([more]));
+    match grant.and_then(|grant| grant.calls) {
+        Some(calls) => format!("grants.tools = {{ names = {names}, calls = {calls} }}"),
+        None => format!("grants.tools = {names}"),
+    }
+}
+
 /// Warns about executors whose tools the agent may not call.
 fn check_executors(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
@@ -112,8 +124,9 @@ fn check_executors(config: &Config, problems: &mut Problems) {
                 let what = format!(
                     "the plugin `{executor}` carries out no action: `{agent}` may call none of its tools"
                 );
+                let line = tools_line(config, agent, &format!("{executor}.*"));
                 let help = format!(
-                    "write `grants.tools = [\"{executor}.*\"]` in [plugins.{agent}], or remove the plugin from `action_plugins`"
+                    "write `{line}` in [plugins.{agent}], or remove the plugin from `action_plugins`"
                 );
                 problems.push(
                     config
@@ -490,6 +503,42 @@ mod tests {
         }
         let open = found("https://a.example/*", ", private = [\"0.0.0.0/0\"]");
         assert_eq!(open, [ProblemCode::Insecure]);
+    }
+
+    #[test]
+    fn the_line_that_grants_more_tools_keeps_those_that_are_granted() {
+        let config = |grant: &str| {
+            let text = format!(
+                "entry = \"t\"\n[plugins.a]\nsource = \"a.wasm\"\n{grant}\n\
+                 [plugins.b]\nsource = \"b.wasm\"\n[plugins.c]\nsource = \"c.wasm\"\n\
+                 [tasks.t]\nagent = \"a\"\naction_plugins = [\"c\"]\n"
+            );
+            Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"))
+        };
+        let of = |config: &Config| {
+            let help = config.warnings.0.iter().filter_map(|warning| warning.remedy.clone());
+            help.filter(|help| help.contains("grants.tools")).collect::<Vec<_>>()
+        };
+        for (grant, line) in [
+            ("", r#"grants.tools = ["c.*"]"#),
+            (r#"grants.tools = ["b.*"]"#, r#"grants.tools = ["b.*", "c.*"]"#),
+            (
+                r#"grants.tools = { names = ["b.x"], calls = 3 }"#,
+                r#"grants.tools = { names = ["b.x", "c.*"], calls = 3 }"#,
+            ),
+        ] {
+            let before = config(grant);
+            let help = of(&before);
+            assert!(help.iter().any(|help| help.contains(line)), "{line}: {help:?}");
+            // The same check has nothing more to say, and what was granted still is.
+            let after = config(line);
+            assert_eq!(of(&after), Vec::<String>::new(), "{line}");
+            let names = |config: &Config| {
+                let grant = config.plugins["a"].grants.tools.clone();
+                grant.map(|grant| grant.names).unwrap_or_default()
+            };
+            assert!(names(&before).iter().all(|name| names(&after).contains(name)), "{line}");
+        }
     }
 
     #[test]

@@ -98,6 +98,20 @@ pub fn prompts(records: Vec<Record>) -> Vec<ModelPrompt> {
     prompts
 }
 
+impl PromptMessage {
+    /// Returns the bytes of all its parts: text, calls, results and attachments.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let calls = self.tool_calls.iter();
+        let calls = calls.map(|call| call.name.len() + call.arguments.to_string().len());
+        let results = self.tool_results.iter();
+        let results = results.map(|result| result.name.len() + result.content.len());
+        let written = self.text.len() + calls.sum::<usize>() + results.sum::<usize>();
+        let attached: u64 = self.attachments.iter().map(|blob| blob.length).sum();
+        attached.saturating_add(written as u64)
+    }
+}
+
 impl ModelPrompt {
     /// Returns the messages in their order, as the model reads them: text of plugins and other
     /// tasks stands between the host's marks.
@@ -175,5 +189,37 @@ fn role(sender: Role, results: &[ToolResult]) -> &'static str {
         Role::Llm => "assistant",
         Role::System => "system",
         Role::User | Role::Agent => "user",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_parts_of_a_message_count() {
+        let call: ToolCall = serde_json::from_value(
+            json!({ "id": "a", "name": "search.find", "arguments": { "query": "x" } }),
+        )
+        .unwrap();
+        let result: ToolResult = serde_json::from_value(
+            json!({ "call_id": "a", "name": "search.find", "content": "It was 1844." }),
+        )
+        .unwrap();
+        let blob: Blob = serde_json::from_value(
+            json!({ "sha256": "0", "media_type": "image/png", "length": 1_000 }),
+        )
+        .unwrap();
+        let message = PromptMessage {
+            role: "user",
+            text: "When?".to_owned(),
+            tool_calls: vec![call],
+            tool_results: vec![result],
+            attachments: vec![blob],
+        };
+        let parts = ["When?", "search.find", r#"{"query":"x"}"#, "search.find", "It was 1844."];
+        assert_eq!(message.bytes(), 1_000 + parts.concat().len() as u64);
     }
 }

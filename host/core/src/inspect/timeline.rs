@@ -75,7 +75,8 @@ pub struct Totals {
     /// The number of answers without a known price.
     pub unpriced: u64,
     pub tool_calls: u64,
-    /// The number of calls in a sandbox of their own: agents, tools, strategies and queries.
+    /// The number of calls in a sandbox of their own: agents, tools, strategies and queries, without
+    /// those of foreign servers and of the embedding program.
     pub sandboxes: u64,
     /// The peak memory of a single call in bytes.
     pub memory: u64,

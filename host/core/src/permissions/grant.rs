@@ -417,7 +417,8 @@ impl Grants {
     }
 }
 
-/// A pattern of tools: `plugin.tool`, `plugin.*` or `*`.
+/// A pattern of tools: `plugin.tool`, `plugin.*` or `*`. Those of rules, in which a `*` may stand
+/// anywhere, are matched by [`Rule::covers`](crate::permissions::policy_rules::Rule::covers).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolPattern(pub String);

@@ -78,7 +78,7 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Pe
 fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&CallArguments<'_>>) -> bool {
     for rule in later {
         let is_about =
-            rule.tool.covers(&new.tool.0) && (rule.caller.is_none() || rule.caller == new.caller);
+            rule.covers(&new.tool.0) && (rule.caller.is_none() || rule.caller == new.caller);
         // The new rule matches exactly these arguments, so a rule that does not match them is about
         // other calls.
         let is_of_others = || match (&new.caller, arguments) {

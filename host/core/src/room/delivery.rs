@@ -222,16 +222,17 @@ impl Room {
             return;
         }
         if self.channels.is_closed() && !self.deliveries.waiting.is_empty() {
-            let strategies: Vec<PluginName> = self.deliveries.waiting.keys().cloned().collect();
-            strategies.iter().for_each(|strategy| {
-                self.deliveries.set_delivery_states(
-                    &mut self.cx,
-                    &mut self.background,
-                    strategy,
-                    DeliveryState::Blocked,
-                    ROOM_CLOSED,
-                )
-            });
+            let strategies = self.deliveries.waiting.keys();
+            let ids: Vec<BackgroundId> =
+                strategies.flat_map(|strategy| self.deliveries.ids_waiting(strategy)).collect();
+            let (cx, background) = (&mut self.cx, &mut self.background);
+            self.deliveries.set_delivery_states(
+                cx,
+                background,
+                &ids,
+                DeliveryState::Blocked,
+                ROOM_CLOSED,
+            );
         }
         self.report_results();
         self.handle_relays();
@@ -359,19 +360,20 @@ impl Deliveries {
         strategy: &PluginName,
         reason: &str,
     ) {
-        self.set_delivery_states(cx, background, strategy, DeliveryState::Inbox, reason);
+        let ids = self.ids_waiting(strategy);
+        self.set_delivery_states(cx, background, &ids, DeliveryState::Inbox, reason);
     }
 
     fn set_delivery_states(
         &mut self,
         cx: &mut RoomContext,
         background: &mut Background,
-        strategy: &PluginName,
+        ids: &[BackgroundId],
         state: DeliveryState,
         reason: &str,
     ) {
-        for id in self.ids_waiting(strategy) {
-            self.set_delivery_state(cx, background, &id, state, None, Some(reason));
+        for id in ids {
+            self.set_delivery_state(cx, background, id, state, None, Some(reason));
         }
     }
 

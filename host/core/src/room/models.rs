@@ -389,7 +389,9 @@ impl Room {
     pub fn lacks_model<'e>(&'e self, events: &'e [Event]) -> Option<MissingModel<'e>> {
         let opening = &self.cx.opening;
         let [pending] = &self.models.model_calls[..] else { return None };
-        let is_of_use = self.budgets.spent.turns > 0 && opening.depth == 0 && !opening.persistent;
+        // A turn counts when it begins, so the first one is under way at 1.
+        let has_results = self.budgets.spent.turns > 1 || self.budgets.spent.tokens > 0;
+        let is_of_use = has_results && opening.depth == 0 && !opening.persistent;
         if !is_of_use || !pending.is_awaited {
             return None;
         }

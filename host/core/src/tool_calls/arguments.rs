@@ -9,10 +9,12 @@ use crate::tool_calls::toolbox::TaskTool;
 mod checker;
 mod explanation;
 mod lax;
+mod limits;
 
 use checker::Checker;
 
 pub use explanation::{explain, explanation_fields};
+pub use limits::limits;
 
 /// A field that does not fit the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +30,8 @@ pub struct Wrong {
 /// unknown fields stay (L-100, L-114).
 ///
 /// # Errors
-/// All fields that do not fit, in the schema's order, 64 at most.
+/// All that does not fit, in the schema's order, 64 at most. Once something does not, this includes
+/// the parts of the schema that only the tool itself checks, such as `pattern`.
 pub fn check(schema: &Value, arguments: &Value) -> Result<Value, Vec<Wrong>> {
     if !arguments.is_object() {
         return Err(vec![Wrong {

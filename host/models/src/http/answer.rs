@@ -44,6 +44,8 @@ pub(crate) struct ServerReply {
     /// Whether a chunk had a `delta` that is not empty. Then a `message` repeats earlier content.
     has_deltas: bool,
     tokens: Tokens,
+    /// The length in tokens that was asked for.
+    max_output: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -153,7 +155,13 @@ impl ServerReply {
             finish: None,
             has_deltas: false,
             tokens: Tokens::default(),
+            max_output: None,
         }
+    }
+
+    /// Sets the length in tokens that was asked for.
+    pub(crate) fn set_max_output(&mut self, max_output: Option<u64>) {
+        self.max_output = max_output;
     }
 
     /// Returns whether the model has finished, so that only the usage may follow.
@@ -167,8 +175,15 @@ impl ServerReply {
     }
 
     fn ending(&self) -> AnswerEnd {
-        // Some servers never send a reason; the end of the stream was proper.
-        self.finish.as_deref().map_or(AnswerEnd::Whole, AnswerEnd::of)
+        let is_spent = self.max_output.is_some_and(|most| self.tokens.completion_tokens >= most);
+        match self.finish.as_deref() {
+            // llama.cpp says `completed` of every answer of the Responses API, and other servers
+            // send no reason at all.
+            None | Some("completed") if is_spent => AnswerEnd::Limit,
+            // The end of the stream was proper.
+            None => AnswerEnd::Whole,
+            Some(reason) => AnswerEnd::of(reason),
+        }
     }
 
     /// Adds a chunk; new text goes to the sink.

@@ -18,7 +18,7 @@ use super::quote::Quoter;
 use super::reply::{ReplyError, ReplyReader};
 use super::retry::{self, Patience};
 use super::server_error::{ERROR_MAX, ServerError};
-use super::{ClientState, request};
+use super::{ClientState, options, request};
 use crate::{ApiKey, ModelFailure, TextSink};
 
 /// Maximum bytes of a model list; gateways have thousands of models.
@@ -67,6 +67,8 @@ struct RequestExchange<'a> {
     request: Request,
     heard: TrackedSink,
     deadline: Instant,
+    /// The length of the answer in tokens that the request asks for.
+    max_output: Option<u64>,
 }
 
 impl ClientState {
@@ -76,13 +78,16 @@ impl ClientState {
         sink: Arc<dyn TextSink>,
     ) -> Result<Completion, ModelFailure> {
         let body = request::body_beside(&prompt, &self.settings).await?;
+        let merged = options::merged(self.settings.api, &self.settings.options, &prompt.options)?;
+        let max_output = options::max_output(&merged);
         let names = ToolNames::of(&prompt);
         let deadline = Instant::now() + self.settings.timeout.min(FOREVER);
         let is_shown = sink.is_shown();
         let any = AtomicBool::new(false);
         let heard = TrackedSink { sink, is_streamed: prompt.stream, is_shown, any };
         let request = self.server.request(self.settings.api.path(), Some(body));
-        let exchange = RequestExchange { shared: self, names, request, heard, deadline };
+        let exchange =
+            RequestExchange { shared: self, names, request, heard, deadline, max_output };
         // One deadline for all attempts and delays, besides the timeout of each attempt.
         let outcome = timeout_at(deadline, exchange.attempts()).await;
         let failed = match outcome {
@@ -232,7 +237,12 @@ impl RequestExchange<'_> {
                 return Err(failed);
             };
             let why = &failed.trouble.text;
-            self.heard.sink.waits(&format!("{why}. The next attempt is in {wait:.1?}"));
+            let end = if why.ends_with(['.', '?', '!']) { "" } else { "." };
+            let wait_words = match wait.as_millis() {
+                millis @ ..1000 => format!("{millis} ms"),
+                _ => format!("{:.1} s", wait.as_secs_f64()),
+            };
+            self.heard.sink.waits(&format!("{why}{end} The next attempt is in {wait_words}"));
             sleep(wait).await;
         }
     }
@@ -258,7 +268,8 @@ impl RequestExchange<'_> {
         let told = |error| teller.reply(error, settings.reply_max, asked);
         let thinking = self.shared.thinking.clone();
         let mut reply =
-            ReplyReader::new(settings.api, settings.reply_max, teller.quoter.clone(), thinking);
+            ReplyReader::new(settings.api, settings.reply_max, teller.quoter.clone(), thinking)
+                .with_max_output(self.max_output);
         while !reply.is_done() {
             let silence = match (self.heard.is_streamed, reply.is_finished()) {
                 (true, true) => settings.idle_timeout.min(TAIL_TIMEOUT),

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use conclave_core::config::least_context;
 use conclave_core::types::completion::{
     ModelApi, ModelDiagnostic, ModelDiagnosticKind, ModelError,
 };
@@ -146,9 +147,13 @@ impl FailureReport<'_> {
             }
             ServerRefusal::TooLong { fits } => {
                 let size = if fits == 0 { "TOKENS".to_owned() } else { fits.to_string() };
-                let text = format!(
-                    "{said}. Write `context = {size}` in the model's table, so that older messages are shortened or condensed in time"
-                );
+                let text = if fits != 0 && fits < least_context(None) {
+                    format!("{said}. That is no room for an agent: start the server with more")
+                } else {
+                    format!(
+                        "{said}. Write `context = {size}` in the model's table, so that older messages are shortened or condensed in time"
+                    )
+                };
                 refused(ModelError::ContextTooLong { tokens: fits }, text, RetryAdvice::Never)
             }
             ServerRefusal::Quota => {
@@ -167,6 +172,12 @@ impl FailureReport<'_> {
             ServerRefusal::Unsupported { remedy } => {
                 refused(gist_of(status), format!("{said}. {remedy}"), RetryAdvice::Never)
             }
+            ServerRefusal::Unreadable { remedy } => failed(
+                other("the model's server could not read what the model wrote"),
+                ModelDiagnosticKind::Malformed,
+                format!("{said}. {remedy}"),
+                RetryAdvice::Later(asked),
+            ),
             ServerRefusal::Other if status == 404 => {
                 let text = format!(
                     "{said}. Does {server} end where the API begins, mostly with /v1, and has it {}?",

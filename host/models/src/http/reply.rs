@@ -126,6 +126,12 @@ impl ReplyReader {
         }
     }
 
+    /// Returns the reader of an answer that may have so many tokens.
+    pub(crate) fn with_max_output(mut self, max_output: Option<u64>) -> Self {
+        self.answer.set_max_output(max_output);
+        self
+    }
+
     /// Returns whether nothing more needs to be read.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done

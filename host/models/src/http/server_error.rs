@@ -40,6 +40,11 @@ pub(crate) enum ServerRefusal {
     Unsupported {
         remedy: &'static str,
     },
+    /// The server cannot read what its model wrote. Another attempt may help, because a model
+    /// rarely writes the same twice.
+    Unreadable {
+        remedy: &'static str,
+    },
     Other,
 }
 
@@ -114,6 +119,9 @@ impl ServerError {
                 "invalid model",
                 "not a valid model",
             ]);
+        if status >= 500 && says(&UNREADABLE) {
+            return ServerRefusal::Unreadable { remedy: IN_TEXT };
+        }
         let remedy = REMEDIES.iter().find(|(words, _)| says(words)).map(|(_, remedy)| *remedy);
         match (status, remedy) {
             (401 | 403 | 429, _) | (_, None) => {}
@@ -196,6 +204,18 @@ const LOADING: [&str; 5] =
 /// Phrases of servers that are too busy, without a status that says so.
 const OVERLOADED: [&str; 5] =
     ["overloaded", "try again later", "too many requests", "at capacity", "no capacity"];
+
+/// Phrases of llama.cpp about an answer that is not of the form in which its chat template writes
+/// calls.
+const UNREADABLE: [&str; 4] = [
+    "model produced output that does not match",
+    "failed to parse input at pos",
+    "failed to parse tool call",
+    "unexpected empty grammar stack",
+];
+
+/// The remedy for a model that does not write calls in the form of its server.
+const IN_TEXT: &str = "Write `tool_format = \"json\"` or `\"xml\"` in the task, so that the model calls tools in its text, or start the server with another chat template";
 
 /// Phrases of servers that lack what a request needs, in lower case, and the operator's remedy.
 const REMEDIES: [(&[&str], &str); 6] = [
@@ -402,6 +422,16 @@ mod tests {
             };
             assert!(remedy.contains(expected), "{message}: {remedy}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_the_server_cannot_read_may_be_another_one_next_time() {
+        let message =
+            "The model produced output that does not match the expected peg-native format";
+        let body = json!({"error": {"code": 500, "message": message, "type": "server_error"}});
+        let refusal = refusal(500, &body);
+        let ServerRefusal::Unreadable { remedy } = refusal else { panic!("{refusal:?}") };
+        assert!(remedy.contains("tool_format"), "{remedy}");
     }
 
     #[test]

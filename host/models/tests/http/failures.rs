@@ -61,6 +61,30 @@ async fn a_prompt_that_does_not_fit_says_what_does() {
 }
 
 #[tokio::test]
+async fn a_context_without_room_for_a_prompt_is_no_remedy() {
+    let message = "request (632 tokens) exceeds the available context size (256 tokens)";
+    let body = json!({"error": {"code": 400, "message": message, "n_ctx": 256,
+        "type": "exceed_context_size_error"}});
+    let (error, _, text) = refused(TestReply::json(400, &body)).await;
+    assert_eq!(error, ModelError::ContextTooLong { tokens: 256 });
+    assert!(!text.contains("context = 256") && text.contains("start the server"), "{text}");
+}
+
+#[tokio::test]
+async fn an_answer_that_the_server_cannot_read_is_malformed_after_another_attempt() {
+    let message = "The model produced output that does not match the expected peg-native format";
+    let server =
+        Server::start(vec![TestReply::error(500, message), TestReply::error(500, message)]);
+    let mut settings = settings(&server);
+    settings.retries = 1;
+    let (error, kind, text) = fails(&HttpModel::new(settings).unwrap(), false).await;
+    assert_eq!(server.requests().iter().filter(|request| request.method == "POST").count(), 2);
+    assert!(matches!(error, ModelError::Other { .. }), "{error:?}");
+    assert_eq!(kind, ModelDiagnosticKind::Malformed);
+    assert!(text.contains("tool_format"), "{text}");
+}
+
+#[tokio::test]
 async fn an_empty_account_is_not_waited_for() {
     let quota = json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}});
     let (error, kind, _) = refused(TestReply::json(429, &quota)).await;

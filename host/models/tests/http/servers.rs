@@ -39,6 +39,8 @@ struct AnswerForm {
     #[serde(default)]
     thinking: String,
     stop: Option<StopReason>,
+    /// The length in tokens that is asked for.
+    max_output: Option<u64>,
     /// Tokens of input and output.
     tokens: Option<(u64, u64)>,
     /// `again` for a failed attempt that is repeated if no text was shown, or the kind of the error.
@@ -85,6 +87,13 @@ impl AnswerForm {
         let mut settings = settings(&server);
         settings.api = self.api();
         settings.retries = 1;
+        if let Some(most) = self.max_output {
+            let name = match self.api() {
+                ModelApi::Responses => "max_output_tokens",
+                ModelApi::ChatCompletions | ModelApi::Messages => "max_tokens",
+            };
+            settings.options.insert(name.to_owned(), most.into());
+        }
         let heard = Arc::new(Heard::default());
         let client = HttpModel::new(settings).unwrap();
         let outcome = client.complete(with_tools(is_streamed), Arc::<Heard>::clone(&heard)).await;

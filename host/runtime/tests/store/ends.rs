@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use conclave_runtime::ids::Millis;
+use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::store::{RunFilter, RunState, Store, StoreError, StoreReader, all};
 
 use crate::support::{
@@ -156,6 +156,11 @@ fn a_stop_is_noted_in_the_rooms_that_the_process_runs() {
     one = run(&store, "three", 1);
     store.note_stop(Millis(20_000)).unwrap();
     drop(one);
+    let reader = StoreReader::open(temp.path()).unwrap();
+    let until =
+        |room: &str| reader.run(&RoomId::from(room)).unwrap().map(|row| row.until(Millis(30_000)));
+    assert_eq!(until("three"), Some(Millis(30_000)), "its process runs");
+    assert_eq!(until("one"), Some(Millis(9_000)), "its process stopped then");
     let stopped = |room: &str| reopen(&store, room).stopped;
     assert_eq!(["one", "three"].map(stopped), [Some(Millis(9_000)), Some(Millis(20_000))]);
 }

@@ -19,6 +19,12 @@ source_paths: dict[str, str] = {}
 """The path in the author's folder of each file in the component, for tracebacks."""
 
 
+_OWN_PACKAGES = frozenset(
+    ["conclave_sdk", "wit_world", "componentize_py_runtime.py", "componentize_py_types.py"]
+)
+"""Packages and modules of the component that are not the author's."""
+
+
 def calling(capability: str, target: str, function: Callable[..., T], *arguments: Any) -> T:
     """Call an import, and raise its error as the SDK's exception."""
     sent = [well_formed(item) if isinstance(item, str) else item for item in arguments]
@@ -143,15 +149,30 @@ def _text(error: BaseException) -> str:
 
 
 def _log_traceback(error: Exception) -> None:
-    # Without the frames of the SDK above the plugin's code.
-    trace = error.__traceback__
-    while trace is not None and "conclave_sdk" in trace.tb_frame.f_code.co_filename:
-        trace = trace.tb_next
-    lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
-    for line in "".join(lines).rstrip().splitlines():
+    shown = traceback.TracebackException.from_exception(error)
+    _leave_out_own_frames(shown)
+    for line in "".join(shown.format()).rstrip().splitlines():
         for file, path in source_paths.items():
             line = line.replace(f'File "{file}"', f'File "{path}"')
         _host.current().log("error", line)
+
+
+def _leave_out_own_frames(shown: traceback.TracebackException) -> None:
+    """Leave out the frames of the SDK and of the bindings, unless there are no others."""
+    todo: list[traceback.TracebackException | None] = [shown]
+    while todo:
+        one = todo.pop()
+        if one is None:
+            continue
+        authors = [frame for frame in one.stack if not _is_own(frame.filename)]
+        if authors:
+            one.stack[:] = authors
+        todo += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or [])]
+
+
+def _is_own(file: str) -> bool:
+    parts = file.replace("\\", "/").split("/")
+    return any(part in _OWN_PACKAGES for part in parts)
 
 
 def _refused(error: OSError, path: str) -> errors.Denied | None:

@@ -22,7 +22,7 @@ const OWN: [&str; 6] = [
 ];
 /// The end of the question to an approver.
 const MAY_IT_RUN: &str = "Approve it? [y/N] >";
-const LETTERS: &str = "[w] why  >";
+const LETTERS: &str = ") >";
 const MORE: &str = "[s] next page >";
 
 /// A run whose calls wait for an approval from another terminal.

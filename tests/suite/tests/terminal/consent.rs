@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::emulator::Terminal;
 use super::{MARK, rig, write};
 
-const LETTERS: &str = "[w] why  >";
+const LETTERS: &str = ") >";
 
 fn is_own(row: &str, words: &str) -> bool {
     row.contains(words) && !row.contains(MARK)

@@ -10,7 +10,7 @@ use super::{FOREIGN, MARK, assert_marked, forged_as, rig, write};
 const WIDE: u16 = 120;
 const NARROW: u16 = 60;
 const RESIZED: &str = "the terminal's size has changed";
-const LETTERS: &str = "[w] why  >";
+const LETTERS: &str = ") >";
 
 /// Lines of the program that a narrower terminal must break.
 const OWN: [&str; 2] = [

@@ -101,14 +101,16 @@ fn missing_grant(
         let mode = if mode == Some("read-write") { "read-write" } else { "read" };
         return Hint {
             what: format!(
-                "{name} requires `files`, which is not granted; `dir` is your folder, `at` the path under which the plugin reads it, which its author documents:"
+                "{name} requires `files`, which is not granted, and no run starts without it; `dir` is your folder, `at` the path under which the plugin reads it, which its author documents:"
             ),
             // A made-up folder would be pasted as it is.
             how: command(&format!("files = [{{ dir = \"…\", at = \"…\", mode = \"{mode}\" }}]")),
         };
     }
     Hint {
-        what: format!("{name} requires `{capability}`, which is not granted:"),
+        what: format!(
+            "{name} requires `{capability}`, which is not granted, and no run starts without it:"
+        ),
         how: command(&example(capability, found, config)),
     }
 }

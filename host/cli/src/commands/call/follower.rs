@@ -64,7 +64,7 @@ impl CallFollower {
 
     fn log_line(&self, message: &str) {
         if self.shows_log_line() {
-            self.put(&EntryText::new(FAINT, "log").cut(FAINT, message));
+            self.put(&EntryText::new(FAINT, "log").exact(FAINT, message));
         }
     }
 

@@ -2,6 +2,7 @@
 //! user's turn, and returns without asking while the agent has more to do. Commands are executed
 //! here.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -348,13 +349,20 @@ impl Channels for UserChannel {
 
     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         // The event stream already contains it.
-        if !self.0.json {
+        if self.0.json {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        if std::io::stdout().is_terminal() {
             self.0.screen.notice(foreign::block(
                 message.text.trim(),
                 Style::new(),
                 2,
                 total_columns(),
             ));
+        } else {
+            // A result for the reader of the pipe, as in a run. The conversation's end reports an
+            // stdout that cannot be written.
+            let _ = stdout::queue(format!("{}\n", stdout::safe(message.text.trim())));
         }
         Box::pin(std::future::ready(Ok(())))
     }

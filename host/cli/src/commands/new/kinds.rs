@@ -2,7 +2,7 @@
 //! from a file, and cases for `conclave plugin test`.
 
 use conclave_core::types::wording::quoted;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::args::{Language, NewKind};
 use crate::state::sdk;
@@ -105,7 +105,7 @@ pub(super) fn files(
         ("conclave-plugin.toml", manifest),
         ("conclave.toml", fill(&config)),
         ("replies.json", fill(&pretty(&parts.replies))),
-        ("cases.json", fill(&pretty(&parts.cases))),
+        ("cases.json", fill(&cases_text(&parts.cases))),
     ];
     let of_language = code(kind, language).map(|(path, text)| match path {
         // It is not a template, and may hold anything.
@@ -113,6 +113,26 @@ pub(super) fn files(
         path => (path, fill(text)),
     });
     of_language.into_iter().chain(shared).map(|(path, text)| (path.to_owned(), text)).collect()
+}
+
+/// The keys of a case, in the order in which a reader expects them.
+const CASE_KEYS: [&str; 7] = ["name", "tool", "run", "config", "settings", "arguments", "expect"];
+
+/// Returns the cases as JSON whose keys have the order of the documentation.
+fn cases_text(cases: &Value) -> String {
+    let place = |key: &str| CASE_KEYS.iter().position(|known| *known == key);
+    let case = |fields: &Map<String, Value>| {
+        let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+        fields.sort_by_key(|(key, _)| place(key).unwrap_or(CASE_KEYS.len()));
+        let lines = fields.iter().map(|(key, value)| {
+            let value = format!("{value:#}").replace('\n', "\n    ");
+            format!("    {}: {value}", Value::from(key.as_str()))
+        });
+        format!("  {{\n{}\n  }}", lines.collect::<Vec<_>>().join(",\n"))
+    };
+    let cases: Vec<String> =
+        cases.as_array().into_iter().flatten().filter_map(Value::as_object).map(case).collect();
+    format!("[\n{}\n]\n", cases.join(",\n"))
 }
 
 /// Returns a message that the new config answers.
@@ -523,6 +543,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_case_is_written_in_the_order_of_the_documentation() {
+        let cases =
+            json!([{ "expect": { "content": "5" }, "arguments": {}, "tool": "t", "name": "n" }]);
+        let text = cases_text(&cases);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), cases);
+        let places = ["name", "tool", "arguments", "expect"].map(|key| text.find(key).unwrap());
+        assert!(places.is_sorted(), "{text}");
     }
 
     /// The tests of `conclave plugin new` build these files and play their cases. `UPDATE_DOCS=1`

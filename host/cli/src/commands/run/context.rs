@@ -131,7 +131,8 @@ impl RunContext {
         }
         subscribers.extend(self.trace.clone().map(|trace| trace as _));
         if self.style.approvals == Approvals::Wait && !self.style.output.json {
-            subscribers.push(Arc::new(PendingLine(Arc::clone(&self.screen))));
+            subscribers
+                .push(Arc::new(PendingLine { screen: Arc::clone(&self.screen), is_run: true }));
         }
         let (user, screen, interrupts) =
             (Arc::clone(&self.user), Arc::clone(&self.screen), self.interrupts.clone());

@@ -97,7 +97,7 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
                 .rows(total_columns());
             let _ = writeln!(err, "{}", rows.join("\n"));
         }
-        if let Some(hint) = limit_hint(outcome) {
+        if let Some(hint) = limit_hint(outcome, true) {
             let _ = writeln!(err, "{}", paint(FAINT, hint));
         }
     }
@@ -168,7 +168,8 @@ pub(crate) fn as_json(call: &ToolCall) -> serde_json::Value {
 }
 
 /// Returns the config key that raises the limit which ended the run, if a hard limit did.
-pub(crate) fn limit_hint(outcome: &Outcome) -> Option<String> {
+/// `is_option` says that the command has the option `--limit`, which replaces the config's limit.
+pub(crate) fn limit_hint(outcome: &Outcome, is_option: bool) -> Option<String> {
     let key = match outcome.status {
         // Two limits share this status, and only the reason tells them apart.
         Status::MaxTurns if outcome.reason.contains("limits.run.task_turns") => "task_turns",
@@ -182,7 +183,8 @@ pub(crate) fn limit_hint(outcome: &Outcome) -> Option<String> {
         Status::Timeout => "wall",
         _ => return None,
     };
-    Some(format!("to allow more, raise `{key}` under [limits.run] in the config"))
+    let option = if is_option { format!(", or with --limit {key}=MORE") } else { String::new() };
+    Some(format!("to allow more, raise `{key}` under [limits.run] in the config{option}"))
 }
 
 fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> String {
@@ -237,6 +239,15 @@ mod tests {
             "{}",
             of(Status::Error)
         );
+    }
+
+    #[test]
+    fn a_limit_that_was_an_option_is_raised_by_the_option() {
+        let ended = Outcome::new(Status::MaxTurns, "the run reached limits.run.turns");
+        let in_run = limit_hint(&ended, true).unwrap_or_default();
+        assert!(in_run.ends_with("in the config, or with --limit turns=MORE"), "{in_run}");
+        let in_chat = limit_hint(&ended, false).unwrap_or_default();
+        assert!(in_chat.ends_with("in the config"), "{in_chat}");
     }
 
     #[test]

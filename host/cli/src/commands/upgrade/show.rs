@@ -36,11 +36,13 @@ fn text(name: &PluginName, is_new: bool, changes: &[LockChange], columns: usize)
             change.before.as_deref().unwrap_or_default(),
             change.now.as_deref().unwrap_or_default(),
         );
+        let room = columns.saturating_sub(BEFORE_TEXT);
         for (style, mark, line) in lines(before, now) {
-            for row in foreign::rows(&line, columns.saturating_sub(BEFORE_TEXT)) {
+            let indent = if is_json(change.part) { indentation(&line).min(room / 2) } else { 0 };
+            for row in foreign::rows(line.get(indent..).unwrap_or_default(), room - indent) {
                 text.push_str(&format!(
                     "    {}\n",
-                    paint(style, format_args!("{mark} {}{row}", foreign::MARK))
+                    paint(style, format_args!("{mark} {}{:indent$}{row}", foreign::MARK, ""))
                 ));
             }
         }
@@ -48,9 +50,22 @@ fn text(name: &PluginName, is_new: bool, changes: &[LockChange], columns: usize)
     text
 }
 
+/// Returns whether the part is JSON that the host laid out, so that the blanks at the beginning of
+/// its lines are the host's.
+fn is_json(part: PluginPart) -> bool {
+    matches!(part, PluginPart::InputSchema | PluginPart::OutputSchema | PluginPart::Examples)
+}
+
+fn indentation(line: &str) -> usize {
+    line.len() - line.trim_start_matches(' ').len()
+}
+
 fn title(change: &LockChange) -> String {
     let of = paint(NAME, one_line(&change.of, 64));
     match change.part {
+        PluginPart::Signers if change.before.is_none() => "its signatures".to_owned(),
+        PluginPart::Signers if change.now.is_none() => paint(BAD, "it is no longer signed"),
+        PluginPart::Signers => paint(BAD, "other keys signed it"),
         PluginPart::Component => "the component's SHA-256".to_owned(),
         PluginPart::Artifact => "the artifact in a registry".to_owned(),
         PluginPart::Name => paint(BAD, "the name in its manifest, which selects its stored data"),
@@ -165,6 +180,28 @@ mod tests {
         let text = text(&PluginName::from("notes"), false, &[change], 80);
         assert!(text.contains("\\u{d}\\u{1b}[2J\\u{202e}x\\u{e0041}"), "{text}");
         assert!(text.contains("+ │ notes is as it was pinned"), "each line is marked: {text}");
+    }
+
+    #[test]
+    fn a_schema_is_indented_and_a_lost_signature_stands_first() {
+        let change = |part, before: Option<&str>, now: Option<&str>| LockChange {
+            part,
+            of: "find".to_owned(),
+            before: before.map(str::to_owned),
+            now: now.map(str::to_owned),
+        };
+        let changes = [
+            change(PluginPart::Signers, Some("alice"), None),
+            change(PluginPart::InputSchema, Some("{\n}"), Some("{\n    \"a\": \"x     y\"\n}")),
+        ];
+        let text = text(&PluginName::from("notes"), false, &changes, 80);
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let expected = concat!(
+            "notes differs from its pin\n  it is no longer signed\n    - │ alice\n",
+            "  the arguments of the tool find\n      │ {\n",
+            "    + │     \"a\": \"x\\u{20}×5y\"\n      │ }\n",
+        );
+        assert_eq!(text, expected);
     }
 
     /// B15: a description padded to the terminal's width imitated a line of the program.

@@ -86,12 +86,15 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Stor
     if let Some(folder) = args.journal {
         return in_folder(&JournalFolder(folder.to_owned()), address);
     }
-    let rows = OpenStores::of(args.store).runs(&RunFilter::default())?;
+    let stores = OpenStores::of(args.store);
+    let rows = stores.runs(&RunFilter::default())?;
     let name = match address {
         Some(address) => one(rows.iter().map(|row| serving_of(&row.run)), &address.run)?,
         None => rows.first().map(|row| serving_of(&row.run).to_owned()),
     };
-    let Some(run) = name else { return Err(not_stored(address)) };
+    let Some(run) = name else {
+        return Err(address.map_or_else(nothing_stored, |address| stores.none(&address.run)));
+    };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
     let is_meant = |row: &RunRow| {
         serving_of(&row.run) == run
@@ -99,7 +102,7 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Stor
     };
     let mut rows: Vec<RunRow> = rows.into_iter().filter(is_meant).collect();
     if rows.is_empty() {
-        return Err(CliError::usage(format!("the run {run}{call} is not stored")));
+        return Err(stores.none(&format!("{run}{call}")));
     }
     // The calls of a client, in order.
     rows.sort_by_key(|row| {
@@ -116,12 +119,9 @@ pub(super) struct RunPlaces<'a> {
     pub(super) store: Option<&'a Path>,
 }
 
-fn not_stored(address: Option<&Address>) -> CliError {
-    let what = address.map_or("no runs are stored".to_owned(), |address| {
-        format!("the run {} is not stored", address.run)
-    });
-    CliError::usage(what)
-        .hint("`conclave runs` lists the stored runs; for a run with --journal FOLDER or --store FOLDER, pass the same option")
+fn nothing_stored() -> CliError {
+    CliError::usage("no runs are stored")
+        .hint("for a run with --journal FOLDER or --store FOLDER, pass the same option")
 }
 
 fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<StoredRun, CliError> {

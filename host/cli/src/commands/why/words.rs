@@ -106,8 +106,8 @@ fn call_of(event: &Event) -> Option<CallId> {
     }
 }
 
-/// Returns the description of a record: its refusal, or else its event.
-pub(super) fn head(told: &ReplayedRecord) -> String {
+/// Returns the description of a record: its refusal, or else its question, or else its event.
+pub(super) fn head(told: &ReplayedRecord, calls: &CallIndex) -> String {
     let refused = denials(told).map(|(plugin, record)| {
         let Denial { capability, target, .. } = &record.denial;
         let target = if target.is_empty() { String::new() } else { format!(" {target}") };
@@ -115,9 +115,36 @@ pub(super) fn head(told: &ReplayedRecord) -> String {
     });
     let refused: Vec<String> = refused.collect();
     match refused.split_first() {
-        None => of_event(&told.record.event),
+        None => told.notices.iter().find_map(asks).unwrap_or_else(|| {
+            let event = &told.record.event;
+            let asker = call_of(event).and_then(|call| calls.askers.get(&call));
+            asker.and_then(|asker| of_call(event, asker)).unwrap_or_else(|| of_event(event))
+        }),
         Some((first, [])) => first.clone(),
         Some((first, more)) => format!("{first}, and {} more", more.len()),
+    }
+}
+
+/// Returns the question of a notice to a person.
+fn asks(notice: &Notice) -> Option<String> {
+    match notice {
+        Notice::ApprovalAsked { request, .. } => {
+            Some(format!("{} asks for approval of {}", request.caller, request.tool))
+        }
+        Notice::TopUpAsked { top_up, .. } => {
+            Some(format!("the run asks for more of {}", top_up.budget.key()))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the description of an event that ends a known call.
+fn of_call(event: &Event, asker: &Asker) -> Option<String> {
+    match (event, &asker.tool) {
+        (Event::AgentStepped { .. }, _) => Some(format!("a step of {} ended", asker.plugin)),
+        (Event::AgentResponded { .. }, _) => Some(format!("{} answered", asker.plugin)),
+        (Event::ToolAnswered { .. }, Some(tool)) => Some(format!("{tool} answered")),
+        _ => None,
     }
 }
 

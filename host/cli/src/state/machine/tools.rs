@@ -38,10 +38,10 @@ fn rust() -> Finding {
 /// Asks as a build does. A build installs the other tools itself.
 fn scripted(what: &'static str, language: Language) -> Finding {
     match toolchain::interpreter(language) {
-        Ok(program) => Finding::ok(
-            what,
-            format!("{}; the other tools are installed by the first build", show_path(program)),
-        ),
+        Ok(found) => {
+            let (program, version) = (show_path(found.program), found.version);
+            Finding::ok(what, format!("{program} {version}; a build installs the other tools once"))
+        }
         Err(error) => {
             let (why, remedy) = error.into_texts();
             let remedy = remedy.unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use conclave_core::types::ids::Millis;
+use conclave_core::types::limits::TICK_MS;
 
 use super::{plural, time};
 use crate::program::error::CliError;
@@ -57,6 +58,14 @@ pub(crate) fn took(ms: u64) -> String {
         MINUTE..HOUR => format!("{} min {} s", ms / MINUTE, ms % MINUTE / SECOND),
         _ => format!("{} h {} min", ms / HOUR, ms % HOUR / MINUTE),
     }
+}
+
+/// Formats the computing time of calls that took `wall_ms` together; `None` if it is too short to be
+/// known. It is counted in ticks of ten milliseconds, and a call into which one falls is charged for
+/// all of it, so that short calls seem to compute for longer than they take.
+pub(crate) fn computing(cpu_ms: u64, wall_ms: u64) -> Option<String> {
+    const KNOWN_MIN: u64 = 5 * TICK_MS;
+    (cpu_ms >= KNOWN_MIN && cpu_ms <= wall_ms).then(|| took(cpu_ms))
 }
 
 /// Formats the time in which no host ran, which is an upper bound unless it is exact.
@@ -199,6 +208,13 @@ pub(crate) fn parse_usd(text: &str) -> Result<u64, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn computing_that_is_too_short_to_be_known_is_left_out() {
+        let cases = [(0, 9_000), (40, 9_000), (60, 55), (60, 60), (1_200, 9_000)];
+        let shown = cases.map(|(cpu, wall)| computing(cpu, wall));
+        assert_eq!(shown, [None, None, None, Some("60 ms".into()), Some("1.2 s".into())]);
+    }
 
     #[test]
     fn moments_are_read_as_they_are_written() {

@@ -16,10 +16,21 @@ pub(crate) struct EntryText {
     /// The program's own words.
     words: Vec<StyledText>,
     foreign: Option<StyledText>,
-    /// Whether the foreign text is shown in full, in several rows.
-    is_whole: bool,
+    form: ForeignForm,
     /// The program's own words behind the foreign text.
     tail: String,
+}
+
+/// The form of a foreign text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ForeignForm {
+    /// In one row, with blanks collapsed.
+    #[default]
+    Cut,
+    /// In one row, with the blanks of its lines.
+    Exact,
+    /// In full, in several rows.
+    Whole,
 }
 
 impl EntryText {
@@ -40,12 +51,18 @@ impl EntryText {
 
     /// Sets a plugin's text, which is cut to one row.
     pub(crate) fn cut(self, style: Style, text: &str) -> Self {
-        Self { foreign: Some(StyledText::new(style, text)), ..self }
+        Self { foreign: Some(StyledText::new(style, text)), form: ForeignForm::Cut, ..self }
+    }
+
+    /// Sets a plugin's text like [`EntryText::cut`], but keeps its blanks: the lines of a traceback
+    /// are one text each, and point at the line above them.
+    pub(crate) fn exact(self, style: Style, text: &str) -> Self {
+        Self { form: ForeignForm::Exact, ..self.cut(style, text) }
     }
 
     /// Sets a plugin's text, which is shown in full up to [`ROWS_MAX`] rows.
     pub(crate) fn whole(self, style: Style, text: &str) -> Self {
-        Self { is_whole: true, ..self.cut(style, text) }
+        Self { form: ForeignForm::Whole, ..self.cut(style, text) }
     }
 
     /// Sets the words at the end.
@@ -90,12 +107,15 @@ impl EntryText {
         let tail = if self.tail.is_empty() { 0 } else { foreign::width(&self.tail) + 2 };
         let blank = usize::from(used > 0);
         let room = most.saturating_sub(used + blank + MARK_COLUMNS);
-        let (row, is_all) = foreign::one_row(&text.text, room.saturating_sub(tail));
+        let (row, is_all) = match self.form {
+            ForeignForm::Exact => foreign::exact_row(&text.text, room.saturating_sub(tail)),
+            _ => foreign::one_row(&text.text, room.saturating_sub(tail)),
+        };
         let behind = |row: &str| {
             if row.is_empty() { String::new() } else { format!(" {}", paint(text.style, row)) }
         };
         let fits_behind = is_all && !text.text.trim().contains('\n');
-        if !self.is_whole || fits_behind {
+        if self.form != ForeignForm::Whole || fits_behind {
             let at_end = rows.pop().unwrap_or_default();
             rows.push(format!("{at_end}{}{mark}{}", " ".repeat(blank), behind(&row)));
             return used + blank + MARK_COLUMNS + foreign::width(&row);
@@ -103,6 +123,8 @@ impl EntryText {
         let below = foreign::reading_rows(&text.text, most.saturating_sub(MARK_COLUMNS));
         let (left, shown) =
             (below.len().saturating_sub(ROWS_MAX), below.into_iter().take(ROWS_MAX));
+        // Without words of the program, the text begins in the first row.
+        rows.retain(|row| !row.is_empty());
         let from = rows.len();
         rows.extend(
             shown
@@ -139,6 +161,10 @@ mod tests {
         let entry = EntryText::plain("failed").whole(none, "one two three");
         assert_eq!(plain(&entry, 40), ["failed │ one two three"]);
         assert_eq!(plain(&entry, 14), ["failed", "│ one two", "│ three"]);
+        let entry = EntryText::default().whole(none, "one two three");
+        assert_eq!(plain(&entry, 12), ["│ one two", "│ three"], "no empty row in front");
+        let entry = EntryText::plain("log").exact(none, "    ~~^^ ");
+        assert_eq!(plain(&entry, 40), ["log │     ~~^^"]);
         let long = "line\n".repeat(40);
         assert_eq!(
             plain(&EntryText::plain("x").whole(none, &long), 40).last().map(String::as_str),

@@ -73,8 +73,17 @@ pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     // A rule, such as the first line of a traceback, would take the place of words.
     let is_rule = |line: &String| line.len() > 8 && line.bytes().all(|byte| byte == b'-');
     let is_said = |line: &String| !line.is_empty() && !is_rule(line);
-    let line = lines.filter(is_said).collect::<Vec<_>>().join(LINE_END);
-    let safe = readable(&line);
+    cut_row(&lines.filter(is_said).collect::<Vec<_>>().join(LINE_END), most)
+}
+
+/// Returns the text in one row like [`one_row`], with the blanks of its lines as they are.
+pub(crate) fn exact_row(text: &str, most: usize) -> (String, bool) {
+    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    cut_row(&lines.collect::<Vec<_>>().join(LINE_END), most)
+}
+
+fn cut_row(line: &str, most: usize) -> (String, bool) {
+    let safe = readable(line);
     if width(&safe) <= most {
         return (safe, true);
     }

@@ -107,7 +107,7 @@ fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
         let _ = writeln!(out, "<p class=\"sub\">{}</p>", escape(reason));
     }
     out.push_str("<ul class=\"cards\">");
-    for amount in amounts(&timeline.totals, timeline.rooms.len()) {
+    for amount in amounts(timeline) {
         let _ = write!(out, "<li>{}</li>", escape(&amount));
     }
     out.push_str("</ul>\n");

@@ -10,12 +10,14 @@ use conclave_core::types::ids::RoomId;
 use serde_json::{Value, json};
 
 use super::amounts::thousands;
-use super::{FAINT, NAME, foreign, one_line, paint};
+use super::{FAINT, NAME, foreign, one_line, paint, plural, tool};
 
 /// Bytes of all prompts on a page or in one object of JSON.
 const TOGETHER: usize = 4 << 20;
 /// Bytes of one prompt on a page.
 const ON_PAGE: usize = 64 << 10;
+/// Columns of a tool's description on a page.
+const ON_PAGE_COLUMNS: usize = 120;
 /// Columns of a name in a list.
 const TEXT: usize = 40;
 /// Columns by which a message is indented.
@@ -119,7 +121,7 @@ pub(crate) fn address(prompt: &ModelPrompt) -> String {
 pub(crate) fn listed(prompt: &ModelPrompt) -> String {
     let task = prompt.task.as_ref().map_or(prompt.plugin.as_str(), |task| task.as_str());
     let messages = prompt.messages();
-    let bytes: usize = messages.iter().map(|message| message.text.len()).sum();
+    let bytes: u64 = messages.iter().map(PromptMessage::bytes).sum();
     format!(
         "{} {} {}",
         paint(NAME, format_args!("{:<16}", address(prompt))),
@@ -127,10 +129,10 @@ pub(crate) fn listed(prompt: &ModelPrompt) -> String {
         paint(
             FAINT,
             format_args!(
-                "{} messages, {} bytes, {} tools",
-                messages.len(),
-                thousands(bytes as u64),
-                prompt.prompt.tools.len()
+                "{}, {} bytes, {}",
+                plural(messages.len() as u64, "message", "messages"),
+                thousands(bytes),
+                plural(prompt.prompt.tools.len() as u64, "tool", "tools")
             )
         )
     )
@@ -140,6 +142,7 @@ pub(crate) fn listed(prompt: &ModelPrompt) -> String {
 pub(crate) fn rows(prompt: &ModelPrompt, columns: usize) -> Vec<String> {
     let mut rows = vec![head(prompt)];
     rows.extend(facts(prompt).into_iter().map(|fact| paint(FAINT, one_line(&fact, columns))));
+    rows.extend(prompt.prompt.tools.iter().flat_map(|tool| tool::summary(tool, columns)));
     for message in prompt.messages() {
         rows.push(String::new());
         rows.push(paint(NAME, message.role));
@@ -150,7 +153,9 @@ pub(crate) fn rows(prompt: &ModelPrompt, columns: usize) -> Vec<String> {
 
 /// Returns a prompt as text, for an element of a page.
 fn text(prompt: &ModelPrompt) -> String {
-    let mut text = facts(prompt).join("\n");
+    let tools = prompt.prompt.tools.iter().flat_map(|tool| tool::summary(tool, ON_PAGE_COLUMNS));
+    let tools = tools.map(|row| anstream::adapter::strip_str(&row).to_string());
+    let mut text = facts(prompt).into_iter().chain(tools).collect::<Vec<_>>().join("\n");
     for message in prompt.messages() {
         text.push_str(&format!("\n\n[{}]\n{}", message.role, said(&message)));
     }
@@ -162,20 +167,19 @@ fn head(prompt: &ModelPrompt) -> String {
     paint(NAME, one_line(&format!("{} · {whose} asks {}", address(prompt), prompt.model), 200))
 }
 
-/// Returns the tools and the options of a request.
+/// Returns the options of a request, and the line that introduces its tools.
 fn facts(prompt: &ModelPrompt) -> Vec<String> {
     let written = prompt.written();
-    let tools: Vec<&str> = written.tools.iter().map(|tool| tool.name.as_str()).collect();
     let mut facts = Vec::new();
-    if !tools.is_empty() {
-        let format = json!(written.tool_format);
-        let format = format.as_str().unwrap_or_default().to_owned();
-        facts.push(format!("tools ({format}): {}", tools.join(", ")));
-    }
     if written.output_schema.is_some() {
         facts.push("the answer has a schema: --json shows it".to_owned());
     }
     facts.extend(written.options.iter().map(|(name, value)| format!("{name} = {value}")));
+    if !written.tools.is_empty() {
+        let format = json!(written.tool_format);
+        let tools = plural(written.tools.len() as u64, "tool", "tools");
+        facts.push(format!("{tools} ({}):", format.as_str().unwrap_or_default()));
+    }
     facts
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use conclave_core::inspect::timeline::SandboxUsage;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::Approval;
@@ -23,7 +24,7 @@ pub(crate) struct Counts {
     pub(crate) faults: u64,
     pub(crate) tokens: u64,
     pub(crate) cost_micro_usd: u64,
-    /// Models' answers without a known price.
+    /// Models' answers and lost requests without a known price.
     pub(crate) unpriced: u64,
 }
 
@@ -141,6 +142,12 @@ impl TallyState {
                 self.why =
                     trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
             }
+            // A stopped turn may be its last request, which its provider may charge for.
+            Notice::AttemptLost { input_tokens, cost_micro_usd, .. } => {
+                counts.tokens = counts.tokens.saturating_add(*input_tokens);
+                counts.cost_micro_usd = counts.cost_micro_usd.saturating_add(*cost_micro_usd);
+                counts.unpriced += u64::from(*input_tokens > 0 && *cost_micro_usd == 0);
+            }
             Notice::ToolAnswered { fault: Some(_), .. } | Notice::PluginFaulted { .. } => {
                 counts.faults += 1
             }
@@ -184,13 +191,40 @@ impl Subscriber for RunTally {
     }
 }
 
-/// Returns whether the event ends a call in a sandbox of its own.
+/// Returns whether the event ends a call in a sandbox of its own, by the same rule as `conclave
+/// show`.
 fn is_sandbox(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::AgentStepped { .. }
-            | Event::AgentResponded { .. }
-            | Event::ToolAnswered { .. }
-            | Event::StrategyDecided { .. }
-    )
+    match event {
+        Event::AgentStepped { report, .. }
+        | Event::AgentResponded { report, .. }
+        | Event::ToolAnswered { report, .. }
+        | Event::StrategyDecided { report, .. }
+        | Event::PluginQueried { report, .. } => {
+            SandboxUsage::of(report).is_some_and(|used| used.is_sandboxed())
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::types::ids::{CallId, ModelName};
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_a_stop_cut_off_counts() {
+        let mut state = TallyState::default();
+        let lost = |input_tokens, cost_micro_usd| Notice::AttemptLost {
+            call: CallId(1),
+            ordinal: 0,
+            model: ModelName::from("small"),
+            input_tokens,
+            cost_micro_usd,
+        };
+        state.told(&lost(319, 40));
+        assert_eq!((state.counts.tokens, state.counts.cost()), (319, Some(40)));
+        state.told(&lost(1, 0));
+        assert_eq!((state.counts.tokens, state.counts.cost()), (320, None));
+    }
 }

@@ -10,7 +10,7 @@ use conclave_core::inspect::timeline::{Timeline, TimelineRow, Totals};
 use conclave_runtime::overlay::ChangeDecision;
 use conclave_runtime::store::RunState;
 
-use super::amounts::{ago, downtime, money, now, thousands, took};
+use super::amounts::{ago, computing, downtime, money, now, thousands, took};
 use super::columns::{StyledText, line, width};
 use super::run_state::run_state;
 use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path};
@@ -19,8 +19,8 @@ use words::{RowText, Tone, words};
 
 /// Blanks between a row's name and its text. Without colors, they separate the two.
 const GAP: usize = 2;
-/// The terminal width below which there are no bars.
-const BARS: usize = 76;
+/// The terminal width below which there are no bars: the text needs the columns.
+const BARS: usize = 100;
 /// The depth at which deeper rows are shown.
 const DEEPEST: u32 = 12;
 /// Rows of the message and of the reason, at most.
@@ -147,9 +147,7 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
         .or(about.reason.as_deref())
         .filter(|reason| !reason.is_empty());
     lines.extend(reason.into_iter().flat_map(|reason| text(FAINT, reason)));
-    for amounts in
-        wrapped(&amounts(&timeline.totals, timeline.rooms.len()), total.saturating_sub(2))
-    {
+    for amounts in wrapped(&amounts(timeline), total.saturating_sub(2)) {
         lines.push(format!("  {}", paint(FAINT, amounts)));
     }
     if about.pending_changes > 0 {
@@ -164,7 +162,8 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
 }
 
 /// Returns the usage and the incidents of a run.
-pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
+pub(crate) fn amounts(timeline: &Timeline) -> Vec<String> {
+    let (totals, rooms) = (&timeline.totals, timeline.rooms.len());
     let some = |count: u64, words: String| (count > 0).then_some(words);
     let cached = some(
         totals.cached_input_tokens,
@@ -189,15 +188,7 @@ pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
         some(totals.model_calls, plural(totals.model_calls, "model call", "model calls")),
         some(totals.tokens(), tokens),
         some(totals.tool_calls, plural(totals.tool_calls, "tool call", "tool calls")),
-        some(
-            totals.sandboxes,
-            format!(
-                "{}, {} at most, {} of computing",
-                plural(totals.sandboxes, "sandbox", "sandboxes"),
-                bytes(totals.memory),
-                took(totals.cpu_ms)
-            ),
-        ),
+        some(totals.sandboxes, sandboxes(totals, timeline.took_ms)),
         some(totals.side_effects, plural(totals.side_effects, "side effect", "side effects")),
         some(
             totals.approvals,
@@ -236,6 +227,17 @@ pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
         Some(plural(totals.records, "record", "records")),
     ];
     all.into_iter().flatten().collect()
+}
+
+/// Returns `9 sandboxes, 2.1 MiB at most, 1.2 s of computing`.
+fn sandboxes(totals: &Totals, took_ms: u64) -> String {
+    let computing = computing(totals.cpu_ms, took_ms).map(|time| format!(", {time} of computing"));
+    format!(
+        "{}, {} at most{}",
+        plural(totals.sandboxes, "sandbox", "sandboxes"),
+        bytes(totals.memory),
+        computing.unwrap_or_default()
+    )
 }
 
 /// Joins pieces with dots, in lines of at most `most` columns.

@@ -2,7 +2,7 @@
 //! it stands behind marks; `--json` has it whole.
 
 use anstyle::Style;
-use conclave_core::types::tool::ToolSpec;
+use conclave_core::types::tool::{ToolSpec, ToolSummary};
 use serde_json::{Map, Value};
 
 use super::entry::EntryText;
@@ -46,10 +46,7 @@ fn tool(tool: &ToolSpec, columns: usize) -> Vec<String> {
     let mut rows =
         vec![format!("  {}{}", paint(NAME, one_line(&tool.name, WORD)), paint(FAINT, facts))];
     let mut put = |entry: EntryText| {
-        let below = entry.rows(columns.saturating_sub(INDENT));
-        // Words of the program that are not there leave an empty first row.
-        let below = below.into_iter().filter(|row| !row.is_empty());
-        rows.extend(below.map(|row| format!("{:INDENT$}{row}", "")));
+        rows.extend(below_name(&entry, columns));
     };
     if let Some(title) = &tool.title {
         put(EntryText::new(FAINT, "title").cut(Style::new(), title));
@@ -73,6 +70,27 @@ fn tool(tool: &ToolSpec, columns: usize) -> Vec<String> {
     rows
 }
 
+/// Returns a tool as a model reads it, without its schema's details: its name, the first line of its
+/// description, and its arguments.
+pub(crate) fn summary(tool: &ToolSummary, columns: usize) -> Vec<String> {
+    let mut rows = vec![format!("  {}", paint(NAME, one_line(&tool.name, WORD)))];
+    let described = tool.description.trim().lines().next().unwrap_or_default();
+    if !described.is_empty() {
+        rows.extend(below_name(&EntryText::default().cut(Style::new(), described), columns));
+    }
+    for argument in arguments(&tool.input_schema) {
+        let entry = EntryText::new(FAINT, "takes").cut(Style::new(), &argument);
+        rows.extend(below_name(&entry, columns));
+    }
+    rows
+}
+
+/// Returns the rows of an entry below the name of its tool.
+fn below_name(entry: &EntryText, columns: usize) -> impl Iterator<Item = String> {
+    let rows = entry.rows(columns.saturating_sub(INDENT));
+    rows.into_iter().map(|row| format!("{:INDENT$}{row}", ""))
+}
+
 /// Returns a line for each argument: `query: string · The text to find.` A `?` marks an argument that
 /// may be left out.
 fn arguments(schema: &Value) -> Vec<String> {
@@ -93,7 +111,7 @@ fn is_required(schema: &Value, name: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|other| other == name))
 }
 
-/// Returns the shape of a schema's values: `integer`, `[string]`, `"a" | "b"`, `{place: string}`.
+/// Returns the shape of a schema's values: `integer 1…10`, `[string]`, `"a" | "b"`, `{place: text}`.
 fn shape(schema: &Value, depth: usize) -> String {
     let Some(schema) = schema.as_object().filter(|_| depth <= DEPTH) else {
         return "…".to_owned();
@@ -128,6 +146,15 @@ fn shape(schema: &Value, depth: usize) -> String {
 }
 
 fn typed(schema: &Map<String, Value>, kind: &str, depth: usize) -> String {
+    let shape = unlimited(schema, kind, depth);
+    match limits(schema, kind) {
+        Some(limits) => format!("{shape} {limits}"),
+        None => shape,
+    }
+}
+
+/// Returns the shape without the limits of its values.
+fn unlimited(schema: &Map<String, Value>, kind: &str, depth: usize) -> String {
     match (kind, schema.get("items"), schema.get("properties").and_then(Value::as_object)) {
         ("array", Some(items), _) => format!("[{}]", shape(items, depth + 1)),
         ("object", _, Some(fields)) if !fields.is_empty() => {
@@ -182,7 +209,7 @@ mod tests {
             "properties": {
                 "query": { "type": "string", "description": "The text." },
                 "order": { "enum": ["asc", "desc"] },
-                "most": { "type": ["integer", "null"] },
+                "most": { "type": ["integer", "null"], "minimum": 1, "maximum": 10 },
                 "near": { "type": "array", "items": { "type": "object", "properties": { "lat": { "type": "number" } }, "required": ["lat"] } },
             },
             "required": ["query"],
@@ -204,7 +231,7 @@ mod tests {
                 "  find · idempotent · at most 2000 tokens",
                 "    title │ Find lines",
                 "    │ Finds lines.",
-                "    takes │ most?: integer | null",
+                "    takes │ most?: integer 1…10 | null",
                 "    takes │ near?: [{lat: number}]",
                 "    takes │ order?: \"asc\" | \"desc\"",
                 "    takes │ query: string · The text.",

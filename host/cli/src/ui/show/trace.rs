@@ -27,7 +27,7 @@ use calls::{CallBook, CallProgress, name_of};
 use layout::{TraceLayout, TraceStyle};
 
 pub(crate) use served::ServedTrace;
-pub(crate) use words::{told_answer, told_side_effect};
+pub(crate) use words::{cost, told_answer, told_side_effect};
 
 /// Prints a run to stderr.
 pub(crate) struct TracePrinter {
@@ -54,7 +54,7 @@ struct TraceState {
     /// Rooms in which the reason for the current step's missing answer was shown.
     explained: HashSet<RoomId>,
     /// The entry task's latest speech, which is not shown yet: if it is the result, it is shown
-    /// elsewhere.
+    /// elsewhere. Held only while nothing but the end of the run can follow.
     pending: Option<PendingText>,
 }
 
@@ -238,7 +238,7 @@ impl Subscriber for TracePrinter {
             RunEvent::Logged { call, plugin, level, message } => {
                 if self.verbose || *level >= Level::Info {
                     let (who, entry) = self.about(&happening.room, Some(*call), plugin);
-                    self.put(&who, &entry.words(FAINT, "log").cut(FAINT, message));
+                    self.put(&who, &entry.words(FAINT, "log").exact(FAINT, message));
                 }
             }
             RunEvent::ObserverQueueFull { observer, queued } => {

@@ -13,7 +13,7 @@ use reedline::{
     ValidationResult, Validator,
 };
 
-use super::{AnswerKind, SEEN, UserQuestion, UserReply, drop_typed, history};
+use super::{AnswerKind, SEEN, UserQuestion, UserReply, drop_typed, hang_up, history};
 use crate::ui::output;
 use crate::ui::screen::Screen;
 
@@ -109,7 +109,11 @@ impl Editor {
                 }
                 Ok(Signal::CtrlC) => break Some(UserReply::Interrupted),
                 Ok(Signal::ExternalBreak(_)) if is_interrupted() => break None,
-                Ok(Signal::CtrlD) | Err(_) => break Some(UserReply::End),
+                Ok(Signal::CtrlD) => break Some(UserReply::End),
+                Err(_) => {
+                    hang_up::note_failed_read();
+                    break Some(UserReply::End);
+                }
                 Ok(_) => {}
             }
         };

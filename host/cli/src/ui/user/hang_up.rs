@@ -1,5 +1,5 @@
 //! Detects that the terminal has gone away. The line editor never returns from reading such a
-//! terminal, so a thread watches for its end.
+//! terminal, so a thread watches for its end. It leaves the run interrupted, as SIGHUP does.
 
 use std::sync::LazyLock;
 
@@ -19,6 +19,18 @@ pub(super) fn has_gone() -> bool {
     *GONE.borrow()
 }
 
+/// Records that reading the terminal failed: it is closed, or its session is over.
+pub(super) fn note_failed_read() {
+    GONE.send_replace(true);
+}
+
+/// Decides why the input of a user ended: whether their terminal went away, rather than that they
+/// pressed Ctrl-D. The end of the input, an error and SIGHUP arrive in any order, so a terminal
+/// whose input ended is asked whether it is still there.
+pub(super) fn is_hang_up(was_terminal: bool) -> bool {
+    was_terminal && (has_gone() || terminal::has_ended())
+}
+
 /// Starts to watch the terminal behind stdin.
 pub(super) fn watch() {
     let watching = || {
@@ -32,19 +44,29 @@ pub(super) fn watch() {
 
 #[cfg(unix)]
 mod terminal {
-    use std::io::stdin;
+    use std::io::{IsTerminal, stdin};
     use std::slice::from_mut;
 
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::io::Errno;
 
     /// Waits for the end of the terminal. Returns false if it cannot be waited for.
     pub(super) fn wait_for_end() -> bool {
+        ends_within(None)
+    }
+
+    /// Returns whether the terminal behind stdin has ended. A terminal without a session no longer
+    /// answers as one.
+    pub(super) fn has_ended() -> bool {
+        !stdin().is_terminal() || ends_within(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+    }
+
+    fn ends_within(timeout: Option<&Timespec>) -> bool {
         let stdin = stdin();
         // No event is requested, since a hang-up is always reported.
         let mut terminal = PollFd::new(&stdin, PollFlags::empty());
         loop {
-            match poll(from_mut(&mut terminal), None) {
+            match poll(from_mut(&mut terminal), timeout) {
                 Ok(_) => return terminal.revents().intersects(PollFlags::HUP | PollFlags::ERR),
                 Err(Errno::INTR) => {}
                 Err(_) => return false,
@@ -57,5 +79,11 @@ mod terminal {
 mod terminal {
     pub(super) fn wait_for_end() -> bool {
         false
+    }
+
+    pub(super) fn has_ended() -> bool {
+        use std::io::IsTerminal;
+
+        !std::io::stdin().is_terminal()
     }
 }

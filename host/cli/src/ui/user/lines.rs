@@ -5,7 +5,7 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use super::{SEEN, Stops, UserQuestion, UserReply, drop_typed};
+use super::{SEEN, Stops, UserQuestion, UserReply, drop_typed, hang_up};
 use crate::ui::screen::Screen;
 
 /// The line that a program writes to stop the agent.
@@ -69,7 +69,10 @@ fn read_message(input: &mut impl BufRead) -> UserReply {
         let mut line = Vec::new();
         // A line that is not UTF-8 is read lossily, since ending the conversation for it would be
         // worse.
-        let read = input.read_until(b'\n', &mut line).unwrap_or(0);
+        let read = input.read_until(b'\n', &mut line).unwrap_or_else(|_| {
+            hang_up::note_failed_read();
+            0
+        });
         if read == 0 {
             return if message.is_empty() { UserReply::End } else { UserReply::Line(message) };
         }

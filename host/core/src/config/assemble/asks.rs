@@ -3,6 +3,7 @@
 
 use super::Plugins;
 use crate::config::{Config, ProblemCode, Problems, TERMINAL};
+use crate::permissions::fetch::UrlPattern;
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::capability::Capability;
@@ -117,16 +118,38 @@ pub(super) fn smallest(
         Capability::Channels => format!("grants.channels = {}", first(Some(TERMINAL))),
         Capability::Exec => r#"grants.exec = ["/usr/bin/…"]"#.to_owned(),
         Capability::Kv | Capability::History => format!("grants.{capability} = true"),
-        other => format!("grants.{other} = …"),
+        Capability::Secrets => {
+            let known = config.secrets.keys().next().map(|name| name.as_str());
+            format!("grants.secrets = {}", first(known.or(Some("NAME"))))
+        }
+        Capability::Fetch => {
+            let ask = plugins.get(plugin).and_then(|facts| facts.manifest.ask(capability));
+            let urls = ask.and_then(|ask| ask.detail.get("urls")?.as_array());
+            let urls: Vec<&str> = urls
+                .into_iter()
+                .flatten()
+                .filter_map(|url| url.as_str())
+                .filter(|url| UrlPattern::parse(url).is_ok())
+                .collect();
+            let urls = if urls.is_empty() { vec!["https://api.example.org/v1/*"] } else { urls };
+            format!("grants.fetch = {}", array(urls))
+        }
+        // Nobody grants these: every plugin has them.
+        Capability::Log
+        | Capability::Progress
+        | Capability::Config
+        | Capability::Scratch
+        | Capability::Blobs => format!("grants.{capability} = true"),
     }
 }
 
 /// Returns what the operator must know to complete the line of [`smallest`].
 fn note(capability: Capability) -> &'static str {
-    if capability == Capability::Files {
-        "; `at` is the path that the plugin reads, which its author documents"
-    } else {
-        ""
+    match capability {
+        Capability::Files => "; `at` is the path that the plugin reads, which its author documents",
+        Capability::Fetch => ", with the addresses that it may send requests to",
+        Capability::Secrets => ", with the name of a secret in [secrets]",
+        _ => "",
     }
 }
 
@@ -141,4 +164,25 @@ fn free_task<'a>(config: &'a Config, plugin: &PluginName) -> Option<&'a TaskName
             task.setup.agent != *plugin && **name != config.entry && !is_subtask(name)
         })
         .map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::edit::{Fragment, capability_of};
+
+    #[test]
+    fn the_smallest_line_of_each_capability_is_a_grant_of_it() {
+        let text = "entry = \"t\"\n[plugins.p]\nsource = \"p.wasm\"\n[tasks.t]\nagent = \"p\"\n";
+        let config =
+            Config::parse("c.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"));
+        for capability in Capability::ALL.into_iter().filter(|capability| !capability.is_own()) {
+            let line = smallest(&config, &"p".into(), capability, &Plugins::new());
+            let fragment = line.strip_prefix("grants.").unwrap_or(&line);
+            let fragment =
+                Fragment::parse(fragment).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let grants: Vec<_> = fragment.grants.iter().map(capability_of).collect();
+            assert_eq!(grants, [Some(capability)], "{line}");
+        }
+    }
 }

@@ -25,7 +25,7 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
     for (index, rule) in config.policy.iter().enumerate() {
         let covered: Vec<&Value> = schemas
             .iter()
-            .filter(|(tool, _)| rule.tool.covers(tool))
+            .filter(|(tool, _)| rule.covers(tool))
             .map(|(_, schema)| *schema)
             .collect();
         if covered.is_empty() {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::{Plugins, authors_problem};
 use crate::config::foreign_names::is_tool_name;
 use crate::config::invisible_chars::{code_point, in_tool};
+use crate::config::usage::tools_line;
 use crate::config::{
     Config, ConfigProblem, NAME_MAX, ProblemCode, Problems, TaskConfig, ToolsEntry,
 };
@@ -184,12 +185,7 @@ fn not_granted(
         task.setup.agent,
         code(&pattern.0)
     );
-    let names = granted
-        .into_iter()
-        .flat_map(|grant| &grant.names)
-        .chain([pattern])
-        .map(|pattern| &pattern.0);
-    let line = format!("grants.tools = {}", crate::types::wording::array(names));
+    let line = tools_line(config, &task.setup.agent, &pattern.0);
     Some(
         config
             .problem(ProblemCode::NotGranted, path, what)

@@ -2,7 +2,7 @@
 //! the agents' requests.
 
 use super::Plugins;
-use crate::config::usage::{agents_at_work, unused, unused_plugins};
+use crate::config::usage::{agents_at_work, tools_line, unused, unused_plugins};
 use crate::config::{Config, Problems};
 use crate::setup::PluginKind;
 use crate::types::capability::Capability;
@@ -32,7 +32,10 @@ fn uses(config: &Config, plugins: &Plugins, name: &PluginName) -> Vec<String> {
                     "give a task an agent that asks for `tools`: none of those at work does"
                         .to_owned()
                 },
-                |agent| format!("write `grants.tools = [\"{name}.*\"]` in [plugins.{agent}]"),
+                |agent| {
+                    let line = tools_line(config, agent, &format!("{name}.*"));
+                    format!("write `{line}` in [plugins.{agent}]")
+                },
             )
         }
         PluginKind::Agent | PluginKind::Responder => {

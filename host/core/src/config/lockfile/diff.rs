@@ -1,13 +1,14 @@
 //! The differences between a plugin's entry in the lock and its current state. Each has both texts,
 //! so that a person can compare them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Pinned;
+use crate::config::{PublicKey, Trust};
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::PluginFacts;
 use crate::types::oci::OciReference;
@@ -18,6 +19,8 @@ use crate::types::wording::{code, plain};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PluginPart {
+    /// The keys that signed it.
+    Signers,
     /// Its bytes, and nothing else that is pinned.
     Component,
     /// The artifact of a registry that it came from.
@@ -106,6 +109,24 @@ pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<LockChange> {
     changes.extend(changed(PluginPart::Artifact, "", before, after));
     changes.extend(changed(PluginPart::Component, "", pinned.sha256.clone(), now.sha256));
     changes
+}
+
+/// Returns the difference of the keys that signed a plugin; `None` if they are the same.
+#[must_use]
+pub fn signer_change(
+    before: &BTreeSet<PublicKey>,
+    now: &BTreeSet<PublicKey>,
+    trust: &Trust,
+) -> Option<LockChange> {
+    let shown = |keys: &BTreeSet<PublicKey>| {
+        keys.iter().map(|key| trust.shown(key)).collect::<Vec<_>>().join("\n")
+    };
+    (before != now).then(|| LockChange {
+        part: PluginPart::Signers,
+        of: String::new(),
+        before: (!before.is_empty()).then(|| shown(before)),
+        now: (!now.is_empty()).then(|| shown(now)),
+    })
 }
 
 fn changed(part: PluginPart, of: &str, before: String, now: String) -> Option<LockChange> {
@@ -295,6 +316,13 @@ impl fmt::Display for LockChange {
             self.now.as_deref().unwrap_or_default(),
         );
         match (self.part, self.before.is_some(), self.now.is_some()) {
+            (PluginPart::Signers, true, false) => {
+                write!(out, "it is no longer signed by {before}")
+            }
+            (PluginPart::Signers, false, _) => write!(out, "it is signed by {now} now"),
+            (PluginPart::Signers, ..) => {
+                write!(out, "other keys signed it: {before} → {now}")
+            }
             // A tool server has no component, so its digest is empty.
             (PluginPart::Component, ..) if self.now.as_deref() == Some("") => {
                 write!(out, "it was a component in the sandbox, and is none now")

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::{FORMAT, Lockfile, Pinned};
-use crate::config::check_name;
+use crate::config::{PublicKey, check_name};
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::PluginKind;
 use crate::types::ids::PluginName;
@@ -54,6 +54,8 @@ struct FilePlugin {
     sha256: Spanned<String>,
     #[serde(default)]
     artifact: Option<Spanned<String>>,
+    #[serde(default)]
+    signed_by: Vec<Spanned<String>>,
     #[serde(default)]
     dev: bool,
     contract: String,
@@ -131,6 +133,7 @@ impl LockReader<'_> {
             version,
             sha256,
             artifact,
+            signed_by,
             dev,
             contract,
             kinds,
@@ -152,12 +155,19 @@ impl LockReader<'_> {
             version,
             sha256: sha256.into_inner(),
             artifact: artifact.map(|artifact| self.artifact(&artifact)).transpose()?,
+            signers: signed_by.iter().map(|key| self.key(key)).collect::<Result<_, _>>()?,
             dev,
             contract,
             kinds,
             asks: asks.collect::<Result<_, _>>()?,
             tools: tools.collect::<Result<_, _>>()?,
         })
+    }
+
+    fn key(&self, text: &Spanned<String>) -> Result<PublicKey, LockError> {
+        text.get_ref()
+            .parse::<PublicKey>()
+            .map_err(|problem| self.error(&text.span(), format!("this is no key: {problem}")))
     }
 
     fn artifact(&self, text: &Spanned<String>) -> Result<OciReference, LockError> {

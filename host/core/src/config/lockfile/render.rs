@@ -32,6 +32,7 @@ fn plugin(out: &mut impl Write, name: &str, pinned: &Pinned) -> fmt::Result {
         version,
         sha256,
         artifact,
+        signers,
         dev,
         contract,
         kinds,
@@ -51,6 +52,10 @@ fn plugin(out: &mut impl Write, name: &str, pinned: &Pinned) -> fmt::Result {
     )?;
     if let Some(artifact) = artifact {
         writeln!(out, "artifact = {}", line(&artifact.to_string()))?;
+    }
+    if !signers.is_empty() {
+        let keys: Vec<String> = signers.iter().map(|key| line(&key.to_string())).collect();
+        writeln!(out, "signed_by = [{}]", keys.join(", "))?;
     }
     writeln!(out, "kinds = [{}]", kinds.join(", "))?;
     if *dev {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::ConfigPath;
+use crate::config::{ConfigPath, Trust, lost_signers};
 use crate::permissions::manifest::Manifest;
 use crate::setup::Provenance;
 
@@ -356,7 +356,8 @@ proptest! {
 
     #[test]
     fn a_lock_comes_back_as_it_was(facts in any_facts()) {
-        let lock = Lockfile { plugins: BTreeMap::from([(name(), Pinned { dev: facts.tools.is_empty(), ..Pinned::of(&facts) })]) };
+        let signers = facts.tools.iter().map(|_| PublicKey::new(&[7; 32])).collect();
+        let lock = Lockfile { plugins: BTreeMap::from([(name(), Pinned { dev: facts.tools.is_empty(), ..Pinned::signed_by(signers, &facts) })]) };
         let text = lock.to_string();
         prop_assert!(text.chars().all(|c| c == '\n' || !crate::types::text::is_deceptive(c)), "{text:?}");
         prop_assert_eq!(Lockfile::parse(&text), Ok(lock), "{}", text);
@@ -429,4 +430,22 @@ fn the_same_component_in_another_artifact_is_a_harmless_difference() {
     assert!(
         matches!(admitted(true), Err(LockRefusal::Differs(changes)) if changes[0].part == PluginPart::Artifact)
     );
+}
+
+#[test]
+fn a_signer_that_is_gone_is_a_difference_and_a_further_one_is_no_loss() {
+    let key = |byte: u8| PublicKey::new(&[byte; 32]);
+    let trust = Trust { keys: [("alice".to_owned(), key(1))].into(), ..Trust::default() };
+    let (alice, both) = (BTreeSet::from([key(1)]), BTreeSet::from([key(1), key(2)]));
+    assert_eq!(signer_change(&alice, &alice, &trust), None);
+    let gone = signer_change(&alice, &BTreeSet::new(), &trust).expect("a difference");
+    assert_eq!((gone.part, gone.now.as_deref()), (PluginPart::Signers, None));
+    assert!(!gone.is_harmless() && gone.before.is_some_and(|text| text.starts_with("alice (")));
+    assert!(lost_signers(&alice, &both).is_empty());
+    assert_eq!(lost_signers(&both, &alice), [&key(2)]);
+    let named = BTreeSet::from(["alice".to_owned()]);
+    let unknown = BTreeSet::from([key(2).to_string()]);
+    let provenance =
+        Provenance { signed_by: named, unknown_signers: unknown, ..Provenance::default() };
+    assert_eq!(trust.signers(&provenance), both);
 }

@@ -378,12 +378,9 @@ impl Now<'_> {
                     },
                 );
             }
-            Notice::ResultsRelayed { task, ids, .. } => {
-                let event = short(&format!("{task} takes a turn about {}", ids_in(&ids)));
-                self.moment(self.here(), RowSubject::Other { event });
-            }
-            Notice::ResultsRead { task, ids } => {
-                let event = short(&format!("{task} reads the results of {}", ids_in(&ids)));
+            Notice::ResultsRelayed { task, ids, .. } | Notice::ResultsRead { task, ids } => {
+                let results = if ids.len() == 1 { "result" } else { "results" };
+                let event = short(&format!("{task} reads the {results} of {}", ids_in(&ids)));
                 self.moment(self.here(), RowSubject::Other { event });
             }
             Notice::UserMessageRead { task, message } => {
@@ -605,7 +602,7 @@ impl Now<'_> {
     fn used(&mut self, report: &CallReport) -> Option<SandboxUsage> {
         let sandbox = SandboxUsage::of(report)?;
         let totals = &mut self.fold.totals;
-        totals.sandboxes += 1;
+        totals.sandboxes += u64::from(sandbox.is_sandboxed());
         totals.memory = totals.memory.max(sandbox.memory);
         totals.cpu_ms = totals.cpu_ms.saturating_add(sandbox.cpu_ms);
         Some(sandbox)

@@ -30,7 +30,7 @@ pub struct TimelineRow {
     pub what: RowSubject,
 }
 
-/// The resource usage of a call in its sandbox.
+/// The resource usage of a call: in its sandbox, or outside of one, which has no memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxUsage {
     pub wall_us: u64,
@@ -41,14 +41,22 @@ pub struct SandboxUsage {
 }
 
 impl SandboxUsage {
-    /// Returns the usage of a call; `None` if no sandbox ran.
-    pub(super) fn of(report: &CallReport) -> Option<Self> {
+    /// Returns the usage of a call; `None` if nothing ran.
+    #[must_use]
+    pub fn of(report: &CallReport) -> Option<Self> {
         let sandbox = Self {
             wall_us: report.wall_us,
             cpu_ms: report.cpu_ticks.saturating_mul(TICK_MS),
             memory: report.memory,
         };
         (sandbox != Self::default()).then_some(sandbox)
+    }
+
+    /// Returns whether the call ran in a sandbox. Each has memory of its own; a call of a foreign
+    /// server or of the embedding program has none.
+    #[must_use]
+    pub fn is_sandboxed(&self) -> bool {
+        self.memory > 0
     }
 }
 
@@ -302,5 +310,18 @@ impl RowSubject {
             | Self::PluginQuery { sandbox, .. } => *sandbox,
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_without_memory_was_in_no_sandbox() {
+        let report = |memory| CallReport { wall_us: 5_000, memory, ..CallReport::default() };
+        let sandboxed = |memory| SandboxUsage::of(&report(memory)).map(|used| used.is_sandboxed());
+        assert_eq!([sandboxed(0), sandboxed(65_536)], [Some(false), Some(true)]);
+        assert_eq!(SandboxUsage::of(&CallReport::default()), None);
     }
 }

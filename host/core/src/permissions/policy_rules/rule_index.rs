@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::Rule;
 use super::arguments::{ArgumentPattern, ArgumentPlace, ArgumentRule, NumberKey, PatternKey};
 use super::call_arguments::{CallArguments, ExaminedText, TextTarget};
+use super::glob::pieces;
 use super::prefix_table::PrefixTable;
-use crate::permissions::grant::CoveredTools;
 use crate::types::ids::PluginName;
 
 /// Rules by caller, tool, and the value of an argument. Lists of rules are
@@ -24,21 +24,16 @@ impl RuleIndex {
     pub(super) fn of(rules: &[Rule]) -> Self {
         let mut grouped: BTreeMap<_, Vec<NumberedRule<'_>>> = BTreeMap::new();
         for (index, rule) in rules.iter().enumerate() {
-            let group = (rule.caller.as_ref(), rule.tool.covered());
+            let group = (rule.caller.as_ref(), ToolKey::of(rule));
             grouped.entry(group).or_default().push(NumberedRule { index, rule });
         }
         let mut by_tool: BTreeMap<Option<&PluginName>, RuleGroups> = BTreeMap::new();
         for ((caller, tools), rules) in grouped {
             let groups = by_tool.entry(caller).or_default();
             match tools {
-                CoveredTools::One(name) => {
-                    groups.by_name.insert(name.to_owned(), RuleGroup::of(&rules));
-                }
-                CoveredTools::WithPrefix(prefix) => {
-                    groups.by_prefix.insert(prefix.to_owned(), RuleGroup::of(&rules));
-                }
-                CoveredTools::None => {}
-            }
+                ToolKey::Name(name) => groups.by_name.insert(name, RuleGroup::of(&rules)),
+                ToolKey::Prefix(prefix) => groups.by_prefix.insert(prefix, RuleGroup::of(&rules)),
+            };
         }
         let any_caller = by_tool.remove(&None).unwrap_or_default().into();
         let by_caller = by_tool
@@ -73,6 +68,22 @@ impl RuleIndex {
     }
 }
 
+/// What a tool's name must have in common with the pattern of a rule.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ToolKey {
+    Name(String),
+    /// The characters before the first star; none for `*`.
+    Prefix(String),
+}
+
+impl ToolKey {
+    fn of(rule: &Rule) -> Self {
+        let mut pieces = pieces(&rule.tool.0).into_iter();
+        let first = pieces.next().unwrap_or_default();
+        if pieces.next().is_some() { Self::Prefix(first) } else { Self::Name(first) }
+    }
+}
+
 #[derive(Debug)]
 struct NumberedRule<'a> {
     index: usize,
@@ -90,7 +101,7 @@ struct RuleGroups {
 #[derive(Debug)]
 struct RulesByTool {
     by_name: BTreeMap<String, RuleGroup>,
-    /// The rules for `plugin.*`, and for `*`, whose prefix is empty.
+    /// The rules with a star, by the characters before it; none for `*`.
     by_prefix: PrefixTable<RuleGroup>,
 }
 
@@ -115,7 +126,7 @@ impl Default for RulesByTool {
     }
 }
 
-/// Rules with the same pattern for tools.
+/// Rules with the same key for tools.
 #[derive(Debug)]
 struct RuleGroup {
     by_place: Vec<RulesByValue>,

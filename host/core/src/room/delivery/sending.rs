@@ -54,16 +54,13 @@ impl ResultDelivery<'_> {
             return;
         }
         if self.channels.is_closed() {
-            ids.iter().for_each(|id| {
-                self.deliveries.set_delivery_state(
-                    self.cx,
-                    self.background,
-                    id,
-                    DeliveryState::Blocked,
-                    None,
-                    Some(ROOM_CLOSED),
-                )
-            });
+            self.deliveries.set_delivery_states(
+                self.cx,
+                self.background,
+                &ids,
+                DeliveryState::Blocked,
+                ROOM_CLOSED,
+            );
             return;
         }
         if let Some(prompt) = prompt.filter(|prompt| prompt.len() > MAX_PROMPT) {
@@ -71,16 +68,13 @@ impl ResultDelivery<'_> {
                 "the words of {strategy} have {} bytes; they may have {MAX_PROMPT}",
                 prompt.len()
             );
-            ids.iter().for_each(|id| {
-                self.deliveries.set_delivery_state(
-                    self.cx,
-                    self.background,
-                    id,
-                    DeliveryState::Inbox,
-                    None,
-                    Some(&reason),
-                )
-            });
+            self.deliveries.set_delivery_states(
+                self.cx,
+                self.background,
+                &ids,
+                DeliveryState::Inbox,
+                &reason,
+            );
             return;
         }
         for (relay, ids) in self.group_by_recipient(&ids) {
@@ -92,16 +86,13 @@ impl ResultDelivery<'_> {
                 Err(NoChannel::Denied(record)) => {
                     let reason = record.reason.clone();
                     self.cx.denied(strategy, *record);
-                    ids.iter().for_each(|id| {
-                        self.deliveries.set_delivery_state(
-                            self.cx,
-                            self.background,
-                            id,
-                            DeliveryState::Inbox,
-                            None,
-                            Some(&reason),
-                        )
-                    });
+                    self.deliveries.set_delivery_states(
+                        self.cx,
+                        self.background,
+                        &ids,
+                        DeliveryState::Inbox,
+                        &reason,
+                    );
                 }
                 Err(NoChannel::Unavailable(reason)) => {
                     self.count_failed_send(strategy, &ids, &format!("unavailable: {reason}"))
@@ -322,16 +313,13 @@ impl ResultDelivery<'_> {
         match &gated.strategy {
             Some(strategy) => self.count_failed_send(strategy, &gated.outgoing.tasks, reason),
             // The host tries once: the channel has no strategy that would know a better time.
-            None => gated.outgoing.tasks.iter().for_each(|id| {
-                self.deliveries.set_delivery_state(
-                    self.cx,
-                    self.background,
-                    id,
-                    DeliveryState::Inbox,
-                    None,
-                    Some(reason),
-                )
-            }),
+            None => self.deliveries.set_delivery_states(
+                self.cx,
+                self.background,
+                &gated.outgoing.tasks,
+                DeliveryState::Inbox,
+                reason,
+            ),
         }
         self.deliveries.announcement_failed(self.cx, &gated, reason);
     }
@@ -433,9 +421,13 @@ impl Deliveries {
         gated: GatedMessage,
         reason: &str,
     ) {
-        gated.outgoing.tasks.iter().for_each(|id| {
-            self.set_delivery_state(cx, background, id, DeliveryState::Blocked, None, Some(reason))
-        });
+        self.set_delivery_states(
+            cx,
+            background,
+            &gated.outgoing.tasks,
+            DeliveryState::Blocked,
+            reason,
+        );
         self.announcement_blocked(cx, &gated, reason);
     }
 
@@ -448,9 +440,13 @@ impl Deliveries {
         gated: &GatedMessage,
         reason: &str,
     ) {
-        gated.outgoing.tasks.iter().for_each(|id| {
-            self.set_delivery_state(cx, background, id, DeliveryState::Inbox, None, Some(reason))
-        });
+        self.set_delivery_states(
+            cx,
+            background,
+            &gated.outgoing.tasks,
+            DeliveryState::Inbox,
+            reason,
+        );
         self.announcement_failed(cx, gated, reason);
     }
 
@@ -462,9 +458,13 @@ impl Deliveries {
         gated: GatedMessage,
         reason: &str,
     ) {
-        gated.outgoing.tasks.iter().for_each(|id| {
-            self.set_delivery_state(cx, background, id, DeliveryState::Inbox, None, Some(reason))
-        });
+        self.set_delivery_states(
+            cx,
+            background,
+            &gated.outgoing.tasks,
+            DeliveryState::Inbox,
+            reason,
+        );
         self.announcement_interrupted(cx, &gated, reason);
     }
 

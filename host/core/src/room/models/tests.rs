@@ -121,7 +121,7 @@ fn waiting(change: impl FnOnce(&mut Parts)) -> Room {
     let frame = parts.begin("desk", None);
     parts.cx.calls.insert(CallId(1), Purpose::Step { frame });
     parts.models.model_calls = vec![call(1)];
-    parts.budgets.spent.turns = 1;
+    parts.budgets.spent.turns = 2;
     change(&mut parts);
     let Parts { cx, frames, models, budgets, .. } = parts;
     Room { cx, frames, models, budgets, ..Room::new() }
@@ -157,7 +157,7 @@ fn a_run_is_left_for_lack_of_a_model_only_if_it_does_nothing_else() {
     assert!(!left(false), "another model is asked");
     assert!(left(true), "none is asked once words were shown");
     let others: [fn(&mut Parts); 6] = [
-        |parts| parts.budgets.spent.turns = 0,
+        |parts| parts.budgets.spent.turns = 1,
         |parts| parts.cx.opening.depth = 1,
         |parts| parts.cx.opening.persistent = true,
         |parts| parts.cx.task_mut("desk").interactive = true,

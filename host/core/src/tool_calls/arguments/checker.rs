@@ -2,6 +2,7 @@
 //! recursive schema nor one with many choices costs more than the value's size allows. Unreached
 //! parts are accepted. The value is only read: changes are collected and applied at the end.
 
+use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::Wrong;
@@ -12,6 +13,13 @@ const DEPTH_MAX: usize = 64;
 
 /// The limit of reported fields: a model needs no more, and each has its whole path.
 const WRONG_MAX: usize = 64;
+
+/// The limit of a compiled pattern in bytes, as for the tool's own check.
+const PATTERN_BYTES: usize = 128 << 10;
+/// The steps for a pattern, which is compiled for each value.
+const PATTERN_FUEL: u64 = 1 << 12;
+/// The characters shown of a pattern.
+const PATTERN_SHOWN: usize = 80;
 
 /// The steps for any value, and for each part of it.
 const FUEL: u64 = 1 << 16;
@@ -78,12 +86,22 @@ pub(super) struct Checker<'a> {
     trying: usize,
     /// The number of plain values converted from another type.
     coerced: usize,
+    /// Whether what only the tool itself refuses is reported too: see [`Self::out_of_form`].
+    is_strict: bool,
 }
 
 impl<'a> Checker<'a> {
     pub(super) fn new(schema: &'a Value, value: &Value) -> Self {
         let fuel = FUEL.saturating_add(weight(value, u64::MAX >> 8).saturating_mul(FUEL_EACH));
-        Self { root: schema, path: Vec::new(), wrong: Vec::new(), fuel, trying: 0, coerced: 0 }
+        Self {
+            root: schema,
+            path: Vec::new(),
+            wrong: Vec::new(),
+            fuel,
+            trying: 0,
+            coerced: 0,
+            is_strict: false,
+        }
     }
 
     pub(super) fn run(mut self, value: &'a Value) -> Result<Value, Vec<Wrong>> {
@@ -93,7 +111,13 @@ impl<'a> Checker<'a> {
                 change.apply(&mut value);
                 Ok(value)
             }
-            _ => Err(self.wrong),
+            // Once a call cannot be made, its sender gets all that is wrong with it at once.
+            _ => {
+                let mut strict = Self { is_strict: true, ..Self::new(self.root, value) };
+                strict.check(self.root, value, 0);
+                let is_complete = strict.wrong.len() >= self.wrong.len();
+                Err(if is_complete { strict.wrong } else { self.wrong })
+            }
         }
     }
 
@@ -113,10 +137,16 @@ impl<'a> Checker<'a> {
         };
         let plain = self.typed(schema, value)?;
         let current = plain.as_ref().unwrap_or(value);
-        if let Some(reason) =
-            self.out_of_list(schema, current).or_else(|| self.out_of_bounds(schema, current))
-        {
-            return self.reject(reason);
+        let mut reasons = Vec::from_iter(self.out_of_list(schema, current));
+        if reasons.is_empty() {
+            reasons = self.out_of_bounds(schema, current);
+            if self.is_strict && self.trying == 0 {
+                reasons.extend(self.out_of_form(schema, current));
+            }
+        }
+        let fits = reasons.is_empty();
+        for reason in reasons {
+            self.reject(reason);
         }
         let inner = match value {
             Value::Object(fields) => self.object(schema, fields, depth),
@@ -125,7 +155,8 @@ impl<'a> Checker<'a> {
         };
         let elsewhere = self.elsewhere(schema, value, depth);
         let change = plain.map_or(ValueChange::Same, ValueChange::Put);
-        Some(change.and(inner?).and(elsewhere?))
+        let change = change.and(inner?).and(elsewhere?);
+        fits.then_some(change)
     }
 
     /// Checks `$ref`, `allOf`, `anyOf` and `oneOf`.
@@ -277,6 +308,19 @@ impl<'a> Checker<'a> {
                 fits &= self.within(PathStep::Field(name), part, value, depth, &mut changes);
             }
         }
+        if schema.get("additionalProperties") == Some(&Value::Bool(false))
+            && !schema.contains_key("patternProperties")
+            && self.is_strict
+            && self.trying == 0
+        {
+            let is_known = |name: &String| known.is_some_and(|known| known.contains_key(name));
+            for name in fields.keys().filter(|name| !is_known(name)) {
+                fits = false;
+                self.path.push(PathStep::Field(name));
+                self.reject("is not allowed here".to_owned());
+                self.path.pop();
+            }
+        }
         fits.then_some(ValueChange::Within(changes))
     }
 
@@ -358,48 +402,93 @@ impl<'a> Checker<'a> {
         Some(format!("must be one of {}{more}", some.join(", ")))
     }
 
-    /// Returns the error by the bounds of numbers, texts and lists.
-    fn out_of_bounds(&mut self, schema: &Map<String, Value>, value: &Value) -> Option<String> {
+    /// Returns the errors by the bounds of numbers, texts and lists.
+    fn out_of_bounds(&mut self, schema: &Map<String, Value>, value: &Value) -> Vec<String> {
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
-        let low = |key, amount: f64| bound(key).filter(|bound| amount < *bound);
-        let high = |key, amount: f64| bound(key).filter(|bound| amount > *bound);
+        let is_low = |key: &str, amount: f64| bound(key).filter(|bound| amount < *bound);
+        let is_high = |key: &str, amount: f64| bound(key).filter(|bound| amount > *bound);
+        let length = |amount: f64, [low, high]: [&str; 2], noun: &str| -> Vec<String> {
+            let low = is_low(low, amount).map(|bound| format!("must have at least {bound} {noun}"));
+            let high =
+                is_high(high, amount).map(|bound| format!("must have at most {bound} {noun}"));
+            low.or(high).into_iter().collect()
+        };
         match value {
             Value::Number(number) => {
-                let number = number.as_f64()?;
+                let Some(number) = number.as_f64() else { return Vec::new() };
                 let low_or_at = bound("exclusiveMinimum")
                     .filter(|bound| number <= *bound)
                     .map(|bound| format!("must be more than {bound}"));
                 let high_or_at = bound("exclusiveMaximum")
                     .filter(|bound| number >= *bound)
                     .map(|bound| format!("must be less than {bound}"));
-                let low = low("minimum", number).map(|bound| format!("must be at least {bound}"));
-                let high = high("maximum", number).map(|bound| format!("must be at most {bound}"));
-                low.or(high).or(low_or_at).or(high_or_at)
+                let low =
+                    is_low("minimum", number).map(|bound| format!("must be at least {bound}"));
+                let high =
+                    is_high("maximum", number).map(|bound| format!("must be at most {bound}"));
+                low.or(high).or(low_or_at).or(high_or_at).into_iter().collect()
             }
             Value::String(text)
                 if schema.contains_key("minLength") || schema.contains_key("maxLength") =>
             {
                 if !self.spend(text.len() as u64 / 8) {
-                    return None;
+                    return Vec::new();
                 }
-                let length = text.chars().count() as f64;
-                let short = low("minLength", length)
-                    .map(|bound| format!("must have at least {bound} characters"));
-                short.or_else(|| {
-                    high("maxLength", length)
-                        .map(|bound| format!("must have at most {bound} characters"))
-                })
+                length(text.chars().count() as f64, ["minLength", "maxLength"], "characters")
             }
-            Value::Array(items) => {
-                let length = items.len() as f64;
-                let short = low("minItems", length)
-                    .map(|bound| format!("must have at least {bound} items"));
-                short.or_else(|| {
-                    high("maxItems", length).map(|bound| format!("must have at most {bound} items"))
-                })
-            }
-            _ => None,
+            Value::Array(items) => length(items.len() as f64, ["minItems", "maxItems"], "items"),
+            _ => Vec::new(),
         }
+    }
+
+    /// Returns the errors that only the tool's own check would find (L-114: these parts of a schema
+    /// refuse no call here). A pattern that cannot be compiled is left to that check.
+    fn out_of_form(&mut self, schema: &Map<String, Value>, value: &Value) -> Vec<String> {
+        let mut reasons = Vec::new();
+        match value {
+            Value::String(text) => {
+                let Some(pattern) = schema.get("pattern").and_then(Value::as_str) else {
+                    return reasons;
+                };
+                if self.spend(PATTERN_FUEL + text.len() as u64 / 8)
+                    && RegexBuilder::new(pattern)
+                        .size_limit(PATTERN_BYTES)
+                        .build()
+                        .is_ok_and(|compiled| !compiled.is_match(text))
+                {
+                    let shown: String = pattern.chars().take(PATTERN_SHOWN).collect();
+                    reasons.push(format!("must match the pattern {shown}"));
+                }
+            }
+            Value::Number(number) => {
+                let step = schema.get("multipleOf").and_then(Value::as_i64);
+                let rest = step.zip(number.as_i64()).and_then(|(step, n)| n.checked_rem(step));
+                if let (Some(step), true) = (step, rest.is_some_and(|rest| rest != 0)) {
+                    reasons.push(format!("must be a multiple of {step}"));
+                }
+            }
+            Value::Array(items) if schema.get("uniqueItems") == Some(&Value::Bool(true)) => {
+                let cost = weight(value, self.fuel).saturating_mul(items.len() as u64);
+                let is_again = |(index, item): (usize, &Value)| {
+                    items.iter().take(index).any(|other| other == item)
+                };
+                if self.spend(cost) && items.iter().enumerate().any(is_again) {
+                    reasons.push("must have no item twice".to_owned());
+                }
+            }
+            Value::Object(fields) => {
+                let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
+                let amount = fields.len() as u64;
+                if let Some(bound) = bound("minProperties").filter(|bound| amount < *bound) {
+                    reasons.push(format!("must have at least {bound} fields"));
+                }
+                if let Some(bound) = bound("maxProperties").filter(|bound| amount > *bound) {
+                    reasons.push(format!("must have at most {bound} fields"));
+                }
+            }
+            _ => {}
+        }
+        reasons
     }
 
     fn reject(&mut self, reason: String) -> Option<ValueChange<'a>> {

@@ -187,7 +187,11 @@ fn a_schema_is_followed_into_the_value() {
             json!({"a": [{"x": 1}, {"x": []}]}),
             wrong("a.1.x", "must be a whole number, not a list"),
         ),
-        (list, json!({"a": [1, 2, 3]}), wrong("a", "must have at most 2 items")),
+        (
+            list,
+            json!({"a": [{"x": 1}, {"x": 2}, {"x": 3}]}),
+            wrong("a", "must have at most 2 items"),
+        ),
         // The value's own type wins over one to which it can be converted
         (
             json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}),
@@ -375,6 +379,50 @@ fn hostile_schemas_and_values_cost_no_more_than_they_weigh() {
             .all(|item| *item == 7))
     );
     assert!(check(&whole("enum", (0..20_000).collect()), &texts("19999")).is_ok());
+}
+
+#[test]
+fn all_that_is_wrong_is_reported_at_once_patterns_and_unknown_fields_included() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "counter": { "type": "string", "pattern": "^[a-z]+$", "maxLength": 1 },
+            "by": { "type": "integer", "minimum": 1, "maximum": 10 },
+            "even": { "type": "integer", "multipleOf": 2 },
+            "tags": { "type": "array", "minItems": 3, "uniqueItems": true, "items": { "type": "string" } },
+        },
+        "additionalProperties": false,
+    });
+    let wrong = |arguments: Value| -> Vec<String> {
+        let wrong = check(&schema, &arguments).expect_err("they do not fit");
+        let mut words: Vec<String> =
+            wrong.into_iter().map(|wrong| format!("{} {}", wrong.path, wrong.reason)).collect();
+        words.sort();
+        words
+    };
+    let all = json!({ "counter": "No", "by": 11, "x": 1, "even": 3, "tags": ["a", "a"] });
+    assert_eq!(
+        wrong(all),
+        [
+            "by must be at most 10",
+            "counter must have at most 1 characters",
+            "counter must match the pattern ^[a-z]+$",
+            "even must be a multiple of 2",
+            "tags must have at least 3 items",
+            "tags must have no item twice",
+            "x is not allowed here",
+        ]
+    );
+    // A list that is too short is no reason to leave its items out.
+    assert_eq!(
+        wrong(json!({ "tags": [1] })),
+        ["tags must have at least 3 items", "tags.0 must be a text, not 1"]
+    );
+    // The tool itself refuses what a model's call may have here (L-114).
+    assert_eq!(
+        check(&schema, &json!({ "counter": "N", "x": 1 })),
+        Ok(json!({ "counter": "N", "x": 1 }))
+    );
 }
 
 fn plain() -> impl Strategy<Value = Value> {

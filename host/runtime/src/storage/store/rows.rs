@@ -31,6 +31,9 @@ pub struct RunRow {
     pub updated: Millis,
     /// The time of the outcome; `None` if the run has none yet.
     pub ended: Option<Millis>,
+    /// The time at which a process that ran it noted that it stops; `None` if none noted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Millis>,
     /// The state of the run, as of the query.
     pub state: RunState,
     /// The entry task.
@@ -101,6 +104,21 @@ pub struct WaitRow {
     pub wait: PendingWork,
     /// Whether a process has the run open and receives control messages for it.
     pub is_live: bool,
+}
+
+impl RunRow {
+    /// Returns the time up to which a host ran the run, as far as it is known: `now` while one does,
+    /// its noted stop, or else the newest record.
+    #[must_use]
+    pub fn until(&self, now: Millis) -> Millis {
+        let noted = match self.state {
+            RunState::Running => now,
+            // A note of an earlier process is older than the records of the next one.
+            RunState::Interrupted => self.stopped.unwrap_or_default(),
+            RunState::Ended(_) => self.updated,
+        };
+        noted.max(self.updated)
+    }
 }
 
 impl RunState {

@@ -100,7 +100,8 @@ function showStatus(status) {
   if (status.pending_changes) {
     const files = status.pending_changes === 1 ? "1 changed file waits" : `${status.pending_changes} changed files wait`;
     const blocked = status.blocked_changes ? ` (${status.blocked_changes} in conflict)` : "";
-    lines.push(`${files}${blocked} until the operator applies or drops them: conclave diff ${current}`);
+    const them = status.pending_changes === 1 ? "it" : "them";
+    lines.push(`${files}${blocked} until the operator applies or drops ${them}: conclave diff ${current}`);
   }
   if (status.is_asking && !status.is_working) lines.push("Waiting for your message");
   if (!status.can_send && !status.closed) lines.push("This channel sends no messages here");

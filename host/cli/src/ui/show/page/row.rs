@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use conclave_core::inspect::timeline::{Effected, Given, RowSubject, TimelineRow};
 
 use super::html::{escape, span};
-use crate::ui::show::amounts::{thousands, took};
+use crate::ui::show::amounts::{computing, thousands, took};
 use crate::ui::show::timeline::words::{RowText, Tone, words};
 use crate::ui::show::{bytes, refusal, time};
 
@@ -180,14 +180,14 @@ fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
     }
     if let Some(used) = row.what.sandbox() {
         let wall = time(std::time::Duration::from_micros(used.wall_us));
-        facts.push((
-            "sandbox",
-            format!(
-                "{wall}, {} of computing, {} of memory at most",
-                took(used.cpu_ms),
-                bytes(used.memory)
-            ),
-        ));
+        let cpu = computing(used.cpu_ms, used.wall_us / 1_000);
+        let cpu = cpu.map(|time| format!("{time} of computing"));
+        let (name, memory) = match used.is_sandboxed() {
+            true => ("sandbox", Some(format!("{} of memory at most", bytes(used.memory)))),
+            false => ("took", None),
+        };
+        let used: Vec<String> = [Some(wall), cpu, memory].into_iter().flatten().collect();
+        facts.push((name, used.join(", ")));
     }
     if row.abandoned {
         facts.push(("given up", "nobody waited for its end any more".to_owned()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conclave_core::inspect::timeline::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
 use conclave_core::types::completion::TokenUsage;
 
-use crate::ui::show::amounts::{downtime, money, thousands, took};
+use crate::ui::show::amounts::{computing, downtime, money, thousands};
 use crate::ui::show::{bytes, not_asked, passed_over, refusal, time};
 
 /// The style of a row.
@@ -63,8 +63,8 @@ fn told_usage(usage: &TokenUsage) -> Option<String> {
 
 fn told_sandbox(used: SandboxUsage) -> String {
     let wall = time(Duration::from_micros(used.wall_us));
-    let cpu =
-        if used.cpu_ms > 0 { format!(" · {} cpu", took(used.cpu_ms)) } else { String::new() };
+    let cpu = computing(used.cpu_ms, used.wall_us / 1_000).map(|time| format!(" · {time} cpu"));
+    let cpu = cpu.unwrap_or_default();
     if used.memory > 0 {
         format!("{wall}{cpu} · {}", bytes(used.memory))
     } else {

@@ -14,6 +14,8 @@ use super::calls::name_of;
 pub(super) struct BackgroundTasks {
     /// The room of each task, by the room that started it and its id.
     rooms: HashMap<(RoomId, BackgroundId), RoomId>,
+    /// Tasks that have not ended.
+    open: HashSet<(RoomId, BackgroundId)>,
     /// Tasks whose start was shown, so that their receipts need not be.
     unread_receipts: HashSet<(RoomId, BackgroundId)>,
     /// The state of each child room.
@@ -34,6 +36,7 @@ impl BackgroundTasks {
     pub(super) fn begin(&mut self, room: &RoomId, id: &BackgroundId, child: &RoomId) {
         let key = (room.clone(), id.clone());
         self.unread_receipts.insert(key.clone());
+        self.open.insert(key.clone());
         self.rooms.insert(key, child.clone());
     }
 
@@ -76,9 +79,15 @@ impl BackgroundTasks {
         true
     }
 
+    /// Returns whether a background task has not ended, as far as its parent reported it.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Records the end of a background task, as its parent reports it.
     pub(super) fn end(&mut self, room: &RoomId, ended: &EndedTask) -> ShownEnd {
         let key = (room.clone(), ended.id.clone());
+        self.open.remove(&key);
         let child = self
             .rooms
             .get(&key)
@@ -144,6 +153,7 @@ mod tests {
         let (writer, helper) = (TaskName::from("writer"), TaskName::from("helper"));
         let mut tasks = BackgroundTasks::default();
         tasks.begin(&room, &BackgroundId::from("task-1"), &child);
+        assert!(tasks.is_under_way());
         tasks.task_started(&child, &writer);
         tasks.task_started(&child, &helper);
         assert!(
@@ -159,6 +169,7 @@ mod tests {
             is_end_known: true,
         };
         assert_eq!(end, expected);
+        assert!(!tasks.is_under_way());
         assert!(
             !tasks.task_ended(&room, &writer, Status::Done),
             "the run's own task is none of them"

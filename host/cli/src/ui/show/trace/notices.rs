@@ -30,6 +30,8 @@ use crate::ui::show::{
     BAD, FAINT, GOOD, ODD, amounts, delegation, not_asked, one_line, paint, plural,
 };
 
+/// Columns of the names of several tools.
+const CALLS_COLUMNS: usize = 80;
 /// Columns of a tool's name.
 const TOOL_COLUMNS: usize = 80;
 
@@ -48,6 +50,9 @@ impl TracePrinter {
             }
             _ => false,
         };
+        if begins_work(notice) && observer_of_room(room).is_none() {
+            self.flush();
+        }
         if self.steps.as_ref().is_some_and(|steps| steps.told(room, notice)) || is_parents {
             return;
         }
@@ -348,11 +353,7 @@ impl TracePrinter {
                 let entry = EntryText::new(BAD, format!("not delivered, tried {attempts} times"));
                 self.put(&self.background_name(room, agent, id), &entry.whole(FAINT, reason));
             }
-            Notice::ResultsRelayed { task, ids, .. } => {
-                let results = plural(ids.len() as u64, "background result", "background results");
-                self.put(&of(task), &EntryText::plain(format!("takes up {results}")));
-            }
-            Notice::ResultsRead { task, ids } => {
+            Notice::ResultsRelayed { task, ids, .. } | Notice::ResultsRead { task, ids } => {
                 let results = plural(ids.len() as u64, "background result", "background results");
                 self.put(&of(task), &EntryText::plain(format!("reads {results}")));
             }
@@ -515,12 +516,10 @@ impl TracePrinter {
         if self.verbose || message.sender != Role::Llm || message.tool_calls.len() < TOGETHER {
             return;
         }
-        let mut names: Vec<&str> =
-            message.tool_calls.iter().map(|call| call.name.as_str()).collect();
-        names.dedup();
-        let (calls, names) = (message.tool_calls.len(), one_line(&names.join(", "), 60));
-        self.put(&name_of(room, task), &EntryText::plain(format!("calls {names} {calls} times")));
-        self.state().calls.begin_batch(room, task, calls);
+        let names = message.tool_calls.iter().map(|call| call.name.as_str());
+        let calls = one_line(&counted(names), CALLS_COLUMNS);
+        self.put(&name_of(room, task), &EntryText::plain(format!("calls {calls}")));
+        self.state().calls.begin_batch(room, task, message.tool_calls.len());
     }
 
     fn posted(&self, room: &RoomId, task: &TaskName, message: &Message) {
@@ -562,7 +561,9 @@ impl TracePrinter {
         let is_entry = matches!(&self.layout.style, TraceStyle::Run { entry, .. } if entry == task);
         let is_result = is_entry && !is_child(room) && !has_calls;
         let is_said = message.signal.is_none() && message.recipient.is_none();
-        if is_result && is_said && self.steps.is_none() {
+        // Else the run goes on, and the speech would be shown with the next event, minutes later.
+        let may_be_last = !self.state().background.is_under_way();
+        if is_result && is_said && may_be_last && self.steps.is_none() {
             self.flush();
             let lines = self.layout.lines(&who, &entry);
             self.state().pending = Some(PendingText { text: text.to_owned(), lines });
@@ -590,6 +591,36 @@ impl TracePrinter {
     }
 }
 
+/// Returns whether the notice begins work, behind which the run does not end at once.
+fn begins_work(notice: &Notice) -> bool {
+    matches!(
+        notice,
+        Notice::StepStarted { .. }
+            | Notice::TaskStarted { .. }
+            | Notice::ToolCalled { .. }
+            | Notice::ModelCalled { .. }
+            | Notice::ApprovalAsked { .. }
+            | Notice::TopUpAsked { .. }
+    )
+}
+
+/// Returns the names with the number of each, in the order of their first: `files.list, files.read 3
+/// times`.
+fn counted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut counts: Vec<(&str, u64)> = Vec::new();
+    for name in names {
+        match counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    let one = |(name, count): &(&str, u64)| match count {
+        1 => (*name).to_owned(),
+        count => format!("{name} {count} times"),
+    };
+    counts.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns what a judge decided otherwise than the host: `the model's answer does not count`, or
 /// `the answer of user counts and ends the task`.
 fn ruled(responder: &str, ruling: &Ruling) -> String {
@@ -613,4 +644,63 @@ fn address(room: &RoomId, seq: Option<u64>) -> String {
 /// Returns whether a background task works in the room.
 fn is_child(room: &RoomId) -> bool {
     room.as_str().contains('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use conclave_core::permissions::policy_rules::Policy;
+    use conclave_core::setup::Setup;
+    use conclave_core::types::ids::{CallId, PluginName};
+    use conclave_core::types::limits::RunLimits;
+
+    use super::*;
+    use crate::ui::screen::{Screen, Verbosity};
+
+    fn trace() -> TracePrinter {
+        let setup = Setup {
+            entry: "desk".into(),
+            tasks: BTreeMap::new(),
+            plugins: BTreeMap::new(),
+            models: BTreeMap::new(),
+            channels: Arc::default(),
+            gates: Vec::new(),
+            observers: Vec::new(),
+            policy: Policy::default(),
+            policy_now: None,
+            limits: RunLimits::default(),
+        };
+        TracePrinter::of_run(Screen::new(Verbosity::Silent), false, &setup)
+    }
+
+    #[test]
+    fn a_speech_is_held_back_only_while_nothing_else_can_follow() {
+        let (room, task) = (RoomId::from("3f2a"), TaskName::from("desk"));
+        let is_held_by = |trace: &TracePrinter| {
+            let content = Some("I did it.".to_owned());
+            let message = Message { content, ..Message::new(1, Role::Llm, "desk") };
+            trace.posted(&room, &task, &message);
+            trace.state().pending.is_some()
+        };
+        let alone = trace();
+        assert!(is_held_by(&alone), "it may be the result");
+        let (call, agent) = (CallId(7), PluginName::from("desk"));
+        alone.show_notice(&room, None, &Notice::StepStarted { call, task: task.clone(), agent });
+        assert!(alone.state().pending.is_none(), "another step begins");
+        let beside = trace();
+        beside.state().background.begin(&room, &"task-1".into(), &"3f2a/1".into());
+        assert!(!is_held_by(&beside), "a worker is not done");
+    }
+
+    #[test]
+    fn calls_are_counted_for_each_name() {
+        let of = |names: &[&str]| counted(names.iter().copied());
+        assert_eq!(of(&["a.b", "a.b", "a.b", "a.b"]), "a.b 4 times");
+        assert_eq!(
+            of(&["a.list", "a.read", "a.read", "a.list", "a.read", "a.x"]),
+            "a.list 2 times, a.read 3 times, a.x"
+        );
+    }
 }

@@ -61,12 +61,13 @@ pub(super) fn refusal(record: &DenialRecord) -> Vec<String> {
     lines
 }
 
-/// Returns the time and the memory of a call. Empty if no sandbox ran.
-pub(super) fn cost(report: &CallReport) -> String {
+/// Returns the time of a call, and its memory if it ran in a sandbox. Empty if nothing ran.
+pub(crate) fn cost(report: &CallReport) -> String {
     if report.wall_us == 0 {
         return String::new();
     }
-    format!("{} · {}", time(Duration::from_micros(report.wall_us)), bytes(report.memory))
+    let wall = time(Duration::from_micros(report.wall_us));
+    if report.memory == 0 { wall } else { format!("{wall} · {}", bytes(report.memory)) }
 }
 
 /// Returns the progress of a call.

@@ -26,7 +26,7 @@ macro_rules! runs_from {
         (SELECT count(*) FROM rooms AS other WHERE other.run = rooms.room),
         (SELECT sum(records) FROM rooms AS other WHERE other.run = rooms.room),
         durability, config, command, locked, principal, approvals,
-        questions
+        questions, stopped
     FROM rooms WHERE parent IS NULL AND started >= ? "
     };
 }
@@ -114,6 +114,7 @@ fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Resu
         principal: row.get(19)?,
         approvals: row.get(20)?,
         questions: row.get(21)?,
+        stopped: row.get::<_, Option<i64>>(22)?.map(|at| Millis(at.cast_unsigned())),
         store: reader.folder.clone(),
     })
 }
