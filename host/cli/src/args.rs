@@ -38,7 +38,9 @@ pub(crate) use plugins::{
 };
 pub(crate) use run_input::RunInputArgs;
 pub(crate) use serve::Serve;
-pub(crate) use storage::{Answer, Approvals, Approve, Keep, Questions, Refuse, Resume};
+pub(crate) use storage::{
+    Answer, Approvals, Approve, Keep, Questions, Refuse, Resume, choice_of, word_of,
+};
 pub(crate) use stored_runs::{
     ApprovalList, Audit, AuditCommand, Diff, Runs, Show, StoreCommand, TasksArgs,
 };

@@ -62,10 +62,26 @@ fn an_answer_reaches_an_interrupted_run_when_it_is_resumed_and_the_first_one_cou
     assert_eq!(answer(&["the oldest"]), Some(0));
     assert_eq!(answer(&["the newest"]), Some(2), "another answer is on its way");
     assert_eq!(answer(&["the newest", "--instead"]), Some(0));
-    let output = conclave(&rig, &["resume", "--questions", "wait"]);
+    // It waits again: that is how it was started.
+    let output = conclave(&rig, &["resume"]);
     assert_eq!(text(&output.stdout), "Skerryvore it is.\n", "{}", text(&output.stderr));
     let shown = text(&conclave(&rig, &["show"]).stdout);
     assert!(shown.contains("the newest") && !shown.contains("the oldest"), "{shown}");
+}
+
+#[test]
+fn a_resumed_run_asks_as_it_did_when_it_was_started() {
+    let (rig, _server) = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--questions", "wait"]);
+    let id = id(&question(&rig));
+    kill(child);
+    let child = start(&rig, &["resume"]);
+    // Without a terminal it would have ended, with nobody to ask.
+    until("it runs again", || (question(&rig)["run_state"] == "running").then_some(()));
+    let answered = conclave(&rig, &["answer", &id, "the oldest"]);
+    assert_eq!(answered.status.code(), Some(0), "{}", text(&answered.stderr));
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(text(&output.stdout), "Skerryvore it is.\n", "{}", text(&output.stderr));
 }
 
 #[test]

@@ -59,19 +59,7 @@ pub(crate) enum Approvals {
     Refuse,
 }
 
-impl Approvals {
-    /// Returns the word of the command line, which a run's row in its store holds.
-    pub(crate) fn word(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-
-    /// Returns the mode of this word; `None` for a command without the choice.
-    pub(crate) fn of_word(word: &str) -> Option<Self> {
-        Self::from_str(word, false).ok()
-    }
-}
-
-/// `--questions`: the one who answers the questions of tasks.
+/// `--questions`: who answers the questions of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Questions {
     /// Ask the user at the terminal; without a terminal, nobody answers
@@ -79,6 +67,18 @@ pub(crate) enum Questions {
     Prompt,
     /// Wait for `conclave answer`, also across restarts
     Wait,
+}
+
+/// Returns the word of a choice on the command line, which a run's row in its store holds; empty for
+/// a command without the choice.
+pub(crate) fn word_of<T: ValueEnum>(choice: Option<T>) -> String {
+    let value = choice.and_then(|choice| choice.to_possible_value());
+    value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Returns the choice of this word; `None` for a command without the choice.
+pub(crate) fn choice_of<T: ValueEnum>(word: &str) -> Option<T> {
+    T::from_str(word, false).ok()
 }
 
 #[derive(Debug, Args)]
@@ -104,9 +104,9 @@ pub(crate) struct Resume {
     /// Who decides on calls that need an approval [default: as the run was started]
     #[arg(long, value_name = "WHO")]
     pub(crate) approvals: Option<Approvals>,
-    /// Who answers the questions of tasks
-    #[arg(long, value_name = "WHO", default_value = "prompt")]
-    pub(crate) questions: Questions,
+    /// Who answers the questions of tasks [default: as the run was started]
+    #[arg(long, value_name = "WHO")]
+    pub(crate) questions: Option<Questions>,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
     /// Also show log lines of plugins at the levels debug and trace

@@ -77,6 +77,7 @@ pub(crate) async fn chat(
             models: &models,
             locked,
             approvals: None,
+            questions: None,
             is_bulk: false,
         },
     )?;

@@ -17,7 +17,7 @@ use conclave_runtime::{ResumeError, RunOptions};
 use serde_json::json;
 
 use super::run::{RunContext, RunStyle};
-use crate::args::{self, Approvals, OutputArgs};
+use crate::args::{self, OutputArgs, choice_of};
 use crate::commands::batch::results::worst;
 use crate::commands::chat;
 use crate::program::error::CliError;
@@ -231,15 +231,10 @@ async fn resume_now(
         )
         .await;
     }
-    // A forgotten flag must not refuse the questions that wait.
-    let approvals = args.approvals.or(Approvals::of_word(&row.approvals)).unwrap_or_default();
-    let style = RunStyle {
-        output,
-        trace: args.trace,
-        verbose: args.verbose,
-        approvals,
-        questions: args.questions,
-    };
+    // A forgotten flag must not refuse the calls that wait, nor ask elsewhere.
+    let approvals = args.approvals.or(choice_of(&row.approvals)).unwrap_or_default();
+    let questions = args.questions.or(choice_of(&row.questions)).unwrap_or_default();
+    let style = RunStyle { output, trace: args.trace, verbose: args.verbose, approvals, questions };
     let context = RunContext::new(&prepared, &file, &kept, style, interrupts)?;
     let mut session = prepared
         .reopen(&row.run, context.options(&kept))
@@ -304,6 +299,7 @@ fn origin_of(row: &RunRow, file: &Path, locked: bool) -> RunOrigin {
         command: row.command.clone(),
         locked,
         approvals: row.approvals.clone(),
+        questions: row.questions.clone(),
     }
 }
 

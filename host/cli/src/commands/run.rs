@@ -94,6 +94,7 @@ async fn once(
             models: &models,
             locked,
             approvals: Some(args.approvals),
+            questions: Some(args.questions),
             is_bulk: false,
         },
     )?;

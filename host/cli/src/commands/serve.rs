@@ -296,7 +296,15 @@ fn storage(
     let file = &args.file;
     RunStorage::open(
         &keep,
-        RunCommand { command: SERVED, file, models, locked, approvals: None, is_bulk: false },
+        RunCommand {
+            command: SERVED,
+            file,
+            models,
+            locked,
+            approvals: None,
+            questions: None,
+            is_bulk: false,
+        },
     )
 }
 

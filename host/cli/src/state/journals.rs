@@ -18,7 +18,7 @@ use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
 use conclave_runtime::overlay::pending_changes;
 use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreError};
 
-use crate::args::{Approvals, Keep};
+use crate::args::{Approvals, Keep, Questions, word_of};
 use crate::program::error::CliError;
 use crate::state::setup::{self, Models};
 use crate::state::state_folder::make_private;
@@ -40,6 +40,8 @@ pub(crate) struct RunCommand<'a> {
     pub(crate) locked: bool,
     /// Who decides on approvals; `None` if the command has no such choice.
     pub(crate) approvals: Option<Approvals>,
+    /// Who answers questions of tasks; `None` likewise.
+    pub(crate) questions: Option<Questions>,
     /// Whether the command starts many runs.
     pub(crate) is_bulk: bool,
 }
@@ -160,7 +162,7 @@ impl RunStorage {
 impl<'a> RunCommand<'a> {
     /// Returns a command that starts many runs.
     pub(crate) fn bulk(command: &'a str, file: &'a Path, models: &'a Models, locked: bool) -> Self {
-        Self { command, file, models, locked, approvals: None, is_bulk: true }
+        Self { command, file, models, locked, approvals: None, questions: None, is_bulk: true }
     }
 
     /// Returns the command with the operator's choice of who decides on approvals.
@@ -174,7 +176,8 @@ impl<'a> RunCommand<'a> {
             config: Some(config),
             command: self.command.to_owned(),
             locked: self.locked,
-            approvals: self.approvals.map(Approvals::word).unwrap_or_default(),
+            approvals: word_of(self.approvals),
+            questions: word_of(self.questions),
         }
     }
 }

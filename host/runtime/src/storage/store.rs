@@ -102,6 +102,8 @@ pub struct RunOrigin {
     /// Who decides on calls that need an approval, in a word of the program that starts the run;
     /// empty if it offers no choice. A resumption begins with the same.
     pub approvals: String,
+    /// Who answers the questions of tasks, likewise.
+    pub questions: String,
 }
 
 /// The options of opening a store.

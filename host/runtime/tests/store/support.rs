@@ -106,6 +106,7 @@ pub(crate) fn about() -> RunOrigin {
         command: "run".to_owned(),
         locked: true,
         approvals: "wait".to_owned(),
+        questions: "prompt".to_owned(),
     }
 }
 

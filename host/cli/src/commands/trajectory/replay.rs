@@ -45,6 +45,7 @@ pub(super) async fn replay(
             models: &models,
             locked,
             approvals: Some(args.approvals),
+            questions: None,
             is_bulk: false,
         },
     )?;

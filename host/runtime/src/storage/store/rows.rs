@@ -61,6 +61,8 @@ pub struct RunRow {
     pub locked: bool,
     /// Who decides on calls that need an approval, as its program said at its start.
     pub approvals: String,
+    /// Who answers the questions of tasks, likewise.
+    pub questions: String,
     /// The principal on whose behalf it acts.
     pub principal: String,
     /// The store that holds it.

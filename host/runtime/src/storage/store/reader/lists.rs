@@ -25,7 +25,8 @@ macro_rules! runs_from {
         ended, status, generation, entry, agents, text, reason, turns, tokens, cost_micro_usd,
         (SELECT count(*) FROM rooms AS other WHERE other.run = rooms.room),
         (SELECT sum(records) FROM rooms AS other WHERE other.run = rooms.room),
-        durability, config, command, locked, principal, approvals
+        durability, config, command, locked, principal, approvals,
+        questions
     FROM rooms WHERE parent IS NULL AND started >= ? "
     };
 }
@@ -112,6 +113,7 @@ fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Resu
         locked: row.get(18)?,
         principal: row.get(19)?,
         approvals: row.get(20)?,
+        questions: row.get(21)?,
         store: reader.folder.clone(),
     })
 }

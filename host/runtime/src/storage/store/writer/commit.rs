@@ -234,8 +234,8 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
         transaction
             .prepare_cached(
                 "INSERT INTO rooms (room, run, parent, started, changed, entry, agents, text, turns, tokens, cost_micro_usd, spent, records,
-                 durability, config, command, locked, principal, generation, approvals)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, '{}', 0, ?, ?, ?, ?, ?, ?, ?)",
+                 durability, config, command, locked, principal, generation, approvals, questions)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, '{}', 0, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
                 room,
@@ -252,7 +252,8 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
                 noted.locked,
                 last.principal,
                 generation,
-                noted.approvals
+                noted.approvals,
+                noted.questions
             ])?;
     }
     transaction
@@ -270,7 +271,8 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
         transaction
             .prepare_cached(
                 "UPDATE rooms SET started = ?, ended = NULL, status = NULL, reason = NULL,
-                 durability = ?, config = ?, command = ?, locked = ?, approvals = ? WHERE room = ?",
+                 durability = ?, config = ?, command = ?, locked = ?, approvals = ?,
+                 questions = ? WHERE room = ?",
             )?
             .execute(params![
                 begun.at.cast_signed(),
@@ -279,6 +281,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
                 noted.command,
                 noted.locked,
                 noted.approvals,
+                noted.questions,
                 room
             ])?;
     }

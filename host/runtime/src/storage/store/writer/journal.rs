@@ -45,6 +45,7 @@ impl StoreJournals {
             command: about.command,
             locked: about.locked,
             approvals: about.approvals,
+            questions: about.questions,
         };
         Self { writer: Arc::clone(writer), durability, noted: Arc::new(noted) }
     }

@@ -129,6 +129,7 @@ pub(super) struct NewRoom {
     pub(super) command: String,
     pub(super) locked: bool,
     pub(super) approvals: String,
+    pub(super) questions: String,
 }
 
 /// A write of one room's records.
@@ -366,8 +367,8 @@ impl PendingCommit {
         self.broken.is_none() && (self.records >= FULL || self.bytes >= FULL_BYTES)
     }
 
-    /// Takes the next group from the front; a collection and a note run alone. A snapshot ends its group, so
-    /// that it is committed before any record behind it.
+    /// Takes the next group from the front; a collection and a note run alone. A snapshot ends its
+    /// group, so that it is committed before any record behind it.
     fn take(&mut self) -> Vec<WriterTask> {
         let mut taken = Vec::new();
         let mut records = 0;
