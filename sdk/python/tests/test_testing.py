@@ -263,5 +263,5 @@ def test_values_as_json_and_lines_of_a_file() -> None:
         assert files.read_json("/in/a.json", Visit) == Visit("Oban")
         files.write("/out/lines.txt", "one\r\ntwo\n")
         assert files.lines("/out/lines.txt") == ["one", "two"]
-        with pytest.raises(Error, match="/out/lines.txt: "):
+        with pytest.raises(Error, match=r"/out/lines\.txt: "):
             files.read_json("/out/lines.txt")
