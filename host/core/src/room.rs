@@ -161,7 +161,8 @@ impl Room {
             event => event,
         };
         if !self.cx.unproven.is_empty()
-            && let Some((plugin, None)) = self.call_end(&event)
+            && let Some((call, None)) = event.plugin_end()
+            && let Some((plugin, _)) = self.frames.caller_of(&self.cx, call)
         {
             self.cx.unproven.remove(&plugin);
         }

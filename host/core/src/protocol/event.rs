@@ -428,6 +428,22 @@ impl Event {
         }
     }
 
+    /// Returns the plugin's call that the event ends, and its fault; `None` for other events.
+    #[must_use]
+    pub fn plugin_end(&self) -> Option<(CallId, Option<&Fault>)> {
+        match self.effective() {
+            Self::AgentStepped { call, answer, .. } => Some((*call, answer.as_ref().err())),
+            Self::AgentResponded { call, answer, .. } => Some((*call, answer.as_ref().err())),
+            Self::PluginQueried { call, answer, .. } => Some((*call, answer.as_ref().err())),
+            Self::StrategyDecided { call, answer, .. } => Some((*call, answer.as_ref().err())),
+            Self::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => {
+                Some((*call, Some(fault)))
+            }
+            Self::ToolAnswered { call, .. } => Some((*call, None)),
+            _ => None,
+        }
+    }
+
     /// Returns the setup that a room has from this event on; `None` if the event changes none.
     #[must_use]
     pub fn setup(&self) -> Option<&Arc<Setup>> {

@@ -26,7 +26,6 @@ use crate::types::completion::{
 use crate::types::denial::DenialRecord;
 use crate::types::fault::Fault;
 use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
-use crate::types::tool::ToolError;
 use crate::types::usage::Spent;
 
 /// A model that was not available for the only step under way.
@@ -365,7 +364,8 @@ impl Room {
             return None;
         }
         let mut proven = BTreeSet::new();
-        for (plugin, fault) in events.iter().filter_map(|event| self.call_end(event.effective())) {
+        for (call, fault) in events.iter().filter_map(Event::plugin_end) {
+            let Some((plugin, _)) = self.frames.caller_of(&self.cx, call) else { continue };
             match fault {
                 None => {
                     proven.insert(plugin);
@@ -417,22 +417,6 @@ impl Room {
         };
         let (position, trouble) = events.iter().enumerate().find_map(failure)?;
         Some(MissingModel { position, model: &pending.model, trouble })
-    }
-
-    /// Returns the plugin whose call the event ends, and its fault; `None` for other events.
-    pub(super) fn call_end<'e>(&self, event: &'e Event) -> Option<(PluginName, Option<&'e Fault>)> {
-        let (call, fault) = match event {
-            Event::AgentStepped { call, answer, .. } => (call, answer.as_ref().err()),
-            Event::AgentResponded { call, answer, .. } => (call, answer.as_ref().err()),
-            Event::PluginQueried { call, answer, .. } => (call, answer.as_ref().err()),
-            Event::StrategyDecided { call, answer, .. } => (call, answer.as_ref().err()),
-            Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => {
-                (call, Some(fault))
-            }
-            Event::ToolAnswered { call, .. } => (call, None),
-            _ => return None,
-        };
-        Some((self.frames.caller_of(&self.cx, *call)?.0, fault))
     }
 }
 
