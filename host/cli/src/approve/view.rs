@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_long_question_has_pages_with_the_header_on_each() {
-        let arguments: serde_json::Map<String, Value> =
+        let arguments: Map<String, Value> =
             (0..60).map(|at| (format!("a{at:02}"), json!(at))).collect();
         let view = view(&request(Value::Object(arguments)), 80);
         assert_eq!((view.pages(24), view.pages(100)), (3, 1));

@@ -2,6 +2,7 @@
 //! it stands behind marks; `--json` has it whole.
 
 use anstyle::Style;
+use conclave_core::tool_calls::arguments::limits;
 use conclave_core::types::tool::{ToolSpec, ToolSummary};
 use serde_json::{Map, Value};
 
