@@ -115,8 +115,8 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// Returns the newest run with pending changes. `is_only` requires that there is no other: nobody
-/// confirms which one is meant.
+/// Returns the newest run with pending changes. `is_only` refuses if several runs have some: without
+/// a confirmation, the newest might be the wrong one.
 fn newest(stores: &OpenStores, is_only: bool) -> Result<Option<StoredRoom>, CliError> {
     let runs = stores.runs(&RunFilter::default())?;
     let mut runs = runs.iter().filter(|run| pending_changes(&run.store, &run.run) > 0);

@@ -50,7 +50,7 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
             }
             continue;
         }
-        // `--yes` accepts what the author changed, and not that somebody else is the author.
+        // `--yes` accepts changes by the same author. A lost signature may mean another author.
         let yes = args.yes && !loses_signer;
         if !(output.json || output.quiet && yes) {
             show::plugin(name, pinned.is_none(), &changes);

@@ -16,7 +16,7 @@ use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, paint, printable};
 
-/// The time in which a Ctrl-C arrives that has stopped the build already.
+/// Time for a Ctrl-C to arrive here after it has stopped the build.
 const GRACE: Duration = Duration::from_millis(100);
 /// Folders that builds write, and the SDK.
 const MADE: [&str; 5] = ["target", "build", "node_modules", "__pycache__", SDK];
@@ -26,7 +26,7 @@ pub(crate) async fn watch(
     output: OutputArgs,
     mut interrupts: Interrupts,
 ) -> Result<u8, CliError> {
-    // Else a build that Ctrl-C stopped would be reported as a failed one.
+    // Without this, a build that Ctrl-C stopped would be reported as a failed one.
     interrupts.run_begins();
     loop {
         // Taken first, so that a change during the build counts.

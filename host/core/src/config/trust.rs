@@ -114,8 +114,8 @@ impl Trust {
     }
 }
 
-/// Returns the keys that signed what was there before, and did not sign what is there now. A
-/// component that loses one may come from somebody else.
+/// Returns the signers of the previous component that did not sign the new one. A component that
+/// loses a signer may have another author.
 #[must_use]
 pub fn lost_signers<'a>(
     before: &'a BTreeSet<PublicKey>,

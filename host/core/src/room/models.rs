@@ -384,7 +384,7 @@ impl Room {
     /// that event asks again when it is resumed.
     ///
     /// `None` in background tasks and in rooms that stay open, whose callers and users read of it,
-    /// and before the first turn: a run that has done nothing is begun anew.
+    /// and in the first turn before any answer: such a run has nothing to resume.
     #[must_use]
     pub fn lacks_model<'e>(&'e self, events: &'e [Event]) -> Option<MissingModel<'e>> {
         let opening = &self.cx.opening;

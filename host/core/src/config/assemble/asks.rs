@@ -134,7 +134,7 @@ pub(super) fn smallest(
             let urls = if urls.is_empty() { vec!["https://api.example.org/v1/*"] } else { urls };
             format!("grants.fetch = {}", array(urls))
         }
-        // Nobody grants these: every plugin has them.
+        // Every plugin has these without a grant.
         Capability::Log
         | Capability::Progress
         | Capability::Config

@@ -68,13 +68,7 @@ impl ResultDelivery<'_> {
                 "the words of {strategy} have {} bytes; they may have {MAX_PROMPT}",
                 prompt.len()
             );
-            self.deliveries.set_delivery_states(
-                self.cx,
-                self.background,
-                &ids,
-                DeliveryState::Inbox,
-                &reason,
-            );
+            self.move_to_inbox(&ids, &reason);
             return;
         }
         for (relay, ids) in self.group_by_recipient(&ids) {
@@ -86,19 +80,19 @@ impl ResultDelivery<'_> {
                 Err(NoChannel::Denied(record)) => {
                     let reason = record.reason.clone();
                     self.cx.denied(strategy, *record);
-                    self.deliveries.set_delivery_states(
-                        self.cx,
-                        self.background,
-                        &ids,
-                        DeliveryState::Inbox,
-                        &reason,
-                    );
+                    self.move_to_inbox(&ids, &reason);
                 }
                 Err(NoChannel::Unavailable(reason)) => {
                     self.count_failed_send(strategy, &ids, &format!("unavailable: {reason}"))
                 }
             }
         }
+    }
+
+    /// Moves results to the inbox, where their agent reads them with its next turn.
+    fn move_to_inbox(&mut self, ids: &[BackgroundId], reason: &str) {
+        let (cx, background) = (&mut *self.cx, &mut *self.background);
+        self.deliveries.set_delivery_states(cx, background, ids, DeliveryState::Inbox, reason);
     }
 
     /// Groups results into messages: one for each task whose agent takes a turn, and one for all
@@ -313,13 +307,7 @@ impl ResultDelivery<'_> {
         match &gated.strategy {
             Some(strategy) => self.count_failed_send(strategy, &gated.outgoing.tasks, reason),
             // The host tries once: the channel has no strategy that would know a better time.
-            None => self.deliveries.set_delivery_states(
-                self.cx,
-                self.background,
-                &gated.outgoing.tasks,
-                DeliveryState::Inbox,
-                reason,
-            ),
+            None => self.move_to_inbox(&gated.outgoing.tasks, reason),
         }
         self.deliveries.announcement_failed(self.cx, &gated, reason);
     }

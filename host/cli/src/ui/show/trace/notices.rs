@@ -561,7 +561,7 @@ impl TracePrinter {
         let is_entry = matches!(&self.layout.style, TraceStyle::Run { entry, .. } if entry == task);
         let is_result = is_entry && !is_child(room) && !has_calls;
         let is_said = message.signal.is_none() && message.recipient.is_none();
-        // Else the run goes on, and the speech would be shown with the next event, minutes later.
+        // A background task can keep the run open for minutes after the last message.
         let may_be_last = !self.state().background.is_under_way();
         if is_result && is_said && may_be_last && self.steps.is_none() {
             self.flush();
