@@ -210,6 +210,9 @@ impl Room {
             Event::ModelAnswered { call, ordinal, answer, trouble, was_shown } => {
                 self.run_control().model_answered(call, ordinal, answer, trouble, was_shown)
             }
+            Event::ModelUnavailable { call, ordinal, reason } => {
+                self.models.model_unavailable(&mut self.cx, (call, ordinal), reason)
+            }
             Event::ToolsAsked { call, ordinal, calls } => self.tools_asked(call, ordinal, calls),
             Event::SideEffectAsked { call, ordinal, side_effect } => self
                 .budgets

@@ -608,22 +608,17 @@ impl Driver {
         self.journal_opened().await?;
         self.journal()?.ready().await?;
         self.check_exchanged(events)?;
-        let missing = self.missing_model(events);
-        if let Some(position) = missing {
-            events.truncate(position);
-        }
+        let is_left = self.leave_without_model(events);
         if self.commit(events)? {
             self.hurry_all().await?;
         }
         self.perform_free();
-        match missing {
+        if is_left {
             // What was committed above must be there when the run is resumed.
-            Some(_) => {
-                self.hurry_all().await?;
-                Err(self.left())
-            }
-            None => Ok(()),
+            self.hurry_all().await?;
+            return Err(self.left());
         }
+        Ok(())
     }
 
     /// Makes every append so far durable without a delay, and waits for it.

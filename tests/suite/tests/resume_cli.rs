@@ -544,6 +544,16 @@ fn a_run_whose_model_goes_away_is_left_and_resumed() {
         // Still down: it is left once more.
         let again = conclave(&rig, &["resume", &run]);
         assert_eq!(again.status.code(), Some(4), "{}", text(&again.stderr));
+        // The journal says why, and that nothing is charged for requests without an answer.
+        let shown = conclave(&rig, &["show", &run, "--json"]);
+        let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+        let rows = shown["rows"].as_array().expect("rows");
+        let lost: Vec<&Value> = rows.iter().filter(|row| row["type"] == "attempt-lost").collect();
+        assert_eq!(lost.len(), 2, "{shown}");
+        for row in lost {
+            assert_eq!(row["tokens"], 0, "{row}");
+            assert!(row["reason"].as_str().is_some_and(|why| why.contains("127.0.0.1")), "{row}");
+        }
         slow.release();
         let output = conclave(&rig, &["resume", &run]);
         assert_eq!(

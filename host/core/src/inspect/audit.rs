@@ -390,6 +390,10 @@ impl AuditFindings {
                     if more.is_some() { AuditKind::LimitRaised } else { AuditKind::LimitRefused };
                 self.push(of, kind, None, what);
             }
+            Notice::AttemptLost { model, reason: Some(reason), .. } => {
+                let what = format!("the run was left without an answer of {model}: {reason}");
+                self.push(of, AuditKind::Interrupted, None, what);
+            }
             Notice::AttemptLost { model, input_tokens, cost_micro_usd, .. } => {
                 let (tokens, cost) =
                     (Budget::Tokens.show(*input_tokens), Budget::Cost.show(*cost_micro_usd));

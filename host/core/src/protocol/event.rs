@@ -32,7 +32,7 @@ use crate::types::usage::UsedByPlugin;
 /// The version of the rules by which a room folds its events. It changes whenever the same events
 /// would lead to another state, and whenever names in records change, because a field under its old
 /// name would be read as absent.
-pub const RULES: u32 = 12;
+pub const RULES: u32 = 13;
 /// The first version of the rules whose records have the names of today. Records of before would be
 /// read wrongly: a field under its old name counts as absent.
 pub const READABLE_RULES: u32 = 10;
@@ -289,6 +289,14 @@ pub enum Event {
         /// Whether a user saw text of the answer before it failed. No other model is asked then.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         was_shown: bool,
+    },
+    /// The only request under way got no answer, because its model was not available. The run was
+    /// left, and the request is repeated when it is resumed.
+    ModelUnavailable {
+        call: CallId,
+        ordinal: u32,
+        /// The server concerned and a remedy; never contains a key.
+        reason: String,
     },
     /// A tool requested calls of other tools while it ran. Each becomes a call of its own.
     ToolsAsked {

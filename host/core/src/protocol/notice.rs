@@ -160,13 +160,16 @@ pub enum Notice {
     },
     /// A request to a model got no answer. Either the host was interrupted and repeats it, or the
     /// answer is no longer needed. The tokens sent are counted, because the provider may charge for
-    /// them.
+    /// them; none are if the model was not available.
     AttemptLost {
         call: CallId,
         ordinal: u32,
         model: ModelName,
         input_tokens: u64,
         cost_micro_usd: u64,
+        /// Why the model was not available, and the run was left; `None` if the request was lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// An agent's `step` or `respond` began.
     StepStarted {

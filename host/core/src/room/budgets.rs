@@ -261,12 +261,16 @@ impl Budgets {
         used.model_cost = used.model_cost.saturating_add(cost);
     }
 
-    /// Charges the attempts that were lost when the host stopped. Calls that are still awaited are
-    /// asked again; the others are given up.
+    /// Charges the attempts that were lost when the host stopped, unless their models were known not
+    /// to be available. Calls that are still awaited are asked again; the others are given up.
     pub(super) fn charge_lost_attempts(&mut self, cx: &mut RoomContext, models: &mut ModelCalls) {
-        let (again, over): (Vec<ModelCall>, Vec<ModelCall>) =
+        let (mut again, over): (Vec<ModelCall>, Vec<ModelCall>) =
             std::mem::take(&mut models.model_calls).into_iter().partition(ModelCall::is_awaited);
-        again.iter().for_each(|lost| self.charge_lost(cx, lost));
+        for lost in &mut again {
+            if !std::mem::take(&mut lost.was_unavailable) {
+                self.charge_lost(cx, lost);
+            }
+        }
         over.iter().for_each(|lost| self.charge_given_up(cx, lost));
         models.model_calls = again;
     }
@@ -299,6 +303,7 @@ impl Budgets {
             model: lost.model.clone(),
             input_tokens,
             cost_micro_usd,
+            reason: None,
         });
     }
 

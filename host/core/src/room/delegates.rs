@@ -132,7 +132,7 @@ impl Dialogue<'_> {
             "The turn was not carried out: its `{TURNS}`, the limit of steps of a sub-task or a \
              delegate, must be a whole number of at least 1, not {wanted}."
         );
-        let message = Arc::new(self.turn_message(id, turn.clone())?);
+        let message = Arc::new(self.turn_message(id, turn.clone(), None)?);
         self.write_history(id, &message);
         Some((Responder::Agent, self.frames.refusal_message(self.cx, id, &message, text)))
     }

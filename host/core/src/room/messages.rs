@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::Invariant;
 use super::frame::Responder;
+use super::prompts::IncompleteAnswer;
 use super::tools::failed;
 use crate::protocol::notice::Notice;
 use crate::setup::{AgentResponder, TaskSetup};
@@ -232,8 +233,13 @@ impl Dialogue<'_> {
         self.keep_pending(frame);
     }
 
-    /// Returns the message of an agent's turn; `None` if it says nothing.
-    pub(super) fn turn_message(&mut self, frame: FrameId, turn: Turn) -> Option<Message> {
+    /// The message of an agent's turn; `None` if it says nothing.
+    pub(super) fn turn_message(
+        &mut self,
+        frame: FrameId,
+        turn: Turn,
+        incomplete: Option<IncompleteAnswer>,
+    ) -> Option<Message> {
         let Some((_, task)) = self.frames.task_of(self.cx, frame) else {
             self.cx.violated(Invariant::FrameExists, frame);
             return None;
@@ -253,12 +259,17 @@ impl Dialogue<'_> {
         let remembered = action.clone();
         match action {
             Action::Null => return None,
-            Action::Reply(reply) => fill_reply(
-                &mut message,
-                self.histories.without_repeats(self.cx, self.frames, frame, reply),
-                seq,
-                &task,
-            ),
+            Action::Reply(reply) => {
+                message.is_cut = incomplete == Some(IncompleteAnswer::Cut);
+                let reply = self.histories.without_repeats(
+                    self.cx,
+                    self.frames,
+                    frame,
+                    reply,
+                    message.is_cut,
+                );
+                fill_reply(&mut message, reply, seq, &task)
+            }
             Action::Finish { outputs } => {
                 message.content = Some(text_form(&outputs));
                 message.signal = Some(Signal::Done {

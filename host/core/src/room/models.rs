@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::budgets::{BudgetShortage, ModelRefusal, Reservation};
 use super::fallback::{self, Fallback};
 use super::limit_increase::HeldRequest;
-use super::prompts::{is_filtered, is_text};
+use super::prompts::{IncompleteAnswer, incomplete, is_text};
 use super::{Purpose, Room};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::Event;
@@ -34,7 +34,18 @@ pub struct MissingModel<'e> {
     /// The index of the event with the failure.
     pub position: usize,
     pub model: &'e ModelName,
-    pub trouble: Option<&'e ModelDiagnostic>,
+    /// The server concerned and a remedy; never contains a key.
+    pub reason: &'e str,
+    request: (CallId, u32),
+}
+
+impl MissingModel<'_> {
+    /// The record of the failure, in place of an answer that would end the run.
+    #[must_use]
+    pub fn event(&self) -> Event {
+        let (call, ordinal) = self.request;
+        Event::ModelUnavailable { call, ordinal, reason: self.reason.to_owned() }
+    }
 }
 
 /// A pending model call.
@@ -55,6 +66,9 @@ pub(super) struct ModelCall {
     /// The models that are asked if this one fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fallback: Option<Box<Fallback>>,
+    /// Whether its model was not available, so that nothing is charged for the attempt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) was_unavailable: bool,
 }
 
 /// The pending model calls of a room's plugins.
@@ -67,9 +81,9 @@ pub(super) struct ModelCalls {
     /// Pending steps whose model refused the last prompt because it does not fit.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) does_not_fit: BTreeSet<CallId>,
-    /// Pending steps whose model's last answer was filtered by its provider.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) filtered: BTreeSet<CallId>,
+    /// Pending steps whose model's last answer is not whole.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) incomplete: BTreeMap<CallId, IncompleteAnswer>,
     /// Models whose unknown price was already reported.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) unpriced: BTreeSet<ModelName>,
@@ -93,6 +107,7 @@ impl ModelCall {
             is_awaited: true,
             aside,
             fallback: None,
+            was_unavailable: false,
         }
     }
 
@@ -290,11 +305,12 @@ impl RunControl<'_> {
         } else {
             self.models.does_not_fit.remove(&call);
         }
-        if is_awaited && is_step && answer.as_ref().is_ok_and(is_filtered) {
-            self.models.filtered.insert(call);
-        } else {
-            self.models.filtered.remove(&call);
-        }
+        let incomplete =
+            answer.as_ref().ok().filter(|_| is_awaited && is_step).and_then(incomplete);
+        match incomplete {
+            Some(why) => self.models.incomplete.insert(call, why),
+            None => self.models.incomplete.remove(&call),
+        };
         if is_awaited {
             let answer = answer.map(|mut completion| {
                 reads_for
@@ -306,6 +322,34 @@ impl RunControl<'_> {
         }
         // The actual use may exceed the reservation.
         self.stop_if_spent();
+    }
+}
+
+impl ModelCalls {
+    /// Notes that a request got no answer, and is repeated when the run is resumed.
+    pub(super) fn model_unavailable(
+        &mut self,
+        cx: &mut RoomContext,
+        (call, ordinal): (CallId, u32),
+        reason: String,
+    ) {
+        let mut calls = self.model_calls.iter_mut();
+        let Some(pending) =
+            calls.find(|pending| (pending.call, pending.ordinal) == (call, ordinal))
+        else {
+            return;
+        };
+        pending.was_unavailable = true;
+        let model = pending.model.clone();
+        let (input_tokens, cost_micro_usd, reason) = (0, 0, Some(reason));
+        cx.notify(Notice::AttemptLost {
+            call,
+            ordinal,
+            model,
+            input_tokens,
+            cost_micro_usd,
+            reason,
+        });
     }
 }
 
@@ -416,7 +460,9 @@ impl Room {
             _ => None,
         };
         let (position, trouble) = events.iter().enumerate().find_map(failure)?;
-        Some(MissingModel { position, model: &pending.model, trouble })
+        let reason = trouble.map_or("it is not available now", |trouble| &trouble.text);
+        let request = (pending.call, pending.ordinal);
+        Some(MissingModel { position, model: &pending.model, reason, request })
     }
 }
 

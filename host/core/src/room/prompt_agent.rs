@@ -45,7 +45,7 @@ impl Dialogue<'_> {
             .and_then(|micro| missing_outputs(&micro.outputs, outputs))?;
         let reply = Reply { content: Some(text_form(outputs)), ..Reply::default() };
         let said = Turn { action: Action::Reply(reply), ..turn.clone() };
-        if let Some(message) = self.turn_message(id, said) {
+        if let Some(message) = self.turn_message(id, said, None) {
             self.write_history(id, &Arc::new(message));
         }
         Some((Responder::Agent, self.frames.error_message(self.cx, id, text)))

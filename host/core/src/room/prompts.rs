@@ -6,6 +6,7 @@ use crate::room::{Dialogue, Frames, Histories, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Purpose;
@@ -219,7 +220,8 @@ impl Histories {
         if completion.tool_calls.is_empty()
             && let Some(text) = completion.content.clone()
         {
-            completion.tool_calls = self.calls_in_text(cx, task, setup, text);
+            let is_cut = completion.stop == StopReason::Length;
+            completion.tool_calls = self.calls_in_text(cx, task, setup, text, is_cut);
         }
     }
 
@@ -229,10 +231,12 @@ impl Histories {
         name: &TaskName,
         task: &TaskSetup,
         text: String,
+        is_cut: bool,
     ) -> Vec<ToolCall> {
         let toolbox = self.toolbox(cx, name);
         let mut message = Message::new(0, Role::Llm, task.agent.as_str());
         message.content = Some(text);
+        message.is_cut = is_cut;
         let name = task.rules().arguments_address.then_some(name.as_str());
         let parser = CallParser {
             toolbox: &toolbox,
@@ -254,6 +258,7 @@ impl Histories {
         frames: &Frames,
         frame: FrameId,
         mut reply: Reply,
+        is_cut: bool,
     ) -> Reply {
         let Some((frame, task)) = frames.task_of(cx, frame) else { return reply };
         let is_step =
@@ -268,6 +273,7 @@ impl Histories {
                 &frame.task,
                 task,
                 reply.content.clone().unwrap_or_default(),
+                is_cut,
             );
             let is_same = |(one, other): (&ToolCall, &ToolCall)| {
                 one.name == other.name && one.arguments == other.arguments
@@ -285,8 +291,12 @@ impl Histories {
 impl RoomContext {
     /// Explains a filtered empty answer to its reader (L-028). The agent's history keeps the
     /// original.
-    pub(super) fn say_if_filtered(&self, is_filtered: bool, message: Arc<Message>) -> Arc<Message> {
-        if !is_filtered || !message.is_empty() {
+    pub(super) fn say_if_filtered(
+        &self,
+        incomplete: Option<IncompleteAnswer>,
+        message: Arc<Message>,
+    ) -> Arc<Message> {
+        if incomplete != Some(IncompleteAnswer::Filtered) || !message.is_empty() {
             return message;
         }
         let mut message = Arc::unwrap_or_clone(message);
@@ -295,10 +305,26 @@ impl RoomContext {
     }
 }
 
-/// Returns whether the provider filtered the answer before any content came.
-pub(super) fn is_filtered(completion: &Completion) -> bool {
+/// The reason why a model's answer is not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum IncompleteAnswer {
+    /// The provider filtered it before any content came.
+    Filtered,
+    /// The limit of tokens cut it.
+    Cut,
+}
+
+/// Why the answer is not whole; `None` if it is.
+pub(super) fn incomplete(completion: &Completion) -> Option<IncompleteAnswer> {
     let says_nothing = completion.content.iter().all(|text| text.trim().is_empty());
-    completion.stop == StopReason::ContentFilter && says_nothing && completion.tool_calls.is_empty()
+    match completion.stop {
+        StopReason::Length => Some(IncompleteAnswer::Cut),
+        StopReason::ContentFilter if says_nothing && completion.tool_calls.is_empty() => {
+            Some(IncompleteAnswer::Filtered)
+        }
+        _ => None,
+    }
 }
 
 pub(super) fn is_text(format: ToolFormat) -> bool {

@@ -21,6 +21,7 @@ use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
 use super::passages::FrameHold;
 use super::prompt_agent::with_message;
+use super::prompts::IncompleteAnswer;
 use super::stuck_detection::StuckWatch;
 use super::termination::FrameEnd;
 use super::tools::failed;
@@ -230,7 +231,7 @@ impl Dialogue<'_> {
         &mut self,
         id: FrameId,
         turn: Turn,
-        is_filtered: bool,
+        incomplete: Option<IncompleteAnswer>,
     ) -> Option<(Responder, Arc<Message>)> {
         let frame = self.frames.get_mut(&id)?;
         frame.iteration += 1;
@@ -245,7 +246,7 @@ impl Dialogue<'_> {
             return Some(refused);
         }
         self.frames.keep_outputs(id, &turn.action);
-        let message = self.turn_message(id, turn).map(Arc::new);
+        let message = self.turn_message(id, turn, incomplete).map(Arc::new);
         if let Some(message) = &message {
             // The history holds the agent's original message. Routing may replace it below.
             self.write_history(id, message);
@@ -254,7 +255,7 @@ impl Dialogue<'_> {
         if let Some(answered) = answered {
             self.shorten_answered(id, &answered);
         }
-        let message = message.map(|message| self.cx.say_if_filtered(is_filtered, message));
+        let message = message.map(|message| self.cx.say_if_filtered(incomplete, message));
         self.frames.admit_reply(self.cx, id, message)
     }
 }
@@ -530,7 +531,7 @@ impl StepLoop<'_> {
         self.read_user_messages(id);
         self.read_inbox(id);
         if let Some(turn) = self.frames.replayed(self.cx, id) {
-            let answer = self.dialogue().take_turn(id, turn, false);
+            let answer = self.dialogue().take_turn(id, turn, None);
             return Some(FrameWait::Ready(answer.map(|(_, message)| message)));
         }
         let call = self.cx.next_call(Purpose::Step { frame: id });
@@ -606,7 +607,7 @@ impl StepLoop<'_> {
     pub(super) fn agent_stepped(&mut self, id: FrameId, call: CallId, answer: Result<Turn, Fault>) {
         // Removed in any case, or the sets would grow with abandoned steps.
         let lacked_model = self.models.without_model.remove(&call);
-        let is_filtered = self.models.filtered.remove(&call);
+        let incomplete = self.models.incomplete.remove(&call);
         let does_not_fit = self.models.does_not_fit.remove(&call);
         if !self.frames.waits_for_answer(self.cx, id, call) {
             return;
@@ -614,7 +615,7 @@ impl StepLoop<'_> {
         let message = match answer {
             Ok(turn) => {
                 self.dialogue().forget_refusal(id);
-                self.dialogue().take_turn(id, turn, is_filtered)
+                self.dialogue().take_turn(id, turn, incomplete)
             }
             Err(fault) => {
                 // The step is repeated with a shorter history.
@@ -641,7 +642,7 @@ impl StepLoop<'_> {
         answer: Result<Option<Turn>, Fault>,
     ) {
         let lacked_model = self.models.without_model.remove(&call);
-        self.models.filtered.remove(&call);
+        self.models.incomplete.remove(&call);
         self.models.does_not_fit.remove(&call);
         if !self.frames.waits_for_answer(self.cx, id, call) {
             return;
@@ -683,7 +684,7 @@ impl StepLoop<'_> {
         if let Some(turn) = &turn {
             self.frames.keep_outputs(id, &turn.action);
         }
-        let said = turn.and_then(|turn| self.dialogue().turn_message(id, turn)).map(Arc::new);
+        let said = turn.and_then(|turn| self.dialogue().turn_message(id, turn, None)).map(Arc::new);
         let Some((_, message)) = self.frames.admit_reply(self.cx, id, said) else {
             return self.tool_rounds().without_tool(id);
         };

@@ -907,7 +907,7 @@ impl PluginCalls<'_> {
         if let Some(purpose) = self.cx.calls.remove(&call) {
             self.forget_requests(call, Some(&purpose));
             self.models.without_model.remove(&call);
-            self.models.filtered.remove(&call);
+            self.models.incomplete.remove(&call);
             self.models.does_not_fit.remove(&call);
             // An effect that was never polled needs no `AbandonCall`.
             let unpolled = |cx: &RoomContext| cx.effects.len() + cx.awaiting_scratch.len();

@@ -34,6 +34,18 @@ pub fn field(text: &str, name: &str) -> Option<Value> {
     braces::groups(text).into_iter().filter_map(value).find_map(has)
 }
 
+/// The position of the first group in braces that the text does not close.
+#[must_use]
+pub fn unfinished(text: &str) -> Option<usize> {
+    braces::first_open(text)
+}
+
+/// What is readable of a group whose end is missing.
+#[must_use]
+pub fn beginning(group: &str) -> Option<Value> {
+    repair::repair(group)
+}
+
 fn value(group: &str) -> Option<Value> {
     let value = serde_json::from_str(group).ok().or_else(|| repair::repair(group))?;
     match value {

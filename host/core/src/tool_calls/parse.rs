@@ -1,6 +1,9 @@
 //! The parser of the calls in a message, from one agent's view: known calls, those that its task
 //! carries out, and errors (L-108…L-116). Does not carry anything out.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -74,6 +77,9 @@ impl ParsedCalls {
 /// The limit of calls in one text; the rest stays text.
 const MAX_IN_TEXT: usize = 129;
 
+/// The key of a call's tool, in JSON.
+const REQUEST: &str = "request";
+
 /// The result of reading one call.
 enum CallAttempt {
     Call(ToolCall),
@@ -106,7 +112,7 @@ impl CallParser<'_> {
         let found: Vec<CallAttempt> = if native {
             message.tool_calls.iter().map(|call| self.native(call, from_llm)).collect()
         } else if self.text {
-            self.in_text(message.text(), from_llm)
+            self.in_text(message, from_llm)
         } else {
             Vec::new()
         };
@@ -193,19 +199,54 @@ impl CallParser<'_> {
         }
     }
 
-    /// L-109: calls in XML, and only if there are none, in JSON.
-    fn in_text(&self, text: &str, from_llm: bool) -> Vec<CallAttempt> {
-        let candidates = xml::candidates(text);
-        if candidates.is_empty() {
-            return json::first_objects(text, MAX_IN_TEXT)
-                .into_iter()
-                .map(|object| self.object(object, from_llm))
-                .collect();
+    /// The calls in a message's text. A call that the limit of tokens cut does not run, not even
+    /// where the rest could be completed, and its model is told (L-115a).
+    fn in_text(&self, message: &Message, from_llm: bool) -> Vec<CallAttempt> {
+        let text = message.text();
+        let in_xml = xml::unfinished(text).filter(|_| message.is_cut);
+        let (whole, rest) = text.split_at_checked(in_xml.unwrap_or(text.len())).unwrap_or_default();
+        let candidates = xml::candidates(whole);
+        if !candidates.is_empty() || in_xml.is_some() {
+            let mut found = self.in_xml(&candidates, from_llm);
+            found.extend(in_xml.map(|_| self.cut_call(rest, xml::tool_of(rest))));
+            return found;
         }
+        // What follows an open brace may be a part of the call, so nothing in it is a call.
+        let in_json = json::unfinished(text).filter(|_| message.is_cut);
+        let (whole, rest) =
+            text.split_at_checked(in_json.unwrap_or(text.len())).unwrap_or_default();
+        let found = json::first_objects(whole, MAX_IN_TEXT);
+        let mut found: Vec<CallAttempt> =
+            found.into_iter().map(|object| self.object(object, from_llm)).collect();
+        if in_json.is_some() && may_be_call(rest) {
+            let beginning = json::beginning(rest);
+            found.push(self.cut_call(rest, beginning.as_ref().and_then(tool_of)));
+        }
+        found
+    }
+
+    /// The attempt at a call of which the text holds only a part.
+    fn cut_call(&self, part: &str, name: Option<&str>) -> CallAttempt {
+        // A name at the very end may be cut itself.
+        let name = name
+            .filter(|name| !part.trim_end().ends_with(name))
+            .and_then(|name| self.known(name))
+            .map(|tool| tool.summary.name.clone())
+            .unwrap_or_default();
+        let of = if name.is_empty() { String::new() } else { format!(" of `{name}`") };
+        let text = format!(
+            "The answer was cut at its limit of tokens, within a call{of}: the call does not run. \
+             Send the whole call again, with less text or in several calls."
+        );
+        CallAttempt::Wrong(ToolCall::new(name, Value::from(part)), text)
+    }
+
+    /// L-109: calls in XML, and only if there are none, in JSON.
+    fn in_xml(&self, candidates: &[String], from_llm: bool) -> Vec<CallAttempt> {
         let element = |candidate: &String| match xml::fields(candidate, None) {
             Ok(Value::Object(fields)) => {
                 let named =
-                    fields.get("request").and_then(Value::as_str).and_then(|name| self.known(name));
+                    fields.get(REQUEST).and_then(Value::as_str).and_then(|name| self.known(name));
                 // Parse again with the tool's schema, which decides on verbatim texts and lists.
                 let typed = named
                     .and_then(|tool| xml::fields(candidate, Some(&tool.summary.input_schema)).ok());
@@ -227,7 +268,7 @@ impl CallParser<'_> {
         if let Some(Value::Object(inner)) = fields.get("properties") {
             fields = inner.clone();
         }
-        match fields.remove("request") {
+        match fields.remove(REQUEST) {
             None | Some(Value::Null) => self.inferred(&fields),
             Some(Value::String(name)) => match self.known(&name) {
                 Some(tool) => checked(tool, String::new(), &Value::Object(fields)),
@@ -246,6 +287,20 @@ impl CallParser<'_> {
             None => CallAttempt::Nothing,
         }
     }
+}
+
+/// The tool that an object names as a call of it would.
+fn tool_of(object: &Value) -> Option<&str> {
+    let inner = object.get("properties").filter(|inner| inner.is_object());
+    inner.unwrap_or(object).get(REQUEST)?.as_str()
+}
+
+/// Whether a group in braces without its end could have become a call: it has the key of one, or
+/// ends before any key could be read.
+fn may_be_call(group: &str) -> bool {
+    let first = group.strip_prefix('{').unwrap_or(group).trim_start();
+    let first = first.strip_prefix(['"', '\'']).unwrap_or(first);
+    group.contains(REQUEST) || REQUEST.starts_with(first)
 }
 
 fn checked(tool: &TaskTool, id: String, given: &Value) -> CallAttempt {

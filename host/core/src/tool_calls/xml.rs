@@ -14,6 +14,8 @@ use shape::{SchemaPart, XmlKind, is_verbatim};
 
 const OPENING: &str = "<tool>";
 const CLOSING: &str = "</tool>";
+const REQUEST: &str = "<request>";
+const REQUEST_END: &str = "</request>";
 const FENCE: &str = "```";
 
 /// Returns the calls in a text, in order, each from `<tool>` to `</tool>` (L-131).
@@ -42,6 +44,27 @@ pub fn candidates(text: &str) -> Vec<String> {
         rest = after;
     }
     found
+}
+
+/// The position of the last call if the text ends within it: after its opening tag, or, if it has
+/// none, after the tag of its tool; or within the opening tag itself.
+#[must_use]
+pub fn unfinished(text: &str) -> Option<usize> {
+    let from = text.rfind(CLOSING).map_or(0, |closing| closing + CLOSING.len());
+    let rest = text.get(from..)?;
+    let in_tag = (2..OPENING.len())
+        .filter_map(|length| OPENING.get(..length))
+        .find(|beginning| rest.ends_with(beginning))
+        .map(|beginning| rest.len() - beginning.len());
+    let start = rest.find(OPENING).or_else(|| rest.find(REQUEST)).or(in_tag)?;
+    Some(from + start)
+}
+
+/// The tool that an unfinished call names, if its name is complete.
+#[must_use]
+pub fn tool_of(unfinished: &str) -> Option<&str> {
+    let (_, name) = unfinished.split_once(REQUEST)?;
+    Some(name.split_once(REQUEST_END)?.0.trim())
 }
 
 fn at<'a>(text: &'a str, mark: &str) -> Option<(&'a str, &'a str)> {

@@ -240,6 +240,10 @@ pub struct Message {
     /// An action other than a reply, which the responder `agent` executes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
+    /// Whether the limit of tokens cut the model's answer that it was made of, so that its text may
+    /// end within a call.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_cut: bool,
     /// The effect on its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<Signal>,
@@ -297,6 +301,7 @@ impl Message {
             attachments: Vec::new(),
             labels: Vec::new(),
             action: None,
+            is_cut: false,
             signal: None,
             parent: None,
             led_by: Vec::new(),

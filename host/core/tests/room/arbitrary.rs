@@ -963,7 +963,7 @@ fn completed(choices: &mut Choices<'_>) -> Result<Completion, ModelError> {
         content: text(choices),
         reasoning: None,
         tool_calls: Vec::new(),
-        stop: if choices.flag() { StopReason::ContentFilter } else { StopReason::End },
+        stop: [StopReason::End, StopReason::ContentFilter, StopReason::Length][choices.below(3)],
         usage,
         model: String::new(),
     })

@@ -327,6 +327,7 @@ pub(crate) struct Completed {
     error: Option<String>,
     calls: Vec<CallPlan>,
     filtered: bool,
+    cut: bool,
 }
 
 impl Completed {
@@ -343,7 +344,11 @@ impl Completed {
             content: self.content.clone(),
             reasoning: None,
             tool_calls: self.calls.iter().map(CallPlan::call).collect(),
-            stop: if self.filtered { StopReason::ContentFilter } else { StopReason::End },
+            stop: match (self.filtered, self.cut) {
+                (true, _) => StopReason::ContentFilter,
+                (false, true) => StopReason::Length,
+                (false, false) => StopReason::End,
+            },
             usage: TokenUsage {
                 input_tokens: self.input,
                 cached_input_tokens: 0,

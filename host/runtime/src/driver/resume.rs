@@ -137,18 +137,20 @@ impl Driver {
         Err(self.left())
     }
 
-    /// Returns the index of the event that would end the run for lack of a model, if the run is to be
-    /// left before it. The run stays interrupted, and asks again when it is resumed.
-    pub(super) fn missing_model(&mut self, events: &[Event]) -> Option<usize> {
+    /// Replaces the event that would end the run for lack of a model, and those after it, by a record
+    /// of the failed request, if the run is to be left then: it stays interrupted, and asks again
+    /// when it is resumed. Returns whether it is.
+    pub(super) fn leave_without_model(&mut self, events: &mut Vec<Event>) -> bool {
         let is_kept = matches!(&self.journal, RoomJournal::Open(journal) if journal.keeps());
         if !self.shared.leaves_without_model || !is_kept {
-            return None;
+            return false;
         }
-        let missing = self.room.lacks_model(events)?;
-        let (position, model) = (missing.position, missing.model.clone());
-        let reason = missing.trouble.map_or("it is not available now", |it| &it.text).to_owned();
-        self.missing_model = Some((model, reason));
-        Some(position)
+        let Some(missing) = self.room.lacks_model(events) else { return false };
+        let (position, event) = (missing.position, missing.event());
+        self.missing_model = Some((missing.model.clone(), missing.reason.to_owned()));
+        events.truncate(position);
+        events.push(event);
+        true
     }
 
     /// Returns the error that stops the loop of a run that is left as it is. The session replaces it

@@ -399,6 +399,7 @@ fn notices() -> Vec<Notice> {
             model: ModelName::from("default"),
             input_tokens: 812,
             cost_micro_usd: 0,
+            reason: None,
         },
         Notice::ModelCalled {
             call: step,

@@ -221,6 +221,7 @@ mod tests {
             model: ModelName::from("small"),
             input_tokens,
             cost_micro_usd,
+            reason: None,
         };
         state.told(&lost(319, 40));
         assert_eq!((state.counts.tokens, state.counts.cost()), (319, Some(40)));

@@ -312,15 +312,14 @@ impl Now<'_> {
             Notice::PluginReplaced { plugin, sha256 } => {
                 self.moment(self.lane, RowSubject::Replaced { plugin, sha256 })
             }
-            Notice::AttemptLost { call, model, input_tokens, cost_micro_usd, .. } => {
+            Notice::AttemptLost { call, model, input_tokens, cost_micro_usd, reason, .. } => {
                 let totals = &mut self.fold.totals;
                 totals.input_tokens = totals.input_tokens.saturating_add(input_tokens);
                 totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(cost_micro_usd);
                 let parent = self.of_call(call);
-                self.moment(
-                    parent,
-                    RowSubject::AttemptLost { model, tokens: input_tokens, cost_micro_usd },
-                );
+                let tokens = input_tokens;
+                let lost = RowSubject::AttemptLost { model, tokens, cost_micro_usd, reason };
+                self.moment(parent, lost);
             }
             Notice::PriceUnknown { model, limit } => {
                 self.moment(self.here(), RowSubject::PriceUnknown { model, limit })

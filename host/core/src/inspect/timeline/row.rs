@@ -124,7 +124,7 @@ pub enum RowSubject {
     /// A request to raise a limit of the run; `more` is in the budget's smallest unit.
     TopUp { budget: String, more: Option<u64>, reason: Option<String> },
     /// A request to a model without an answer; its tokens are counted.
-    AttemptLost { model: ModelName, tokens: u64, cost_micro_usd: u64 },
+    AttemptLost { model: ModelName, tokens: u64, cost_micro_usd: u64, reason: Option<String> },
     /// A money limit without effect, because the model's price is unknown.
     PriceUnknown { model: ModelName, limit: String },
     /// A question to the user; `None` if there was no answer.

@@ -144,6 +144,26 @@ fn a_stop_of_the_host_costs_each_prompt_and_gives_up_what_nobody_awaits() {
 }
 
 #[test]
+fn a_request_whose_model_was_not_available_costs_nothing_once() {
+    let mut parts = Parts::new("");
+    parts.models.model_calls = vec![asked("chat", 0, 50)];
+    let reason = || "no server answers".to_owned();
+    parts.models.model_unavailable(&mut parts.cx, (CallId(7), 0), reason());
+    assert!(parts.cx.take_notices().is_empty(), "no such request");
+    parts.models.model_unavailable(&mut parts.cx, (CallId(0), 0), reason());
+    let notices = parts.cx.take_notices();
+    let [Notice::AttemptLost { input_tokens: 0, reason: Some(why), .. }] = &notices[..] else {
+        panic!("{notices:?}")
+    };
+    assert_eq!(*why, reason());
+    parts.budgets.charge_lost_attempts(&mut parts.cx, &mut parts.models);
+    assert_eq!((parts.budgets.spent.tokens, parts.models.model_calls.len()), (0, 1));
+    // The request is sent again, and a later stop may lose it.
+    parts.budgets.charge_lost_attempts(&mut parts.cx, &mut parts.models);
+    assert_eq!(parts.budgets.spent.tokens, 10);
+}
+
+#[test]
 fn the_tighter_of_the_turns_of_run_and_task_remains() {
     let mut parts = Parts::new("");
     let id = parts.begin("desk", None);

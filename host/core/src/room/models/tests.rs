@@ -140,6 +140,8 @@ fn a_run_is_left_for_lack_of_a_model_only_if_it_does_nothing_else() {
     let (room, events) = (waiting(|_| {}), gone());
     let missing = room.lacks_model(&events).expect("the run is left");
     assert_eq!((missing.position, missing.model.as_str()), (1, "default"));
+    let reason = "it is not available now".to_owned();
+    assert_eq!(missing.event(), Event::ModelUnavailable { call: CallId(1), ordinal: 0, reason });
     let refused = failed(ModelError::Other { message: "no".to_owned() });
     assert!(room.lacks_model(&refused).is_none(), "a refusal is an answer");
     let left = |was_shown| {

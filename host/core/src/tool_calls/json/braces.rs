@@ -5,14 +5,22 @@
 /// and a bound for hostile texts.
 const EFFORT: usize = 16;
 
+/// The position of the first brace that is never closed; those within groups do not count.
+pub(super) fn first_open(text: &str) -> Option<usize> {
+    let mut scan = Scan::of(text);
+    let mut from = 0;
+    loop {
+        let start = from + text.get(from..)?.find('{')?;
+        match scan.end_of_group(start) {
+            Some(end) => from = end,
+            None => return Some(start),
+        }
+    }
+}
+
 /// Returns the outermost balanced groups of a text, in order, with their braces.
 pub(super) fn groups(text: &str) -> Vec<&str> {
-    let mut scan = Scan {
-        bytes: text.as_bytes(),
-        budget: text.len().saturating_mul(EFFORT) + 64,
-        known: Vec::new(),
-        unended: Vec::new(),
-    };
+    let mut scan = Scan::of(text);
     let mut found = Vec::new();
     let mut from = 0;
     while let Some(start) =
@@ -41,7 +49,16 @@ struct Scan<'a> {
     unended: Vec<[bool; 2]>,
 }
 
-impl Scan<'_> {
+impl<'a> Scan<'a> {
+    fn of(text: &'a str) -> Self {
+        Self {
+            bytes: text.as_bytes(),
+            budget: text.len().saturating_mul(EFFORT) + 64,
+            known: Vec::new(),
+            unended: Vec::new(),
+        }
+    }
+
     fn byte(&self, at: usize) -> Option<u8> {
         self.bytes.get(at).copied()
     }

@@ -43,6 +43,14 @@ impl<'a> CompletionsBody<'a> {
             }
         }
         let messages = messages.into_iter().map(|message| WireMessage { message, names });
+        // Of a named tool, several servers refuse the object that names it, or ignore it. All of
+        // them understand that some tool must be called, so this one is sent alone.
+        let tools = match &prompt.tool_choice {
+            ToolChoice::Named { name } => {
+                tools.iter().find(|tool| tool.name == *name).map_or(tools, std::slice::from_ref)
+            }
+            _ => tools,
+        };
         Self { prompt, names, model, messages: messages.collect(), tools, options }
     }
 }
@@ -54,7 +62,7 @@ impl Serialize for CompletionsBody<'_> {
         map.serialize_entry("messages", &self.messages)?;
         if !self.tools.is_empty() {
             map.serialize_entry("tools", &Tools { tools: self.tools, names: self.names })?;
-            map.serialize_entry("tool_choice", &self.tool_choice())?;
+            map.serialize_entry("tool_choice", self.tool_choice())?;
         }
         if let Some(schema) = &self.prompt.output_schema {
             let format = json!({"type": "json_schema", "json_schema": {"name": "answer", "strict": false, "schema": schema}});
@@ -75,14 +83,11 @@ impl Serialize for CompletionsBody<'_> {
 }
 
 impl CompletionsBody<'_> {
-    fn tool_choice(&self) -> Value {
+    fn tool_choice(&self) -> &'static str {
         match &self.prompt.tool_choice {
-            ToolChoice::Auto => json!("auto"),
-            ToolChoice::None => json!("none"),
-            ToolChoice::Required => json!("required"),
-            ToolChoice::Named { name } => {
-                json!({"type": "function", "function": {"name": self.names.wire(name)}})
-            }
+            ToolChoice::Auto => "auto",
+            ToolChoice::None => "none",
+            ToolChoice::Required | ToolChoice::Named { .. } => "required",
         }
     }
 

@@ -301,7 +301,10 @@ fn subject_facts(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
             put("more", &more.map(thousands).unwrap_or_default());
             put("why not", reason.as_deref().unwrap_or_default());
         }
-        RowSubject::AttemptLost { tokens, .. } => put("counted", &thousands(*tokens)),
+        RowSubject::AttemptLost { tokens, reason, .. } => {
+            put("counted", &thousands(*tokens));
+            put("why", reason.as_deref().unwrap_or_default());
+        }
         RowSubject::PriceUnknown { limit, .. } => put("limit", limit),
         RowSubject::Replaced { sha256, .. } => put("component", sha256),
         RowSubject::NotDelivered { reason, .. } | RowSubject::Stopped { reason, .. } => {

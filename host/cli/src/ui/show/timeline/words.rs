@@ -142,7 +142,10 @@ fn subject_words(what: &RowSubject) -> (String, String, Tone) {
             (None, Some(reason)) => (format!("top-up {budget}"), refusal(reason), Tone::Bad),
             (None, None) => (format!("top-up {budget}"), "waits".to_owned(), Tone::Odd),
         },
-        RowSubject::AttemptLost { model, tokens, cost_micro_usd } => {
+        RowSubject::AttemptLost { model, reason: Some(reason), .. } => {
+            (format!("no answer of {model}"), format!("the run was left: {reason}"), Tone::Odd)
+        }
+        RowSubject::AttemptLost { model, tokens, cost_micro_usd, .. } => {
             let cost = if *cost_micro_usd > 0 {
                 format!(" ({})", money(*cost_micro_usd))
             } else {

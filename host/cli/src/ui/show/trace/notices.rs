@@ -290,6 +290,10 @@ impl TracePrinter {
                 );
                 self.put("budget", &EntryText::new(ODD, what));
             }
+            Notice::AttemptLost { model, reason: Some(reason), .. } => {
+                let what = format!("the run is left without an answer of {model}: {reason}");
+                self.put("host", &EntryText::new(ODD, what));
+            }
             Notice::AttemptLost { model, input_tokens, .. } => {
                 let tokens = Budget::Tokens.show(*input_tokens);
                 let what = format!(

@@ -196,17 +196,22 @@ fn tools_are_offered_under_names_that_providers_take() {
 #[test]
 fn a_choice_of_tools_is_sent_or_refused() {
     let mut prompt = simple();
-    prompt.tools = vec![tool("a.b", json!({}))];
-    for (choice, expected) in [
-        (ToolChoice::None, json!("none")),
-        (ToolChoice::Required, json!("required")),
-        (
-            ToolChoice::Named { name: "a.b".to_owned() },
-            json!({"type": "function", "function": {"name": "a__b"}}),
-        ),
+    prompt.tools = vec![tool("x", json!({})), tool("a.b", json!({}))];
+    for (choice, expected, tools) in [
+        (ToolChoice::None, "none", 2),
+        (ToolChoice::Required, "required", 2),
+        (ToolChoice::Named { name: "a.b".to_owned() }, "required", 1),
     ] {
         prompt.tool_choice = choice;
-        assert_eq!(sent(&prompt)["tool_choice"], expected);
+        let body = sent(&prompt);
+        assert_eq!(body["tool_choice"], expected);
+        let names: Vec<&str> = body["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["function"]["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["x", "a__b"][2 - tools..]);
     }
     prompt.tool_choice = ToolChoice::Named { name: "a.c".to_owned() };
     assert!(sent_with(&prompt, json!({})).is_err());
