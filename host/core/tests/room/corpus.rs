@@ -8,7 +8,6 @@
 mod canon;
 mod file;
 mod folded;
-mod names;
 
 use conclave_core::journal::record::from_lines;
 use conclave_core::protocol::event::{Event, RULES, Record};
@@ -22,7 +21,6 @@ use crate::world::{Order, World};
 use canon::Canon;
 use file::Source;
 use folded::{Folded, Way};
-use names::Names;
 
 /// The number of seeds of arbitrary events.
 const SEEDS: u64 = 200;
@@ -132,15 +130,15 @@ fn compare_journals(start: &'static str, way: Way) {
     let journals = file::journals(start);
     assert!(!journals.is_empty(), "no journal of {start} was recorded");
     for (name, recorded) in journals {
-        source.check(&name, &records(&recorded, source.names()));
+        source.check(&name, &records(&recorded));
     }
     source.close();
 }
 
-/// Returns the records of a recorded journal, which has the names of its recording.
-fn records(recorded: &[Value], names: &Names) -> Vec<Record> {
+/// Returns the records of a recorded journal.
+fn records(recorded: &[Value]) -> Vec<Record> {
     let line = |recorded: &Value| {
-        let mut record = names.current(recorded);
+        let mut record = recorded.clone();
         // The version of the rules is replaced, so that the hashes show the effect of the current
         // rules.
         record["rules"] = json!(RULES);
@@ -178,41 +176,8 @@ fn records_of_a_case() -> Vec<Record> {
 }
 
 #[test]
-fn a_renamed_name_has_the_hash_it_was_recorded_with() {
-    let recorded = json!({
-        "effect": "call-tool", "call": 3, "plugin": "box", "arguments": { "text": "two words" },
-        "answer": { "Ok": null },
-    });
-    let renamed = json!({
-        "effect": "invoke-tool", "call_id": 3, "component": "box", "arguments": { "text": "two words" },
-        "answer": { "Done": null },
-    });
-    let rows = "\
-# a comment
-
-call_id = call
-invoke-tool = call-tool
-invoke-tool.component = plugin
-answer.Done = Ok
-";
-    let canonical = |names: &Names, value| Canon::new(names).text(value);
-    assert_eq!(
-        canonical(&Names::parse(rows), &renamed),
-        canonical(&Names::default(), &recorded),
-        "the table leads from each new name to the recorded one"
-    );
-    assert_ne!(canonical(&Names::default(), &renamed), canonical(&Names::default(), &recorded));
-    let names = Names::parse(rows);
-    assert_eq!(names.current(&recorded), renamed, "and back, for journals that were recorded");
-    // A name in a holder must not apply elsewhere.
-    let elsewhere = json!({ "notice": "x", "component": "box", "Done": 1 });
-    assert_eq!(canonical(&names, &elsewhere), canonical(&Names::default(), &elsewhere));
-}
-
-#[test]
 fn another_wording_changes_the_texts_alone() {
-    let names = Names::default();
-    let (mut first, mut second) = (Canon::new(&names), Canon::new(&names));
+    let (mut first, mut second) = (Canon::default(), Canon::default());
     let one = first.text(&json!({ "reason": "it was refused", "code": "refused" }));
     let other = second.text(&json!({ "reason": "the call is not allowed", "code": "refused" }));
     assert_eq!(one, other);
@@ -223,9 +188,8 @@ fn another_wording_changes_the_texts_alone() {
 /// Each hash must change with the data that it covers.
 #[test]
 fn every_hash_notices_a_change() {
-    let names = Names::default();
     let records = records_of_a_case();
-    let fold = |records: &[Record]| Folded::of(records, &names, Way::Straight).hashes();
+    let fold = |records: &[Record]| Folded::of(records, Way::Straight).hashes();
     let whole = fold(&records);
     assert_eq!(fold(&records), whole, "the same records have the same hashes");
     let opened = fold(&records[..1]);

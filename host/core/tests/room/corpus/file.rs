@@ -5,16 +5,24 @@
 )]
 
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use conclave_core::protocol::event::Record;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use serde_json::Value;
+use similar::{Algorithm, ChangeTag};
 
 use super::folded::{Folded, Way};
-use super::names::Names;
 
 /// The number of differences that are shown in full.
 const SHOWN: usize = 5;
+/// The number of lines of each that are shown.
+const LINES: usize = 40;
+/// Begins the name of an input in a file of texts.
+const INPUT: &str = "=== ";
 
 const ORDER: [&str; 9] =
     ["events", "effects", "notices", "outcome", "next", "views", "resume", "texts", "steps"];
@@ -31,11 +39,12 @@ pub(crate) struct Source {
     name: &'static str,
     mode: Mode,
     way: Way,
-    names: Names,
     /// By input. Compared inputs are removed.
     recorded: BTreeMap<String, String>,
     order: Vec<String>,
     lines: Vec<String>,
+    /// The hashed texts of the inputs, each behind its name.
+    texts: Vec<String>,
     differences: Vec<String>,
 }
 
@@ -44,7 +53,7 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/corpus")
 }
 
-/// A recorded journal: its name, and its records as JSON with the names of the recording.
+/// A recorded journal: its name, and its records as JSON.
 pub(crate) type Journal = (String, Vec<Value>);
 
 /// Returns the recorded journals of the files with this prefix, in order.
@@ -113,22 +122,16 @@ impl Source {
                 (input.to_owned(), hashes.to_owned())
             })
             .collect();
-        let names =
-            std::fs::read_to_string(folder().join("names.txt")).expect("the table of names");
         Self {
             name,
             mode,
             way,
-            names: Names::parse(&names),
             order: recorded.iter().map(|(input, _)| input.clone()).collect(),
             recorded: recorded.into_iter().collect(),
             lines: Vec::new(),
+            texts: Vec::new(),
             differences: Vec::new(),
         }
-    }
-
-    pub(crate) fn names(&self) -> &Names {
-        &self.names
     }
 
     /// Returns the recorded inputs, in the order of the file.
@@ -139,12 +142,12 @@ impl Source {
     /// Compares the behavior on these records with the recorded one.
     pub(crate) fn check(&mut self, input: &str, records: &[Record]) {
         assert!(!input.contains("  "), "two spaces end an input's name: {input}");
-        let folded = Folded::of(records, &self.names, self.way);
+        let folded = Folded::of(records, self.way);
         let hashes = folded.hashes();
         let line = ORDER.map(|hash| format!("{hash}={}", hashes[hash])).join(" ");
         self.lines.push(format!("{input}  {line}\n"));
         match self.mode {
-            Mode::Record => {}
+            Mode::Record => self.texts.push(format!("{INPUT}{input}\n{}\n", folded.text())),
             Mode::Text => {
                 let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus").join(self.name);
                 std::fs::create_dir_all(&folder).expect("a folder for the texts");
@@ -154,7 +157,8 @@ impl Source {
             Mode::Compare => match self.recorded.remove(input) {
                 Some(recorded) if recorded == line => {}
                 Some(recorded) => {
-                    self.differences.push(difference(input, &recorded, &line, &folded))
+                    let before = recorded_text(self.name, input);
+                    self.differences.push(difference(input, &recorded, &line, &folded, before));
                 }
                 None => self.differences.push(format!("- {input}\n    is not recorded\n")),
             },
@@ -162,7 +166,7 @@ impl Source {
     }
 
     pub(crate) fn close(self) {
-        let Self { name, mode, way, recorded, lines, mut differences, .. } = self;
+        let Self { name, mode, way, recorded, lines, texts, mut differences, .. } = self;
         if mode == Mode::Record {
             let head = format!(
                 "# Hashes of what comes of each input; see README.md. {} inputs.\n",
@@ -170,6 +174,11 @@ impl Source {
             );
             std::fs::write(folder().join(format!("{name}.txt")), head + &lines.concat())
                 .expect("it is written");
+            // What comes of a seed says nothing to a reader, and would be most of the texts.
+            if !lines.iter().all(|line| line.starts_with("seed ")) {
+                std::fs::write(texts_file(name), compressed(&texts.concat()))
+                    .expect("it is written");
+            }
             return;
         }
         if mode == Mode::Text {
@@ -190,14 +199,65 @@ impl Source {
     }
 }
 
-/// Names the hashes that differ, and shows the first step that does.
-fn difference(input: &str, recorded: &str, line: &str, folded: &Folded) -> String {
+fn texts_file(name: &str) -> PathBuf {
+    folder().join(format!("{name}.texts.gz"))
+}
+
+fn compressed(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).expect("a vector takes it")
+}
+
+/// The recorded text of an input; `None` for a seed.
+fn recorded_text(name: &str, input: &str) -> Option<String> {
+    let file = std::fs::read(texts_file(name)).ok()?;
+    let mut text = String::new();
+    GzDecoder::new(&file[..]).read_to_string(&mut text).expect("the texts are compressed");
+    let (_, behind) = text.split_once(&format!("{INPUT}{input}\n"))?;
+    Some(behind.split(&format!("\n{INPUT}")).next().unwrap_or_default().to_owned())
+}
+
+/// Names the hashes that differ, and shows the lines that do. Without a recorded text it shows the
+/// first step that differs.
+fn difference(
+    input: &str,
+    recorded: &str,
+    line: &str,
+    folded: &Folded,
+    before: Option<String>,
+) -> String {
     let differ: Vec<&str> = recorded
         .split(' ')
         .zip(line.split(' '))
         .filter(|(before, now)| before != now)
         .filter_map(|(_, now)| Some(now.split_once('=')?.0))
         .collect();
+    let shown = match before {
+        Some(before) => changed_lines(before.trim_end(), folded.text().trim_end()),
+        None => first_step(recorded, line, folded),
+    };
+    let shown: String = shown.lines().take(LINES).map(|line| format!("    {line}\n")).collect();
+    format!("- {input}\n    differ: {}\n{shown}", differ.join(", "))
+}
+
+/// The lines that are only in one of the texts, behind `-` or `+`.
+fn changed_lines(before: &str, now: &str) -> String {
+    let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
+    let mut changed = String::new();
+    for operation in similar::capture_diff_slices(Algorithm::Myers, &before, &now) {
+        for change in operation.iter_changes(&before, &now) {
+            let mark = match change.tag() {
+                ChangeTag::Equal => continue,
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+            };
+            changed += &format!("{mark} {}\n", change.value());
+        }
+    }
+    changed
+}
+
+fn first_step(recorded: &str, line: &str, folded: &Folded) -> String {
     let steps = |line: &'_ str| {
         line.rsplit_once("steps=").map(|(_, steps)| steps.to_owned()).unwrap_or_default()
     };
@@ -208,11 +268,9 @@ fn difference(input: &str, recorded: &str, line: &str, folded: &Folded) -> Strin
         .zip(now.as_bytes().chunks(2))
         .take_while(|(before, now)| before == now);
     let first = same.count();
-    let shown = match folded.steps.get(first) {
+    match folded.steps.get(first) {
         Some(step) => step.text(first),
         None if before == now => String::new(),
         None => format!("step {first} is gone\n"),
-    };
-    let shown: String = shown.lines().map(|line| format!("    {line}\n")).collect();
-    format!("- {input}\n    differ: {}\n{shown}", differ.join(", "))
+    }
 }

@@ -3,19 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::room::Room;
-use conclave_core::types::view::AgentView;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::canon::Canon;
-use super::names::Names;
 
 /// The downtime in milliseconds before the room is resumed.
 const DOWN_MS: u64 = 1_000_000;
@@ -48,8 +44,8 @@ pub(crate) struct Folded {
 }
 
 impl Folded {
-    pub(crate) fn of(records: &[Record], names: &Names, way: Way) -> Self {
-        let (mut canon, mut of_events) = (Canon::new(names), Canon::new(names));
+    pub(crate) fn of(records: &[Record], way: Way) -> Self {
+        let (mut canon, mut of_events) = (Canon::default(), Canon::default());
         let mut room = Room::new();
         let mut steps = Vec::with_capacity(records.len());
         let cuts = match way {
@@ -76,7 +72,7 @@ impl Folded {
                 }
             }
             for notice in std::iter::from_fn(|| room.poll_notice()) {
-                line(&mut step.notices, &canon.text(&with_numbers(json!(notice))));
+                line(&mut step.notices, &canon.text(&json!(notice)));
             }
             for record in std::iter::from_fn(|| room.poll_task()) {
                 line(&mut step.notices, &canon.text(&json!({ "record": record })));
@@ -162,20 +158,8 @@ fn event(event: &Event) -> Value {
         Event::RunStarted { opening, setup } => {
             json!({ "event": "run-started", "opening": opening, "with_setup": setup.is_some() })
         }
-        event => with_numbers(json!(event)),
+        event => json!(event),
     }
-}
-
-/// Returns an event or a notice with the scratch of its report as a list of numbers, which it was
-/// when the corpus was recorded.
-fn with_numbers(mut value: Value) -> Value {
-    let scratch = value.get_mut("report").and_then(|report| report.get_mut("scratch"));
-    if let Some(scratch) = scratch
-        && let Some(text) = scratch.as_str()
-    {
-        *scratch = json!(STANDARD.decode(text).expect("it is Base64"));
-    }
-    value
 }
 
 /// Returns the view of the plugin behind an effect; `None` if it sees nothing but the effect.
@@ -183,39 +167,13 @@ fn view(room: &Room, effect: &Effect) -> Option<Value> {
     let call = effect.starts()?;
     let view = match effect {
         Effect::StepAgent { .. } | Effect::AskResponder { .. } | Effect::QueryPlugin { .. } => {
-            json!(room.agent_view(call).map(|view| of_agent(&view)))
+            json!(room.agent_view(call))
         }
         Effect::WakeStrategy { .. } => json!(room.delivery_view(call)),
         Effect::CallTool { .. } => Value::Null,
         _ => return None,
     };
     Some(json!({ "view": view, "scratch": String::from_utf8_lossy(&room.scratch(call)) }))
-}
-
-fn of_agent(view: &AgentView) -> Value {
-    let left = view.remaining;
-    json!({
-        "task": view.task,
-        "inputs": view.inputs,
-        "pending": view.pending,
-        "history": view.history,
-        "since": view.since,
-        "intent": view.latest_user_message,
-        "plan": view.plan.to_json(),
-        "outputs": view.outputs,
-        "spent": view.spent,
-        "level": view.level,
-        "last_error": view.last_error,
-        "tools": view.tools,
-        "peers": view.peers,
-        "turns": left.turns,
-        "tokens": left.tokens,
-        "cost_micro_usd": left.cost_micro_usd,
-        "wall_ms": left.wall_ms,
-        "model_calls": left.model_calls,
-        "tool_calls": left.tool_calls,
-        "iteration": view.iteration,
-    })
 }
 
 /// Returns the pending work of the room, and the part of it that the record began and ended.
@@ -246,7 +204,7 @@ fn change(change: WaitChange) -> Value {
 }
 
 /// Returns how the room is resumed in the middle and at the end, unless it has ended.
-fn resume(records: &[Record], way: Way, canon: &mut Canon<'_>) -> String {
+fn resume(records: &[Record], way: Way, canon: &mut Canon) -> String {
     let mut text = String::new();
     for cut in [records.len().div_ceil(2), records.len()] {
         let mut unfinished = Unfinished::fold(records[..cut].iter().cloned());
