@@ -429,7 +429,7 @@ impl ApproverState {
             match line.trim().to_ascii_lowercase().as_str() {
                 "t" | "these" if exact => return Some(true),
                 "y" | "any" if any => return Some(false),
-                _ => above = "      type one of these letters".to_owned(),
+                _ => above = "      type one of these letters, then Enter".to_owned(),
             }
         }
     }

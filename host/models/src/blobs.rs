@@ -3,6 +3,10 @@
 
 use std::sync::Arc;
 
+/// Bytes up to which the text of an attachment is part of a prompt. Of a longer one a model reads the
+/// name and the size.
+pub const PROMPT_TEXT_MAX: usize = 64 << 10;
+
 /// Reads attachments.
 pub trait BlobSource: Send + Sync + 'static {
     /// Returns the bytes with this digest, in lower-case hexadecimal; `None` if they are not stored

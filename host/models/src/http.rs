@@ -31,6 +31,7 @@ use std::sync::Arc;
 use conclave_core::config::is_reserved_option;
 use conclave_core::types::completion::{Completion, ModelDiagnostic, Prompt};
 
+use self::failure::RetryAdvice;
 use self::keys::KeyHolder;
 use self::quote::Quoter;
 use self::thinking::ThinkingFormat;
@@ -91,9 +92,21 @@ impl HttpModel {
     ///
     /// # Errors
     /// The reason why it failed.
-    pub async fn probe(&self) -> Result<Vec<String>, ModelDiagnostic> {
-        self.shared.probe().await.map_err(|failed| failed.trouble)
+    pub async fn probe(&self) -> Result<Vec<String>, ProbeFailure> {
+        self.shared.probe().await.map_err(|failed| ProbeFailure {
+            is_loading: failed.again == RetryAdvice::WhenLoaded,
+            trouble: failed.trouble,
+        })
     }
+}
+
+/// The reason why a server did not list its models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeFailure {
+    /// The failure, with the server's words.
+    pub trouble: ModelDiagnostic,
+    /// Whether the server says that it is loading its model.
+    pub is_loading: bool,
 }
 
 impl ModelClient for HttpModel {

@@ -234,6 +234,22 @@ fn doctor_asks_the_servers_of_a_config() {
 }
 
 #[test]
+fn doctor_says_that_a_server_is_loading_its_model() {
+    let loading = json!({"error": {"code": 503, "message": "Loading model"}});
+    for (reply, is_loading) in
+        [(TestReply::json(503, &loading), true), (TestReply::error(503, "no slot is free"), false)]
+    {
+        let server = Server::answering(move |_| reply.clone());
+        let output = conclave(&rig(&server_lines(&server, "")), &["doctor", "c.toml"]);
+        let found = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(4), "{found}");
+        assert_eq!(found.contains("is loading its model"), is_loading, "{found}");
+        assert_eq!(found.contains("when it has loaded"), is_loading, "{found}");
+        assert_eq!(found.contains("cannot be reached"), !is_loading, "{found}");
+    }
+}
+
+#[test]
 fn the_exit_code_tells_a_server_that_may_answer_later_from_one_that_refuses() {
     let error = json!({"error": {"type": "overloaded_error", "message": "Overloaded"}});
     let half = json!({"choices": [{"delta": {"content": "Half of a"}}]});

@@ -144,6 +144,29 @@ fn without_a_terminal_nothing_is_asked_and_nothing_is_granted() {
 }
 
 #[test]
+fn without_questions_a_plugin_is_added_with_all_that_it_requires_or_not_at_all() {
+    let rig = with_weather();
+    well(&rig, &["init"]);
+    let before = file(&rig, "conclave.toml");
+    for more in [&["--no-questions"][..], &[]] {
+        let add = [&["add", "stock:workspace", "--as", "desk-files"][..], more].concat();
+        let told = ended(&rig, 2, &add);
+        assert!(told.contains("desk-files requires `files`"), "{told}");
+        assert!(
+            told.contains("conclave add stock:workspace --as desk-files --grant 'files = ["),
+            "{told}"
+        );
+        assert_eq!(file(&rig, "conclave.toml"), before);
+    }
+    let grant = "files = [\"library\"]";
+    well(&rig, &["add", "stock:workspace", "--as", "desk-files", "--grant", grant]);
+    well(&rig, &["check"]);
+    // Nothing is missing without an optional grant.
+    well(&rig, &["add", "weather.wasm", "--no-questions"]);
+    well(&rig, &["check"]);
+}
+
+#[test]
 fn grants_that_are_not_asked_for_are_refused() {
     let rig = with_weather();
     well(&rig, &["init"]);

@@ -149,6 +149,28 @@ fn a_run_that_was_killed_goes_on_and_no_reply_is_bought_twice() {
 }
 
 #[test]
+fn a_resumed_run_counts_its_steps_and_its_tokens_from_the_start() {
+    let slow = Slow::start();
+    let rig = slow.rig();
+    slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
+    let run = left(&rig);
+    slow.release();
+    let numbers = |output: &Output| -> Vec<u32> {
+        let stderr = text(&output.stderr);
+        let steps = stderr.lines().filter_map(|line| line.trim_start().split_once("  desk ›"));
+        steps.filter_map(|(number, _)| number.parse().ok()).collect()
+    };
+    let resumed = conclave(&rig, &["resume", "--trace", &run]);
+    let whole = conclave(&rig, &["run", "--trace", "c.toml", "Tell it."]);
+    let (rest, all) = (numbers(&resumed), numbers(&whole));
+    assert!(!rest.is_empty() && rest.len() < all.len(), "{}", text(&resumed.stderr));
+    assert_eq!(all, (1..).take(all.len()).collect::<Vec<u32>>());
+    assert!(all.ends_with(&rest), "{rest:?} of {all:?}: {}", text(&resumed.stderr));
+    assert!(text(&resumed.stderr).contains(" · in all "), "{}", text(&resumed.stderr));
+    assert!(!text(&whole.stderr).contains("in all"), "{}", text(&whole.stderr));
+}
+
+#[test]
 fn all_that_were_cut_off_go_on_one_after_the_other() {
     let slow = Slow::start();
     let rig = slow.rig();

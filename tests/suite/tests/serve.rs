@@ -7,7 +7,7 @@ pub(crate) mod client;
 mod restarts;
 
 use conclave_test_support::{Rig, guest, stepping, stock};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::{conclave, text};
 use client::Served;
@@ -52,6 +52,29 @@ fn a_message_is_answered_and_who_says_what_is_in_the_events() {
         titles.iter().map(|row| &row["title"]).collect::<Vec<_>>(),
         ["And here?", "Good morning."]
     );
+}
+
+#[test]
+fn a_new_conversation_greets_with_the_words_of_its_config() {
+    for description in ["Answers from the library.", ""] {
+        let config = stepping("agent_echo", "", &format!("description = {}", json!(description)));
+        let rig = Rig::new().with_file("c.toml", config + WEB);
+        let served = Served::start(&rig, &[]);
+        let room = served.only_room();
+        let status = served.events(&room, None).status(|status| status["task"] != Value::Null);
+        let task = json!({ "name": "main", "description": description, "agent": "subject" });
+        assert_eq!(status["task"], task);
+        // What the conversation began with is its own, and is shown again after a restart.
+        let served = served.killed().start_again(&rig);
+        let status = served.events(&room, None).status(|status| status["task"] != Value::Null);
+        assert_eq!(status["task"], task);
+    }
+    let rig = echo(WEB);
+    let served = Served::start(&rig, &[]);
+    let page = served.get("/").text;
+    for id in ["task", "description", "agent", "usage"] {
+        assert!(page.contains(&format!(" id=\"{id}\"")), "the script fills {id}: {page}");
+    }
 }
 
 #[test]

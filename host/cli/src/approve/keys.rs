@@ -50,18 +50,18 @@ pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String
 pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) {
     match (exact, any) {
         (true, true) => (
-            String::new(),
-            "      always with [t] these arguments  [y] any arguments; Ctrl-C goes back > ",
+            "      always allow it with which arguments? Ctrl-C goes back".to_owned(),
+            "      [t] these arguments  [y] any arguments  (then Enter) > ",
         ),
         (true, false) => {
-            let above = "      any arguments cannot be allowed: a later rule denies some of them"
-                .to_owned();
-            (above, "      always with [t] these arguments; Ctrl-C goes back > ")
+            let above = "      any arguments cannot be allowed: a later rule denies some of them\n\
+                \u{20}     Ctrl-C goes back";
+            (above.to_owned(), "      [t] always with these arguments  (then Enter) > ")
         }
         (false, _) => {
-            let above =
-                "      a rule cannot match just these arguments; it would allow any".to_owned();
-            (above, "      always with [y] any arguments; Ctrl-C goes back > ")
+            let above = "      a rule cannot match just these arguments; it would allow any\n\
+                \u{20}     Ctrl-C goes back";
+            (above.to_owned(), "      [y] always with any arguments  (then Enter) > ")
         }
     }
 }
@@ -164,13 +164,24 @@ mod tests {
         let (above, prompt) = which_arguments(false, true);
         assert!(
             above.contains("it would allow any")
-                && prompt.contains("[y] any")
+                && prompt.contains("[y] always with any")
                 && !prompt.contains("[t]")
         );
         let (above, prompt) = which_arguments(true, false);
         assert!(
-            above.contains("denies") && prompt.contains("[t] these") && !prompt.contains("[y]")
+            above.contains("denies")
+                && prompt.contains("[t] always with these")
+                && !prompt.contains("[y]")
         );
+    }
+
+    #[test]
+    fn the_question_about_arguments_says_how_to_answer_and_to_go_back() {
+        for (exact, any) in [(true, true), (true, false), (false, true)] {
+            let (above, prompt) = which_arguments(exact, any);
+            assert!(above.contains("Ctrl-C goes back") && prompt.ends_with("(then Enter) > "));
+            assert!(prompt.len() <= 68, "{prompt}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use conclave_core::permissions::grant::FileGrant;
 use conclave_core::permissions::policy_rules::is_odd;
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::PluginName;
+use conclave_core::types::tool::ToolSpec;
 use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
 use serde_json::{Map, Value};
 
@@ -27,7 +28,8 @@ const INDENT: &str = "      ";
 /// Columns of argument names. A longer name stands above its value.
 const NAME_MAX: usize = 20;
 
-/// The names of arguments whose text usually becomes the content of a file.
+/// The names of arguments whose text usually becomes the content of a file. They count for tools
+/// whose schema does not say it.
 const CONTENTS: [&str; 5] = ["content", "contents", "text", "data", "body"];
 /// Bytes of a file up to which it is compared with the text that replaces it.
 const COMPARED: u64 = 256 * 1024;
@@ -58,7 +60,10 @@ impl ApprovalView {
                 for (name, value) in fields {
                     foreign.argument(&quoted_name(name), value, files);
                 }
-                foreign.replaced_file(fields, files);
+                let content = content_argument(tool_of(request, performer), fields);
+                if let Some((name, text)) = content {
+                    foreign.replaced_file(fields, files, (name, text));
+                }
                 fields.len()
             }
             other => {
@@ -138,8 +143,13 @@ impl ForeignRows {
     }
 
     /// Appends the difference between a file and the text that replaces it.
-    fn replaced_file(&mut self, fields: &Map<String, Value>, files: &[FileGrant]) {
-        let Some((name, change)) = file_change(fields, files) else { return };
+    fn replaced_file(
+        &mut self,
+        fields: &Map<String, Value>,
+        files: &[FileGrant],
+        (name, text): (&str, &str),
+    ) {
+        let Some(change) = file_change(fields, files, text) else { return };
         let room = self.columns.saturating_sub(INDENT.len() + foreign::MARK.chars().count() + 1);
         let words = match change.hunks.is_empty() {
             true => format!("{name} is what the file holds now"),
@@ -160,18 +170,48 @@ impl ForeignRows {
     }
 }
 
-/// Returns the name of the argument that a call would write to an existing file, and how it differs
-/// from the file. A host does not know what a tool does, so the names of the arguments decide.
-fn file_change(fields: &Map<String, Value>, files: &[FileGrant]) -> Option<(String, TextChange)> {
+/// Returns the tool that the request calls; `None` for an action.
+fn tool_of<'a>(
+    request: &ApprovalRequest,
+    performer: Option<&'a Performer>,
+) -> Option<&'a ToolSpec> {
+    let (plugin, setup) = performer?;
+    let (of, name) = request.tool.split_once('.')?;
+    setup.facts.tools.iter().find(|tool| plugin.as_str() == of && tool.name == name)
+}
+
+/// Returns the name and the text of the argument that may become the content of a file; `None` if
+/// there is not exactly one. A host does not know what a tool does: `contentMediaType` in the tool's
+/// schema says it, and the usual names decide otherwise.
+fn content_argument<'a>(
+    tool: Option<&'a ToolSpec>,
+    fields: &'a Map<String, Value>,
+) -> Option<(&'a str, &'a str)> {
+    let properties = tool.and_then(|tool| tool.input_schema.get("properties")?.as_object());
+    let declared: Vec<&str> = properties
+        .into_iter()
+        .flatten()
+        .filter(|(_, schema)| schema.get("contentMediaType").is_some())
+        .map(|(name, _)| name.as_str())
+        // It stands in a row of the program, where a sentence of the plugin's could mislead.
+        .filter(|name| name.len() <= NAME_MAX && quoted_name(name) == *name)
+        .collect();
+    let names = if declared.is_empty() { &CONTENTS[..] } else { &declared[..] };
+    let mut texts = names.iter().filter_map(|name| Some((*name, fields.get(*name)?.as_str()?)));
+    let first = texts.next()?;
+    texts.next().is_none().then_some(first)
+}
+
+/// Returns how a text differs from the existing file that a call would write it to. `None` if the
+/// arguments do not name exactly one such file.
+fn file_change(fields: &Map<String, Value>, files: &[FileGrant], text: &str) -> Option<TextChange> {
     let paths = fields.values().filter_map(Value::as_str).filter(|text| !is_odd(text));
     let mut writable = paths.filter_map(|text| {
         let grant = files.iter().find(|grant| inside(grant, text).is_some())?;
         grant.mode.writes().then(|| (grant, inside(grant, text).unwrap_or_default()))
     });
     let (grant, rest) = writable.next()?;
-    let mut texts = CONTENTS.iter().filter_map(|name| Some((*name, fields.get(*name)?.as_str()?)));
-    let (name, text) = texts.next()?;
-    if writable.next().is_some() || texts.next().is_some() {
+    if writable.next().is_some() {
         return None;
     }
     let file = Path::new(&grant.dir).join(rest);
@@ -183,7 +223,7 @@ fn file_change(fields: &Map<String, Value>, files: &[FileGrant]) -> Option<(Stri
         return None;
     }
     let bytes = std::fs::read(&file).ok()?;
-    Some((name.to_owned(), text_change(as_text(&bytes)?, text)))
+    Some(text_change(as_text(&bytes)?, text))
 }
 
 /// A remark of the program about an argument. Text quoted from the argument follows a mark.
@@ -449,6 +489,13 @@ mod tests {
         assert!(text.contains(expected), "{text}");
         let same = of(json!({ "path": "/notes/a.md", "text": "one\ntwo\n" }));
         assert!(same.contains("╰ text is what the file holds now\n"), "{same}");
+        // A schema that names the content counts before the usual names.
+        let schema = json!({ "properties": { "page": { "contentMediaType": "text/markdown" } } });
+        let tool = ToolSpec { input_schema: schema, ..ToolSpec::default() };
+        let both = json!({ "page": "one", "text": "two" });
+        let of_tool = |tool| content_argument(tool, both.as_object()?);
+        assert_eq!(of_tool(Some(&tool)), Some(("page", "one")));
+        assert_eq!(of_tool(None), Some(("text", "two")));
         // What is searched in a file does not replace it, and a new file replaces nothing.
         assert!(!of(json!({ "path": "/notes/a.md", "query": "two" })).contains("@@"));
         assert!(!of(json!({ "path": "/notes/b.md", "text": "two" })).contains("@@"));

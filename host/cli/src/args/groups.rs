@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory, FromArgMatches};
 
 use super::Cli;
@@ -30,7 +31,10 @@ const INDENT: usize = 15;
 impl Cli {
     /// Parses the command line. Ends the program if it asks for help or is invalid.
     pub(crate) fn read() -> Self {
-        let matches = Self::grouped().get_matches();
+        let matches = Self::grouped().try_get_matches().unwrap_or_else(|error| {
+            let words = std::env::args_os().skip(1);
+            with_group(error, words.filter_map(|word| word.into_string().ok())).exit()
+        });
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
@@ -42,6 +46,29 @@ impl Cli {
             "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}\nOptions:\n{{options}}{{after-help}}"
         )))
     }
+}
+
+/// Returns the error of an unknown command with the groups that have a command of this name, such
+/// as `plugin` for `inspect`.
+fn with_group(mut error: clap::Error, mut arguments: impl Iterator<Item = String>) -> clap::Error {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let command = Cli::command();
+    // In `plugin list`, the group was named, and it has no such command.
+    let is_command =
+        |argument: &String| argument == name || command.find_subcommand(argument).is_some();
+    if arguments.find(is_command).as_ref() != Some(name) {
+        return error;
+    }
+    let groups = command.get_subcommands().filter(|group| group.find_subcommand(name).is_some());
+    let tips: Vec<StyledStr> = groups
+        .map(|group| format!("`conclave {} {name}` exists", group.get_name()).into())
+        .collect();
+    if !tips.is_empty() {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
+    error
 }
 
 fn list(command: &Command) -> String {
@@ -98,6 +125,20 @@ mod tests {
             GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         listed.sort_unstable();
         assert_eq!(listed, known.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_command_of_a_group_is_found_without_its_group() {
+        let error = |line: &[&str]| {
+            let words = || line.iter().map(|word| (*word).to_owned());
+            let all = std::iter::once("conclave".to_owned()).chain(words());
+            let error = Cli::grouped().try_get_matches_from(all).expect_err("it is unknown");
+            with_group(error, words()).to_string()
+        };
+        let inspect = error(&["--quiet", "inspect", "x.wasm"]);
+        assert!(inspect.contains("`conclave plugin inspect` exists"), "{inspect}");
+        assert!(!error(&["plugin", "list"]).contains("exists"));
+        assert!(!error(&["nonsense"]).contains("exists"));
     }
 
     #[test]

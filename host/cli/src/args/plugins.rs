@@ -47,8 +47,8 @@ pub(crate) struct Add {
     /// texts stay the same; implied for a plugin's folder
     #[arg(long)]
     pub(crate) dev: bool,
-    /// Ask no questions, and grant only what --grant names; what the plugin requires besides is
-    /// listed, and `check` refuses the config until it is granted
+    /// Ask no questions, and grant only what --grant names; if the plugin requires more, nothing
+    /// is written
     #[arg(long)]
     pub(crate) no_questions: bool,
     /// Allow a folder that is too broad to grant by accident, such as the home folder

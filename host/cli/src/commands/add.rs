@@ -29,6 +29,7 @@ use crate::state::source::{self, ComponentPlace, LocatedComponent};
 use crate::ui::ask;
 use crate::ui::screen::total_columns;
 use crate::ui::show::{FAINT, GOOD, ODD, bytes, component, one_line, paint, show_path};
+use hints::MissingGrant;
 
 /// Columns of a component's text: longer text could wrap into rows that look like the program's.
 const TEXT: usize = 200;
@@ -84,6 +85,10 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     check_by_host(&args.file, &name, before.as_ref(), &edited)?;
     if let Some(config) = &edited.config {
         check_trust(config, &name, &found, &signers)?;
+    }
+    // A user who was asked has decided on each grant; a script gets no config that cannot run.
+    if let Some(config) = edited.config.as_ref().filter(|_| !asks) {
+        refuse_missing(args, &name, &found, config)?;
     }
     // Opened early, so that an unreadable lock is reported before anything is written.
     let lock = LockFile::open(&args.file)?;
@@ -152,12 +157,39 @@ fn check_trust(
     })
 }
 
+/// Refuses a plugin that was not given all that it requires, before anything is written.
+fn refuse_missing(
+    args: &Add,
+    name: &str,
+    found: &LocatedComponent,
+    config: &Config,
+) -> Result<(), CliError> {
+    let missing: Vec<MissingGrant> = hints::missing(name, &found.inspection, config).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut lines: Vec<String> = missing.iter().map(|missing| missing.what.clone()).collect();
+    lines.extend(missing.iter().filter_map(|missing| missing.first).map(str::to_owned));
+    let grants: Option<Vec<String>> = missing.into_iter().map(|missing| missing.grant).collect();
+    // No grant helps against a capability that this host does not know.
+    lines.extend(grants.map(|grants| {
+        let grants: String = grants.iter().map(|it| format!(" --grant {}", shell(it))).collect();
+        format!("give it what it requires: {}{grants}", again(args, &args.source))
+    }));
+    let what = format!(
+        "{name} was not given what it requires; nothing was written into {}",
+        show_path(&args.file)
+    );
+    Err(CliError::usage(what).hint(lines.join("\n      ")))
+}
+
 /// Returns the same command with another source.
 fn again(args: &Add, source: &str) -> String {
     let name = args.name.as_ref().map(|name| format!(" --as {}", shell(name))).unwrap_or_default();
+    let dev = if args.dev { " --dev" } else { "" };
     let grants: String =
         args.grants.iter().map(|grant| format!(" --grant {}", shell(grant))).collect();
-    format!("conclave add {}{name}{}{grants}", shell(source), file_option(&args.file))
+    format!("conclave add {}{name}{dev}{}{grants}", shell(source), file_option(&args.file))
 }
 
 /// Parses grants as typed.
@@ -251,7 +283,8 @@ fn show(
             "{}",
             paint(
                 ODD,
-                "DEV: built by you, so its bytes are not pinned; any build is accepted while its requests and texts stay the same, and none under --locked"
+                "DEV: built by you, so its bytes are not pinned; any build is accepted while its \
+                 requests and texts stay the same, and none under --locked"
             )
         );
     } else if !signed_by.is_empty() {

@@ -26,7 +26,9 @@ use conclave_runtime::{Host, Prepared, RoomHandle, RunInput, RunOptions, Session
 use tokio::sync::Notify;
 
 use super::resume::{changed_lines, unresumable};
-use super::run::{JsonLinesOnStdout, broken_off, changes_line, ending, limit_hint, unkept};
+use super::run::{
+    JsonLinesOnStdout, broken_off, changes_line, ending, limit_hint, unkept, unread_line,
+};
 use crate::approve::{RequestContext, TerminalApprover};
 use crate::args::{self, Approvals, Detail, OutputArgs, TraceChoice};
 use crate::commands::chat::conversation::TerminalChat;
@@ -139,7 +141,11 @@ pub(crate) async fn resume(
 ) -> Result<u8, CliError> {
     let (loading, detail) = (Instant::now(), cut.trace.detail(output)?);
     let talk = ChatSession::new(cut.room, (&cut.file, false), output, host, &prepared, interrupts);
+    let talk = ChatSession { is_resumed: true, ..talk };
     let steps = talk.steps(detail, &prepared);
+    if let Some(steps) = &steps {
+        steps.resume_from(&talk.room, |room| kept.records(room));
+    }
     let options = talk.options(steps, kept, cut.verbose, output);
     let mut session =
         prepared.reopen(&talk.room, options).await.map_err(|error| unresumable(&error))?;
@@ -186,6 +192,8 @@ struct ChatSession {
     channel: UserChannel,
     approver: Arc<TerminalApprover>,
     interrupts: Interrupts,
+    /// Whether another process began the conversation.
+    is_resumed: bool,
     /// Notified when a program at the other end of the pipe stops the turn.
     stops: Arc<Notify>,
 }
@@ -253,6 +261,7 @@ impl ChatSession {
             channel,
             approver,
             interrupts,
+            is_resumed: false,
             stops,
         }
     }
@@ -402,6 +411,7 @@ impl ChatSession {
         self.approver.report_missing();
         let counts = self.tally.counts();
         let in_all = status::in_all(&outcome.spent, counts)
+            .filter(|_| self.is_resumed)
             .map(|all| format!(" · {all}"))
             .unwrap_or_default();
         self.screen.line(paint(
@@ -409,6 +419,9 @@ impl ChatSession {
             format_args!("{} in {}{in_all}", status::spent(counts), took_for(begun.elapsed())),
         ));
         if let Some(line) = changes_line(&self.room, kept.pending_changes(&self.room)) {
+            self.screen.line(paint(ODD, line));
+        }
+        if let Some(line) = unread_line(&self.room, self.tally.unread()) {
             self.screen.line(paint(ODD, line));
         }
         Ok(code)

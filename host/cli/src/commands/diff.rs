@@ -44,7 +44,13 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     let found = match &args.run {
         Some(name) => stores.find(name)?,
         None => match newest(&stores, args.yes)? {
-            Some(found) => found,
+            Some((found, others)) => {
+                if !others.is_empty() && !output.json && !output.quiet {
+                    let what = not_named(&found.run(), &others);
+                    let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+                }
+                found
+            }
             None => return nothing("no run has changes to apply or drop", output),
         },
     };
@@ -115,23 +121,36 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// Returns the newest run with pending changes. `is_only` refuses if several runs have some: without
-/// a confirmation, the newest might be the wrong one.
-fn newest(stores: &OpenStores, is_only: bool) -> Result<Option<StoredRoom>, CliError> {
+/// Returns the newest run with pending changes, and the names of the others with some. `is_only`
+/// refuses if there are others: without a confirmation, the newest might be the wrong one.
+fn newest(
+    stores: &OpenStores,
+    is_only: bool,
+) -> Result<Option<(StoredRoom, Vec<RoomId>)>, CliError> {
     let runs = stores.runs(&RunFilter::default())?;
-    let mut runs = runs.iter().filter(|run| pending_changes(&run.store, &run.run) > 0);
-    let run = runs.next();
-    let others: Vec<&str> = runs.map(|run| run.run.as_str()).collect();
-    if let Some(run) = run.filter(|_| is_only && !others.is_empty()) {
+    let runs = runs.iter().filter(|run| pending_changes(&run.store, &run.run) > 0);
+    let mut runs = runs.map(|run| run.run.clone());
+    let Some(run) = runs.next() else { return Ok(None) };
+    let others: Vec<RoomId> = runs.collect();
+    if is_only && !others.is_empty() {
         let what = format!(
-            "{} runs have changes, so --yes needs the RUN: {}, {}",
+            "{} runs have changes, so --yes needs the RUN: {run}, {}",
             others.len() + 1,
-            run.run,
-            others.join(", ")
+            names(&others)
         );
         return Err(CliError::usage(what).hint("`conclave diff RUN` shows the changes of one"));
     }
-    run.map(|run| stores.find(run.run.as_str())).transpose()
+    Ok(Some((stores.find(run.as_str())?, others)))
+}
+
+/// Returns which run's changes follow, if no run was named and several have some.
+fn not_named(run: &RoomId, others: &[RoomId]) -> String {
+    let have = if others.len() == 1 { "has" } else { "have" };
+    format!("{run} is the newest run with changes; {} {have} some too", names(others))
+}
+
+fn names(runs: &[RoomId]) -> String {
+    runs.iter().map(RoomId::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Says that there is nothing to do. As JSON that is no line.
@@ -502,6 +521,15 @@ fn as_json(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_run_the_one_that_is_shown_and_the_others_are_named() {
+        let [first, second, third] = ["a1", "b2", "c3"].map(RoomId::from);
+        let one = not_named(&first, std::slice::from_ref(&second));
+        assert_eq!(one, "a1 is the newest run with changes; b2 has some too");
+        let two = not_named(&first, &[second, third]);
+        assert_eq!(two, "a1 is the newest run with changes; b2, c3 have some too");
+    }
 
     fn digest(length: u64) -> Option<FileDigest> {
         Some(FileDigest { sha256: "0123456789abcdef".to_owned(), length })

@@ -28,6 +28,10 @@ const FOUND: usize = 28;
 /// Models of a server that are listed.
 #[cfg(feature = "http-models")]
 const MODELS_SHOWN: usize = 8;
+/// The advice about a server that is loading its model.
+#[cfg(feature = "http-models")]
+const WHEN_LOADED: &str = "run this again when it has loaded; a run waits for it, up to the \
+    model's `attempt_timeout`";
 /// A tool that answers at once when its folder is empty.
 const PROBE: &str = r#"
 entry = "probe"
@@ -76,7 +80,7 @@ async fn model_servers(_: &Config, _: &Path) -> Result<(u8, Vec<Finding>), CliEr
 #[cfg(feature = "http-models")]
 fn code_of(probes: &[Probe]) -> u8 {
     let is_key = |probe: &Probe| {
-        probe.answer.as_ref().is_err_and(|trouble| trouble.kind == ModelDiagnosticKind::Key)
+        probe.answer.as_ref().is_err_and(|failure| failure.trouble.kind == ModelDiagnosticKind::Key)
     };
     if probes.iter().any(is_key) {
         exit::KEY
@@ -223,9 +227,16 @@ fn models(probes: Vec<Probe>) -> Vec<Finding> {
                     format!("its models are: {}", some.join(", ")),
                 )
             }
-            Err(trouble) => {
-                Finding::fail(WHAT, format!("{named} cannot be reached or used"), trouble.text)
-            }
+            Err(failure) if failure.is_loading => Finding::fail(
+                WHAT,
+                format!("{named} is loading its model"),
+                format!("{}: {WHEN_LOADED}", failure.trouble.text.trim_end_matches('.')),
+            ),
+            Err(failure) => Finding::fail(
+                WHAT,
+                format!("{named} cannot be reached or used"),
+                failure.trouble.text,
+            ),
         }
     };
     probes.into_iter().map(finding).collect()

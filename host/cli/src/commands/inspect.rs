@@ -13,6 +13,7 @@ use crate::program::shell::shell;
 use crate::state::registry;
 use crate::state::setup;
 use crate::state::source::{self, LocatedComponent};
+use crate::ui::show::columns::{width, wrap_hanging};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::{BAD, FAINT, bytes, component, one_line, paint, table, tool};
 use crate::ui::stdout;
@@ -60,6 +61,8 @@ async fn tools_of(found: &LocatedComponent, output: OutputArgs) -> Result<Tools,
 const TEXT: usize = 200;
 /// Imports that are shown; a component may have any number.
 const IMPORTS: usize = 100;
+/// Columns of a package's name and version in front of its interfaces.
+const PACKAGE: usize = 30;
 
 fn show(
     place: &str,
@@ -110,40 +113,70 @@ fn show(
         rows.extend(unasked);
     }
     rows.extend([String::new(), "Imports".to_owned()]);
-    let imports = by_interface(&found.imports);
-    rows.extend(imports.iter().take(IMPORTS).map(|import| format!("  {}", one_line(import, TEXT))));
-    if let Some(more) = imports.len().checked_sub(IMPORTS).filter(|more| *more > 0) {
+    let imports: Vec<String> =
+        found.imports.iter().take(IMPORTS).map(|import| one_line(import, TEXT)).collect();
+    rows.extend(import_rows(&by_package(&imports), columns));
+    if let Some(more) = found.imports.len().checked_sub(IMPORTS).filter(|more| *more > 0) {
         rows.push(paint(FAINT, format_args!("  … {more} more; `--json` has them all")));
     }
     rows.iter().try_for_each(stdout::styled)
 }
 
-/// Returns the imports with the versions of one interface in one row: a language's runtime and the
-/// code on top of it often import two.
-fn by_interface(imports: &[String]) -> Vec<String> {
-    let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
+/// Returns the imports by package and version. A language's runtime imports most interfaces of
+/// WASI, whatever the code on top of it uses.
+fn by_package(imports: &[String]) -> Vec<(String, Vec<&str>)> {
+    let mut packages: Vec<(String, Vec<&str>)> = Vec::new();
     for import in imports {
-        let (interface, version) = import.split_once('@').unwrap_or((import, ""));
-        match rows.iter_mut().find(|(known, _)| *known == interface) {
-            Some((_, versions)) => versions.push(version),
-            None => rows.push((interface, vec![version])),
+        let (name, version) = import.split_at(import.find('@').unwrap_or(import.len()));
+        let (package, interface) = name.split_once('/').unwrap_or((name, ""));
+        let package = format!("{package}{version}");
+        match packages.iter_mut().find(|(known, _)| *known == package) {
+            Some((_, interfaces)) => interfaces.push(interface),
+            None => packages.push((package, vec![interface])),
         }
     }
-    let row = |(interface, versions): (&str, Vec<&str>)| match versions.as_slice() {
-        [""] => interface.to_owned(),
-        versions => format!("{interface}@{}", versions.join(", ")),
-    };
-    rows.into_iter().map(row).collect()
+    packages
+}
+
+/// Returns a row for each package, with further rows below its interfaces.
+fn import_rows(packages: &[(String, Vec<&str>)], columns: usize) -> Vec<String> {
+    let names = packages.iter().map(|(package, _)| width(package)).max().unwrap_or_default();
+    let names = names.min(PACKAGE);
+    let rows = packages.iter().flat_map(|(package, interfaces)| {
+        let line = format!("  {package:names$}  {}", interfaces.join(", "));
+        wrap_hanging(line.trim_end(), names + 4, columns)
+    });
+    rows.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::by_interface;
+    use super::*;
 
     #[test]
-    fn two_versions_of_an_interface_are_one_row() {
-        let imports = ["wasi:io/poll@0.2.0", "a:b/c", "wasi:io/poll@0.2.6", "wasi:io/error@0.2.6"];
-        let rows = by_interface(&imports.map(str::to_owned));
-        assert_eq!(rows, ["wasi:io/poll@0.2.0, 0.2.6", "a:b/c", "wasi:io/error@0.2.6"]);
+    fn the_interfaces_of_a_package_are_one_row() {
+        let imports = [
+            "wasi:io/poll@0.2.0",
+            "env",
+            "wasi:io/poll@0.2.6",
+            "wasi:io/error@0.2.6",
+            "a:b/files@0.1.0-draft",
+            "wasi:io/streams@0.2.6",
+        ];
+        let imports = imports.map(str::to_owned);
+        let packages = by_package(&imports);
+        assert_eq!(
+            import_rows(&packages, 40),
+            [
+                "  wasi:io@0.2.0    poll",
+                "  env",
+                "  wasi:io@0.2.6    poll, error, streams",
+                "  a:b@0.1.0-draft  files",
+            ]
+        );
+        assert_eq!(
+            import_rows(&packages, 38)[2..4],
+            ["  wasi:io@0.2.6    poll, error,", "                   streams"]
+        );
     }
 }

@@ -255,7 +255,8 @@ async fn resume_now(
     let approvals = args.approvals.or(choice_of(&row.approvals)).unwrap_or_default();
     let questions = args.questions.or(choice_of(&row.questions)).unwrap_or_default();
     let style = RunStyle { output, trace: args.trace, verbose: args.verbose, approvals, questions };
-    let context = RunContext::new(&prepared, &file, &kept, style, interrupts)?;
+    let context =
+        RunContext::new(&prepared, &file, &kept, style, interrupts)?.resuming(&row.run, &kept);
     let mut session = prepared
         .reopen(&row.run, context.options(&kept))
         .await
@@ -343,7 +344,8 @@ fn report_unnamed(
             stdout::json(json!({ "type": "observer-unnamed", "room": run, "observer": observer }))?;
         } else {
             let line = format!(
-                "observer {observer} of {run} is not in the config any more; the events that it did not take stay in the journal until [[observers]] names it again"
+                "observer {observer} of {run} is not in the config any more; the events that it did \
+                 not take stay in the journal until [[observers]] names it again"
             );
             let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, line));
         }

@@ -26,7 +26,9 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, head, paint, printable};
 
 pub(crate) use context::{JsonLinesOnStdout, RunContext, RunStyle, broken_off, unkept};
-pub(crate) use ending::{as_json, changes_line, ending, interactive_help, limit_hint, result};
+pub(crate) use ending::{
+    as_json, changes_line, ending, interactive_help, limit_hint, result, unread_line,
+};
 use input::RunRoom;
 
 pub(crate) async fn run(

@@ -38,6 +38,8 @@ pub(crate) async fn watch(
         if let Err(error) = once(args, output).await {
             // Ctrl-C stops the build and this program, in any order.
             if tokio::time::timeout(GRACE, interrupts.next()).await.is_ok() {
+                // cargo leaves its progress bar in the row of the cursor.
+                let _ = writeln!(crate::ui::output::stderr());
                 return Ok(exit::INTERRUPTED);
             }
             let error = printable(&error.to_string());

@@ -1,18 +1,23 @@
 //! Attachments of a message: images and texts, stored in the host's blobs. A file's type is
 //! detected from its bytes, not from its name.
 
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::message::Blob;
 use conclave_core::types::text::show_size;
 use conclave_runtime::blobs::Blobs;
+use conclave_runtime::models::PROMPT_TEXT_MAX;
 
 use crate::program::error::CliError;
-use crate::ui::show::show_path;
+use crate::ui::output;
+use crate::ui::show::{ODD, paint, show_path};
 
 /// Bytes of one file: more than models accept, and too few to fill the memory.
 const BYTES: u64 = 20 << 20;
+
+/// The magic bytes of PDF.
+const PDF: &[u8] = b"%PDF-";
 
 /// The magic bytes of image formats, with their media types.
 const IMAGES: [(&[u8], &str); 5] = [
@@ -39,18 +44,45 @@ pub(crate) fn attach(blobs: &dyn Blobs, path: &Path) -> Result<Blob, String> {
     if bytes.len() as u64 > BYTES {
         return Err(failed(format!("it is larger than {}", show_size(BYTES))));
     }
-    let media_type =
-        media_type(&bytes).ok_or_else(|| failed("it is neither an image nor text".to_owned()))?;
+    let media_type = media_type(&bytes).ok_or_else(|| failed(unreadable(&bytes).to_owned()))?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     blobs.keep(&bytes, media_type, name.as_deref()).map_err(|error| failed(error.to_string()))
 }
 
-/// Stores the files of a command line.
+/// Stores the files of a command line, and reports those that a model does not read.
 ///
 /// # Errors
 /// If a file cannot be attached; names the first one and the reason.
 pub(crate) fn all(blobs: &dyn Blobs, paths: &[PathBuf]) -> Result<Vec<Blob>, CliError> {
-    paths.iter().map(|path| attach(blobs, path).map_err(CliError::usage)).collect()
+    let attachments = paths.iter().map(|path| attach(blobs, path).map_err(CliError::usage));
+    let attachments: Vec<Blob> = attachments.collect::<Result<_, _>>()?;
+    for remark in attachments.iter().filter_map(remark) {
+        let _ = writeln!(output::stderr(), "{}", paint(ODD, remark));
+    }
+    Ok(attachments)
+}
+
+/// Returns the remark about an attachment of which no model reads the content; `None` for others.
+pub(crate) fn remark(blob: &Blob) -> Option<String> {
+    let most = PROMPT_TEXT_MAX as u64;
+    let is_long = blob.media_type.starts_with("text/") && blob.length > most;
+    let name = show_path(blob.name.as_deref().unwrap_or("the text"));
+    is_long.then(|| {
+        format!(
+            "{name} is longer than {}: a model reads its name and size only, not its text",
+            show_size(most)
+        )
+    })
+}
+
+/// Returns why no model reads these bytes, and what to do.
+fn unreadable(bytes: &[u8]) -> &'static str {
+    if bytes.starts_with(PDF) {
+        "PDF files are not read; attach its text, for example as `pdftotext` writes it, or its \
+         pages as images"
+    } else {
+        "it is neither an image nor text in UTF-8"
+    }
 }
 
 /// Returns the media type, or `None` if no model reads such a file.
@@ -60,7 +92,11 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
         .find(|(beginning, _)| bytes.starts_with(beginning))
         .map(|(_, media_type)| *media_type);
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
-    let is_text = || std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0'));
+    let is_text = || {
+        let is_utf8 = std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0'));
+        // A small PDF can be ASCII throughout, and says nothing to a model.
+        is_utf8 && !bytes.starts_with(PDF)
+    };
     image.or(is_webp.then_some("image/webp")).or_else(|| is_text().then_some("text/plain"))
 }
 
@@ -68,9 +104,35 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
 mod tests {
     use std::path::Path;
 
-    use conclave_runtime::blobs::MemoryBlobs;
+    use conclave_runtime::blobs::{Blobs as _, MemoryBlobs};
+    use conclave_runtime::models::PROMPT_TEXT_MAX;
 
-    use super::{attach, media_type};
+    use super::{attach, media_type, remark, unreadable};
+
+    #[test]
+    fn a_text_that_no_model_reads_is_reported() {
+        let blobs = MemoryBlobs::default();
+        let of = |bytes: &[u8], kind: &str| {
+            let blob = blobs.keep(bytes, kind, Some("log.txt")).expect("it is kept");
+            remark(&blob)
+        };
+        assert_eq!(of(&vec![b'a'; PROMPT_TEXT_MAX], "text/plain"), None);
+        assert_eq!(of(&vec![b'a'; PROMPT_TEXT_MAX + 1], "image/png"), None);
+        assert_eq!(
+            of(&vec![b'a'; PROMPT_TEXT_MAX + 1], "text/plain").as_deref(),
+            Some(
+                "log.txt is longer than 64 KiB: a model reads its name and size only, not its text"
+            )
+        );
+    }
+
+    #[test]
+    fn a_refused_file_is_refused_with_what_helps() {
+        assert_eq!(media_type(b"%PDF-1.4\n1 0 obj\n"), None);
+        assert!(unreadable(b"%PDF-1.4\n\xe2\xe3").contains("pdftotext"));
+        // Text of another encoding is text to people.
+        assert!(unreadable(b"caf\xe9").contains("UTF-8"));
+    }
 
     #[test]
     fn the_media_type_is_detected_from_the_bytes() {

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::config::Config;
 use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_runtime::blobs::Blobs;
 #[cfg(feature = "mcp")]
 use conclave_runtime::ids::Ids;
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
 use conclave_runtime::overlay::pending_changes;
-use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreError};
+use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreError, StoreReader};
 
 use crate::args::{Approvals, Keep, Questions, word_of};
 use crate::program::error::CliError;
@@ -137,6 +138,12 @@ impl RunStorage {
     /// Returns the number of files that a run changed in overlays, for a person to apply or drop.
     pub(crate) fn pending_changes(&self, run: &RoomId) -> usize {
         self.store().map_or(0, |store| pending_changes(store.folder(), run))
+    }
+
+    /// Returns the records of a stored room; empty if they cannot be read.
+    pub(crate) fn records(&self, room: &RoomId) -> Vec<Record> {
+        let reader = self.store().and_then(|store| StoreReader::open(store.folder()).ok());
+        reader.and_then(|reader| reader.records(room).ok()).unwrap_or_default()
     }
 
     /// Returns the store, if it is one.

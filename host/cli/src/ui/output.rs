@@ -24,6 +24,8 @@ const PIECE: usize = 4_096;
 /// Time that the end of the program waits for a pipe without a reader, once only lines on stderr
 /// are left.
 const GRACE: Duration = Duration::from_secs(3);
+/// Columns of a config's line on a terminal, at least. On a narrower one it is broken like others.
+const EXCERPT: usize = 20;
 
 /// The kind of a text, which decides its stream and whether it may be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,11 +100,55 @@ pub(crate) fn laid_out(text: String) -> String {
         return text;
     }
     let most = columns();
-    let broken = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
-        Some(line) => wrap_styled(line, most).join("\n") + "\n",
-        None => line.to_owned(),
-    });
-    broken.collect()
+    let mut lines = text.split_inclusive('\n').peekable();
+    let mut broken = String::with_capacity(text.len());
+    while let Some(line) = lines.next() {
+        let Some(whole) = line.strip_suffix('\n') else {
+            broken.push_str(line);
+            continue;
+        };
+        let excerpt = lines.peek().and_then(|marks| fitted_excerpt(whole, marks.trim_end(), most));
+        if let Some(excerpt) = excerpt {
+            broken.push_str(&excerpt);
+            lines.next();
+        } else {
+            broken.push_str(&wrap_styled(whole, most).join("\n"));
+            broken.push('\n');
+        }
+    }
+    broken
+}
+
+/// Returns a line of a config with the marks below it, cut to the columns around the marks: broken
+/// at words, the marks would point at another row. `None` for any other two lines, and if they fit.
+fn fitted_excerpt(source: &str, marks: &str, most: usize) -> Option<String> {
+    const BAR: &str = " | ";
+    let (number, source) = source.split_once(BAR)?;
+    let (margin, marks) = marks.split_once(BAR)?;
+    let start = marks.find('^')?;
+    let is_marks = marks.bytes().all(|byte| matches!(byte, b' ' | b'^'));
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_marks || !is_number || !margin.trim().is_empty() {
+        return None;
+    }
+    let room = most.checked_sub(number.len() + BAR.len()).filter(|room| *room > EXCERPT)?;
+    let chars: Vec<char> = source.chars().collect();
+    let long = chars.len().max(marks.len());
+    if long <= room {
+        return None;
+    }
+    // The marks, with what is before them if there is room for it.
+    let from = marks.len().min(start + room / 2).saturating_sub(room - 1).min(start);
+    let from = if from > 0 { (from + 1).min(start) } else { 0 };
+    let before = if from > 0 { "…" } else { "" };
+    let shown = room - before.chars().count();
+    let is_cut = chars.len() > from + shown;
+    let shown = if is_cut { shown - 1 } else { shown };
+    let text: String = chars.iter().skip(from).take(shown).collect();
+    let after = if is_cut { "…" } else { "" };
+    let marks: String = marks.chars().skip(from).take(shown).collect();
+    let blank = " ".repeat(before.chars().count());
+    Some(format!("{number}{BAR}{before}{text}{after}\n{margin}{BAR}{blank}{marks}\n"))
 }
 
 /// Waits until everything is written. An unread pipe on stderr is given up after [`GRACE`]; stdout
@@ -287,6 +333,26 @@ impl Drop for Stderr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_a_config_is_cut_around_the_marks_and_other_lines_are_not() {
+        let source = "6 | grants.fles = [{ dir = \"a/long/folder/name\", at = \"/docs\" }]";
+        let excerpt = |marks: &str, most| fitted_excerpt(source, marks, most);
+        assert_eq!(excerpt("  |        ^^^^", 80), None, "it fits");
+        assert_eq!(
+            excerpt("  |        ^^^^", 40).as_deref(),
+            Some("6 | grants.fles = [{ dir = \"a/long/fold…\n  |        ^^^^\n")
+        );
+        let end = format!("  | {}^^^^^^^", " ".repeat(50));
+        let cut = excerpt(&end, 40).expect("it is cut");
+        let rows: Vec<&str> = cut.lines().collect();
+        let marked: String = rows[0].chars().skip(rows[1].find('^').unwrap_or(0)).take(7).collect();
+        assert_eq!(marked, "\"/docs\"", "{cut}");
+        assert!(rows[0].starts_with("6 | …") && rows.iter().all(|row| row.chars().count() <= 40));
+        for other in ["  ^^^^", "  | no marks", "x |  ^^^^"] {
+            assert_eq!(excerpt(other, 40), None, "{other}");
+        }
+    }
 
     fn texts(state: &OutputState) -> Vec<String> {
         state.items.iter().map(|(_, text)| anstream::adapter::strip_str(text).to_string()).collect()

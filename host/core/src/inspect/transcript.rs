@@ -12,7 +12,7 @@ use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
 use crate::room::Room;
-use crate::setup::GatePoint;
+use crate::setup::{GatePoint, TaskSetup};
 use crate::types::action::Action;
 use crate::types::channel::Activity;
 use crate::types::delivery::OutgoingMessage;
@@ -238,6 +238,15 @@ impl Transcript {
     #[must_use]
     pub fn shows_interim(&self) -> bool {
         self.rooms.get(&self.root).is_some_and(|folded| self.may_show_interim(&folded.room))
+    }
+
+    /// Returns the task that speaks to the people of the channel, with its setup: the entry task, or
+    /// the one that the conversation was handed to. `None` before the room's first record.
+    #[must_use]
+    pub fn speaker(&self) -> Option<(&TaskName, &TaskSetup)> {
+        let folded = self.rooms.get(&self.root)?;
+        let (name, task) = folded.room.setup().tasks.get_key_value(folded.holder()?)?;
+        Some((name, &**task))
     }
 
     /// Returns whether the task speaks to the people of the channel.

@@ -394,7 +394,7 @@ pub enum Notice {
         attempts: u32,
         reason: String,
     },
-    /// An agent takes a turn about results; the message is for this agent only.
+    /// An agent reads results in a turn of its own; the message is for this agent only.
     ResultsRelayed {
         task: TaskName,
         ids: Vec<BackgroundId>,

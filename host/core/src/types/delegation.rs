@@ -28,8 +28,8 @@ pub enum Deliver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultForm {
-    /// The notified task's agent takes a turn about it; if that task has ended, the text is sent
-    /// unchanged.
+    /// The notified task's agent reads it in a turn of its own; if that task has ended, the text is
+    /// sent unchanged.
     AgentTurn,
     /// The text is sent unchanged, without a turn.
     Text,

@@ -93,7 +93,7 @@ pub struct Announcement {
     /// The channel; `None` for the preferred channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelId>,
-    /// The task whose agent takes a turn about it; `None` to send the text unchanged.
+    /// The task whose agent reads it in a turn of its own; `None` to send the text unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addressed_to: Option<TaskName>,
     /// The idempotency key: a second announcement with the same key returns the first.

@@ -14,13 +14,10 @@ use conclave_trajectory::fence;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::BlobSource;
+use crate::{BlobSource, PROMPT_TEXT_MAX};
 
 /// Maximum bytes of all images of one request, about the limit of providers.
 const IMAGES_MAX: usize = 20 << 20;
-
-/// Bytes up to which a text is included whole.
-const TEXT_MAX: usize = 64 << 10;
 
 /// A part of a message's content.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +51,7 @@ impl<'s> AttachmentReader<'s> {
     ) -> Result<ContentPart<'a>, ModelError> {
         let (is_image, is_text) =
             (is_image(self.api, &blob.media_type), blob.media_type.starts_with("text/"));
-        let fits = is_image || (is_text && blob.length <= TEXT_MAX as u64);
+        let fits = is_image || (is_text && blob.length <= PROMPT_TEXT_MAX as u64);
         let Some(bytes) = fits.then(|| self.source.read(&blob.sha256)).flatten() else {
             return Ok(ContentPart::Attachment(format!(
                 "{} cannot be shown to this model.",
@@ -73,7 +70,7 @@ impl<'s> AttachmentReader<'s> {
             return Ok(ContentPart::Image { media_type: &blob.media_type, bytes });
         }
         // The declared length is not trusted.
-        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX)]);
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(PROMPT_TEXT_MAX)]);
         if is_data {
             let data = fence::line(
                 &serde_json::json!({ "attachment": title(blob), "content": shown }),
@@ -160,7 +157,7 @@ mod tests {
     use conclave_core::types::message::Blob;
     use serde_json::{Value, json};
 
-    use super::{AttachmentReader, ContentPart, IMAGES_MAX, TEXT_MAX};
+    use super::{AttachmentReader, ContentPart, IMAGES_MAX, PROMPT_TEXT_MAX};
     use crate::BlobSource;
 
     struct Kept(Vec<u8>);
@@ -224,7 +221,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_mentioned_only() {
-        let long = TEXT_MAX as u64 + 1;
+        let long = PROMPT_TEXT_MAX as u64 + 1;
         let strange = [
             blob("kept", "image/png;x", 3),
             blob("kept", "application/pdf", 3),
@@ -244,8 +241,8 @@ mod tests {
 
     #[test]
     fn a_text_longer_than_declared_is_cut() {
-        let text = part(&blob("kept", "text/plain", 1), &b"x".repeat(TEXT_MAX * 2));
-        assert!(text["text"].as_str().unwrap().len() < TEXT_MAX + 100);
+        let text = part(&blob("kept", "text/plain", 1), &b"x".repeat(PROMPT_TEXT_MAX * 2));
+        assert!(text["text"].as_str().unwrap().len() < PROMPT_TEXT_MAX + 100);
     }
 
     #[test]

@@ -135,7 +135,7 @@ async fn a_key_at_the_cut_of_a_body_is_not_told_in_part() {
         let server = Server::answering(move |_| {
             TestReply::bytes(if cut == 1000 { 200 } else { 400 }, "text/html", body.clone())
         });
-        let trouble = client(&server).probe().await.unwrap_err();
+        let trouble = client(&server).probe().await.unwrap_err().trouble;
         assert!(!trouble.text.contains("sk-v"), "{}", trouble.text);
     }
 }

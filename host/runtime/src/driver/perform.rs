@@ -231,7 +231,13 @@ impl Driver {
         let client = self.shared.models.get(model).cloned();
         let name = model.to_string();
         let was_shown = AtomicBool::new(false);
-        let sink = Arc::new(StreamedText { teller: self.teller.clone(), call, ordinal, was_shown });
+        let sink = Arc::new(StreamedText {
+            teller: self.teller.clone(),
+            call,
+            ordinal,
+            model: model.clone(),
+            was_shown,
+        });
         // The fallback answers for a client that panics, and for a request that is aborted.
         let broke_off = ModelError::Other {
             message: "no answer came: the request was given up, or its client broke off".to_owned(),
@@ -348,6 +354,7 @@ struct StreamedText {
     teller: Publisher,
     call: CallId,
     ordinal: u32,
+    model: ModelName,
     /// Whether a user saw some of it.
     was_shown: AtomicBool,
 }
@@ -372,6 +379,7 @@ impl TextSink for StreamedText {
         self.teller.tell(|| RunEvent::ModelWaiting {
             call: self.call,
             ordinal: self.ordinal,
+            model: self.model.clone(),
             reason: why.to_owned(),
         });
     }

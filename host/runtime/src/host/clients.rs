@@ -18,7 +18,7 @@ use super::Host;
 #[cfg(feature = "http-models")]
 use crate::imports::secrets::KeyOf;
 #[cfg(feature = "http-models")]
-use crate::models::http::{HttpModel, HttpModelError, HttpModelSettings};
+use crate::models::http::{HttpModel, HttpModelError, HttpModelSettings, ProbeFailure};
 use crate::models::{ModelClient, Scripted};
 
 /// The reply of a model server to the request for its list of models.
@@ -32,7 +32,7 @@ pub struct Probe {
     /// The name of the model at the server.
     pub model: String,
     /// The models that the server has; empty if it does not list them.
-    pub answer: Result<Vec<String>, ModelDiagnostic>,
+    pub answer: Result<Vec<String>, ProbeFailure>,
     /// The duration of the request.
     pub took: Duration,
 }
@@ -165,9 +165,12 @@ impl Host {
             let began = Instant::now();
             let answer = match self.open_client(server) {
                 Ok(client) => client.probe().await,
-                Err(error) => Err(ModelDiagnostic {
-                    kind: ModelDiagnosticKind::Unreachable,
-                    text: error.to_string(),
+                Err(error) => Err(ProbeFailure {
+                    trouble: ModelDiagnostic {
+                        kind: ModelDiagnosticKind::Unreachable,
+                        text: error.to_string(),
+                    },
+                    is_loading: false,
                 }),
             };
             probes.push(Probe {

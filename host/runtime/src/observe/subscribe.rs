@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::protocol::event::Record;
 use conclave_core::protocol::notice::Notice;
-use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId};
+use conclave_core::types::ids::{CallId, Millis, ModelName, PluginName, RoomId};
 use serde::Serialize;
 
 use crate::support::clock::Clock;
@@ -126,6 +126,8 @@ pub enum RunEvent {
         call: CallId,
         /// The number of the request within its call, from 0.
         ordinal: u32,
+        /// The model's name in the config.
+        model: ModelName,
         /// The reason and the time, for display.
         reason: String,
     },

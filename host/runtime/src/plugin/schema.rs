@@ -29,10 +29,10 @@ const PATTERN_BYTES: usize = 128 << 10;
 /// Bytes of the matcher's cache for one pattern. With less than a few times the compiled size,
 /// matching falls back to an engine that is a hundred times slower.
 const MATCHER_BYTES: usize = 256 << 10;
-/// Number of problems that are reported at once.
-const PROBLEMS: usize = 3;
 /// Maximum characters of a problem, which may quote the arguments.
 const PROBLEM: usize = 300;
+/// Maximum characters of all problems that are reported at once: room for three of the longest.
+const PROBLEMS: usize = 3 * PROBLEM;
 
 /// A compiled schema.
 #[derive(Debug)]
@@ -167,19 +167,26 @@ impl Schema {
         if self.validator.is_valid(arguments) {
             return Ok(());
         }
-        let problems: Vec<String> = self
-            .validator
-            .iter_errors(arguments)
-            .take(PROBLEMS)
-            .map(|error| {
-                format!(
-                    "at {}: {}",
-                    place(error.instance_path().as_str()),
-                    excerpt(&error.to_string(), PROBLEM)
-                )
-            })
-            .collect();
-        Err(problems.join("; "))
+        let mut said = String::new();
+        // A long list of wrong elements has as many problems, so those that are not said are not
+        // counted either.
+        for error in self.validator.iter_errors(arguments) {
+            let problem = format!(
+                "at {}: {}",
+                place(error.instance_path().as_str()),
+                excerpt(&error.to_string(), PROBLEM)
+            );
+            if said.is_empty() {
+                said = problem;
+            } else if said.chars().count() + problem.chars().count() <= PROBLEMS {
+                said.push_str("; ");
+                said.push_str(&problem);
+            } else {
+                said.push_str("; and more");
+                break;
+            }
+        }
+        Err(said)
     }
 }
 
@@ -284,6 +291,18 @@ mod tests {
         assert_eq!(problem, r#"at /limit: "many" is not of type "integer""#);
         let problem = schema.check(&json!({})).unwrap_err();
         assert_eq!(problem, r#"at the top: "path" is a required property"#);
+        // All that fit into the text are told at once.
+        let names = ["a", "b", "c", "d", "e"];
+        let at_least = names.map(|name| (name.to_owned(), json!({ "minimum": 1 })));
+        let at_least = Value::Object(at_least.into_iter().collect());
+        let five = compile(&json!({ "properties": at_least })).unwrap();
+        let zeros = names.map(|name| (name.to_owned(), json!(0)));
+        let problem = five.check(&Value::Object(zeros.into_iter().collect())).unwrap_err();
+        assert!(names.iter().all(|name| problem.contains(&format!("at /{name}: 0"))), "{problem}");
+        assert!(!problem.contains("and more"), "{problem}");
+        let many = compile(&json!({ "properties": { "a": { "items": { "type": "string" } } } }));
+        let problem = many.unwrap().check(&json!({ "a": vec![7; 100_000] })).unwrap_err();
+        assert!(problem.ends_with("; and more") && problem.len() <= PROBLEMS + 100, "{problem}");
         assert!(schema.steps(&json!(["path"])).is_err());
     }
 

@@ -208,6 +208,7 @@ fn whats() -> Vec<RunEvent> {
         RunEvent::ModelWaiting {
             call: CallId(4),
             ordinal: 0,
+            model: ModelName::from("default"),
             reason: "http://127.0.0.1:8080/v1 answered 503 (Service Unavailable): Loading model. \
                 The next attempt is in 1.2s"
                 .to_owned(),

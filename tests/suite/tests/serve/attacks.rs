@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use conclave_test_support::until;
+use conclave_test_support::{Rig, stepping, until};
 use serde_json::json;
 
 use super::client::{Response, Served};
@@ -105,6 +105,26 @@ fn the_page_runs_no_script_but_its_own_and_is_in_no_frame() {
     let page = served.get("/");
     let external = ["src=\"http", "href=\"http", "src=\"//", "onload=", "style=\"", "<script>"];
     assert!(external.iter().all(|part| !page.text.contains(part)), "{}", page.text);
+}
+
+#[test]
+fn markup_in_the_words_of_a_config_stays_text() {
+    let markup = "</p><script>document.title = 'owned'</script><img src=x onerror=alert(1)>";
+    let task = format!("description = {}", json!(markup));
+    let config = stepping("agent_echo", "", &task) + super::WEB;
+    let rig = Rig::new().with_file("c.toml", config);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let status = served.events(&room, None).status(|status| status["task"].is_object());
+    assert_eq!(status["task"]["description"], markup, "it is in JSON as configured");
+    // Nothing that a browser parses as markup or as a script holds it, nor makes markup of a text.
+    for path in ["/", "/chat.js", "/chat.css"] {
+        assert!(!served.get(path).text.contains("owned"), "{path}");
+    }
+    let script = served.get("/chat.js").text;
+    for sink in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+        assert!(!script.contains(sink), "{sink}");
+    }
 }
 
 #[test]

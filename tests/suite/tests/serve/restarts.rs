@@ -177,7 +177,7 @@ fn a_turn_can_be_stopped_from_the_page_and_the_conversation_goes_on() {
     events.status(|status| status["is_working"] == true);
     assert_eq!(served.post(&format!("/api/conversations/{room}/stop"), &json!({})).status, 202);
     let note = events.entry_so(|entry| entry["kind"] == "note");
-    assert_eq!(note["text"], "The turn was stopped: its user stopped it.");
+    assert_eq!(note["text"], "The turn was stopped: its user pressed Stop.");
     events.status(|status| status["is_working"] == false);
     is_released.store(true, Ordering::SeqCst);
     served.send(&room, "b", "And now?");

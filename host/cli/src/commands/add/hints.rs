@@ -47,27 +47,57 @@ pub(super) fn show(hints: &[Hint], file: &Path) {
     );
 }
 
-/// Returns the capabilities that are required and not granted. The config is invalid without them.
+/// A capability that a plugin requires and does not have. No run starts without it.
+pub(super) struct MissingGrant {
+    /// The requirement, in a sentence without its end.
+    pub(super) what: String,
+    /// What the config needs before the grant can be given.
+    pub(super) first: Option<&'static str>,
+    /// An example of the grant; `None` if this host knows no such capability.
+    pub(super) grant: Option<String>,
+}
+
+/// Returns a next step for each capability that is required and not granted. The config is invalid
+/// without them.
 pub(crate) fn missing_grants(
     name: &str,
     found: &Inspection,
     config: &Config,
     file: &Path,
 ) -> Vec<Hint> {
-    let Some(plugin) = config.plugins.get(name) else { return Vec::new() };
-    let required = found.manifest.asks.iter().filter(|(_, ask)| !ask.optional).map(|(key, _)| key);
-    let missing = required.filter_map(|key| match Capability::named(key) {
-        Some(capability) if plugin.grants.has(capability) => None,
-        Some(capability) => Some(missing_grant(name, capability, found, config, file)),
-        None => Some(Hint {
-            what: format!(
-                "{name} requires `{}`, which this host does not know:",
-                one_line(key, 20)
-            ),
-            how: format!("remove [plugins.{name}]"),
-        }),
+    let hint = |MissingGrant { what, first, grant }: MissingGrant| {
+        let command = grant
+            .map(|grant| format!("conclave grant {name} {}{}", shell(&grant), file_option(file)));
+        let how = match (first, command) {
+            (_, None) => format!("remove [plugins.{name}]"),
+            (Some(first), Some(command)) => format!("{first}, then\n  {command}"),
+            (None, Some(command)) => command,
+        };
+        Hint { what: format!("{what}:"), how }
+    };
+    missing(name, found, config).map(hint).collect()
+}
+
+/// Returns the capabilities that are required and not granted.
+pub(super) fn missing(
+    name: &str,
+    found: &Inspection,
+    config: &Config,
+) -> impl Iterator<Item = MissingGrant> {
+    let plugin = config.plugins.get(name);
+    let asks = plugin.into_iter().flat_map(move |plugin| {
+        let required = found.manifest.asks.iter().filter(|(_, ask)| !ask.optional);
+        required.map(move |(key, _)| (plugin, key))
     });
-    missing.collect()
+    asks.filter_map(move |(plugin, key)| match Capability::named(key) {
+        Some(capability) if plugin.grants.has(capability) => None,
+        Some(capability) => Some(missing_grant(name, capability, found, config)),
+        None => Some(MissingGrant {
+            what: format!("{name} requires `{}`, which this host does not know", one_line(key, 20)),
+            first: None,
+            grant: None,
+        }),
+    })
 }
 
 fn missing_grant(
@@ -75,43 +105,44 @@ fn missing_grant(
     capability: Capability,
     found: &Inspection,
     config: &Config,
-    file: &Path,
-) -> Hint {
-    let command =
-        |grant: &str| format!("conclave grant {name} {}{}", shell(grant), file_option(file));
+) -> MissingGrant {
     if capability == Capability::Model && config.models.is_empty() {
-        return Hint {
-            what: format!("{name} requires `model`, and the config has no model:"),
-            how: format!(
-                "write a table [models.default] with `kind = \"openai\"`, `url` and `model`, then\n  {}",
-                command("model = [\"default\"]")
+        return MissingGrant {
+            what: format!("{name} requires `model`, and the config has no model"),
+            first: Some(
+                "write a table [models.default] with `kind = \"openai\"`, `url` and `model`",
             ),
+            grant: Some("model = [\"default\"]".to_owned()),
         };
     }
     if capability == Capability::Secrets && config.secrets.is_empty() {
-        let table = "write a table [secrets.NAME] with `from` and `hosts`, then";
-        return Hint {
-            what: format!("{name} requires `secrets`, and the config has no secret:"),
-            how: format!("{table}\n  {}", command("secrets = [\"NAME\"]")),
+        return MissingGrant {
+            what: format!("{name} requires `secrets`, and the config has no secret"),
+            first: Some("write a table [secrets.NAME] with `from` and `hosts`"),
+            grant: Some("secrets = [\"NAME\"]".to_owned()),
         };
     }
     if capability == Capability::Files {
         let ask = found.manifest.ask(capability);
         let mode = ask.and_then(|ask| ask.detail.get("mode")).and_then(|mode| mode.as_str());
         let mode = if mode == Some("read-write") { "read-write" } else { "read" };
-        return Hint {
+        return MissingGrant {
             what: format!(
-                "{name} requires `files`, which is not granted, and no run starts without it; `dir` is your folder, `at` the path under which the plugin reads it, which its author documents:"
+                "{name} requires `files`, which is not granted, and no run starts without it; \
+                 `dir` is your folder, `at` the path under which the plugin reads it, which its \
+                 author documents"
             ),
+            first: None,
             // A made-up folder would be pasted as it is.
-            how: command(&format!("files = [{{ dir = \"…\", at = \"…\", mode = \"{mode}\" }}]")),
+            grant: Some(format!("files = [{{ dir = \"…\", at = \"…\", mode = \"{mode}\" }}]")),
         };
     }
-    Hint {
+    MissingGrant {
         what: format!(
-            "{name} requires `{capability}`, which is not granted, and no run starts without it:"
+            "{name} requires `{capability}`, which is not granted, and no run starts without it"
         ),
-        how: command(&example(capability, found, config)),
+        first: None,
+        grant: Some(example(capability, found, config)),
     }
 }
 

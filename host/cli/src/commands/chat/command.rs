@@ -43,9 +43,9 @@ pub(crate) const HELP: &str =
   /tasks         lists background tasks
   /cancel TASK   stops a background task, such as task-1
   /tell TASK …   sends a message to a background task
-  /stop          stops the agent, for programs (--json); at a terminal, press Ctrl-C
+  /stop          stops the agent; for programs (a person presses Ctrl-C)
   /quit          ends the conversation, as Ctrl-D, quit, exit and bye do
-  //…            sends a message that begins with a slash; a path (/a/b) needs no //
+  //…            sends a message that begins with a slash; paths need no //
   Alt-Enter or a backslash at the end starts a new line
   A line that begins with a space is not saved in the history";
 

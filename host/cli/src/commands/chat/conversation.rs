@@ -1,7 +1,7 @@
 //! Follows a conversation: shows the agent's text as it streams, knows who speaks next, and keeps
 //! the transcript.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use conclave_core::types::message::{Message, Role};
 use conclave_core::types::outcome::Status;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::open_questions::OpenQuestions;
 use super::status;
@@ -28,6 +29,8 @@ use crate::ui::show::entry::EntryText;
 use crate::ui::show::tally::{Counts, RunTally};
 use crate::ui::show::{BAD, FAINT, one_line, paint};
 
+/// Time in which the requests of a stopped turn are counted, at most.
+const COUNTED: Duration = Duration::from_secs(1);
 /// Milliseconds of silence before a status line is shown.
 const PATIENCE_MS: u128 = 400;
 /// Characters shown of a result that no strategy delivers.
@@ -45,6 +48,8 @@ pub(crate) struct TerminalChat {
     is_guarded: bool,
     /// Set once the entry task has its result.
     over: watch::Sender<bool>,
+    /// The requests to models that have no answer yet.
+    requests: watch::Sender<BTreeSet<(CallId, u32)>>,
     state: Mutex<ConversationState>,
 }
 
@@ -109,6 +114,7 @@ impl TerminalChat {
             is_terminal,
             is_guarded,
             over: watch::Sender::new(false),
+            requests: watch::Sender::new(BTreeSet::new()),
             state: Mutex::default(),
         }
     }
@@ -161,6 +167,14 @@ impl TerminalChat {
     pub(crate) fn stop_begins(&self) {
         let mut state = self.state();
         state.stopping = state.turn.is_some();
+    }
+
+    /// Waits until the requests of a stopped turn are counted, which follows at once.
+    pub(crate) async fn stop_is_counted(&self) {
+        if self.state().stopping {
+            let mut requests = self.requests.subscribe();
+            let _ = timeout(COUNTED, requests.wait_for(BTreeSet::is_empty)).await;
+        }
     }
 
     /// Ends the turn and prints its summary. Returns false if no turn was in progress.
@@ -249,6 +263,20 @@ impl TerminalChat {
     }
 
     fn notice(&self, notice: &Notice) {
+        match notice {
+            Notice::ModelCalled { call, ordinal, .. } => {
+                self.requests.send_modify(|open| {
+                    open.insert((*call, *ordinal));
+                });
+            }
+            Notice::ModelAnswered { call, ordinal, .. }
+            | Notice::AttemptLost { call, ordinal, .. } => {
+                self.requests.send_modify(|open| {
+                    open.remove(&(*call, *ordinal));
+                });
+            }
+            _ => {}
+        }
         let mut state = self.state();
         match notice {
             Notice::StepStarted { call, task, .. } if self.holds(task) => {

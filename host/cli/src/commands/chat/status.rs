@@ -22,12 +22,13 @@ pub(crate) fn after_turn(turn: Counts, took: Duration, total: Counts, columns: u
     line
 }
 
-/// Returns the tokens and, if known, the cost.
+/// Returns the tokens and, if known, the cost. Some of them may be estimated.
 pub(crate) fn spent(counts: Counts) -> String {
+    let about = if counts.estimated > 0 { "about " } else { "" };
     let tokens = if counts.tokens == 1 {
-        "1 token".to_owned()
+        format!("{about}1 token")
     } else {
-        format!("{} tokens", thousands(counts.tokens))
+        format!("{about}{} tokens", thousands(counts.tokens))
     };
     match counts.cost() {
         Some(cost) => format!("{tokens} · {}", money(cost)),
@@ -35,7 +36,7 @@ pub(crate) fn spent(counts: Counts) -> String {
     }
 }
 
-/// Returns the run's total usage if other processes had a part in it; `None` otherwise.
+/// Returns the total usage of a resumed run; `None` if other processes used nothing.
 pub(crate) fn in_all(spent: &Spent, counts: Counts) -> Option<String> {
     let before = spent.tokens.checked_sub(counts.tokens).filter(|tokens| *tokens > 0);
     before.map(|_| format!("in all {} tokens", thousands(spent.tokens)))
@@ -104,6 +105,11 @@ mod tests {
         assert_eq!(
             after_turn(counts(7, None), took, counts(7, None), 80),
             "  7 tokens · 3.4 s · 5 sandboxes"
+        );
+        let stopped = Counts { estimated: 319, ..counts(319, None) };
+        assert_eq!(
+            after_turn(stopped, took, stopped, 80),
+            "  about 319 tokens · 3.4 s · 5 sandboxes"
         );
     }
 

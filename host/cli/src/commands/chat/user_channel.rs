@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anstyle::Style;
+use conclave_core::types::delegation::BackgroundRecord;
+use conclave_core::types::delivery::DeliveryState;
 use conclave_core::types::ids::{BackgroundId, ChannelId, TaskName};
 use conclave_core::types::message::Blob;
 use conclave_core::types::request::RoomRequest;
@@ -167,9 +169,29 @@ impl ChannelState {
         }
         self.stops_background.store(stops, Ordering::SeqCst);
         self.has_ended.store(true, Ordering::SeqCst);
+        if !stops && self.user.is_there() {
+            self.report_wait();
+        }
         // From here on Ctrl-C can only stop the background tasks.
         self.interrupts.turn_begins();
         true
+    }
+
+    /// Says why a conversation that has ended goes on: its strategies hold results back, which can
+    /// take minutes.
+    fn report_wait(&self) {
+        let tasks = self.handle.get().map(RoomHandle::tasks).unwrap_or_default();
+        let is_held = |task: &&Arc<BackgroundRecord>| {
+            let state = &task.delivery.state;
+            matches!(state, DeliveryState::Waiting | DeliveryState::Delivering)
+                && task.ended.is_some()
+        };
+        let held = tasks.iter().filter(is_held).count() as u64;
+        if held > 0 {
+            let results = plural(held, "background result is", "background results are");
+            let what = format!("  {results} yet to be delivered; Ctrl-C ends without waiting");
+            self.tell(&paint(FAINT, what));
+        }
     }
 
     fn carry_out(&self, command: &ChatCommand) {
@@ -259,8 +281,12 @@ impl ChannelState {
                     blob.media_type,
                     show_size(blob.length)
                 );
+                let remark = attach::remark(&blob);
                 self.attachments().push(blob);
                 self.tell(&paint(FAINT, what));
+                if let Some(remark) = remark {
+                    self.tell(&paint(ODD, format_args!("  {remark}")));
+                }
             }
             Err(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
         }
@@ -314,6 +340,7 @@ impl ChannelState {
             return Some(HumanAnswer::pass());
         }
         self.conversation.show_question(&prompt);
+        self.conversation.stop_is_counted().await;
         self.conversation.end_turn();
         self.interrupts.turn_is_over();
         if self.json {

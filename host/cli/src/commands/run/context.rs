@@ -63,6 +63,8 @@ pub(crate) struct RunContext {
     interactive: BTreeSet<TaskName>,
     /// Whether a background task may outlive the run.
     lingers: bool,
+    /// Whether another process began the run.
+    is_resumed: bool,
     runner: Arc<LocalRunner>,
 }
 
@@ -114,6 +116,7 @@ impl RunContext {
             file: file.to_owned(),
             interactive,
             lingers,
+            is_resumed: false,
             runner,
         })
     }
@@ -121,6 +124,15 @@ impl RunContext {
     /// Answers the next questions of tasks with these texts.
     pub(crate) fn answering(self, answers: VecDeque<String>) -> Self {
         Self { answers_given: answers.len(), answers: Arc::new(Mutex::new(answers)), ..self }
+    }
+
+    /// Takes what the run did before it was interrupted, which its summary and the numbers of its
+    /// steps include.
+    pub(crate) fn resuming(self, run: &RoomId, kept: &RunStorage) -> Self {
+        if let Some(trace) = &self.trace {
+            trace.resume_from(run, |room| kept.records(room));
+        }
+        Self { is_resumed: true, ..self }
     }
 
     /// Returns the run's options, without its name.
@@ -182,7 +194,8 @@ impl RunContext {
             () = interrupts.next() => {
                 run.stop("Ctrl-C");
                 if self.lingers {
-                    self.screen.notice(paint(FAINT, "  waiting for detached background tasks; Ctrl-C again ends them"));
+                    let text = "  waiting for detached background tasks; Ctrl-C again ends them";
+                    self.screen.notice(paint(FAINT, text));
                 }
                 outcome.await
             }
@@ -245,6 +258,7 @@ impl RunContext {
             why: kept.is_kept().then(|| why(room, kept)),
             file: &self.file,
             interactive: &self.interactive,
+            is_resumed: self.is_resumed,
             has_written: self.screen.has_written(),
         };
         finish(outcome, &context)?;
@@ -285,10 +299,13 @@ pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &RunStorage) -
         StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()))
     };
     match kept.store() {
-        Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => {
-            error.hint("nothing of this run was stored, so it cannot be resumed; free space on the disk, and run it again")
+        Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => error.hint(
+            "nothing of this run was stored, so it cannot be resumed; free space on the disk, \
+                 and run it again",
+        ),
+        Some(_) => {
+            error.hint(format!("free space on the disk, then resume it: conclave resume {room}"))
         }
-        Some(_) => error.hint(format!("free space on the disk, then resume it: conclave resume {room}")),
         None => error,
     }
 }

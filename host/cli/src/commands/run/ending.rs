@@ -31,7 +31,8 @@ pub(crate) fn interactive_help(task: &TaskName, file: &Path) -> String {
 fn question_help(file: &Path) -> String {
     let chat = format!("conclave chat {}", shell(&file.display().to_string()));
     format!(
-        "put the answer into the message or a file (--answers FILE), run in a terminal, or start a conversation: {chat}"
+        "put the answer into the message or a file (--answers FILE), run in a terminal, or start a \
+         conversation: {chat}"
     )
 }
 
@@ -51,6 +52,8 @@ pub(super) struct EndContext<'a> {
     pub(super) file: &'a Path,
     /// The tasks that ask their user after each answer.
     pub(super) interactive: &'a BTreeSet<TaskName>,
+    /// Whether another process began the run.
+    pub(super) is_resumed: bool,
     /// Whether anything was shown below the head, which ends with an empty row.
     pub(super) has_written: bool,
 }
@@ -205,7 +208,9 @@ fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> Strin
         parts.push(format!("{} refused", plural(counts.refusals, "call", "calls")));
     }
     parts.push(status::spent(counts));
-    parts.extend(status::in_all(&outcome.spent, counts));
+    if context.is_resumed {
+        parts.extend(status::in_all(&outcome.spent, counts));
+    }
     if let Some(folder) = context.journal {
         parts.push(format!("journal: {}", show_path(folder)));
     }
@@ -214,10 +219,12 @@ fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> Strin
 
 #[cfg(test)]
 mod tests {
+    use conclave_core::types::usage::Spent;
+
     use super::*;
 
     #[test]
-    fn only_a_successful_run_is_summed_up_as_done() {
+    fn a_summary_says_done_of_success_alone_and_in_all_of_a_resumed_run_alone() {
         let (tally, interactive) = (RunTally::default(), BTreeSet::new());
         let context = EndContext {
             code: 0,
@@ -230,10 +237,20 @@ mod tests {
             why: None,
             file: Path::new("c.toml"),
             interactive: &interactive,
+            is_resumed: false,
             has_written: false,
         };
         let of = |status| summary(&Outcome::new(status, ""), tally.counts(), &context);
         assert!(of(Status::Done).starts_with("done in 1 min 23 s · "), "{}", of(Status::Done));
+        let spent = Spent { tokens: 5_787, ..Spent::default() };
+        let outcome = Outcome { spent, ..Outcome::new(Status::Done, "") };
+        let tokens = |context: &EndContext<'_>| {
+            let line = summary(&outcome, tally.counts(), context);
+            line.split_once("sandboxes · ").map(|(_, tokens)| tokens.to_owned())
+        };
+        assert_eq!(tokens(&context).as_deref(), Some("0 tokens"));
+        let resumed = EndContext { is_resumed: true, ..context };
+        assert_eq!(tokens(&resumed).as_deref(), Some("0 tokens · in all 5 787 tokens"));
         assert!(
             of(Status::Error).starts_with("ended after 1 min 23 s · "),
             "{}",

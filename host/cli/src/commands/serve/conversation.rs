@@ -11,7 +11,7 @@ use conclave_core::inspect::transcript::{
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::ApprovalRequest;
-use conclave_core::types::ids::{CallId, ChannelId, RoomId};
+use conclave_core::types::ids::{CallId, ChannelId, PluginName, RoomId, TaskName};
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
@@ -62,11 +62,22 @@ pub(super) struct Draft {
 pub(super) struct ConversationStatus {
     #[serde(flatten)]
     status: TranscriptStatus,
+    /// The task that speaks to the people of the page; `None` before the room's first record.
+    task: Option<SpeakingTask>,
     approvals: Vec<PendingApproval>,
     /// The number of files that wait in overlays; 0 while the agents work.
     pending_changes: usize,
     /// Those of them that cannot be applied as they are.
     blocked_changes: usize,
+}
+
+/// A task in the words of its config, with which the page greets. They are not sanitised.
+#[derive(Debug, PartialEq, Serialize)]
+struct SpeakingTask {
+    name: TaskName,
+    /// Empty if the config has none.
+    description: String,
+    agent: PluginName,
 }
 
 /// A call that waits for the operator.
@@ -187,7 +198,12 @@ impl ConversationState {
             tool: tool.clone(),
         });
         let approvals = approvals.collect();
-        ConversationStatus { approvals, status, pending_changes: 0, blocked_changes: 0 }
+        let task = self.transcript.speaker().map(|(name, task)| SpeakingTask {
+            name: name.clone(),
+            description: task.description.clone(),
+            agent: task.agent.clone(),
+        });
+        ConversationStatus { task, approvals, status, pending_changes: 0, blocked_changes: 0 }
     }
 
     fn notice(&mut self, room: &RoomId, root: &RoomId, notice: &Notice) {
@@ -260,7 +276,7 @@ impl Channels for WebChannel {
     fn ask(
         &self,
         channel: ChannelId,
-        _: conclave_core::types::ids::TaskName,
+        _: TaskName,
         _: String,
     ) -> BoxFuture<'static, Option<HumanAnswer>> {
         if channel == self.0 {

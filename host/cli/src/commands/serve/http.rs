@@ -32,7 +32,7 @@ pub(super) const STREAMS: usize = 32;
 /// sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The reason of a turn that a person on the page stopped.
-const STOPPED: &str = "its user stopped it";
+const STOPPED: &str = "its user pressed Stop";
 
 const PAGE: (&str, &str) = ("text/html; charset=utf-8", include_str!("page/index.html"));
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/chat.css"));

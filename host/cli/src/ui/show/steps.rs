@@ -6,7 +6,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
+use conclave_core::protocol::event::Record;
 use conclave_core::protocol::notice::{Notice, SkippedResponder};
+use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_core::types::message::{Message, Role};
@@ -111,6 +113,27 @@ impl Steps {
         Self { widest: Widest { label: columns, ..steps.widest }, label, ..steps }
     }
 
+    /// Takes the steps that an interrupted run and its background tasks made before, so that their
+    /// numbers and depths continue. `records` returns the records of a room. Prints nothing.
+    pub(crate) fn resume_from(&self, run: &RoomId, records: impl Fn(&RoomId) -> Vec<Record>) {
+        let mut rooms = vec![run.clone()];
+        while let Some(id) = rooms.pop() {
+            let mut room = Room::new();
+            for record in records(&id) {
+                room.handle(record.event, record.at);
+                while let Some(notice) = room.poll_notice() {
+                    if let Notice::BackgroundStarted { room: child, .. } = &notice {
+                        rooms.push(child.clone());
+                    }
+                    self.state().follow(&id, &notice);
+                }
+                // The fold performs no effects; undrained queues would grow with the journal.
+                while room.poll_task().is_some() {}
+                while room.poll_effect().is_some() {}
+            }
+        }
+    }
+
     /// Prints the column titles.
     pub(crate) fn legend(&self) {
         let layout = self.layout();
@@ -151,7 +174,7 @@ impl Steps {
     pub(crate) fn told(&self, room: &RoomId, notice: &Notice) -> bool {
         match notice {
             Notice::TaskStarted { task, agent, caller } => {
-                self.state().begin(room, task, caller.as_ref());
+                self.state().follow(room, notice);
                 if self.is_full {
                     let content = format!(
                         "agent {agent}{}",
@@ -165,12 +188,7 @@ impl Steps {
                     );
                 }
             }
-            Notice::StepStalled { task, stalled, of, skipped } => {
-                if let Some(open) = self.state().find(room, task) {
-                    let skipped = skipped.clone();
-                    open.stalled = Some(StalledStep { count: *stalled, limit: *of, skipped });
-                }
-            }
+            Notice::StepStalled { .. } => self.state().follow(room, notice),
             Notice::StepEnded { task, by, message, skipped } => {
                 let is_stalled =
                     self.state().find(room, task).is_some_and(|open| open.stalled.is_some());
@@ -190,10 +208,10 @@ impl Steps {
                     StyledText::new(of_status(*status), status.as_str()),
                     StyledText::plain(reason),
                 );
-                self.state().end(room, task);
+                self.state().follow(room, notice);
             }
-            Notice::BackgroundStarted { room, .. } => {
-                self.state().background.insert(room.clone());
+            Notice::BackgroundStarted { .. } => {
+                self.state().follow(room, notice);
                 return false;
             }
             // Shown by the step that they are part of.
@@ -436,6 +454,25 @@ impl StepLayout {
 }
 
 impl StepsState {
+    /// Takes a notice of a room, without its line.
+    fn follow(&mut self, room: &RoomId, notice: &Notice) {
+        match notice {
+            Notice::TaskStarted { task, caller, .. } => self.begin(room, task, caller.as_ref()),
+            Notice::StepStalled { task, stalled, of, skipped } => {
+                if let Some(open) = self.find(room, task) {
+                    let skipped = skipped.clone();
+                    open.stalled = Some(StalledStep { count: *stalled, limit: *of, skipped });
+                }
+            }
+            Notice::StepEnded { task, .. } => drop(self.count(room, task)),
+            Notice::TaskEnded { task, .. } => self.end(room, task),
+            Notice::BackgroundStarted { room, .. } => {
+                self.background.insert(room.clone());
+            }
+            _ => {}
+        }
+    }
+
     fn begin(&mut self, room: &RoomId, task: &TaskName, caller: Option<&TaskName>) {
         let open = self.open.entry(room.clone()).or_default();
         let above = caller.and_then(|caller| open.iter().rev().find(|open| open.task == *caller));

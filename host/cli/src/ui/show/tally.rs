@@ -23,6 +23,8 @@ pub(crate) struct Counts {
     pub(crate) denials: u64,
     pub(crate) faults: u64,
     pub(crate) tokens: u64,
+    /// Those of `tokens` that are estimated, for requests without an answer.
+    pub(crate) estimated: u64,
     pub(crate) cost_micro_usd: u64,
     /// Models' answers and lost requests without a known price.
     pub(crate) unpriced: u64,
@@ -38,6 +40,7 @@ impl Counts {
             denials: self.denials.saturating_sub(earlier.denials),
             faults: self.faults.saturating_sub(earlier.faults),
             tokens: self.tokens.saturating_sub(earlier.tokens),
+            estimated: self.estimated.saturating_sub(earlier.estimated),
             cost_micro_usd: self.cost_micro_usd.saturating_sub(earlier.cost_micro_usd),
             unpriced: self.unpriced.saturating_sub(earlier.unpriced),
         }
@@ -145,6 +148,7 @@ impl TallyState {
             // A stopped turn may be its last request, which its provider may charge for.
             Notice::AttemptLost { input_tokens, cost_micro_usd, .. } => {
                 counts.tokens = counts.tokens.saturating_add(*input_tokens);
+                counts.estimated = counts.estimated.saturating_add(*input_tokens);
                 counts.cost_micro_usd = counts.cost_micro_usd.saturating_add(*cost_micro_usd);
                 counts.unpriced += u64::from(*input_tokens > 0 && *cost_micro_usd == 0);
             }
@@ -227,5 +231,6 @@ mod tests {
         assert_eq!((state.counts.tokens, state.counts.cost()), (319, Some(40)));
         state.told(&lost(1, 0));
         assert_eq!((state.counts.tokens, state.counts.cost()), (320, None));
+        assert_eq!(state.counts.estimated, 320);
     }
 }

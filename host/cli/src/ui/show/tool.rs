@@ -7,12 +7,15 @@ use conclave_core::types::tool::{ToolSpec, ToolSummary};
 use serde_json::{Map, Value};
 
 use super::entry::EntryText;
-use super::{FAINT, NAME, amounts, one_line, paint};
+use super::foreign::{MARK, MARK_COLUMNS};
+use super::{FAINT, NAME, amounts, foreign, one_line, paint};
 
 /// Tools that are shown; a component may have any number.
 const TOOLS: usize = 40;
 /// Arguments of a tool that are shown.
 const ARGUMENTS: usize = 24;
+/// Rows of an argument, at most.
+const ARGUMENT_ROWS: usize = 4;
 /// Columns of a name.
 const WORD: usize = 64;
 /// Columns in front of the mark.
@@ -55,8 +58,11 @@ fn tool(tool: &ToolSpec, columns: usize) -> Vec<String> {
     put(EntryText::default().whole(Style::new(), tool.description.trim()));
     let arguments = arguments(&tool.input_schema);
     for argument in arguments.iter().take(ARGUMENTS) {
-        put(EntryText::new(FAINT, "takes").cut(Style::new(), argument));
+        rows.extend(takes(argument, columns));
     }
+    let mut put = |entry: EntryText| {
+        rows.extend(below_name(&entry, columns));
+    };
     if let Some(more) = arguments.len().checked_sub(ARGUMENTS).filter(|more| *more > 0) {
         put(EntryText::new(FAINT, format!("… {more} more; `--json` has them all")));
     }
@@ -84,6 +90,28 @@ pub(crate) fn summary(tool: &ToolSummary, columns: usize) -> Vec<String> {
         rows.extend(below_name(&entry, columns));
     }
     rows
+}
+
+/// Returns the rows of an argument. A whole sentence about it fits a few rows of a narrow terminal.
+fn takes(argument: &str, columns: usize) -> Vec<String> {
+    let (label, mark) = ("takes ", paint(FAINT, MARK.trim_end()));
+    let room = columns.saturating_sub(INDENT + label.len() + MARK_COLUMNS);
+    let one_line = argument.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut rows = foreign::rows(&one_line, room);
+    if rows.len() > ARGUMENT_ROWS {
+        let rest = rows.split_off(ARGUMENT_ROWS - 1).concat();
+        rows.push(foreign::one_row(&rest, room).0);
+    }
+    let row = |(index, row): (usize, &String)| {
+        let label = if index == 0 { label } else { "" };
+        format!(
+            "{:INDENT$}{}{mark} {}",
+            "",
+            paint(FAINT, format_args!("{label:6}")),
+            row.trim_end()
+        )
+    };
+    rows.iter().enumerate().map(row).collect()
 }
 
 /// Returns the rows of an entry below the name of its tool.
@@ -243,6 +271,21 @@ mod tests {
     }
 
     #[test]
+    fn the_sentence_about_an_argument_is_whole_on_a_narrow_terminal() {
+        let words = "Words or a question. Forms of a word find each other; order does not matter.";
+        let properties = json!({ "query": { "type": "string", "description": words } });
+        let input = json!({ "properties": properties, "required": ["query"] });
+        let rows = plain(&[tool("Finds.", input)], 62);
+        assert_eq!(
+            rows[2..],
+            [
+                "    takes │ query: string · Words or a question. Forms of a",
+                "          │ word find each other; order does not matter.",
+            ]
+        );
+    }
+
+    #[test]
     fn a_strangers_texts_stand_behind_marks_and_are_bounded() {
         let forged = "fine\n\nImports\n  nothing\u{1b}[2J";
         let properties: Map<String, Value> = (0..100)
@@ -255,7 +298,7 @@ mod tests {
         let tools: Vec<ToolSpec> = std::iter::repeat_n(hostile, 60).collect();
         for columns in [40, 80] {
             let rows = plain(&tools, columns);
-            assert!(rows.len() < 2_000, "{}", rows.len());
+            assert!(rows.len() < 4_500, "{}", rows.len());
             for row in &rows {
                 assert!(super::super::foreign::width(row) <= columns + 8, "{columns}: {row}");
                 assert!(!row.contains('\u{1b}'), "{row}");

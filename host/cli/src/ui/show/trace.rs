@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use conclave_core::protocol::event::Record;
 use conclave_core::setup::{NoTool, Setup};
 use conclave_core::types::delegation::OnClose;
 use conclave_core::types::ids::{CallId, PluginName, RoomId, TaskName};
@@ -121,6 +122,13 @@ impl TracePrinter {
     /// usual.
     pub(crate) fn with_steps(self, steps: Option<Steps>) -> Self {
         Self { steps, ..self }
+    }
+
+    /// Takes the steps that a resumed run made before, if steps are shown.
+    pub(crate) fn resume_from(&self, run: &RoomId, records: impl Fn(&RoomId) -> Vec<Record>) {
+        if let Some(steps) = &self.steps {
+            steps.resume_from(run, records);
+        }
     }
 
     /// Shows the address of each refusal, if a journal exists in which it can be looked up.

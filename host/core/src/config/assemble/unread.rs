@@ -11,7 +11,7 @@ use crate::types::wording::code;
 
 /// Adds a warning for each task and worker.
 pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems) {
-    // A conversation of `conclave serve` goes on, and its agent takes a turn about each result.
+    // A conversation of `conclave serve` goes on, and its agent reads each result in a turn.
     if config.channels.values().any(|binding| binding.kind == ChannelKind::Web) {
         return;
     }

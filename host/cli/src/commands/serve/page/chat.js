@@ -6,6 +6,7 @@
 const element = (id) => document.getElementById(id);
 const [log, entries, draft, pending] = ["log", "entries", "draft", "pending"].map(element);
 const [form, text, send, stop] = ["form", "text", "send", "stop"].map(element);
+const greeting = ["greeting", "task", "description", "agent", "usage"].map(element);
 const [picker, begin, statusLine, problem] = ["conversations", "begin", "status", "problem"].map(element);
 
 const PENDING = "conclave-pending";
@@ -85,10 +86,30 @@ function nameConversation(title) {
   }
 }
 
+// Greets with the config's words about the task that answers, and with what the reader can do.
+function showGreeting({ task, can_send: canSend, can_receive: canReceive, closed }) {
+  const [section, name, description, agent, usage] = greeting;
+  section.hidden = !task;
+  if (!task) return;
+  document.title = `${task.name} – Conclave`;
+  name.textContent = task.name;
+  description.textContent = task.description.trim() || "This task has no description.";
+  agent.textContent = `Agent: ${task.agent}`;
+  const lines = [];
+  if (canSend && !closed) {
+    lines.push("Write a message below. Enter sends it, Shift+Enter begins a new line.");
+    if (canReceive) lines.push("While the agent works, Stop ends its turn.");
+  }
+  lines.push("New begins another conversation, which knows nothing of this one.");
+  usage.textContent = lines.join(" ");
+}
+
 function showStatus(status) {
+  showGreeting(status);
   const lines = [];
   if (status.paused) lines.push(`The operator paused the agents: ${status.paused}`);
-  if (status.is_working) {
+  // A turn that only waits for an approval does not work.
+  if (status.is_working && (status.tools.length || !status.approvals.length)) {
     lines.push(status.tools.length ? `Working; running: ${status.tools.join(", ")}` : "Working …");
   }
   for (const { id, tool } of status.approvals) {
@@ -104,9 +125,11 @@ function showStatus(status) {
     lines.push(`${files}${blocked} until the operator applies or drops ${them}: conclave diff ${current}`);
   }
   if (status.is_asking && !status.is_working) lines.push("Waiting for your message");
-  if (!status.can_send && !status.closed) lines.push("This channel sends no messages here");
-  if (!status.can_receive && !status.closed) lines.push("This channel receives no messages: answers are not shown");
-  if (status.closed) lines.push(`The conversation is over: ${status.closed}`);
+  const isLimited = !(status.can_send && status.can_receive) && status.task && !status.closed;
+  if (isLimited && status.can_receive) lines.push("You can read here, but not write: the channel is read-only");
+  else if (isLimited && status.can_send) lines.push("You can write here, but answers are not shown: the channel receives none");
+  else if (isLimited) lines.push("The channel takes no messages here, and shows no answers");
+  if (status.closed) lines.push(`The conversation is over: ${status.closed}. New begins another one.`);
   // The same text again would be read out again.
   const shown = lines.join("\n");
   if (statusLine.textContent !== shown) statusLine.textContent = shown;
@@ -139,6 +162,8 @@ function follow(id) {
   stream?.close();
   current = id;
   location.hash = `#${id}`;
+  // A message that another conversation has not taken is shown there.
+  for (const message of outbox) message.item.hidden = message.id !== id;
   clear();
   const events = stream = new EventSource(`/api/conversations/${encodeURIComponent(id)}/events`);
   events.addEventListener("open", () => { problem.textContent = ""; sendAll(); });
@@ -149,6 +174,11 @@ function follow(id) {
   events.addEventListener("error", () => {
     if (events !== stream) return;
     problem.textContent = LOST;
+    // What it was doing is unknown until the next status.
+    statusLine.textContent = "";
+    stop.hidden = draft.hidden = true;
+    // The next connection begins with the whole text.
+    draft.dataset.number = "";
     // The browser connects again by itself, except after an answer that is no stream.
     if (events.readyState === EventSource.CLOSED) timer = setTimeout(check, RETRY);
   });
@@ -177,6 +207,7 @@ function queue(message) {
   const body = node("p", "", message.text);
   body.dir = "auto";
   item.append(node("b", "who", "Sending …"), body);
+  item.hidden = message.id !== current;
   outbox.push({ ...message, item });
   pending.append(item);
   save();
@@ -193,13 +224,19 @@ function refuse(message, error) {
   message.isRefused = true;
   item.classList.add("refused");
   item.querySelector(".who").textContent = "Not accepted";
-  item.querySelector(".reason")?.remove();
-  item.querySelector(".choices")?.remove();
   const code = error.code ? ` (${error.code})` : "";
   item.append(node("p", "reason", `${error.message}${code}`));
   const [again, drop] = [node("button", "", "Send again"), node("button", "", "Discard")];
   again.type = drop.type = "button";
-  again.addEventListener("click", () => { message.isRefused = false; deliver(message); });
+  again.addEventListener("click", () => {
+    message.isRefused = false;
+    // The server keeps the key for the text that had it first.
+    if (error.code === "key_reused") {
+      message.key = randomKey();
+      save();
+    }
+    deliver(message);
+  });
   drop.addEventListener("click", () => { remove(message); text.focus(); });
   const choices = node("div", "choices");
   choices.append(again, drop);
@@ -211,6 +248,8 @@ async function deliver(message) {
   message.isSending = true;
   message.item.classList.remove("refused");
   message.item.querySelector(".who").textContent = "Sending …";
+  message.item.querySelector(".reason")?.remove();
+  message.item.querySelector(".choices")?.remove();
   try {
     const path = `/api/conversations/${encodeURIComponent(message.id)}/messages`;
     await call(path, { key: message.key, text: message.text });
@@ -218,7 +257,10 @@ async function deliver(message) {
   } catch (error) {
     // Without an answer it is unknown whether the message arrived. It is sent again under its key.
     if (error.status) atEnd(() => refuse(message, error));
-    else problem.textContent = LOST;
+    else {
+      message.item.querySelector(".who").textContent = "Not sent yet";
+      problem.textContent = LOST;
+    }
   } finally {
     message.isSending = false;
   }
@@ -230,8 +272,13 @@ function sendAll() {
 
 async function list(chosen) {
   const { conversations } = await call("/api/conversations");
-  picker.replaceChildren(...conversations.map(({ id, title, is_open: isOpen }) => {
-    const option = node("option", "", (title || "New conversation") + (isOpen ? "" : " (over)"));
+  const name = ({ title }) => title || "New conversation";
+  picker.replaceChildren(...conversations.map((conversation) => {
+    const { id, title, is_open: isOpen } = conversation;
+    // Of several with the same name, each has the number that the operator's terminal shows.
+    const isSame = conversations.some((other) => other.id !== id && name(other) === name(conversation));
+    const number = isSame ? ` · ${id.match(/\.(\d+)$/)?.[1] ?? 1}` : "";
+    const option = node("option", "", name(conversation) + number + (isOpen ? "" : " (over)"));
     option.value = id;
     if (!title) option.dataset.unnamed = "1";
     return option;
