@@ -179,7 +179,7 @@ async fn nobody_there_is_told_as_that() {
         "{text}"
     );
     assert_eq!(
-        HttpModel::new(settings).unwrap().probe().await.unwrap_err().kind,
+        HttpModel::new(settings).unwrap().probe().await.unwrap_err().trouble.kind,
         ModelDiagnosticKind::Unreachable
     );
 }
@@ -203,12 +203,12 @@ async fn a_server_that_speaks_no_tls_is_told_as_not_secure() {
 #[tokio::test]
 async fn a_probe_tells_what_stands_in_the_way() {
     let server = Server::answering(|_| TestReply::error(401, &format!("no {SECRET}")));
-    let trouble = client(&server).probe().await.unwrap_err();
+    let trouble = client(&server).probe().await.unwrap_err().trouble;
     assert!(
         trouble.kind == ModelDiagnosticKind::Key && !trouble.text.contains(SECRET),
         "{}",
         trouble.text
     );
     let server = Server::answering(|_| TestReply::bytes(200, "text/html", "<html>"));
-    assert_eq!(client(&server).probe().await.unwrap_err().kind, ModelDiagnosticKind::Malformed);
+    assert_eq!(client(&server).probe().await.unwrap_err().trouble.kind, ModelDiagnosticKind::Malformed);
 }

@@ -219,7 +219,7 @@ async fn without_a_key_nothing_is_sent() {
     let (error, kind, text) = fails(&client, false).await;
     assert!(matches!(error, ModelError::Other { .. }));
     assert!(kind == ModelDiagnosticKind::Key && text.contains("MODEL_KEY"), "{text}");
-    assert_eq!(client.probe().await.unwrap_err().kind, ModelDiagnosticKind::Key);
+    assert_eq!(client.probe().await.unwrap_err().trouble.kind, ModelDiagnosticKind::Key);
     assert!(server.requests().is_empty());
 }
 
