@@ -49,7 +49,7 @@ pub struct HttpModel {
 impl fmt::Debug for HttpModel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("HttpModel")
-            .field("server", &self.shared.server.shown)
+            .field("server", &self.shared.server.display)
             .field("model", &self.shared.settings.model)
             .finish()
     }

@@ -152,7 +152,7 @@ fn check_trust(
     })
 }
 
-/// Returns the same command with another source.
+/// The same command with another source.
 fn again(args: &Add, source: &str) -> String {
     let name = args.name.as_ref().map(|name| format!(" --as {}", shell(name))).unwrap_or_default();
     let grants: String =
@@ -211,7 +211,7 @@ fn name(given: Option<&str>, found: &LocatedComponent) -> Result<String, CliErro
     }
 }
 
-/// Returns the comment above the plugin in the config, which records what was added.
+/// The comment above the plugin in the config, which records what was added.
 fn comment(found: &LocatedComponent) -> Vec<String> {
     let manifest = &found.inspection.manifest;
     let description = one_line(&manifest.description, COMMENT);

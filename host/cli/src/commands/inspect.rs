@@ -118,8 +118,8 @@ fn show(
     rows.iter().try_for_each(stdout::styled)
 }
 
-/// Returns the imports with the versions of one interface in one row: a language's runtime and the
-/// code on top of it often import two.
+/// The imports with the versions of one interface in one row: a language's runtime and the code on
+/// top of it often import two.
 fn by_interface(imports: &[String]) -> Vec<String> {
     let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
     for import in imports {

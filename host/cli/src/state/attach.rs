@@ -53,7 +53,7 @@ pub(crate) fn all(blobs: &dyn Blobs, paths: &[PathBuf]) -> Result<Vec<Blob>, Cli
     paths.iter().map(|path| attach(blobs, path).map_err(CliError::usage)).collect()
 }
 
-/// Returns the media type, or `None` if no model reads such a file.
+/// The media type, or `None` if no model reads such a file.
 fn media_type(bytes: &[u8]) -> Option<&'static str> {
     let image = IMAGES
         .iter()

@@ -137,6 +137,15 @@ fn compare_journals(start: &'static str, way: Way) {
     source.close();
 }
 
+/// The records of every recorded journal.
+pub(crate) fn recorded_journals() -> impl Iterator<Item = Vec<Record>> {
+    std::iter::once("conformance").chain(SUITES).flat_map(|start| {
+        let source = Source::open(start, Way::ThroughSnapshots);
+        let journals = file::journals(start).into_iter();
+        journals.map(move |(_, recorded)| records(&recorded, source.names()))
+    })
+}
+
 /// Returns the records of a recorded journal, which has the names of its recording.
 fn records(recorded: &[Value], names: &Names) -> Vec<Record> {
     let line = |recorded: &Value| {
@@ -151,7 +160,7 @@ fn records(recorded: &[Value], names: &Names) -> Vec<Record> {
 
 /// Returns the numbers of a seed, at least 300 (the size of a setup) and fewer than `most`.
 /// SplitMix64 is the same on every machine, with every version of every crate.
-fn row(seed: u64, most: u64) -> Vec<u16> {
+pub(crate) fn row(seed: u64, most: u64) -> Vec<u16> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

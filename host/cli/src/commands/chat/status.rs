@@ -8,7 +8,7 @@ use crate::ui::show::amounts::took_for;
 use crate::ui::show::plural;
 use crate::ui::show::tally::Counts;
 
-/// Returns the usage of a turn and of all turns: `1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes`.
+/// The usage of a turn and of all turns: `1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes`.
 pub(crate) fn after_turn(turn: Counts, took: Duration, total: Counts, columns: usize) -> String {
     // Without a model, a token count says nothing.
     let used = if total.tokens == 0 { String::new() } else { format!("{} · ", spent(turn)) };
@@ -22,7 +22,7 @@ pub(crate) fn after_turn(turn: Counts, took: Duration, total: Counts, columns: u
     line
 }
 
-/// Returns the tokens and, if known, the cost.
+/// The tokens and, if known, the cost.
 pub(crate) fn spent(counts: Counts) -> String {
     let tokens = if counts.tokens == 1 {
         "1 token".to_owned()
@@ -35,13 +35,13 @@ pub(crate) fn spent(counts: Counts) -> String {
     }
 }
 
-/// Returns the run's total usage if other processes had a part in it; `None` otherwise.
+/// The run's total usage if other processes had a part in it; `None` otherwise.
 pub(crate) fn in_all(spent: &Spent, counts: Counts) -> Option<String> {
     let before = spent.tokens.checked_sub(counts.tokens).filter(|tokens| *tokens > 0);
     before.map(|_| format!("in all {} tokens", thousands(spent.tokens)))
 }
 
-/// Returns the status line of a silent turn: `thinking … 3 s · search.find`.
+/// The status line of a silent turn: `thinking … 3 s · search.find`.
 pub(crate) fn while_waiting(took: Duration, tools: &[String]) -> String {
     let working = if tools.is_empty() { "thinking" } else { "working" };
     let tools = if tools.is_empty() { String::new() } else { format!(" · {}", tools.join(", ")) };

@@ -5,7 +5,7 @@
 /// and a bound for hostile texts.
 const EFFORT: usize = 16;
 
-/// Returns the outermost balanced groups of a text, in order, with their braces.
+/// The outermost balanced groups of a text, in order, with their braces.
 pub(super) fn groups(text: &str) -> Vec<&str> {
     let mut scan = Scan {
         bytes: text.as_bytes(),
