@@ -146,8 +146,8 @@ impl AnswerForRun {
         }
     }
 
-    /// Returns whether the answer covers a call of this risk. An approval covers no higher risk,
-    /// and an unknown risk only if the approved call's was unknown too. A refusal covers any risk.
+    /// Whether the answer covers a call of this risk. An approval covers no higher risk, and an
+    /// unknown risk only if the approved call's was unknown too. A refusal covers any risk.
     fn answers(&self, risk: Option<Risk>) -> bool {
         match (&self.answer, self.risk, risk) {
             (Approval::Refused { .. }, ..) | (_, None, None) => true,
@@ -188,7 +188,7 @@ impl TerminalApprover {
         })))
     }
 
-    /// Returns whether a call was refused because no user could be asked.
+    /// Whether a call was refused because no user could be asked.
     pub(crate) fn has_refused_without_user(&self) -> bool {
         self.0.nobody.load(Ordering::SeqCst)
     }
@@ -268,7 +268,7 @@ impl ApproverState {
         approval.by(author)
     }
 
-    /// Returns the edit that this request asks about again.
+    /// The edit that this request asks about again.
     fn take_edit(&self, request: &ApprovalRequest) -> Option<PendingEdit> {
         let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
         let is_this = |edit: &PendingEdit| {
@@ -417,8 +417,8 @@ impl ApproverState {
         }
     }
 
-    /// Returns whether the rule is for these arguments only, or `None` if the user cancels. Only
-    /// choices that a rule can express are offered.
+    /// Whether the rule is for these arguments only, or `None` if the user cancels. Only choices
+    /// that a rule can express are offered.
     async fn asks_whether_exact(&self, exact: bool, any: bool) -> Option<bool> {
         let (mut above, prompt) = keys::which_arguments(exact, any);
         loop {
@@ -472,8 +472,8 @@ impl ApproverState {
         Some(if said.is_empty() { "the user at the terminal refused it".to_owned() } else { said })
     }
 
-    /// Returns an earlier answer that covers the request: one for this run, or one by a rule
-    /// written during it.
+    /// An earlier answer that covers the request: one for this run, or one by a rule written during
+    /// it.
     fn answered(&self, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
         let standing = self
             .standing
@@ -494,8 +494,8 @@ impl ApproverState {
     }
 }
 
-/// Returns the answer of the rule that allows the call by now. A rule answers only questions that
-/// rules and grants ask; a question of `tasks.NAME.confirm` needs a user (B1).
+/// The answer of the rule that allows the call by now. A rule answers only questions that rules and
+/// grants ask; a question of `tasks.NAME.confirm` needs a user (B1).
 fn answered_by_rule(setup: &Setup, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
     let decision = request.decide(setup, &request.arguments);
     match decision.why {
@@ -508,7 +508,7 @@ fn answered_by_rule(setup: &Setup, request: &ApprovalRequest) -> Option<Approval
     }
 }
 
-/// Returns an entry indented like the program's own rows of a question.
+/// An entry indented like the program's own rows of a question.
 fn marked(entry: &EntryText) -> String {
     let rows = entry.rows(columns().saturating_sub(MARGIN));
     rows.iter().map(|row| format!("{:1$}{row}", "", MARGIN)).collect::<Vec<_>>().join("\n")

@@ -163,7 +163,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Returns whether the command runs tasks. Their limits hold even if the output is not read.
+    /// Whether the command runs tasks. Their limits hold even if the output is not read.
     pub(crate) fn runs(&self) -> bool {
         matches!(
             self,

@@ -37,7 +37,7 @@ fn pages() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the names of all commands without subcommands: `run`, `plugin inspect`, `audit verify`.
+/// The names of all commands without subcommands: `run`, `plugin inspect`, `audit verify`.
 fn commands() -> Vec<String> {
     fn walk(command: &Command, before: &str, found: &mut Vec<String>) {
         for sub in
@@ -140,7 +140,7 @@ fn a_command_that_does_not_exist_is_found() {
     }
 }
 
-/// Returns the rest of each command behind `conclave `, in code spans and at the prompts of blocks.
+/// The rest of each command behind `conclave `, in code spans and at the prompts of blocks.
 fn spans(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -163,7 +163,7 @@ fn spans(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns the first unknown word of a command: a subcommand or an option.
+/// The first unknown word of a command: a subcommand or an option.
 fn unknown(command: &str) -> Option<String> {
     let whole = Cli::command();
     let globals: BTreeSet<String> = options(&whole);

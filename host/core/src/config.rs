@@ -126,13 +126,13 @@ pub enum PluginSource {
 }
 
 impl PluginSource {
-    /// Returns whether it is a tag of a registry without a digest.
+    /// Whether it is a tag of a registry without a digest.
     #[must_use]
     pub fn is_open_tag(&self) -> bool {
         matches!(self, Self::Oci { reference, .. } if reference.digest().is_none())
     }
 
-    /// Returns the source for people: `stock`, or the path as written.
+    /// The source for people: `stock`, or the path as written.
     #[must_use]
     pub fn label(&self) -> &str {
         match self {
@@ -276,7 +276,7 @@ pub enum ToolsEntry {
 }
 
 impl ToolsEntry {
-    /// Returns the pattern, or the host's own name for its tool.
+    /// The pattern, or the host's own name for its tool.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -439,23 +439,22 @@ impl Config {
         finish(reader, draft, syntax)
     }
 
-    /// Returns the position of a key: `plugins.search.grants.files[0].dir`. A key that is not
-    /// written resolves to the nearest table above it, ultimately to the first line.
+    /// The position of a key: `plugins.search.grants.files[0].dir`. A key that is not written
+    /// resolves to the nearest table above it, ultimately to the first line.
     #[must_use]
     pub fn locate(&self, path: &str) -> Position {
         let (line, column) = self.source.position(self.span(path).start);
         Position { line, column }
     }
 
-    /// Returns a problem at the position of a key, found after parsing, such as a plugin's file
-    /// that is missing.
+    /// A problem at the position of a key, found after parsing, such as a plugin's file that is
+    /// missing.
     #[must_use]
     pub fn problem(&self, code: ProblemCode, path: &str, what: impl Into<String>) -> ConfigProblem {
         self.source.problem(code, &self.span(path), what)
     }
 
-    /// Returns the label of each plugin's source, for
-    /// [`crate::inspect::permission_summary::rights_table`].
+    /// The label of each plugin's source, for [`crate::inspect::permission_summary::rights_table`].
     #[must_use]
     pub fn source_labels(&self) -> BTreeMap<PluginName, String> {
         self.plugins
@@ -464,7 +463,7 @@ impl Config {
             .collect()
     }
 
-    /// Returns whether the path is written in the file.
+    /// Whether the path is written in the file.
     pub(crate) fn is_written(&self, path: &str) -> bool {
         self.spans.has(path)
     }

@@ -310,7 +310,7 @@ impl Room {
         }
     }
 
-    /// Returns the outcome of the run; `None` while it is still running.
+    /// The outcome of the run; `None` while it is still running.
     #[must_use]
     pub fn outcome(&self) -> Option<&Arc<Outcome>> {
         match &self.cx.phase {
@@ -319,15 +319,14 @@ impl Room {
         }
     }
 
-    /// Returns whether the control message already took effect. A duplicate delivery is not
-    /// journalled.
+    /// Whether the control message already took effect. A duplicate delivery is not journalled.
     #[must_use]
     pub fn has_received(&self, id: &ControlId) -> bool {
         self.controls.contains(id)
     }
 
-    /// Returns the event that will take effect, before it is handled. A control message yields its
-    /// content; `None` if it already took effect.
+    /// The event that will take effect, before it is handled. A control message yields its content;
+    /// `None` if it already took effect.
     #[must_use]
     pub fn effect_of<'e>(&self, event: &'e Event) -> Option<&'e Event> {
         match event {
@@ -336,44 +335,43 @@ impl Room {
         }
     }
 
-    /// Returns the limits of the current run.
+    /// The limits of the current run.
     #[must_use]
     pub fn limits(&self) -> &RunLimits {
         &self.cx.opening.limits
     }
 
-    /// Returns the setup with which the run began.
+    /// The setup with which the run began.
     #[must_use]
     pub fn begun_setup(&self) -> &Arc<Setup> {
         self.cx.begun.as_ref().unwrap_or(&self.cx.setup)
     }
 
-    /// Returns the effective setup of the room.
+    /// The effective setup of the room.
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
         &self.cx.setup
     }
 
-    /// Returns the room's id; empty before it is opened.
+    /// The room's id; empty before it is opened.
     #[must_use]
     pub fn id(&self) -> &RoomId {
         &self.cx.opening.room
     }
 
-    /// Returns the secret from which the randomness of calls is derived; `None` before the room is
-    /// opened.
+    /// The secret from which the randomness of calls is derived; `None` before the room is opened.
     #[must_use]
     pub fn secret(&self) -> Option<&RoomSecret> {
         self.cx.secret.as_ref()
     }
 
-    /// Returns the time of the newest event.
+    /// The time of the newest event.
     #[must_use]
     pub fn now(&self) -> Millis {
         self.cx.now
     }
 
-    /// Returns the amounts used so far, ended background tasks included.
+    /// The amounts used so far, ended background tasks included.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.budgets.spent
@@ -385,24 +383,24 @@ impl Room {
         &self.budgets.used
     }
 
-    /// Returns the calls that await an answer, oldest first.
+    /// The calls that await an answer, oldest first.
     pub fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
         self.cx.calls.keys().copied()
     }
 
-    /// Returns the calls that the last event ended, in the order in which they ended.
+    /// The calls that the last event ended, in the order in which they ended.
     #[must_use]
     pub fn ended_calls(&self) -> &[CallId] {
         self.cx.calls.ended()
     }
 
-    /// Returns whether the timer is set and was not dropped.
+    /// Whether the timer is set and was not dropped.
     #[must_use]
     pub fn waits_for(&self, timer: TimerId) -> bool {
         self.cx.timers.contains_key(&timer)
     }
 
-    /// Returns whether the call awaits an answer.
+    /// Whether the call awaits an answer.
     #[must_use]
     pub fn is_in_flight(&self, call: CallId) -> bool {
         self.cx.calls.contains_key(&call)
@@ -438,8 +436,8 @@ impl Room {
         })
     }
 
-    /// Returns the conversation around a tool call. `None` if the call is no tool's, or if the tool
-    /// may not read it.
+    /// The conversation around a tool call. `None` if the call is no tool's, or if the tool may not
+    /// read it.
     #[must_use]
     pub fn conversation_view(&self, call: CallId) -> Option<ConversationView> {
         let Purpose::Tool { frame, plugin, .. } = self.cx.calls.get(&call)? else { return None };
@@ -454,8 +452,8 @@ impl Room {
         })
     }
 
-    /// Returns the tools that a running tool may call: granted to its plugin, and carried out for
-    /// the agent. `None` if the call is no tool's, or if its plugin may call none.
+    /// The tools that a running tool may call: granted to its plugin, and carried out for the
+    /// agent. `None` if the call is no tool's, or if its plugin may call none.
     #[must_use]
     pub fn callable_tools(&self, call: CallId) -> Option<Arc<Vec<CallableTool>>> {
         let Purpose::Tool { frame, plugin, .. } = self.cx.calls.get(&call)? else { return None };

@@ -105,7 +105,7 @@ impl PluginKind {
         Self::Observer,
     ];
 
-    /// Returns the name of the interface that the component exports.
+    /// The name of the interface that the component exports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -166,7 +166,7 @@ impl Provenance {
 }
 
 impl PluginFacts {
-    /// Returns whether the plugin is code of the embedding program, which runs in no sandbox.
+    /// Whether the plugin is code of the embedding program, which runs in no sandbox.
     #[must_use]
     pub fn is_native(&self) -> bool {
         self.sha256.is_empty()
@@ -447,15 +447,14 @@ pub enum GatePoint {
     Outbound,
 }
 
-/// Returns whether `name` stands for the user as the target of a handoff.
+/// Whether `name` stands for the user as the target of a handoff.
 #[must_use]
 pub fn is_user(name: &str) -> bool {
     name.eq_ignore_ascii_case("user") || name.eq_ignore_ascii_case("human")
 }
 
 impl TaskSetup {
-    /// Returns whether the operator's table of handoffs allows the target; `None` stands for the
-    /// user.
+    /// Whether the operator's table of handoffs allows the target; `None` stands for the user.
     #[must_use]
     pub fn may_hand_to(&self, to: Option<&TaskName>) -> bool {
         let Some(table) = &self.handoff else { return true };
@@ -465,13 +464,13 @@ impl TaskSetup {
         })
     }
 
-    /// Returns whether the task carries out calls of a tool, by its admitted name `plugin.tool`.
+    /// Whether the task carries out calls of a tool, by its admitted name `plugin.tool`.
     #[must_use]
     pub fn carries_out(&self, tool: &str) -> bool {
         self.toolbox.iter().any(|listed| listed.handled && listed.target.is_admitted_as(tool))
     }
 
-    /// Returns whether the task carries out calls of any tool of a plugin.
+    /// Whether the task carries out calls of any tool of a plugin.
     #[must_use]
     pub fn calls(&self, plugin: &PluginName) -> bool {
         let is_it = |target: &ToolTarget| match target {
@@ -483,7 +482,7 @@ impl TaskSetup {
 }
 
 impl GatePoint {
-    /// Returns the word in configs and messages.
+    /// The word in configs and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -555,7 +554,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Default for TaskSetup {
-    /// Returns the defaults of the config.
+    /// The defaults of the config.
     fn default() -> Self {
         Self {
             agent: PluginName::from(""),
@@ -671,14 +670,13 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns the policies that decide about a call, each with the number of rules before its
-    /// first.
+    /// The policies that decide about a call, each with the number of rules before its first.
     pub(crate) fn policies(&self) -> impl Iterator<Item = (&Policy, usize)> {
         let now = self.policy_now.iter().map(|policy| (policy, self.policy.len()));
         [(&self.policy, 0)].into_iter().chain(now)
     }
 
-    /// Returns the rights of a plugin; `None` if the config has no plugin of that name.
+    /// The rights of a plugin; `None` if the config has no plugin of that name.
     #[must_use]
     pub fn rights<'a>(&'a self, plugin: &'a PluginName) -> Option<Rights<'a>> {
         let setup = self.plugins.get(plugin)?;
@@ -690,7 +688,7 @@ impl Setup {
         })
     }
 
-    /// Returns the rights of an agent while it works on a task, as the task narrows them.
+    /// The rights of an agent while it works on a task, as the task narrows them.
     #[must_use]
     pub fn rights_in<'a>(&'a self, plugin: &'a PluginName, task: &TaskName) -> Option<Rights<'a>> {
         let found = self.tasks.get_key_value(task).filter(|(_, setup)| setup.agent == *plugin);
@@ -698,8 +696,8 @@ impl Setup {
         Some(Rights { narrowed, ..self.rights(plugin)? })
     }
 
-    /// Returns the tasks that can hold a conversation that begins at the entry task, through any
-    /// number of handoffs.
+    /// The tasks that can hold a conversation that begins at the entry task, through any number of
+    /// handoffs.
     #[must_use]
     pub fn holders(&self) -> BTreeSet<TaskName> {
         let (mut holders, mut next) = (BTreeSet::new(), vec![self.entry.clone()]);
@@ -734,8 +732,8 @@ impl Setup {
         self.limits.wall_ms.take()
     }
 
-    /// Returns the possible targets of a handoff, as the agent may name them. A target must be in
-    /// the task's table, and the agent may address it.
+    /// The possible targets of a handoff, as the agent may name them. A target must be in the
+    /// task's table, and the agent may address it.
     #[must_use]
     pub fn handoff_targets(&self, from: &TaskName) -> Vec<String> {
         let Some(task) = self.tasks.get(from) else { return Vec::new() };
@@ -752,7 +750,7 @@ impl Setup {
             .collect()
     }
 
-    /// Returns the plugin and the tool behind a `plugin.tool`; `None` if no such tool was admitted.
+    /// The plugin and the tool behind a `plugin.tool`; `None` if no such tool was admitted.
     #[must_use]
     pub fn tool<'a>(&'a self, name: &str) -> Option<(&'a PluginName, &'a ToolSpec)> {
         let (plugin, tool) = name.split_once('.')?;

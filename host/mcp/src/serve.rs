@@ -25,7 +25,7 @@ use handler::Desk;
 use lines::Spoken;
 pub use tools::OfferError;
 
-use crate::text::shown;
+use crate::text::display;
 
 /// Maximum bytes of a message; a longer one is refused.
 pub const MESSAGE_MAX: usize = 8 << 20;
@@ -74,7 +74,7 @@ pub enum ServeError {
 /// `Offer` if no tool is left, or two tools would have one name.
 pub fn names(prepared: &Prepared, selection: &Selection) -> Result<Vec<String>, OfferError> {
     tools::offered(prepared, selection)
-        .map(|tools| tools.iter().map(|tool| tool.shown.name.to_string()).collect())
+        .map(|tools| tools.iter().map(|tool| tool.tool.name.to_string()).collect())
 }
 
 /// Serves one client until it disconnects.
@@ -92,7 +92,7 @@ pub async fn serve(
         Ok(running) => running.waiting().await.map(drop).map_err(|error| error.to_string()),
         // A client that disconnects before its first message is no error.
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
-        Err(error) => return Err(ServeError::Beginning(shown(&error.to_string(), 300))),
+        Err(error) => return Err(ServeError::Beginning(display(&error.to_string(), 300))),
     };
     desk.close(GRACE).await;
     ended.map_err(ServeError::Beginning)

@@ -54,8 +54,8 @@ pub struct ServerSupervisor {
 }
 
 impl Servers {
-    /// Returns a source that reads `PATH` and `HOME` for started programs with this function, and
-    /// nothing else.
+    /// A source that reads `PATH` and `HOME` for started programs with this function, and nothing
+    /// else.
     #[must_use]
     pub fn new(environment: fn(&str) -> Option<String>) -> Self {
         Self { environment, supervisor: None }

@@ -9,8 +9,8 @@ pub const PROMPT_TEXT_MAX: usize = 64 << 10;
 
 /// Reads attachments.
 pub trait BlobSource: Send + Sync + 'static {
-    /// Returns the bytes with this digest, in lower-case hexadecimal; `None` if they are not stored
-    /// (any more).
+    /// The bytes with this digest, in lower-case hexadecimal; `None` if they are not stored (any
+    /// more).
     fn read(&self, sha256: &str) -> Option<Arc<[u8]>>;
 }
 

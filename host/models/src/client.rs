@@ -15,8 +15,8 @@ pub trait TextSink: Send + Sync + 'static {
     /// Receives the next piece, which is never empty.
     fn text(&self, piece: &str);
 
-    /// Returns whether a user sees the text while it is generated. If not, a request that breaks
-    /// off in the middle of the text can be sent again.
+    /// Whether a user sees the text while it is generated. If not, a request that breaks off in the
+    /// middle of the text can be sent again.
     fn is_shown(&self) -> bool {
         true
     }
@@ -74,8 +74,8 @@ pub trait ModelClient: Send + Sync + 'static {
         sink: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<Completion, ModelFailure>>;
 
-    /// Returns a client for one session, if the answers depend on the requests before; `None` if
-    /// all sessions can share this one.
+    /// A client for one session, if the answers depend on the requests before; `None` if all
+    /// sessions can share this one.
     fn for_session(&self) -> Option<Arc<dyn ModelClient>> {
         None
     }

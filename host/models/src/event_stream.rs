@@ -226,11 +226,11 @@ mod tests {
     fn a_stream_cut_at_every_byte_gives_the_same() {
         let text = "\u{feff}event: a\r\ndata: €\r\n\r\n: c\rdata: x\rdata:y\r\rdata: [DONE]\n\n"
             .as_bytes();
-        let whole = read([text]);
-        assert_eq!(whole.len(), 3);
-        assert_eq!(read(text.chunks(1)), whole);
+        let complete = read([text]);
+        assert_eq!(complete.len(), 3);
+        assert_eq!(read(text.chunks(1)), complete);
         for cut in 0..=text.len() {
-            assert_eq!(read([&text[..cut], &text[cut..]]), whole, "cut at {cut}");
+            assert_eq!(read([&text[..cut], &text[cut..]]), complete, "cut at {cut}");
         }
     }
 
@@ -250,9 +250,9 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
-            let whole = read([&bytes[..]]);
-            prop_assert_eq!(read(cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]])), whole.clone());
-            prop_assert_eq!(read(bytes.chunks(1)), whole);
+            let complete = read([&bytes[..]]);
+            prop_assert_eq!(read(cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]])), complete.clone());
+            prop_assert_eq!(read(bytes.chunks(1)), complete);
         }
     }
 }

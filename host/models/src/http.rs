@@ -50,7 +50,7 @@ pub struct HttpModel {
 impl fmt::Debug for HttpModel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("HttpModel")
-            .field("server", &self.shared.server.shown)
+            .field("server", &self.shared.server.display)
             .field("model", &self.shared.settings.model)
             .finish()
     }
@@ -94,7 +94,7 @@ impl HttpModel {
     /// The reason why it failed.
     pub async fn probe(&self) -> Result<Vec<String>, ProbeFailure> {
         self.shared.probe().await.map_err(|failed| ProbeFailure {
-            is_loading: failed.again == RetryAdvice::WhenLoaded,
+            is_loading: failed.advice == RetryAdvice::WhenLoaded,
             trouble: failed.trouble,
         })
     }

@@ -12,14 +12,14 @@ use crate::BoxFuture;
 pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
-    /// Returns the key without surrounding white space, since a key file ends with a newline.
+    /// The key without surrounding white space, since a key file ends with a newline.
     #[must_use]
     pub fn new(secret: String) -> Self {
         let secret = Zeroizing::new(secret);
         Self(Zeroizing::new(secret.trim().to_owned()))
     }
 
-    /// Returns the key itself, for a request header.
+    /// The key itself, for a request header.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

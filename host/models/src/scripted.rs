@@ -238,7 +238,7 @@ mod tests {
     }
 
     async fn ask(model: &Scripted, text: &str, stream: bool) -> (Completion, Vec<String>) {
-        let heard = Arc::new(Heard::default());
+        let sink = Arc::new(Heard::default());
         let prompt = Prompt {
             pieces: vec![PromptPiece::System { text: text.into() }],
             tools: Vec::new(),
@@ -248,8 +248,8 @@ mod tests {
             stream,
             options: Vec::new(),
         };
-        let completion = model.complete(prompt, Arc::<Heard>::clone(&heard)).await.unwrap();
-        let pieces = heard.0.lock().unwrap().clone();
+        let completion = model.complete(prompt, Arc::<Heard>::clone(&sink)).await.unwrap();
+        let pieces = sink.0.lock().unwrap().clone();
         (completion, pieces)
     }
 

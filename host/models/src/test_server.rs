@@ -29,7 +29,7 @@ pub struct SeenRequest {
 }
 
 impl SeenRequest {
-    /// Returns the body as JSON; null if it is invalid.
+    /// The body as JSON; null if it is invalid.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -110,19 +110,19 @@ impl Server {
         Self { address, shared }
     }
 
-    /// Returns the base URL of the API: `http://127.0.0.1:PORT/v1`.
+    /// The base URL of the API: `http://127.0.0.1:PORT/v1`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Returns all requests so far, in order.
+    /// All requests so far, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<SeenRequest> {
         self.shared.state().requests.clone()
     }
 
-    /// Returns the number of connections so far; one may carry many requests.
+    /// The number of connections so far; one may carry many requests.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.state().connections

@@ -58,10 +58,10 @@ struct AtTheTerminal;
 impl Approver for AtTheTerminal {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         Box::pin(async move {
-            let asked = tokio::task::spawn_blocking(move || {
+            let answer = tokio::task::spawn_blocking(move || {
                 ask(&format!("{} {}? [y/n] ", request.tool, request.arguments))
             });
-            let approval = match asked.await {
+            let approval = match answer.await {
                 Ok(Ok(true)) => Approval::Approved,
                 _ => Approval::Refused { reason: "nobody said yes".to_owned() },
             };

@@ -146,7 +146,7 @@ pub enum PluginOutput {
 }
 
 impl PluginCall {
-    /// Returns the function that is called.
+    /// The function that is called.
     #[must_use]
     pub fn kind(&self) -> CallKind {
         match self {
@@ -160,7 +160,7 @@ impl PluginCall {
 }
 
 impl CallKind {
-    /// Returns the output of a call of this kind that ended with a fault.
+    /// The output of a call of this kind that ended with a fault.
     #[must_use]
     pub fn failed(self, fault: Fault) -> PluginOutput {
         match self {
@@ -224,7 +224,7 @@ impl ToolPort for NoTools {
     }
 }
 
-/// Returns the answers to calls that were not made.
+/// The answers to calls that were not made.
 pub(crate) fn not_run(calls: &[NestedCall], why: &str) -> Vec<NestedAnswer> {
     calls.iter().map(|_| Err(NestedError::Failed { message: why.to_owned() })).collect()
 }
@@ -244,13 +244,13 @@ pub trait EffectPort: Send + Sync + 'static {
     fn read(&self, call: CallId, reads: Vec<LoggedRead>) {
         let _ = (call, reads);
     }
-    /// Returns whether the journal survives a power cut. If so, a side effect must be durable
-    /// before its end is journalled.
+    /// Whether the journal survives a power cut. If so, a side effect must be durable before its
+    /// end is journalled.
     fn survives_power_cuts(&self) -> bool {
         true
     }
-    /// Returns the folder in which the run keeps its overlays of granted folders; `None` if the run
-    /// is not stored.
+    /// The folder in which the run keeps its overlays of granted folders; `None` if the run is not
+    /// stored.
     fn overlay_folder(&self) -> Option<&Path> {
         None
     }
@@ -288,7 +288,7 @@ pub trait Observer: Send + Sync + 'static {
     /// Receives a log line of the plugin.
     fn log(&self, call: CallId, level: Level, message: &str);
     /// Receives progress in units of the plugin's own; `total` is `None` if it is unknown.
-    fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str);
+    fn progress(&self, call: CallId, completed: u64, total: Option<u64>, message: &str);
     /// Receives a denial, while the plugin's call is still running.
     fn denied(&self, call: CallId, record: &DenialRecord);
 }

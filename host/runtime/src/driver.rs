@@ -44,6 +44,7 @@ use conclave_core::types::observed::ObservedPosition;
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::usage::UsedByPlugin;
+use conclave_models::ModelClient;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::calls::Plugins;
@@ -55,7 +56,6 @@ use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::imports::interfaces::folder::RunOverlays;
-use crate::models::ModelClient;
 use crate::observe::subscribe::{FollowGate, Publisher, Subscribers};
 use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
 use crate::support::clock::{BoxFuture, Clock};
@@ -94,7 +94,7 @@ pub(crate) struct RunContext {
     /// The queues of the run's observers.
     pub(crate) observers: ObserverQueues,
     pub(crate) principal: Principal,
-    pub(crate) everything: Arc<RoomRegistry>,
+    pub(crate) rooms: Arc<RoomRegistry>,
     /// Whether a run is left, and can be resumed, when its model is not available.
     pub(crate) leaves_without_model: bool,
     /// The setup of the plugins as loaded now. A resumed room may have been opened with another
@@ -109,7 +109,7 @@ pub(crate) struct Driver {
     id: RoomId,
     /// The secret that a new room is opened with. A resumed room has its secret from its journal.
     secret: RoomSecret,
-    teller: Publisher,
+    publisher: Publisher,
     /// Holds back the log lines of calls until the records that began them are published.
     follow: Arc<FollowGate>,
     /// Boxed, because it is large and the driver moves several times before it runs.
@@ -140,13 +140,13 @@ pub(crate) struct Driver {
     /// The work in flight for the journal's snapshots; `None` if it keeps none.
     in_flight: Option<InFlight>,
     /// The output that waits until its records are durable.
-    held: OutputBuffer,
+    buffer: OutputBuffer,
     /// An empty list with capacity for the output of a batch.
     output: Vec<HeldOutput>,
     /// The setup that the room's core has; `None` before the room was opened.
     opened: Option<Arc<Setup>>,
     /// The plugin call that began last, before its first poll.
-    begun: Option<(CallId, CallWork)>,
+    started_call: Option<(CallId, CallWork)>,
     under_way: HashMap<CallId, UnderWay>,
     /// The length of `under_way` at which ended calls are removed.
     clean_at: usize,
@@ -161,7 +161,7 @@ pub(crate) struct Driver {
     waiting: Arc<WaitingRequests>,
     side_effects: Arc<WaitingSideEffects>,
     /// The state shared with the handles of the room.
-    outside: Arc<RoomClients>,
+    clients: Arc<RoomClients>,
     /// The sink for the progress of its plugins; `None` for a root room.
     progressing: Option<Progressing>,
     timers: Timers,
@@ -200,20 +200,20 @@ struct Inlet {
     id: RoomId,
     sender: EventSender,
     events: EventQueue,
-    outside: Arc<RoomClients>,
+    clients: Arc<RoomClients>,
 }
 
 impl Inlet {
     fn new(shared: &RunContext, id: RoomId) -> Self {
         let (sender, events) = event_queue();
-        let outside =
+        let clients =
             Arc::new(RoomClients::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
-        shared.everything.add(&id, &sender, &outside);
-        Self { id, sender, events, outside }
+        shared.rooms.add(&id, &sender, &clients);
+        Self { id, sender, events, clients }
     }
 
     fn handle(&self) -> RoomHandle {
-        RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.outside))
+        RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.clients))
     }
 }
 
@@ -248,16 +248,16 @@ impl Driver {
         secret: RoomSecret,
         journal: RoomJournal,
     ) -> Self {
-        let Inlet { id, sender, events, outside } = inlet;
-        let teller =
+        let Inlet { id, sender, events, clients } = inlet;
+        let publisher =
             Publisher::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
         Self {
             shared,
             setup,
             id,
             secret,
-            follow: Arc::new(FollowGate::new(teller.clone())),
-            teller,
+            follow: Arc::new(FollowGate::new(publisher.clone())),
+            publisher,
             room: Box::new(Room::new()),
             ahead_ms: 0,
             journal,
@@ -273,10 +273,10 @@ impl Driver {
             missing_model: None,
             traces: HashMap::new(),
             in_flight: None,
-            held: OutputBuffer::default(),
+            buffer: OutputBuffer::default(),
             output: Vec::new(),
             opened: None,
-            begun: None,
+            started_call: None,
             under_way: HashMap::new(),
             clean_at: CLEAN_AT,
             only_computes: true,
@@ -285,7 +285,7 @@ impl Driver {
             paused: None,
             waiting: Arc::default(),
             side_effects: Arc::default(),
-            outside,
+            clients,
             progressing: None,
             timers: Timers::default(),
             beside: JoinSet::new(),
@@ -312,7 +312,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the room's time. It never precedes the last record, so no duration is negative.
+    /// The room's time. It never precedes the last record, so no duration is negative.
     pub(crate) fn now(&self) -> Millis {
         self.shared.clock.now().plus(self.ahead_ms).max(self.room.now())
     }
@@ -358,12 +358,12 @@ impl Driver {
         self.setup = Arc::new(self.room.begun_setup().narrowed_by(&self.shared.admitted));
     }
 
-    /// Returns the task that the conversation was handed to, if the setup still has it.
+    /// The task that the conversation was handed to, if the setup still has it.
     pub(crate) fn handed_to(&self) -> Option<TaskName> {
         self.room.handed_to().filter(|task| self.setup.tasks.contains_key(*task)).cloned()
     }
 
-    /// Returns the setup that later runs begin with.
+    /// The setup that later runs begin with.
     pub(crate) fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
@@ -372,12 +372,12 @@ impl Driver {
         &*self.shared.channels
     }
 
-    /// Returns the outcome of the last run; `None` while a run is active or before the first one.
+    /// The outcome of the last run; `None` while a run is active or before the first one.
     pub(crate) fn outcome(&self) -> Option<&Arc<Outcome>> {
         self.room.outcome()
     }
 
-    /// Returns the current history of a task's agent.
+    /// The current history of a task's agent.
     pub(crate) fn history(&self, task: &TaskName) -> History {
         self.room.history(task)
     }
@@ -393,16 +393,18 @@ impl Driver {
     /// Does the same but keeps the events that already arrived: a child room can be stopped, paused
     /// and sent messages while its journal opens.
     fn begin_with(&mut self, opening: RunOpening) {
-        self.outside.open();
+        self.clients.open();
         self.checks_exchanged = false;
         let setup = Arc::clone(&self.setup);
         if self.opened.is_none() {
             // Handles see the config's channels until the room's first event is handled.
-            self.outside.known.bind(Arc::clone(&setup.channels));
+            self.clients.view.bind(Arc::clone(&setup.channels));
         }
         self.first = Some(match &self.opened {
             None => Event::RoomOpened { setup, opening, secret: self.secret.clone() },
             Some(before) => Event::RunStarted {
+                // An unchanged setup is the same allocation, and the record of the run need not
+                // repeat it.
                 setup: (!Arc::ptr_eq(before, &setup)).then_some(setup),
                 opening,
             },
@@ -410,18 +412,19 @@ impl Driver {
     }
 
     /// Discards the events that arrived between two runs: there is no run to stop and no reply to
-    /// give. Plugin replacements stay, because they belong in the journal.
+    /// give.
     fn forget_stale(&mut self) {
-        let mut kept = Vec::new();
+        let mut current = Vec::new();
         while let Some(event) = self.events.try_recv() {
             match event {
-                Event::PluginReplaced { .. } => kept.push(event),
+                // Plugin replacements stay, because they belong in the journal.
+                Event::PluginReplaced { .. } => current.push(event),
                 // Dropping the sender leaves the message unconfirmed, so it is delivered again.
-                Event::ControlReceived { id, .. } => drop(self.outside.controls.take(&id)),
+                Event::ControlReceived { id, .. } => drop(self.clients.controls.take(&id)),
                 _ => {}
             }
         }
-        for event in kept {
+        for event in current {
             // The loop holds the receiver, so sending cannot fail.
             let _ = self.sender.send(event);
         }
@@ -433,6 +436,7 @@ impl Driver {
     /// Fails when the journal fails.
     pub(crate) async fn take_now(&mut self, event: Event) -> Result<(), JournalFailure> {
         self.commit_and_perform(&mut vec![event]).await?;
+        // Between two runs the loop does not run, and nothing else would hurry the record.
         self.hurry_all().await?;
         self.perform_free();
         Ok(())
@@ -443,13 +447,14 @@ impl Driver {
     /// # Errors
     /// Fails when the journal fails.
     pub(crate) async fn give_up(&mut self, reason: &str) -> Result<(), JournalFailure> {
-        self.outside.close();
+        // First, so that no request is accepted that this end would drop.
+        self.clients.close();
         if self.first.take().is_some() {
             // The run never began, so the journal needs no end for it.
             return Ok(());
         }
         // The result is checked later: the work stops even if the journal fails.
-        let taken = match self.room.outcome() {
+        let stopped = match self.room.outcome() {
             None => {
                 self.commit_and_perform(&mut vec![Event::Cancelled { reason: reason.to_owned() }])
                     .await
@@ -457,7 +462,7 @@ impl Driver {
             Some(_) => Ok(()),
         };
         self.stop_what_is_left();
-        taken?;
+        stopped?;
         // The caller may drop the store next, so the end is made durable first.
         self.hurry_all().await?;
         self.perform_free();
@@ -475,7 +480,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the last event of each room that an observer took in this one.
+    /// The last event of each room that an observer took in this one.
     pub(crate) fn observed(&self) -> &BTreeMap<RoomId, ObservedPosition> {
         self.room.observed()
     }
@@ -485,14 +490,14 @@ impl Driver {
         self.room.used()
     }
 
-    /// Returns whether a run was begun or interrupted and still has to end.
+    /// Whether a run was begun or interrupted and still has to end.
     pub(crate) fn is_begun(&self) -> bool {
         self.first.is_some() || self.resumption.is_some()
     }
 
-    /// Returns a handle to the room; it works while a run is open.
+    /// A handle to the room; it works while a run is open.
     pub(crate) fn handle(&self) -> RoomHandle {
-        RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.outside))
+        RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.clients))
     }
 
     /// Runs the room until the begun or interrupted run ends.
@@ -515,7 +520,7 @@ impl Driver {
         // Children of an abandoned run may still be stopping. Their events must not reach this run.
         self.children_over().await;
         let ended = self.run_on(answer).await;
-        self.outside.close();
+        self.clients.close();
         if ended.is_err() {
             // Work that the journal does not hold must not continue.
             self.stop_what_is_left();
@@ -537,7 +542,7 @@ impl Driver {
         }
         self.perform_free();
         // Refuses pending requests before the wait for child rooms, which can take long.
-        self.outside.close();
+        self.clients.close();
         self.stop_what_is_left();
         self.children_over().await;
         kill_point!("before-settle");
@@ -573,10 +578,12 @@ impl Driver {
             if let Some(outcome) = self.room.outcome().map(Arc::clone) {
                 return Ok(outcome);
             }
+            // Ended tasks are taken out, or a long run would collect them.
             while self.beside.try_join_next().is_some() {}
             while self.ends.try_join_next().is_some() {}
             let room = &self.room;
             self.timers.clean(|timer| room.waits_for(timer));
+            // Only while the room is idle: a busy one would need the space again at once.
             if self.events.is_empty() {
                 self.room.release_space();
             }
@@ -584,8 +591,8 @@ impl Driver {
                 // Durable output and timers come first, so that a stream of events cannot delay
                 // them.
                 biased;
-                kept = self.held.kept(), if !self.held.is_empty() => {
-                    kept?;
+                durable = self.buffer.wait_durable(), if !self.buffer.is_empty() => {
+                    durable?;
                     self.perform_free();
                 }
                 due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
@@ -607,6 +614,7 @@ impl Driver {
     async fn commit_and_perform(&mut self, events: &mut Vec<Event>) -> Result<(), JournalFailure> {
         self.journal_opened().await?;
         self.journal()?.ready().await?;
+        // Before the commit: an unrecorded failure is tried again when the run is resumed.
         self.check_exchanged(events)?;
         let is_left = self.leave_without_model(events);
         if self.commit(events)? {
@@ -616,14 +624,14 @@ impl Driver {
         if is_left {
             // What was committed above must be there when the run is resumed.
             self.hurry_all().await?;
-            return Err(self.left());
+            return Err(self.abandoned_run());
         }
         Ok(())
     }
 
     /// Makes every append so far durable without a delay, and waits for it.
     async fn hurry_all(&mut self) -> Result<(), JournalFailure> {
-        if !self.held.is_empty() {
+        if !self.buffer.is_empty() {
             self.journal()?.hurry();
         }
         self.all_kept().await
@@ -631,20 +639,20 @@ impl Driver {
 
     /// Waits until every append so far is durable.
     async fn all_kept(&mut self) -> Result<(), JournalFailure> {
-        while !self.held.is_empty() {
-            self.held.kept().await?;
+        while !self.buffer.is_empty() {
+            self.buffer.wait_durable().await?;
         }
         Ok(())
     }
 
     /// Performs the free output in its original order.
     fn perform_free(&mut self) {
-        while let Some(told) = self.held.next() {
-            match told {
-                HeldOutput::Publish(seq, what) => self.teller.report_of(seq, || *what),
+        while let Some(output) = self.buffer.next() {
+            match output {
+                HeldOutput::Publish(seq, what) => self.publisher.report_of(seq, || *what),
                 HeldOutput::Observe(event) => self.shared.observers.push(*event),
                 HeldOutput::CommitPublished(number) => self.follow.told_through(number),
-                HeldOutput::Task(task) => self.outside.known.put(task),
+                HeldOutput::Task(task) => self.clients.view.put(task),
                 HeldOutput::Control(id) => self.confirm(&id),
                 HeldOutput::Effect(effect, start) => self.perform_or_hold(effect, start),
             }
@@ -655,7 +663,7 @@ impl Driver {
     /// Confirms a control message to its sender once the journal is settled, which covers process
     /// kills and power loss.
     fn confirm(&mut self, id: &ControlId) {
-        let Some(waiting) = self.outside.controls.take(id) else { return };
+        let Some(waiting) = self.clients.controls.take(id) else { return };
         let Ok(journal) = self.journal() else { return };
         let settled = journal.settle();
         // Without an executor there is no confirmation: the message is delivered again and ignored
@@ -671,8 +679,8 @@ impl Driver {
         }
     }
 
-    /// Returns whether an effect is still to be performed. Its call may have been abandoned while
-    /// its records became durable.
+    /// Whether an effect is still to be performed. Its call may have been abandoned while its
+    /// records became durable.
     fn is_wanted(&self, effect: &Effect) -> bool {
         let is_wanted = admission::is_wanted(effect, &self.room);
         if let Effect::CallModel { call, ordinal, .. } = effect
@@ -726,7 +734,7 @@ impl Driver {
 impl Drop for Driver {
     /// Aborts the work of a dropped run, since its answers would be lost.
     fn drop(&mut self) {
-        self.outside.close();
+        self.clients.close();
         for under_way in self.under_way.values() {
             if let UnderWay::Work(work) = under_way {
                 work.abort();

@@ -40,6 +40,7 @@ use conclave_core::config::{Config, ModelKind, PluginSource, ProblemCode, Proble
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
+use conclave_models::ModelClient;
 
 use crate::calls::Plugins;
 use crate::driver::observing::ObserverBacklog;
@@ -52,7 +53,6 @@ use crate::imports::call::HostServices;
 use crate::imports::exec::ProgramLauncher;
 use crate::imports::kv::{KvStore, MemoryKv};
 use crate::imports::secrets::{NoSecrets, SecretSource};
-use crate::models::ModelClient;
 use crate::native::{self, Routes};
 use crate::observe::subscribe::OWN_CLIENT;
 #[cfg(feature = "download")]
@@ -175,10 +175,10 @@ pub struct Host {
     servers: Option<Arc<dyn ToolServers>>,
     launcher: Option<Arc<ProgramLauncher>>,
     /// The folder of the cache.
-    kept: Option<PathBuf>,
+    cache_folder: Option<PathBuf>,
     guarded: Vec<GuardedPath>,
     cache_failure: Option<CacheError>,
-    everything: Arc<RoomRegistry>,
+    rooms: Arc<RoomRegistry>,
     #[cfg(feature = "download")]
     downloads: Downloads,
     #[cfg(feature = "registry")]
@@ -280,7 +280,7 @@ impl Host {
         } = options;
         #[cfg(feature = "download")]
         let components = cache.as_ref().map(|folder| folder.join("components"));
-        let kept = cache.clone();
+        let cache_folder = cache.clone();
         let (cache, cache_failure) = match cache.map(|folder| Cache::open(&folder)).transpose() {
             Ok(cache) => (cache, None),
             Err(failure) => (None, Some(failure)),
@@ -294,12 +294,12 @@ impl Host {
             secrets,
             blobs,
             kv,
-            kept,
+            cache_folder,
             servers,
             launcher: launcher.map(Arc::new),
             guarded,
             cache_failure,
-            everything: Arc::default(),
+            rooms: Arc::default(),
             #[cfg(feature = "registry")]
             registry: Registry::new(logins, components.clone()),
             #[cfg(feature = "download")]
@@ -307,7 +307,7 @@ impl Host {
         }
     }
 
-    /// Returns the engine, which counts live sandboxes and waiting calls.
+    /// The engine, which counts live sandboxes and waiting calls.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         self.loader.engine()
@@ -316,7 +316,7 @@ impl Host {
     /// Stops every run of this host, as [`RoomHandle::stop`] stops one. Returns the number of
     /// stopped rooms.
     pub fn stop_all(&self, reason: &str) -> usize {
-        self.everything.stop(reason)
+        self.rooms.stop(reason)
     }
 
     /// Waits until the observers of all runs took the events so far, and after a run until their
@@ -326,7 +326,7 @@ impl Host {
     ///
     /// A run's outcome does not wait for its observers. A program that ends calls this first.
     pub async fn drain_observers(&self, at_most: Duration) -> Vec<ObserverBacklog> {
-        let queues = self.everything.take_observers();
+        let queues = self.rooms.take_observers();
         let all = async {
             for queue in &queues {
                 queue.idle().await;
@@ -337,11 +337,11 @@ impl Host {
         queues.iter().filter_map(|queue| queue.backlog()).collect()
     }
 
-    /// Returns a handle to an active room, of a run or of a background task; `None` if the room is
-    /// not active in this host.
+    /// A handle to an active room, of a run or of a background task; `None` if the room is not
+    /// active in this host.
     #[must_use]
     pub fn handle(&self, room: &RoomId) -> Option<RoomHandle> {
-        self.everything.handle(room)
+        self.rooms.handle(room)
     }
 
     /// Stores bytes that belong to a message. The returned blob goes into
@@ -358,7 +358,7 @@ impl Host {
         self.blobs.keep(bytes, media_type, name)
     }
 
-    /// Returns the store of attachments.
+    /// The store of attachments.
     #[must_use]
     pub fn blobs(&self) -> &Arc<dyn Blobs> {
         &self.blobs
@@ -366,11 +366,11 @@ impl Host {
 
     fn check_folders(&self, config: &Config, problems: &mut Problems) {
         let launcher = self.launcher.as_ref().map(|launcher| launcher.folder.as_path());
-        folders::check(config, self.kept.as_deref(), &self.guarded, launcher, problems);
+        folders::check(config, self.cache_folder.as_deref(), &self.guarded, launcher, problems);
     }
 
-    /// Returns the problems of the folders that a config grants: missing ones, and those that hold
-    /// paths closed to plugins. Warnings are left out. It loads nothing.
+    /// The problems of the folders that a config grants: missing ones, and those that hold paths
+    /// closed to plugins. Warnings are left out. It loads nothing.
     #[must_use]
     pub fn folder_problems(&self, config: &Config) -> Problems {
         let mut problems = Problems::default();
@@ -489,6 +489,7 @@ impl Host {
             config: Arc::new(config.clone()),
         };
         let mut calls: Arc<dyn Plugins> = Arc::new(sandboxes);
+        // Only then, because each call pays for the routing.
         if !natives.is_empty() {
             plugins.extend(natives.keys().map(|name| PluginInfo {
                 name: name.clone(),
@@ -500,7 +501,7 @@ impl Host {
             plugins.sort_by(|one, other| one.name.cmp(&other.name));
             let ready = natives
                 .into_iter()
-                .map(|(name, native)| native.given(name.clone(), setup_of(&name)));
+                .map(|(name, native)| native.with_setup(name.clone(), setup_of(&name)));
             calls = Arc::new(Routes::new(ready, calls));
         }
         let (setup, models, sources) = (Arc::new(setup), Arc::new(models), config.source_labels());
@@ -514,7 +515,7 @@ impl Host {
             rebuilt,
             turn_wall: None,
             call_setups: CallSetups::default(),
-            everything: Arc::clone(&self.everything),
+            rooms: Arc::clone(&self.rooms),
         })
     }
 
@@ -545,12 +546,12 @@ impl Host {
                 continue;
             }
             let key = format!("plugins.{name}.source");
-            let (told, who) = (Arc::clone(follow), name.clone());
+            let (report, who) = (Arc::clone(follow), name.clone());
             let from = plugin.source.label().to_owned();
             let limit = plugin.limits.component;
             let found = match self
                 .component(&plugin.source, limit, move || {
-                    told(LoadStep::Downloading { plugin: who, from })
+                    report(LoadStep::Downloading { plugin: who, from })
                 })
                 .await
             {
@@ -573,8 +574,8 @@ impl Host {
             };
             let provenance = signatures.provenance(found.reference());
             let component = found.component;
-            let (told, who, size) = (Arc::clone(follow), name.clone(), component.size());
-            let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });
+            let (report, who, size) = (Arc::clone(follow), name.clone(), component.size());
+            let compiling = move || report(LoadStep::Compiling { plugin: who, bytes: size });
             // Stock components belong to this program, so they need no separate compiler.
             let loader = if matches!(plugin.source, PluginSource::Stock(_)) {
                 self.loader.in_process()
@@ -632,7 +633,7 @@ fn complete(config: &Config, setup: &mut Setup) {
     }
 }
 
-/// Returns the plugins that are files, which a reload reads again.
+/// The plugins that are files, which a reload reads again.
 fn plugin_files(
     config: &Config,
     setup_of: impl Fn(&PluginName) -> Arc<PluginSetup>,
@@ -642,7 +643,7 @@ fn plugin_files(
             name.clone(),
             PluginFile {
                 path: PathBuf::from(&path.path),
-                named: plugin.source.clone(),
+                source: plugin.source.clone(),
                 setup: setup_of(name),
             },
         )),

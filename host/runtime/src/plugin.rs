@@ -80,11 +80,11 @@ pub enum LoadError {
     },
     /// The bytes are no component.
     #[error(
-        "it is {found}. Build it for target wasm32-wasip2, or make a component of it, such as with `jco new`."
+        "it is {kind}. Build it for target wasm32-wasip2, or make a component of it, such as with `jco new`."
     )]
     NotAComponent {
         /// The actual content, such as `a core module, not a component`.
-        found: &'static str,
+        kind: &'static str,
     },
     /// The component is invalid or truncated; the text is the parser's reason.
     #[error("it is damaged: {0}")]
@@ -239,7 +239,7 @@ pub enum CodeOrigin {
 }
 
 impl CodeOrigin {
-    /// Returns whether the code was there before the load.
+    /// Whether the code was there before the load.
     #[must_use]
     pub fn is_ready(self) -> bool {
         self != Self::Compiled
@@ -260,7 +260,7 @@ pub struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    /// Returns the facts for the core.
+    /// The facts for the core.
     #[must_use]
     pub fn facts(&self) -> &PluginFacts {
         &self.facts
@@ -273,7 +273,7 @@ impl LoadedPlugin {
         self
     }
 
-    /// Returns the facts that are known without running it.
+    /// The facts that are known without running it.
     #[must_use]
     pub fn inspection(&self) -> &Inspection {
         &self.inspection
@@ -291,14 +291,14 @@ impl LoadedPlugin {
         &self.notes
     }
 
-    /// Returns the functions of a component that is not built for the contract which cannot be
-    /// tools, with the reasons.
+    /// The functions of a component that is not built for the contract which cannot be tools, with
+    /// the reasons.
     #[must_use]
     pub fn unserved(&self) -> &[String] {
         self.exports.plain().map_or(&[], |plain| &plain.unserved)
     }
 
-    /// Returns the duration of the load.
+    /// The duration of the load.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.took

@@ -304,8 +304,8 @@ kinds! {
 }
 
 impl Action {
-    /// Returns whether the host must answer with a real observation. Other actions are paired with
-    /// `null` (O-010).
+    /// Whether the host must answer with a real observation. Other actions are paired with `null`
+    /// (O-010).
     pub fn runnable(&self) -> bool {
         match self {
             Action::Run(_)
@@ -321,7 +321,7 @@ impl Action {
         }
     }
 
-    /// Returns the agent's reason; empty if there is none.
+    /// The agent's reason; empty if there is none.
     pub fn thought(&self) -> &str {
         match self {
             Action::Run(it) => &it.thought,
@@ -353,7 +353,7 @@ impl Action {
         }
     }
 
-    /// Returns the assessed risk; `None` for kinds without one.
+    /// The assessed risk; `None` for kinds without one.
     pub fn security_risk(&self) -> Option<SecurityRisk> {
         match self {
             Action::Run(it) => Some(it.security_risk),
@@ -369,12 +369,12 @@ impl Action {
         }
     }
 
-    /// Returns whether the action stays out of history (O-083).
+    /// Whether the action stays out of history (O-083).
     pub fn hidden(&self) -> bool {
         matches!(self, Action::Run(run) if run.hidden)
     }
 
-    /// Returns the human-readable line that the encoded form carries (O-004).
+    /// The human-readable line that the encoded form carries (O-004).
     pub fn message(&self, era: Era) -> String {
         let old = era == Era::V2024;
         match self {
@@ -440,7 +440,7 @@ impl Action {
         Action::read_kind(kind, form, args)
     }
 
-    /// Returns the arguments in the order on the wire.
+    /// The arguments in the order on the wire.
     pub(crate) fn args(&self, form: Option<Era>) -> Vec<(&'static str, Json)> {
         let mut args = self.write_fields(form);
         // The 2025-11 form requires `recall_type`. A recall of 2024-07 has none, and asked for
@@ -487,7 +487,7 @@ pub enum Forgotten<'a> {
 }
 
 impl Forgotten<'_> {
-    /// Returns whether the event with this id is forgotten.
+    /// Whether the event with this id is forgotten.
     pub fn contains(&self, id: i64) -> bool {
         match self {
             Forgotten::Ids(ids) => ids.contains(&id),
@@ -497,7 +497,7 @@ impl Forgotten<'_> {
 }
 
 impl Condensation {
-    /// Returns the forgotten events; `None` if the fields contradict each other (O-042).
+    /// The forgotten events; `None` if the fields contradict each other (O-042).
     pub fn forgotten(&self) -> Option<Forgotten<'_>> {
         let range = self.forgotten_events_start_id.zip(self.forgotten_events_end_id);
         match (&self.forgotten_event_ids, range) {

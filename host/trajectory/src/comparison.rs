@@ -43,7 +43,7 @@ pub enum ReplayVerdict {
 }
 
 impl<'a> AnsweredAction<'a> {
-    /// Returns the actions of a log that need an executor, with their observations, in order. An
+    /// The actions of a log that need an executor, with their observations, in order. An
     /// observation names its action, or follows it at once.
     pub fn list(events: &'a [TrajectoryEvent]) -> Vec<AnsweredAction<'a>> {
         let mut answers: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
@@ -82,7 +82,7 @@ impl<'a> AnsweredAction<'a> {
     }
 }
 
-/// Returns the observation of an event, unless it is a filler or tells of the run.
+/// The observation of an event, unless it is a filler or tells of the run.
 fn observation(event: &TrajectoryEvent) -> Option<&Observation> {
     let tells_nothing =
         |it: &&Observation| matches!(it, Observation::Null(_) | Observation::AgentStateChanged(_));
@@ -104,8 +104,8 @@ fn not_run(recorded: &Observation, replayed: &Observation) -> Option<String> {
     failed.then(|| replayed.content().trim_end().to_owned())
 }
 
-/// Returns the text of an observation without what OpenHands' container added to it, and with the
-/// exit code of a command.
+/// The text of an observation without what OpenHands' container added to it, and with the exit code
+/// of a command.
 fn comparable(observation: &Observation) -> String {
     match observation {
         Observation::Run(run) => {
@@ -119,8 +119,8 @@ fn comparable(observation: &Observation) -> String {
     }
 }
 
-/// Returns the output of a command or a cell: with the line ends of Linux, without white space at
-/// the ends of lines, and without the lines of the container at the end.
+/// The output of a command or a cell: with the line ends of Linux, without white space at the ends
+/// of lines, and without the lines of the container at the end.
 fn output(content: &str) -> String {
     let mut lines: Vec<&str> = content.lines().map(str::trim_end).collect();
     while lines.last().is_some_and(|line| line.is_empty() || is_of_container(line)) {
@@ -129,7 +129,7 @@ fn output(content: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns whether a line at the end of an output is the container's: a prompt such as
+/// Whether a line at the end of an output is the container's: a prompt such as
 /// `root@0a1b2c:/workspace #`, or a line in brackets about Python.
 fn is_of_container(line: &str) -> bool {
     const HEADS: [&str; 3] =

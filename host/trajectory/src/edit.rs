@@ -247,7 +247,7 @@ fn trimmed_lines(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the lines from `first` to `end` (from 0, exclusive) with some context.
+/// The lines from `first` to `end` (from 0, exclusive) with some context.
 fn around(text: &str, first: usize, end: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     numbered(&lines, first.saturating_sub(AROUND), end.saturating_add(AROUND))

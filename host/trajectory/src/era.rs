@@ -11,7 +11,7 @@ pub enum Era {
 }
 
 impl Era {
-    /// Returns the name for files and messages: `2024-07` or `2025-11`.
+    /// The name for files and messages: `2024-07` or `2025-11`.
     pub const fn name(self) -> &'static str {
         match self {
             Era::V2024 => "2024-07",
@@ -54,7 +54,7 @@ pub(crate) const NEW: Eras = Eras { old: false, new: true };
 pub(crate) const OURS: Eras = Eras { old: false, new: false };
 
 impl Eras {
-    /// Returns whether this form has the kind; `None` is the union, which has all.
+    /// Whether this form has the kind; `None` is the union, which has all.
     pub(crate) fn has(self, form: Option<Era>) -> bool {
         match form {
             None => true,
@@ -73,7 +73,7 @@ pub(crate) struct FieldSpec {
 }
 
 impl FieldSpec {
-    /// Returns the presence of the field in a form, given the eras of its kind.
+    /// The presence of the field in a form, given the eras of its kind.
     ///
     /// In the union a field is only required if every era with the kind requires it.
     pub(crate) fn presence(&self, kind: Eras, form: Option<Era>) -> Presence {

@@ -29,7 +29,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the name on the wire.
+    /// The name on the wire.
     pub fn name(&self) -> &str {
         match self {
             Source::Agent => "agent",
@@ -94,7 +94,7 @@ impl From<Observation> for TrajectoryEvent {
 }
 
 impl TrajectoryEvent {
-    /// Returns an event without a stream and a source.
+    /// An event without a stream and a source.
     pub fn new(body: Body) -> TrajectoryEvent {
         TrajectoryEvent {
             id: None,
@@ -122,7 +122,7 @@ impl TrajectoryEvent {
         self
     }
 
-    /// Returns the action, if it is one.
+    /// The action, if it is one.
     pub fn action(&self) -> Option<&Action> {
         match &self.body {
             Body::Action(action) => Some(action),
@@ -130,7 +130,7 @@ impl TrajectoryEvent {
         }
     }
 
-    /// Returns the observation, if it is one.
+    /// The observation, if it is one.
     pub fn observation(&self) -> Option<&Observation> {
         match &self.body {
             Body::Action(_) => None,
@@ -138,7 +138,7 @@ impl TrajectoryEvent {
         }
     }
 
-    /// Returns the discriminator of the action or observation.
+    /// The discriminator of the action or observation.
     pub fn kind(&self) -> &'static str {
         match &self.body {
             Body::Action(action) => action.kind(),
@@ -146,7 +146,7 @@ impl TrajectoryEvent {
         }
     }
 
-    /// Returns whether the event stays out of history.
+    /// Whether the event stays out of history.
     pub fn hidden(&self) -> bool {
         match &self.body {
             Body::Action(action) => action.hidden(),
@@ -154,7 +154,7 @@ impl TrajectoryEvent {
         }
     }
 
-    /// Returns the human-readable line that the encoded form carries (O-004).
+    /// The human-readable line that the encoded form carries (O-004).
     pub fn message(&self, era: Era) -> String {
         match &self.body {
             Body::Action(action) => action.message(era),
@@ -173,25 +173,25 @@ impl TrajectoryEvent {
         read(value, Some(era))
     }
 
-    /// Returns the event in the form of an era. A kind that this era lacks is written in the form
-    /// of the other.
+    /// The event in the form of an era. A kind that this era lacks is written in the form of the
+    /// other.
     pub fn to_json(&self, era: Era) -> Value {
         Json::Object(self.fields(Some(era))).into_value()
     }
 
-    /// Returns the same on one line, with the keys in the order of the wire (O-002).
+    /// The same on one line, with the keys in the order of the wire (O-002).
     pub fn to_json_text(&self, era: Era) -> String {
         Json::Object(self.fields(Some(era))).to_text()
     }
 
-    /// Returns the same on one line with a blank after commas and colons, as stored logs of both
-    /// eras have it.
+    /// The same on one line with a blank after commas and colons, as stored logs of both eras have
+    /// it.
     pub fn to_stored_text(&self, era: Era) -> String {
         Json::Object(self.fields(Some(era))).to_spaced_text()
     }
 
-    /// Returns the form for a model in 2024-07: no envelope but the source, no bulk data of the
-    /// browser, and the content of an observation truncated (O-008).
+    /// The form for a model in 2024-07: no envelope but the source, no bulk data of the browser,
+    /// and the content of an observation truncated (O-008).
     pub fn memory_form(&self, max_chars: usize) -> Value {
         let Value::Object(mut map) = self.to_json(Era::V2024) else { return Value::Null };
         for key in ["id", "cause", "timestamp", "message"] {
@@ -206,16 +206,16 @@ impl TrajectoryEvent {
         Value::Object(map)
     }
 
-    /// Returns the timestamp in the form of an era. 2024-07 has one form, with microseconds at
-    /// most. An invalid time stays as it is, since no era could read it.
+    /// The timestamp in the form of an era. 2024-07 has one form, with microseconds at most. An
+    /// invalid time stays as it is, since no era could read it.
     fn timestamp_in(&self, form: Option<Era>) -> Option<Cow<'_, str>> {
         let text = self.timestamp.as_deref()?;
         let normal = (form == Some(Era::V2024)).then(|| timestamp::normalised(text)).flatten();
         Some(normal.map_or(Cow::Borrowed(text), Cow::Owned))
     }
 
-    /// Returns all fields in the order of O-002. Without an era, it has the fields of both eras and
-    /// no derived line.
+    /// All fields in the order of O-002. Without an era, it has the fields of both eras and no
+    /// derived line.
     fn fields(&self, form: Option<Era>) -> Vec<(&'static str, Json)> {
         let new = form != Some(Era::V2024);
         let mut fields = Vec::new();

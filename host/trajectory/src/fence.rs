@@ -7,8 +7,8 @@ use serde_json::Value;
 /// The last line of a fence.
 pub const END: &str = "--- END ---";
 
-/// Returns the lines between their marks. `origin` completes "data that …", such as `a tool gave`;
-/// the lines come from [`line`].
+/// The lines between their marks. `origin` completes "data that …", such as `a tool gave`; the
+/// lines come from [`line`].
 #[must_use]
 pub fn fenced(title: &str, origin: &str, lines: impl IntoIterator<Item = String>) -> String {
     let mut text = format!(
@@ -21,8 +21,8 @@ pub fn fenced(title: &str, origin: &str, lines: impl IntoIterator<Item = String>
     text + END
 }
 
-/// Returns the value as one line of JSON. Characters for which `hides` is true are escaped, so that
-/// the reader sees them.
+/// The value as one line of JSON. Characters for which `hides` is true are escaped, so that the
+/// reader sees them.
 #[must_use]
 pub fn line(data: &Value, hides: impl Fn(char) -> bool) -> String {
     let json = data.to_string();

@@ -55,7 +55,7 @@ impl Field for i64 {
     }
 }
 
-/// Returns a whole number, also if it is written as `3.0`.
+/// A whole number, also if it is written as `3.0`.
 pub(crate) fn whole(number: &serde_json::Number) -> Option<i64> {
     number.as_i64().or_else(|| {
         let float = number.as_f64()?;
@@ -126,7 +126,7 @@ pub enum LooseId {
 }
 
 impl LooseId {
-    /// Returns the id as a number, if either form is one.
+    /// The id as a number, if either form is one.
     pub fn number(&self) -> Option<i64> {
         match self {
             LooseId::Number(number) => Some(*number),
@@ -251,12 +251,12 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// Returns a list of names for a sentence; "none" if it is empty.
+/// A list of names for a sentence; "none" if it is empty.
 pub(crate) fn list(names: &[&str]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Returns a value short enough for an error message.
+/// A value short enough for an error message.
 pub(crate) fn short(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= 60 {
@@ -340,18 +340,18 @@ macro_rules! kinds {
             /// All kinds by their discriminators, in the order of the specification.
             pub const KINDS: &'static [&'static str] = &[ $( $kind, )* ];
 
-            /// Returns the discriminator.
+            /// The discriminator.
             pub fn kind(&self) -> &'static str {
                 match self { $( $family::$variant(_) => $kind, )* }
             }
 
-            /// Returns whether an event of this kind can be decoded in that era.
+            /// Whether an event of this kind can be decoded in that era.
             pub fn kind_in(kind: &str, era: Era) -> bool {
                 match kind { $( $kind => crate::era::$eras.has(Some(era)), )* _ => false }
             }
 
-            /// Returns the names of all fields of a kind in that era, and of the required ones in
-            /// `.1`. `None` if the era does not have the kind.
+            /// The names of all fields of a kind in that era, and of the required ones in `.1`.
+            /// `None` if the era does not have the kind.
             pub fn fields_of(kind: &str, era: Era) -> Option<(Vec<&'static str>, Vec<&'static str>)> {
                 let (specs, eras): (&[FieldSpec], crate::era::Eras) = match kind {
                     $( $kind => ($variant::SPECS, crate::era::$eras), )*

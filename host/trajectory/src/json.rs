@@ -18,7 +18,7 @@ impl Json {
         Json::Leaf(Value::String(text.into()))
     }
 
-    /// Returns a `serde_json` value, with the key order of its map.
+    /// A `serde_json` value, with the key order of its map.
     pub(crate) fn into_value(self) -> Value {
         match self {
             Json::Leaf(value) => value,
@@ -32,15 +32,14 @@ impl Json {
         }
     }
 
-    /// Returns one line without blanks between tokens, with keys in order.
+    /// One line without blanks between tokens, with keys in order.
     pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
         self.write(&mut out, ",", ":");
         out
     }
 
-    /// Returns one line with a blank after each comma and colon, as the stored logs of both eras
-    /// have it.
+    /// One line with a blank after each comma and colon, as the stored logs of both eras have it.
     pub(crate) fn to_spaced_text(&self) -> String {
         let mut out = String::new();
         self.write(&mut out, ", ", ": ");

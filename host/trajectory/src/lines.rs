@@ -1,8 +1,8 @@
 //! Reads and writes lines like `read` and `write` of 2024-07, including their edge cases (O-136,
 //! O-137).
 
-/// Returns the lines from `start` (from 0, inclusive) to `end` (exclusive, −1 for the end). Values
-/// out of range are clamped.
+/// The lines from `start` (from 0, inclusive) to `end` (exclusive, −1 for the end). Values out of
+/// range are clamped.
 ///
 /// With an `end`, at least one line is returned. A `start` after the second last line is moved back
 /// to it.
@@ -19,8 +19,7 @@ pub fn read_lines(text: &str, start: i64, end: i64) -> String {
     lines.get(begin as usize..end as usize).unwrap_or_default().concat()
 }
 
-/// Returns the text with the lines from `start` to `end` (exclusive, −1 for the end) replaced by
-/// `content`.
+/// The text with the lines from `start` to `end` (exclusive, −1 for the end) replaced by `content`.
 ///
 /// The content is split at newlines and each piece gets one, so content with a final newline gains
 /// an empty line. A new file takes the content regardless of the range. Negative values other than
@@ -34,13 +33,13 @@ pub fn write_lines(existing: Option<&str>, content: &str, start: i64, end: i64) 
     [before.concat(), written, after.concat()].concat()
 }
 
-/// Returns the lines, each with its newline if it has one.
+/// The lines, each with its newline if it has one.
 fn split(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Returns the position of an index in a list of this length. A negative index counts from the end;
-/// one out of range is clamped.
+/// The position of an index in a list of this length. A negative index counts from the end; one out
+/// of range is clamped.
 fn place(index: i64, len: usize) -> usize {
     let len = len as i64;
     let place = if index < 0 { len.saturating_add(index) } else { index };

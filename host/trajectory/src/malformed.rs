@@ -17,8 +17,8 @@ pub enum MalformedKind {
 }
 
 impl MalformedKind {
-    /// Returns the kind as text: `malformed-action`, `unknown-observation`, `bad-observation-args`
-    /// or `value-error`.
+    /// The kind as text: `malformed-action`, `unknown-observation`, `bad-observation-args` or
+    /// `value-error`.
     pub const fn name(self) -> &'static str {
         match self {
             MalformedKind::MalformedAction => "malformed-action",

@@ -27,8 +27,8 @@ const LATENCY: [&str; 3] = ["model", "latency", "response_id"];
 const CALL: [&str; 4] =
     ["function_name", "tool_call_id", "model_response", "total_calls_in_response"];
 
-/// Returns the normal form of stored metrics, with every total and list present. Anything but an
-/// object becomes empty metrics.
+/// The normal form of stored metrics, with every total and list present. Anything but an object
+/// becomes empty metrics.
 pub(crate) fn normalised(metrics: &Value) -> Value {
     let empty = Map::new();
     let given = metrics.as_object().unwrap_or(&empty);
@@ -68,7 +68,7 @@ pub(crate) fn ordered_metrics(metrics: &Value) -> Json {
     })
 }
 
-/// Returns a model call with its keys in the order on the wire.
+/// A model call with its keys in the order on the wire.
 pub(crate) fn ordered_call(call: &Value) -> Json {
     ordered(call, &CALL, leaf)
 }

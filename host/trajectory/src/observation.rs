@@ -258,7 +258,7 @@ macro_rules! any {
 }
 
 impl Observation {
-    /// Returns the text for the agent.
+    /// The text for the agent.
     pub fn content(&self) -> &str {
         any!(self, it => &it.content)
     }
@@ -268,8 +268,8 @@ impl Observation {
         any!(self, it => &mut it.content)
     }
 
-    /// Returns whether this reports a failure: an error, a command with an exit code other than 0,
-    /// or a page that failed (O-038).
+    /// Whether this reports a failure: an error, a command with an exit code other than 0, or a
+    /// page that failed (O-038).
     pub fn is_error(&self) -> bool {
         match self {
             Observation::Error(_) => true,
@@ -279,8 +279,8 @@ impl Observation {
         }
     }
 
-    /// Returns the top-level `success` that 2025-11 writes for commands and cells (O-038). `None`
-    /// for all other kinds.
+    /// The top-level `success` that 2025-11 writes for commands and cells (O-038). `None` for all
+    /// other kinds.
     pub fn success(&self) -> Option<bool> {
         match self {
             Observation::Run(run) => Some(run.metadata.exit_code == 0),
@@ -289,12 +289,12 @@ impl Observation {
         }
     }
 
-    /// Returns whether the observation stays out of history (O-083).
+    /// Whether the observation stays out of history (O-083).
     pub fn hidden(&self) -> bool {
         matches!(self, Observation::Run(run) if run.hidden)
     }
 
-    /// Returns the human-readable line that the encoded form carries (O-004).
+    /// The human-readable line that the encoded form carries (O-004).
     pub fn message(&self, era: Era) -> String {
         match self {
             Observation::Null(_) => "No observation".to_owned(),
@@ -361,7 +361,7 @@ impl Observation {
         }))
     }
 
-    /// Returns the content and the extras, the extras in the order on the wire.
+    /// The content and the extras, the extras in the order on the wire.
     pub(crate) fn content_and_extras(
         &self,
         form: Option<Era>,
@@ -402,7 +402,7 @@ const RUN_OF_2024: &[FieldSpec] = &[
 ];
 
 impl Run {
-    /// Returns the output of a command, truncated if it is long (O-043).
+    /// The output of a command, truncated if it is long (O-043).
     pub fn new(command: impl Into<String>, content: impl AsRef<str>, exit_code: i64) -> Run {
         Run {
             content: truncate(content.as_ref(), MAX_COMMAND_OUTPUT),

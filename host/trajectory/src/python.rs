@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-/// Returns an object in the form of Python's `repr` of a dictionary.
+/// An object in the form of Python's `repr` of a dictionary.
 pub(crate) fn repr_map(map: &Map<String, Value>) -> String {
     let items: Vec<String> =
         map.iter().map(|(key, value)| format!("{}: {}", repr_text(key), repr(value))).collect();

@@ -15,8 +15,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Returns the replay of these events, without events of the environment and without
-    /// observations.
+    /// The replay of these events, without events of the environment and without observations.
     pub fn of(events: &[TrajectoryEvent]) -> Replay {
         let mut issued: Vec<&TrajectoryEvent> = events
             .iter()
@@ -43,7 +42,7 @@ impl Replay {
     }
 }
 
-/// Returns the action without a wait, because the trajectory already contains the answer.
+/// The action without a wait, because the trajectory already contains the answer.
 fn without_waiting(action: &Action) -> Action {
     let mut action = action.clone();
     if let Action::Message(message) = &mut action {

@@ -125,7 +125,7 @@ pub enum SdkSource {
 }
 
 impl SdkSource {
-    /// Returns the name on the wire.
+    /// The name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             SdkSource::Agent => "agent",
@@ -173,12 +173,12 @@ pub struct SdkEvent {
 }
 
 impl SdkEvent {
-    /// Returns the known kinds.
+    /// The known kinds.
     pub fn kinds() -> impl Iterator<Item = &'static str> {
         SHAPES.iter().map(|shape| shape.kind)
     }
 
-    /// Returns whether an encoded event looks like one of the SDK rather than of an earlier era.
+    /// Whether an encoded event looks like one of the SDK rather than of an earlier era.
     pub fn looks_like(value: &Value) -> bool {
         let earlier = |key: &str| value.get(key).is_some_and(Value::is_string);
         value.get("kind").is_some_and(Value::is_string)
@@ -259,7 +259,7 @@ impl SdkEvent {
         })
     }
 
-    /// Returns the stored form of the event, without nulls at any depth.
+    /// The stored form of the event, without nulls at any depth.
     pub fn to_json(&self) -> Value {
         let mut map = self.payload.clone();
         map.insert("kind".to_owned(), self.kind.into());
@@ -274,18 +274,18 @@ impl SdkEvent {
         value
     }
 
-    /// Returns a text field of the payload.
+    /// A text field of the payload.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.payload.get(key).and_then(Value::as_str)
     }
 
-    /// Returns the file name of the event at this position of the log.
+    /// The file name of the event at this position of the log.
     pub fn file_name(&self, index: usize) -> Option<String> {
         self.id.as_deref().map(|id| file_name(index, id))
     }
 }
 
-/// Returns the file name of an event: its position with at least five digits, and its id.
+/// The file name of an event: its position with at least five digits, and its id.
 pub fn file_name(index: usize, id: &str) -> String {
     format!("event-{index:05}-{id}.json")
 }
@@ -298,8 +298,8 @@ pub fn parse_file_name(name: &str) -> Option<(usize, &str)> {
     if digits && hex { Some((index.parse().ok()?, id)) } else { None }
 }
 
-/// Returns the tree of a log, and the positions of events with an invalid id or parent. Those
-/// events are in the tree nonetheless. Events without an id are identified by their position.
+/// The tree of a log, and the positions of events with an invalid id or parent. Those events are in
+/// the tree nonetheless. Events without an id are identified by their position.
 pub fn tree_of(events: &[SdkEvent]) -> (EventTree, Vec<(usize, TreeError)>) {
     let (mut tree, mut wrong) = (EventTree::default(), Vec::new());
     for (at, event) in events.iter().enumerate() {

@@ -88,7 +88,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Returns whether the event matches, without regard to ids, order and limit.
+    /// Whether the event matches, without regard to ids, order and limit.
     pub fn includes(&self, event: &TrajectoryEvent) -> bool {
         let is = |names: &[String]| names.iter().any(|name| is_type(event, name));
         if !self.include_types.is_empty() && !is(&self.include_types) || is(&self.exclude_types) {
@@ -117,7 +117,7 @@ impl Filter {
         }
     }
 
-    /// Returns the unknown type names, for an error message.
+    /// The unknown type names, for an error message.
     pub fn unknown_types(&self) -> Vec<&str> {
         self.include_types
             .iter()
@@ -128,8 +128,7 @@ impl Filter {
     }
 }
 
-/// Returns the matching events in the filter's order. An event without an id is identified by its
-/// position.
+/// The matching events in the filter's order. An event without an id is identified by its position.
 pub fn search<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<&'a TrajectoryEvent> {
     let id = |(index, event): &(usize, &TrajectoryEvent)| event.id.unwrap_or(*index as i64);
     let inside = |at: i64| {

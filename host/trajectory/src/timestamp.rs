@@ -1,7 +1,7 @@
 //! The normal form of a 2024-07 timestamp: date and time, optionally with microseconds and a zone
 //! (O-005).
 
-/// Returns an ISO-8601 date and time in the stored form of 2024-07; `None` if it is invalid.
+/// An ISO-8601 date and time in the stored form of 2024-07; `None` if it is invalid.
 pub(crate) fn normalised(text: &str) -> Option<String> {
     let (date, rest) = split_at(text, 10)?;
     check_date(date)?;

@@ -12,7 +12,7 @@ use crate::observation::{self, Observation};
 use crate::sdk::{SdkEvent, SdkSource};
 use crate::vocabulary::{CommandMetadata, SecurityRisk};
 
-/// Returns the events of an SDK log as events of 2025-11, in order.
+/// The events of an SDK log as events of 2025-11, in order.
 ///
 /// An event's id is its position in the log. Events about the run itself are omitted: state
 /// updates, hooks, deltas, tokens, pauses.
@@ -112,8 +112,8 @@ fn body(
     }
 }
 
-/// Returns the action of a call. Tools with a kind of their own in 2025-11 get it; others become
-/// tool calls by name.
+/// The action of a call. Tools with a kind of their own in 2025-11 get it; others become tool calls
+/// by name.
 fn called(event: &SdkEvent) -> Action {
     let empty = Map::new();
     let args = event.payload.get("action").and_then(Value::as_object).unwrap_or(&empty);
@@ -213,7 +213,7 @@ fn answered(event: &SdkEvent, calls: &BTreeMap<&str, &SdkEvent>) -> Observation 
     observation::Mcp { content, name, arguments }.into()
 }
 
-/// Returns the text of a string, of an object with `text`, or of a list of these.
+/// The text of a string, of an object with `text`, or of a list of these.
 fn joined(content: &Value) -> String {
     let part =
         |part: &Value| part.as_str().or_else(|| part.get("text")?.as_str()).map(str::to_owned);

@@ -21,7 +21,7 @@ pub enum TreeError {
 }
 
 impl TreeError {
-    /// Returns the error as a word: `duplicate-id`, `unknown-parent`, `unknown-id` or `cycle`.
+    /// The error as a word: `duplicate-id`, `unknown-parent`, `unknown-id` or `cycle`.
     pub const fn name(&self) -> &'static str {
         match self {
             TreeError::DuplicateId(_) => "duplicate-id",
@@ -104,8 +104,8 @@ impl EventTree {
         Ok(path)
     }
 
-    /// Returns the effective parent: the stated one, `None` for a root, or the previous event in
-    /// logs without a tree.
+    /// The effective parent: the stated one, `None` for a root, or the previous event in logs
+    /// without a tree.
     fn parent_at(&self, place: usize) -> Option<&str> {
         match self.entries[place].1.as_deref() {
             Some(ROOT) => None,

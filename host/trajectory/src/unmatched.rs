@@ -32,7 +32,7 @@ enum PairingStep<'a> {
 }
 
 impl<'a> PairingStep<'a> {
-    /// Returns the pairing step of an SDK event.
+    /// The pairing step of an SDK event.
     fn of(event: &'a SdkEvent) -> PairingStep<'a> {
         let text = |key| event.text(key).unwrap_or_default();
         match event.kind {
@@ -50,8 +50,8 @@ impl<'a> PairingStep<'a> {
     }
 }
 
-/// Returns the positions of the calls without a later answer by action id or error by call id, in
-/// log order. An invalid call is never pending.
+/// The positions of the calls without a later answer by action id or error by call id, in log
+/// order. An invalid call is never pending.
 fn unmatched(steps: &[PairingStep<'_>]) -> Vec<usize> {
     let mut answered = BTreeSet::new();
     let mut failed = BTreeSet::new();
@@ -76,7 +76,7 @@ fn unmatched(steps: &[PairingStep<'_>]) -> Vec<usize> {
     pending
 }
 
-/// Returns the calls of an SDK log that have no result.
+/// The calls of an SDK log that have no result.
 pub fn unmatched_events(events: &[SdkEvent]) -> Vec<&SdkEvent> {
     let steps: Vec<PairingStep<'_>> = events.iter().map(PairingStep::of).collect();
     unmatched(&steps).into_iter().map(|at| &events[at]).collect()

@@ -13,7 +13,7 @@ macro_rules! words {
             pub enum $name { $( $(#[$vdoc])* $variant, )* }
 
             impl $name {
-                /// Returns the word on the wire.
+                /// The word on the wire.
                 pub const fn name(self) -> &'static str {
                     match self { $( $name::$variant => $word, )* }
                 }
@@ -85,7 +85,7 @@ pub enum SecurityRisk {
 }
 
 impl SecurityRisk {
-    /// Returns the number on the wire.
+    /// The number on the wire.
     pub const fn number(self) -> i64 {
         match self {
             SecurityRisk::Unknown => -1,

@@ -6,18 +6,21 @@
 
 mod attacks;
 mod bench;
+mod cases;
 mod changed;
 mod components;
 mod conformance;
 mod counts;
 mod demo;
 mod dist;
+mod doc_openings;
 #[cfg(test)]
 mod documented;
 mod failure;
 mod features;
 mod fuzz;
 mod gates;
+mod identifiers;
 mod imports;
 mod install;
 mod languages;

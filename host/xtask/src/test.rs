@@ -8,11 +8,14 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
+use crate::cases;
 use crate::changed;
 use crate::components::{self, Optimised};
 use crate::counts;
+use crate::doc_openings;
 use crate::failure::XtaskFailure;
 use crate::gates;
+use crate::identifiers;
 use crate::imports;
 use crate::layers::{self, DOCS, FOREIGN, LAYERS, Needs, Package, SUITE, TestLayer};
 use crate::locks;
@@ -121,7 +124,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 }
 
 /// The number of phases of `everything` before the layers.
-const CHECKS: usize = 14;
+const CHECKS: usize = 17;
 
 fn everything(
     tests: &Tests<'_>,
@@ -135,11 +138,20 @@ fn everything(
     })?;
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
     phases.check("looking for tests that wait for time", || gates::tests_wait_for_facts(place))?;
+    phases.check("looking for lines of cases that are too long", || {
+        cases::cases_are_readable(place)
+    })?;
     phases.check("looking for imports that point up", || imports::imports_point_down(place))?;
     phases.check("looking for locks that are held over IO", || {
         locks::no_lock_is_held_over_io(place)
     })?;
     phases.check("looking for types of many methods", || type_size::types_stay_small(place))?;
+    phases.check("looking at the names of functions, fields and variables", || {
+        identifiers::names_say_what_things_are(place)
+    })?;
+    phases.check("looking at how documentation begins", || {
+        doc_openings::docs_begin_with_the_thing(place)
+    })?;
     phases.check("looking at the lock file of the fuzzer", || gates::fuzzer_is_locked(place))?;
     phases.run_or(
         "checking the format",

@@ -11,7 +11,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format for the file's extension; prose without one.
+    /// The format for the file's extension; prose without one.
     pub fn of(path: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or(path);
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -42,7 +42,7 @@ const ABBREVIATIONS: [&str; 22] = [
     "mrs", "ms", "no", "p", "prof", "sr", "st", "vs",
 ];
 
-/// Returns all passages of a text, in order.
+/// All passages of a text, in order.
 pub fn passages(text: &str, format: Format) -> Vec<Passage> {
     let mut reader = Reader::default();
     for (line, number) in text.lines().zip(1..) {
@@ -166,7 +166,7 @@ fn is_rule(line: &str) -> bool {
         && line.bytes().all(|byte| matches!(byte, b'-' | b'=' | b'*' | b'_' | b'|' | b':' | b' '))
 }
 
-/// Returns the line without the marker of a list item or a quotation.
+/// The line without the marker of a list item or a quotation.
 fn without_marker(line: &str) -> &str {
     let line = line.trim_start_matches(['>', ' ']);
     for marker in ["- [ ] ", "- [x] ", "- ", "* ", "+ "] {

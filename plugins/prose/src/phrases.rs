@@ -8,8 +8,8 @@ pub fn files(count: usize) -> String {
     format!("{count} {}", if count == 1 { "file" } else { "files" })
 }
 
-/// Returns the text on one line, with control characters escaped. A file's name may contain a
-/// newline, and the text behind it could imitate the plugin's own lines, such as a citation.
+/// The text on one line, with control characters escaped. A file's name may contain a newline, and
+/// the text behind it could imitate the plugin's own lines, such as a citation.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(breaks_a_line) {
         return Cow::Borrowed(text);

@@ -3,8 +3,8 @@
 /// Percentage of non-blank characters that must be letters or digits.
 const LETTERS: usize = 65;
 
-/// Returns whether a passage of prose means nothing on its own: a command, a config table, a
-/// drawing, a list of places in brackets.
+/// Whether a passage of prose means nothing on its own: a command, a config table, a drawing, a
+/// list of places in brackets.
 pub fn is_scrap(text: &str) -> bool {
     let text = text.trim();
     let is_link = text.starts_with('[') && text.contains("](");

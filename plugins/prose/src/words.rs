@@ -19,9 +19,9 @@ const COMMON: [&str; 132] = [
     "while", "who", "whom", "whose", "why", "will", "with", "within", "without", "would", "you",
 ];
 
-/// Returns the words of a text as written, in order: runs of letters and digits, with an apostrophe
-/// inside. Chinese, Japanese and Korean yield overlapping pairs of letters instead, and a single
-/// letter in such a script yields itself.
+/// The words of a text as written, in order: runs of letters and digits, with an apostrophe inside.
+/// Chinese, Japanese and Korean yield overlapping pairs of letters instead, and a single letter in
+/// such a script yields itself.
 pub fn spellings(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’')
         .flat_map(pieces)
@@ -29,20 +29,20 @@ pub fn spellings(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// Returns the words of a text in lower case, in order.
+/// The words of a text in lower case, in order.
 pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     spellings(text).map(str::to_lowercase)
 }
 
-/// Returns the stems of the significant words, in order, or of all words if none is significant.
+/// The stems of the significant words, in order, or of all words if none is significant.
 pub fn terms(text: &str) -> Vec<String> {
     let telling: Vec<String> =
         words(text).filter(|word| !is_common(word)).map(|word| stem(&word)).collect();
     if telling.is_empty() { words(text).map(|word| stem(&word)).collect() } else { telling }
 }
 
-/// Returns whether the word has no topic. A word in Hiragana only usually joins or inflects, and
-/// names nothing.
+/// Whether the word has no topic. A word in Hiragana only usually joins or inflects, and names
+/// nothing.
 pub fn is_common(word: &str) -> bool {
     COMMON.binary_search(&word).is_ok()
         || (!word.is_empty()
@@ -96,8 +96,8 @@ fn pieces(run: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the first word or pair, and the start of the next. The last letter of a run is part of
-/// the pair before, so it yields none of its own.
+/// The first word or pair, and the start of the next. The last letter of a run is part of the pair
+/// before, so it yields none of its own.
 fn first_piece(run: &str) -> (&str, &str) {
     let script = run.chars().next().map_or(WritingSystem::Spaced, WritingSystem::of);
     if script == WritingSystem::Spaced {
@@ -118,7 +118,7 @@ fn first_piece(run: &str) -> (&str, &str) {
     }
 }
 
-/// Returns the overlap of two lists of terms: 0 for nothing, 1 if one contains the other.
+/// The overlap of two lists of terms: 0 for nothing, 1 if one contains the other.
 pub fn overlap(one: &[String], other: &[String]) -> f64 {
     let one: BTreeSet<_> = one.iter().collect();
     let other: BTreeSet<_> = other.iter().collect();
@@ -126,8 +126,8 @@ pub fn overlap(one: &[String], other: &[String]) -> f64 {
     if smaller == 0 { 0.0 } else { one.intersection(&other).count() as f64 / smaller as f64 }
 }
 
-/// Returns the stem of a word in lower case, without `'s`, plural, `ing`, `ed` and final `e`. Words
-/// with digits or other scripts stay.
+/// The stem of a word in lower case, without `'s`, plural, `ing`, `ed` and final `e`. Words with
+/// digits or other scripts stay.
 pub fn stem(word: &str) -> String {
     let word = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word);
     if word.len() < 4 || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {

@@ -185,8 +185,8 @@ pub fn recipient_message(recipient: impl Into<String>, content: impl Into<String
     crate::call("recipient_message", arguments)
 }
 
-/// Returns an action without a verb here, in the fixed JSON form: its discriminator, and its
-/// arguments as an object.
+/// An action without a verb here, in the fixed JSON form: its discriminator, and its arguments as
+/// an object.
 pub fn custom(name: impl Into<String>, arguments: impl Into<Value>) -> Turn {
     Action::Custom(CustomAction { name: name.into(), arguments: arguments.into().to_string() })
         .into()
@@ -292,8 +292,8 @@ const FORMS: [(&str, &str, &str); 15] = [
     ("reject", r#""outputs": {"reason": "text"}"#, "gives up, and says why"),
 ];
 
-/// Returns the JSON of these actions for a model's prompt, one per line. Without names, returns all
-/// of them.
+/// The JSON of these actions for a model's prompt, one per line. Without names, returns all of
+/// them.
 pub fn form(names: &[&str]) -> String {
     let wanted = FORMS.iter().filter(|(name, ..)| names.is_empty() || names.contains(name));
     let lines = wanted.map(|(name, arguments, meaning)| {

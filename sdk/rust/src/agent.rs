@@ -86,7 +86,7 @@ macro_rules! read {
 }
 
 impl<'a> View<'a> {
-    /// Returns the task of the current call.
+    /// The task of the current call.
     pub(crate) fn of_call() -> Self {
         Self(Source::Host(PhantomData))
     }
@@ -96,7 +96,7 @@ impl<'a> View<'a> {
         Self(Source::Snapshot(task))
     }
 
-    /// Returns the task's name in the operator's config.
+    /// The task's name in the operator's config.
     pub fn task_name(&self) -> String {
         read!(self.task_name)
     }
@@ -110,12 +110,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the message that waits for an answer, or `None` if the task was started without one.
+    /// The message that waits for an answer, or `None` if the task was started without one.
     pub fn pending(&self) -> Option<Message> {
         read!(self.pending)
     }
 
-    /// Returns the number of messages in this agent's history, including the pending one.
+    /// The number of messages in this agent's history, including the pending one.
     pub fn history_length(&self) -> u64 {
         match self.0 {
             Source::Host(_) => state::history_length(),
@@ -124,8 +124,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the messages, oldest first; `.rev()` starts with the newest. Only messages that are
-    /// iterated over are read.
+    /// The messages, oldest first; `.rev()` starts with the newest. Only messages that are iterated
+    /// over are read.
     pub fn history(&self) -> History<'a> {
         match self.0 {
             Source::Host(_) => History::new(state::history_length(), state::history),
@@ -139,27 +139,27 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the actions and observations since this agent's previous step.
+    /// The actions and observations since this agent's previous step.
     pub fn since_last_step(&self) -> Vec<PastAction> {
         read!(self.since_last_step)
     }
 
-    /// Returns the observations since this agent's previous step, oldest first.
+    /// The observations since this agent's previous step, oldest first.
     pub fn observations(&self) -> Vec<Observation> {
         self.since_last_step().into_iter().filter_map(|past| past.observation).collect()
     }
 
-    /// Returns the latest observation since this agent's previous step, if any.
+    /// The latest observation since this agent's previous step, if any.
     pub fn last_observation(&self) -> Option<Observation> {
         self.observations().pop()
     }
 
-    /// Returns the errors since the previous step.
+    /// The errors since the previous step.
     pub fn errors(&self) -> Vec<String> {
         self.observations().into_iter().filter_map(error).collect()
     }
 
-    /// Returns the path and content of the file that the previous step read, if any.
+    /// The path and content of the file that the previous step read, if any.
     pub fn file(&self) -> Option<(String, String)> {
         self.observations().into_iter().rev().find_map(|observation| match observation {
             Observation::File(file) => Some(file),
@@ -167,7 +167,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns the output of commands since the previous step, including background commands.
+    /// The output of commands since the previous step, including background commands.
     pub fn command_outputs(&self) -> Vec<CommandOutput> {
         let command = |observation| match observation {
             Observation::Command(output) => Some(output),
@@ -176,18 +176,18 @@ impl<'a> View<'a> {
         self.observations().into_iter().filter_map(command).collect()
     }
 
-    /// Returns the whole history as log events, oldest first; `.rev()` starts with the newest. Only
-    /// events that are iterated over are read. Events of one message share its number as their id.
+    /// The whole history as log events, oldest first; `.rev()` starts with the newest. Only events
+    /// that are iterated over are read. Events of one message share its number as their id.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = TrajectoryEvent> + use<'a> {
         self.history().flat_map(wire::events_of_message)
     }
 
-    /// Returns the log events since the previous step.
+    /// The log events since the previous step.
     pub fn new_events(&self) -> Vec<TrajectoryEvent> {
         self.since_last_step().into_iter().flat_map(wire::events_of).collect()
     }
 
-    /// Returns the results of the tools that the previous step called, in the order of the calls.
+    /// The results of the tools that the previous step called, in the order of the calls.
     pub fn tool_outputs(&self) -> Vec<ToolOutput> {
         let observed: Vec<_> = self.since_last_step().into_iter().filter_map(tool_output).collect();
         if !observed.is_empty() {
@@ -198,7 +198,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns the user's latest request, or `None` before the first one.
+    /// The user's latest request, or `None` before the first one.
     pub fn latest_user_message(&self) -> Option<String> {
         read!(self.latest_user_message)
     }
@@ -212,7 +212,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the id of the plan's task in progress, if any.
+    /// The id of the plan's task in progress, if any.
     pub fn current_plan_node(&self) -> Option<String> {
         read!(self.current_plan_node)
     }
@@ -226,43 +226,43 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the latest error that this agent observed, if any.
+    /// The latest error that this agent observed, if any.
     pub fn last_error(&self) -> Option<String> {
         read!(self.last_error)
     }
 
-    /// Returns the tools that this agent may call.
+    /// The tools that this agent may call.
     pub fn tools(&self) -> Vec<ToolSummary> {
         read!(self.tools)
     }
 
-    /// Returns the tool of that name in any plugin: `find` is `search.find`. The first one, if
-    /// several have it.
+    /// The tool of that name in any plugin: `find` is `search.find`. The first one, if several have
+    /// it.
     pub fn tool(&self, name: &str) -> Option<ToolSummary> {
         self.tools().into_iter().find(|tool| last_part(&tool.name) == name)
     }
 
-    /// Returns the tasks to which it may delegate or address messages.
+    /// The tasks to which it may delegate or address messages.
     pub fn peers(&self) -> Vec<Peer> {
         read!(self.peers)
     }
 
-    /// Returns the rest of each budget.
+    /// The rest of each budget.
     pub fn remaining(&self) -> RemainingBudgets {
         read!(self.remaining)
     }
 
-    /// Returns the run's usage so far.
+    /// The run's usage so far.
     pub fn metrics(&self) -> RunMetrics {
         read!(self.metrics)
     }
 
-    /// Returns the number of delegations above this task; 0 for the entry task.
+    /// The number of delegations above this task; 0 for the entry task.
     pub fn delegate_level(&self) -> u32 {
         read!(self.delegate_level)
     }
 
-    /// Returns the number of this agent's earlier steps in this task; 0 in the first step.
+    /// The number of this agent's earlier steps in this task; 0 in the first step.
     pub fn iteration(&self) -> u32 {
         read!(self.iteration)
     }

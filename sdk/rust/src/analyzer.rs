@@ -35,17 +35,17 @@ pub trait SecurityAnalyzer {
     fn assess(action: &Action, thought: &str, view: &View) -> Result<Verdict>;
 }
 
-/// Returns a low risk. The reason may be empty.
+/// A low risk. The reason may be empty.
 pub fn low(reason: impl Into<String>) -> Verdict {
     Verdict { risk: Risk::Low, reason: reason.into() }
 }
 
-/// Returns a medium risk, at which some operators want to be asked.
+/// A medium risk, at which some operators want to be asked.
 pub fn medium(reason: impl Into<String>) -> Verdict {
     Verdict { risk: Risk::Medium, reason: reason.into() }
 }
 
-/// Returns a high risk, which should not pass without a user's approval.
+/// A high risk, which should not pass without a user's approval.
 pub fn high(reason: impl Into<String>) -> Verdict {
     Verdict { risk: Risk::High, reason: reason.into() }
 }

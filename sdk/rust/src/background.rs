@@ -188,7 +188,7 @@ impl Delegation {
         self
     }
 
-    /// Returns the turn that starts the task. [`View::background_answer`] has the answer in the next
+    /// The turn that starts the task. [`View::background_answer`] has the answer in the next
     /// step.
     pub fn start(self) -> Turn {
         Action::DelegateTask(self.0).into()
@@ -285,8 +285,8 @@ impl Answer {
 }
 
 impl View<'_> {
-    /// Returns the host's latest answer to a delegation, or to a question about one, since this
-    /// agent's previous step.
+    /// The host's latest answer to a delegation, or to a question about one, since this agent's
+    /// previous step.
     #[must_use]
     pub fn background_answer(&self) -> Option<Answer> {
         let text = |observation| match observation {

@@ -60,7 +60,7 @@ impl Span {
         Self(secs * 1_000)
     }
 
-    /// Returns the milliseconds.
+    /// The milliseconds.
     pub const fn ms(self) -> u64 {
         self.0
     }

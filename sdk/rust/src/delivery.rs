@@ -77,8 +77,8 @@ fn said<T: Into<String>>(
     })
 }
 
-/// Returns the same decisions, with this prompt in every message without one. An empty prompt
-/// selects the host's words for the status.
+/// The same decisions, with this prompt in every message without one. An empty prompt selects the
+/// host's words for the status.
 pub fn worded(decisions: Vec<Decision>, prompt: &str) -> Vec<Decision> {
     let word = |decision| match decision {
         Decision::Deliver(DeliveryMessage { prompt: None, tasks, channel, interrupt })

@@ -59,12 +59,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns `Other` with a text of the plugin's own.
+    /// `Other` with a text of the plugin's own.
     pub fn other(text: impl fmt::Display) -> Self {
         Self::Other(text.to_string())
     }
 
-    /// Returns `InvalidArguments` with a text that names the argument and the valid values.
+    /// `InvalidArguments` with a text that names the argument and the valid values.
     pub fn invalid_arguments(text: impl fmt::Display) -> Self {
         Self::InvalidArguments(text.to_string())
     }

@@ -116,19 +116,19 @@ pub struct Output {
 }
 
 impl Output {
-    /// Returns whether the program exited with code 0.
+    /// Whether the program exited with code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self.ending, Ending::ExitCode(0))
     }
 
-    /// Returns the standard output as text; invalid UTF-8 is replaced.
+    /// The standard output as text; invalid UTF-8 is replaced.
     #[must_use]
     pub fn stdout(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stdout_bytes)
     }
 
-    /// Returns the standard error as text; invalid UTF-8 is replaced.
+    /// The standard error as text; invalid UTF-8 is replaced.
     #[must_use]
     pub fn stderr(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stderr_bytes)

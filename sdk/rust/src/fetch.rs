@@ -197,22 +197,22 @@ impl Request {
 pub struct Response(host::Response);
 
 impl Response {
-    /// Returns the status, such as 200.
+    /// The status, such as 200.
     pub fn status(&self) -> u16 {
         self.0.status()
     }
 
-    /// Returns whether the status is between 200 and 299.
+    /// Whether the status is between 200 and 299.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status())
     }
 
-    /// Returns all headers, with names in lower case.
+    /// All headers, with names in lower case.
     pub fn headers(&self) -> Vec<Header> {
         self.0.headers()
     }
 
-    /// Returns the first header with this name.
+    /// The first header with this name.
     pub fn header(&self, name: &str) -> Option<String> {
         self.0
             .headers()
@@ -221,17 +221,17 @@ impl Response {
             .map(|header| header.value)
     }
 
-    /// Returns the address that answered, after redirects.
+    /// The address that answered, after redirects.
     pub fn url(&self) -> String {
         self.0.url()
     }
 
-    /// Returns the length of the body in bytes.
+    /// The length of the body in bytes.
     pub fn length(&self) -> u64 {
         self.0.length()
     }
 
-    /// Returns the whole body, whatever the status.
+    /// The whole body, whatever the status.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         loop {

@@ -39,7 +39,7 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// Returns a function that adds the path to a failure.
+    /// A function that adds the path to a failure.
     fn at(path: &str) -> impl FnOnce(FileErrorKind) -> Self {
         move |kind| Self { path: path.to_owned(), kind }
     }
@@ -135,8 +135,8 @@ pub fn remove(path: &str) -> Result<(), FileError> {
     host::remove(path).map_err(FileError::at(path))
 }
 
-/// Returns every entry below a folder, parents before children, in byte order of the names. A
-/// folder that cannot be listed is one error, and the walk continues beside it.
+/// Every entry below a folder, parents before children, in byte order of the names. A folder that
+/// cannot be listed is one error, and the walk continues beside it.
 ///
 /// ```no_run
 /// use conclave_sdk::files;

@@ -41,14 +41,14 @@ pub use contract::{Answer, Ending, TaskResult};
 /// assert_eq!(Numbers::done(&answer("41"), &task.view()), Ok(None)); // as the host rules
 /// ```
 pub trait Judge {
-    /// Returns whether the answer becomes the pending message. `true` takes even an empty answer,
-    /// and `false` asks the next responder. Called for each answer that is not silence.
+    /// Whether the answer becomes the pending message. `true` takes even an empty answer, and
+    /// `false` asks the next responder. Called for each answer that is not silence.
     fn valid(answer: &Answer, view: &View) -> Result<Option<bool>> {
         let _ = (answer, view);
         Ok(None)
     }
 
-    /// Returns whether the task ends with the answer, which then is valid. `false` keeps it open,
+    /// Whether the task ends with the answer, which then is valid. `false` keeps it open,
     /// whatever the answer says. Called for each answer that [`valid`](Self::valid) does not refuse.
     fn done(answer: &Answer, view: &View) -> Result<Option<bool>> {
         let _ = (answer, view);

@@ -80,8 +80,8 @@ fn read_text(text: &str, read: impl Fn(&str) -> Result<Turn>) -> Result<Turn> {
     })
 }
 
-/// Returns a note of the plugin's own, in the user's role, for this prompt only. Put the words of
-/// others inside [`quoted`].
+/// A note of the plugin's own, in the user's role, for this prompt only. Put the words of others
+/// inside [`quoted`].
 pub fn note(text: impl Into<String>) -> Part {
     let (content, role) = (text.into(), Role::User);
     Part::Draft(Draft {
@@ -103,13 +103,13 @@ pub fn quoted(
     fence::fenced(title, origin, data.into_iter().map(|value| fence::line(&value, is_hidden)))
 }
 
-/// Returns whether a character is invisible or changes the reading direction.
+/// Whether a character is invisible or changes the reading direction.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns the whole history of this step.
+/// The whole history of this step.
 pub fn history() -> Part {
     Part::History(Range { start: 0, end: u64::MAX })
 }

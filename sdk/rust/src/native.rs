@@ -83,7 +83,7 @@ pub(crate) fn fake<T>(work: impl FnOnce(&mut Fake) -> T) -> T {
     FAKE.with_borrow_mut(work)
 }
 
-/// Returns the refusal of a capability that no fake host of this thread grants.
+/// The refusal of a capability that no fake host of this thread grants.
 pub(crate) fn denied(capability: &str, target: &str) -> Denial {
     Denial {
         capability: capability.to_owned(),
@@ -100,7 +100,7 @@ pub(crate) fn set_scratch(value: Vec<u8>) {
     SCRATCH.set(value);
 }
 
-/// Returns the plugin's settings as JSON; an empty object if none were set.
+/// The plugin's settings as JSON; an empty object if none were set.
 pub(crate) fn config() -> String {
     CONFIG.with_borrow(|config| config.clone().unwrap_or_else(|| "{}".to_owned()))
 }

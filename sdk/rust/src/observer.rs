@@ -40,8 +40,8 @@ pub trait Observer {
     fn observe(events: &[ObservedEvent]) -> Result<()>;
 }
 
-/// Returns the idempotency key of an event, such as `3f2a91c0:17.0`: the same each time that the
-/// event arrives, and another for every other event.
+/// The idempotency key of an event, such as `3f2a91c0:17.0`: the same each time that the event
+/// arrives, and another for every other event.
 #[must_use]
 pub fn key(event: &ObservedEvent) -> String {
     format!("{}:{}.{}", event.room, event.seq, event.index)

@@ -21,8 +21,8 @@ pub trait IntoOutcome {
     /// Converts the value. Fails if it cannot be written as JSON, or is an error already.
     fn into_outcome(self) -> Result<Outcome>;
 
-    /// Returns the JSON Schema of the structured result, which every outcome then has; `None` if
-    /// there is none, or not always.
+    /// The JSON Schema of the structured result, which every outcome then has; `None` if there is
+    /// none, or not always.
     fn output_schema() -> Option<String>
     where
         Self: Sized,
@@ -49,7 +49,7 @@ impl Outcome {
         Self { content: Some(content.into()), ..Self::nothing() }
     }
 
-    /// Returns no result at all, which differs from an empty text.
+    /// No result at all, which differs from an empty text.
     pub fn nothing() -> Self {
         Self { content: None, value: None, attachments: Vec::new(), follow_up_calls: Vec::new() }
     }

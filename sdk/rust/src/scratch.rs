@@ -29,7 +29,7 @@ pub fn set<T: Serialize + ?Sized>(value: &T) -> Result<()> {
     Ok(set_bytes(&serde_json::to_vec(value)?)?)
 }
 
-/// Returns the stored bytes, empty at first.
+/// The stored bytes, empty at first.
 pub fn bytes() -> Vec<u8> {
     #[cfg(target_family = "wasm")]
     return import::get();

@@ -202,27 +202,27 @@ impl FakeHost {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Returns the calls of other tools, with their arguments, oldest first.
+    /// The calls of other tools, with their arguments, oldest first.
     pub fn calls(&self) -> &[(String, Value)] {
         &self.fake.calls
     }
 
-    /// Returns the programs that ran, oldest first: command, directory, input.
+    /// The programs that ran, oldest first: command, directory, input.
     pub fn ran(&self) -> &[(String, Option<String>, Vec<u8>)] {
         &self.fake.ran
     }
 
-    /// Returns the content of a file; `None` if there is none.
+    /// The content of a file; `None` if there is none.
     pub fn content(&self, path: &str) -> Option<&[u8]> {
         self.fake.files.get(path).map(Vec::as_slice)
     }
 
-    /// Returns the value of a key; `None` if there is none.
+    /// The value of a key; `None` if there is none.
     pub fn value(&self, key: &str) -> Option<&[u8]> {
         self.fake.kv.as_ref()?.get(key).map(Vec::as_slice)
     }
 
-    /// Returns the requests that were sent, oldest first.
+    /// The requests that were sent, oldest first.
     pub fn requests(&self) -> &[FakeRequest] {
         &self.fake.requests
     }
@@ -282,7 +282,7 @@ pub struct TaskSnapshot {
 }
 
 impl Default for TaskSnapshot {
-    /// Returns the first step of a task named `main`, without a message and without limits.
+    /// The first step of a task named `main`, without a message and without limits.
     fn default() -> Self {
         Self {
             task_name: "main".to_owned(),
@@ -337,13 +337,13 @@ impl TaskSnapshot {
         self
     }
 
-    /// Returns an agent's view of this task.
+    /// An agent's view of this task.
     pub fn view(&self) -> View<'_> {
         View::of_snapshot(self)
     }
 }
 
-/// Returns a message without calls and attachments.
+/// A message without calls and attachments.
 pub fn message(seq: u64, sender: Role, text: &str) -> Message {
     let sender_name = match sender {
         Role::Llm => "llm",
@@ -365,13 +365,13 @@ pub fn message(seq: u64, sender: Role, text: &str) -> Message {
     }
 }
 
-/// Returns an answer of the model that the host takes, and that does not end the task.
+/// An answer of the model that the host takes, and that does not end the task.
 pub fn answer(text: &str) -> Answer {
     let message = message(0, Role::Llm, text);
     Answer { message, responder: "llm".to_owned(), valid: true, done: false }
 }
 
-/// Returns the end of a task that is done with this result.
+/// The end of a task that is done with this result.
 pub fn ending(text: &str) -> Ending {
     let reason = "the model said that it is done".to_owned();
     Ending { status: "DONE".to_owned(), reason, result: TaskResult::text(text) }

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// A function that `#[tool]` marked. The macro implements it for a type of the function's name.
 #[doc(hidden)]
 pub trait Tool {
-    /// Returns the description that the host reads at admission.
+    /// The description that the host reads at admission.
     fn spec() -> ToolSpec;
 
     /// Runs the tool. `call` is called only if the function takes a `&Call`, because each fact
@@ -116,7 +116,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the facts of the current call.
+    /// The facts of the current call.
     pub(crate) fn read() -> Self {
         Self {
             call_id: call::call_id(),
@@ -178,8 +178,8 @@ impl Arguments {
     }
 }
 
-/// Returns the JSON Schema of a tool's arguments: one object without `$ref`, because not every
-/// model provider resolves them.
+/// The JSON Schema of a tool's arguments: one object without `$ref`, because not every model
+/// provider resolves them.
 #[doc(hidden)]
 pub fn input_schema<T: JsonSchema>() -> String {
     let mut schema = settings().into_generator().into_root_schema_for::<T>();
@@ -191,7 +191,7 @@ pub fn input_schema<T: JsonSchema>() -> String {
     schema.to_value().to_string()
 }
 
-/// Returns the JSON Schema of a tool's structured result.
+/// The JSON Schema of a tool's structured result.
 pub(crate) fn output_schema<T: JsonSchema>() -> String {
     let generator = settings().for_serialize().into_generator();
     generator.into_root_schema_for::<T>().to_value().to_string()

@@ -56,13 +56,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns the text, or an empty one.
+    /// The text, or an empty one.
     pub fn text(&self) -> &str {
         self.content.as_deref().unwrap_or_default()
     }
 }
 
-/// Returns the tools that this call may use, in the order of the agent's task; none without the grant.
+/// The tools that this call may use, in the order of the agent's task; none without the grant.
 pub fn tools() -> Vec<Tool> {
     host::list_tools()
 }

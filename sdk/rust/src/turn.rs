@@ -103,17 +103,17 @@ impl Turn {
         self
     }
 
-    /// Returns the turn's action.
+    /// The turn's action.
     pub fn action(&self) -> &Action {
         &self.0.action
     }
 
-    /// Returns the reason; empty if there is none.
+    /// The reason; empty if there is none.
     pub fn thought(&self) -> &str {
         &self.0.thought
     }
 
-    /// Returns whether the user is asked before the task continues.
+    /// Whether the user is asked before the task continues.
     pub fn waits(&self) -> bool {
         self.0.wait_for_response
     }

@@ -10,15 +10,15 @@ use serde_json::Value;
 use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::{Error, Message, Observation, PastAction, Result, Turn};
 
-/// Returns the error for a malformed action. A step that passes it on ends as the contract's
-/// `malformed`, which returns it to the model.
+/// The error for a malformed action. A step that passes it on ends as the contract's `malformed`,
+/// which returns it to the model.
 pub(crate) fn refused(malformed: &Malformed) -> Error {
     Error::InvalidArguments(malformed.text.clone())
 }
 
 impl Turn {
-    /// Returns the turn in the form of that era. A reply with several tool calls is several
-    /// actions, and so an array.
+    /// The turn in the form of that era. A reply with several tool calls is several actions, and so
+    /// an array.
     ///
     /// ```
     /// use conclave_sdk::act;
@@ -69,7 +69,7 @@ impl Turn {
 }
 
 impl Observation {
-    /// Returns the observation in the form of that era.
+    /// The observation in the form of that era.
     pub fn to_json(&self, era: Era) -> Value {
         observations::form(self, era)
     }
@@ -114,7 +114,7 @@ fn is_form(value: &Value) -> bool {
     }
 }
 
-/// Returns the log events of one entry of the past: the action, then its observation.
+/// The log events of one entry of the past: the action, then its observation.
 pub(crate) fn events_of(past: PastAction) -> Vec<TrajectoryEvent> {
     let seq = i64::try_from(past.seq).ok();
     let actions = past.action.into_iter().flat_map(|action| actions::events(&Turn::from(action)));
@@ -127,7 +127,7 @@ pub(crate) fn events_of(past: PastAction) -> Vec<TrajectoryEvent> {
     events
 }
 
-/// Returns the log events of one message of a history.
+/// The log events of one message of a history.
 pub(crate) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
     let seq = i64::try_from(message.seq).ok();
     let mut events = observations::events_of_message(message);

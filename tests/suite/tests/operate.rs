@@ -536,3 +536,25 @@ fn what_the_host_would_refuse_is_not_written() {
         "{told}"
     );
 }
+
+/// A pipe gives its text once: a command that read its config twice would run another one, or none.
+#[test]
+fn a_config_is_read_once_so_it_can_be_a_pipe() {
+    let rig = Rig::new().with_file("inputs.jsonl", "{\"input\": \"hello\"}\n");
+    let config = format!(
+        "entry = \"desk\"\n[tasks.desk]\nagent = \"actor\"\n[plugins.actor]\nsource = \"{}\"\n\
+         config = {{ script = [{{ action = \"finish\", args = {{ outputs = {{ content = \"it ran\" }} }} }}] }}\n",
+        guest("acting_agent").display()
+    );
+    let piped = "/dev/stdin";
+    for (arguments, code) in [
+        (&["run", piped, "hello"][..], 0),
+        (&["batch", "inputs.jsonl", "--config", piped], 0),
+        (&["check", piped], 0),
+        (&["can", "actor", "files", "--file", piped], 1),
+    ] {
+        let output = conclave_with(&rig, arguments, &config);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stdout}{stderr}");
+    }
+}

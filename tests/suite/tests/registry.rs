@@ -123,7 +123,7 @@ fn bytes_of_another_digest_are_refused() {
         let refused = pull(&client(), from);
         let found = digest(&tampered).replace("sha256:", "");
         assert!(
-            matches!(&refused, Err(RegistryError::OtherDigest { found: other, .. }) if *other == found),
+            matches!(&refused, Err(RegistryError::OtherDigest { actual: other, .. }) if *other == found),
             "{refused:?}"
         );
     }

@@ -15,7 +15,7 @@ use crate::state::config_file::{ConfigFile, refused};
 use crate::ui::screen::columns;
 use crate::ui::show::{FAINT, GOOD, foreign, paint, show_path};
 
-/// Returns whether the config is a file whose rules are those of the run.
+/// Whether the config is a file whose rules are those of the run.
 pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {
     let folder = file.parent().unwrap_or(Path::new("")).to_string_lossy();
     let text = std::fs::read_to_string(file).ok();
@@ -52,7 +52,7 @@ fn with(setup: &Setup, leave: &Permit) -> Policy {
     setup.policy.with_rules_at(at, leave.rules.iter().cloned())
 }
 
-/// Returns whether two lists hold the same rules, regardless of their positions in the file.
+/// Whether two lists hold the same rules, regardless of their positions in the file.
 fn is_same(one: &[Rule], other: &[Rule]) -> bool {
     let plain = |rule: &Rule| Rule { source: String::new(), ..rule.clone() };
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| plain(one) == plain(other))

@@ -19,12 +19,12 @@ pub(crate) enum KeyChoice {
 }
 
 impl KeyChoice {
-    /// Returns whether the call runs with the arguments as shown.
+    /// Whether the call runs with the arguments as shown.
     pub(super) fn runs(self) -> bool {
         matches!(self, Self::Once | Self::ThisRun | Self::Always)
     }
 
-    /// Returns whether the call runs, with the shown arguments or with edited ones.
+    /// Whether the call runs, with the shown arguments or with edited ones.
     pub(super) fn lets_run(self) -> bool {
         self.runs() || self == Self::Edit
     }
@@ -34,8 +34,8 @@ impl KeyChoice {
 pub(super) const PROMPT: &str =
     "      [n] refuse  [x] refuse for this run  [w] why  (then Enter) > ";
 
-/// Returns the first row of letters: those that approve the call, and those that show more of it.
-/// The letters take two rows, so that they fit into 68 columns.
+/// The first row of letters: those that approve the call, and those that show more of it. The
+/// letters take two rows, so that they fit into 68 columns.
 pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String {
     let always = if can_always { "  [a] always" } else { "" };
     match (is_read, has_more) {
@@ -45,8 +45,8 @@ pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String
     }
 }
 
-/// Returns the question that `[a] always` asks, and the row above it. A rule covers these arguments
-/// or any arguments, as far as each is possible.
+/// The question that `[a] always` asks, and the row above it. A rule covers these arguments or any
+/// arguments, as far as each is possible.
 pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) {
     match (exact, any) {
         (true, true) => (
@@ -66,7 +66,7 @@ pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) 
     }
 }
 
-/// Returns the choice that the line names, if any.
+/// The choice that the line names, if any.
 pub(crate) fn choice(line: &str) -> Option<KeyChoice> {
     match line.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" | "once" => Some(KeyChoice::Once),
@@ -81,14 +81,14 @@ pub(crate) fn choice(line: &str) -> Option<KeyChoice> {
     }
 }
 
-/// Returns the arguments as JSON for an editor. Characters that a reader could miss or misread are
-/// escaped (B16).
+/// The arguments as JSON for an editor. Characters that a reader could miss or misread are escaped
+/// (B16).
 pub(super) fn editable(arguments: &Value) -> String {
     escaped_input(&arguments.to_string())
 }
 
-/// Returns the JSON that the user typed in the form of [`editable`]. Its escapes stand for
-/// themselves inside strings, and are errors elsewhere.
+/// The JSON that the user typed in the form of [`editable`]. Its escapes stand for themselves
+/// inside strings, and are errors elsewhere.
 pub(super) fn escaped_input(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {

@@ -78,7 +78,7 @@ impl ApproverState {
     }
 }
 
-/// Returns the question: the used-up limit and the proposed increase.
+/// The question: the used-up limit and the proposed increase.
 fn shown(top_up: &LimitIncrease) -> String {
     let problem = top_up
         .problem
@@ -93,7 +93,7 @@ fn shown(top_up: &LimitIncrease) -> String {
     )
 }
 
-/// Returns the amount as a user types it: `0.25`, `5 min`.
+/// The amount as a user types it: `0.25`, `5 min`.
 fn bare(arguments: &Value) -> String {
     match &arguments["add"] {
         Value::String(text) => text.clone(),

@@ -36,12 +36,12 @@ impl Pages {
         Self { view: view(columns), size: (columns, rows), rows: page_rows, page: 0 }
     }
 
-    /// Returns the current page.
+    /// The current page.
     pub(crate) fn text(&self) -> String {
         self.view.page(self.page, self.rows)
     }
 
-    /// Returns the first page on a cleared screen: rows of an earlier layout are scrolled away.
+    /// The first page on a cleared screen: rows of an earlier layout are scrolled away.
     pub(crate) fn text_after_resize(&self) -> String {
         format!("{}{RESIZED}\n{}", "\n".repeat(self.size.1), self.text())
     }
@@ -52,7 +52,7 @@ impl Pages {
         self.view.page(self.page % self.view.pages(self.rows), self.rows)
     }
 
-    /// Returns whether the last page was shown.
+    /// Whether the last page was shown.
     pub(crate) fn is_read(&self) -> bool {
         self.page + 1 >= self.view.pages(self.rows)
     }
@@ -61,7 +61,7 @@ impl Pages {
         self.view.pages(self.rows) > 1
     }
 
-    /// Returns whether the terminal has another size than the question was laid out for.
+    /// Whether the terminal has another size than the question was laid out for.
     pub(crate) fn is_outdated(&self) -> bool {
         size() != self.size
     }

@@ -23,7 +23,7 @@ use crate::ui::show::printable;
 /// The plugin that executes the call or action, with its setup.
 pub(crate) type Performer = (PluginName, Arc<PluginSetup>);
 
-/// Returns the action's executor, or the tool's plugin.
+/// The action's executor, or the tool's plugin.
 pub(crate) fn plugin_of(setup: &Setup, request: &ApprovalRequest) -> Option<Performer> {
     let of_tool = || request.tool.split_once('.').map(|(plugin, _)| plugin);
     let name = request.executor.as_ref().map(PluginName::as_str).or_else(of_tool)?;
@@ -70,18 +70,18 @@ impl RequestContext {
         check(&tool.input_schema, arguments).err().map(|wrong| wrong_words(&wrong))
     }
 
-    /// Returns the plugin that would execute the request.
+    /// The plugin that would execute the request.
     pub(super) fn plugin_of(&self, request: &ApprovalRequest) -> Option<Performer> {
         plugin_of(&self.setup(), request)
     }
 
-    /// Returns the rules that would allow the request.
+    /// The rules that would allow the request.
     pub(super) fn leave(&self, request: &ApprovalRequest, is_exact: bool) -> Option<Permit> {
         permit::leave(&self.setup(), request, is_exact)
     }
 
-    /// Returns whether `[a] always` can work: the config is a file with the rules of this run, and
-    /// a rule can allow the call.
+    /// Whether `[a] always` can work: the config is a file with the rules of this run, and a rule
+    /// can allow the call.
     pub(super) fn can_write(&self, request: &ApprovalRequest) -> bool {
         (self.leave(request, false).is_some() || self.leave(request, true).is_some())
             && always::has_same_policy(&self.file, &self.setup())
@@ -102,7 +102,7 @@ impl RequestContext {
         Ok(text)
     }
 
-    /// Returns the config lines that would make the question unnecessary.
+    /// The config lines that would make the question unnecessary.
     pub(super) fn missing(&self, request: &ApprovalRequest) -> Option<String> {
         let leave = self.leave(request, false).or_else(|| self.leave(request, true))?;
         let setup = self.setup();
@@ -120,8 +120,8 @@ impl RequestContext {
         ))
     }
 
-    /// Returns the grant that makes the question unnecessary without a rule, if the host asks only
-    /// because the tool's plugin may write folders.
+    /// The grant that makes the question unnecessary without a rule, if the host asks only because
+    /// the tool's plugin may write folders.
     fn overlay_text(setup: &Setup, request: &ApprovalRequest) -> String {
         let decision = request.decide(setup, &request.arguments);
         let DecisionSource::Grants { plugin, setup } = decision.why else { return String::new() };
@@ -139,8 +139,7 @@ impl RequestContext {
         )
     }
 
-    /// Returns the cause of the question: `notes may write notes/`, or `the rule at
-    /// conclave.toml:49 asks`.
+    /// The cause of the question: `notes may write notes/`, or `the rule at conclave.toml:49 asks`.
     fn why_text(setup: &Setup, request: &ApprovalRequest) -> String {
         let decision = request.decide(setup, &request.arguments);
         match decision.why {
@@ -214,7 +213,7 @@ pub(super) mod testing {
         }
     }
 
-    /// Returns the context of a plugin `notes` that writes a folder, and of a config's rules.
+    /// The context of a plugin `notes` that writes a folder, and of a config's rules.
     pub(in crate::approve) fn about(folder: &Path, file: &Path) -> RequestContext {
         let asks = [("files".to_owned(), CapabilityRequest::default())].into();
         let manifest = Manifest {

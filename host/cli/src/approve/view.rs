@@ -81,7 +81,7 @@ impl ApprovalView {
         }
     }
 
-    /// Returns the number of pages if `rows` rows fit above the answer.
+    /// The number of pages if `rows` rows fit above the answer.
     pub(crate) fn pages(&self, rows: usize) -> usize {
         if self.foreign.len() + self.header.len() <= rows {
             1
@@ -90,8 +90,7 @@ impl ApprovalView {
         }
     }
 
-    /// Returns a page, counted from 0, with the header below it; the last page if `page` is past
-    /// it.
+    /// A page, counted from 0, with the header below it; the last page if `page` is past it.
     pub(crate) fn page(&self, page: usize, rows: usize) -> String {
         let pages = self.pages(rows);
         let shown = match pages {
@@ -110,8 +109,7 @@ impl ApprovalView {
         shown.into_iter().chain(self.header.iter().cloned()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the rows of plugins' text on a page, at least one even on a terminal that is too
-    /// small.
+    /// The rows of plugins' text on a page, at least one even on a terminal that is too small.
     fn page_rows(&self, rows: usize) -> usize {
         rows.saturating_sub(self.header.len() + 1).max(1)
     }
@@ -257,14 +255,14 @@ impl Remark {
     }
 }
 
-/// Returns the plugins of a chain, the nearest first: `, which relay requests for evil`.
+/// The plugins of a chain, the nearest first: `, which relay requests for evil`.
 fn led_by(words: &str, plugins: &[PluginName], does: &str) -> String {
     let Some((last, others)) = plugins.split_last() else { return String::new() };
     let others: Vec<String> = others.iter().rev().map(|by| format!(" for {by}")).collect();
     format!("{words} {last} {does}{}", others.concat())
 }
 
-/// Returns the rows that name the tool, its callers and the causes of the question.
+/// The rows that name the tool, its callers and the causes of the question.
 fn header(
     request: &ApprovalRequest,
     performer: Option<&Performer>,
@@ -318,7 +316,7 @@ fn header(
     styled.collect()
 }
 
-/// Returns the time left: `10 min`, `40 s`.
+/// The time left: `10 min`, `40 s`.
 fn left(until: Instant) -> String {
     let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
     if seconds >= 90.0 {
@@ -328,15 +326,14 @@ fn left(until: Instant) -> String {
     }
 }
 
-/// Returns a name unchanged, or as JSON if it could be confused with another name or with other
-/// text.
+/// A name unchanged, or as JSON if it could be confused with another name or with other text.
 fn quoted_name(name: &str) -> String {
     let is_plain =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     if is_plain { name.to_owned() } else { Value::from(name).to_string() }
 }
 
-/// Returns the remarks about an argument's value.
+/// The remarks about an argument's value.
 fn remarks(value: &Value, files: &[FileGrant]) -> Vec<Remark> {
     let mut remarks = Vec::new();
     if let Some((word, seen)) = look_alike_in(value) {
@@ -354,7 +351,7 @@ fn remarks(value: &Value, files: &[FileGrant]) -> Vec<Remark> {
     remarks
 }
 
-/// Returns a word in the value, at any depth, that is confusable with another, and that other word.
+/// A word in the value, at any depth, that is confusable with another, and that other word.
 fn look_alike_in(value: &Value) -> Option<(String, String)> {
     match value {
         Value::String(text) => foreign::look_alike(text),
@@ -366,13 +363,13 @@ fn look_alike_in(value: &Value) -> Option<(String, String)> {
     }
 }
 
-/// Returns the path relative to a granted folder.
+/// The path relative to a granted folder.
 fn inside<'a>(grant: &FileGrant, text: &'a str) -> Option<&'a str> {
     let rest = text.strip_prefix(grant.at.as_str())?;
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
-/// Returns a remark on the file at the path: `a new file in notes/`, `2 KiB now: │ notes/a.md`.
+/// A remark on the file at the path: `a new file in notes/`, `2 KiB now: │ notes/a.md`.
 fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
     let folder = grant.shown.strip_prefix("./").unwrap_or(&grant.shown).trim_end_matches('/');
     let here = if rest.is_empty() { format!("{folder}/") } else { format!("{folder}/{rest}") };
@@ -548,7 +545,7 @@ mod tests {
         assert!((0..60).all(|at| all.contains(&format!("a{at:02}"))));
     }
 
-    /// Returns the rows of a terminal of this width after the text was written to it.
+    /// The rows of a terminal of this width after the text was written to it.
     fn on_terminal(text: &str, columns: usize) -> Vec<String> {
         let columns = u16::try_from(columns).unwrap();
         let mut terminal =

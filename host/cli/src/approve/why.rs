@@ -14,7 +14,7 @@ use super::request_context::RequestContext;
 use crate::ui::screen::columns;
 use crate::ui::show::{NAME, foreign, one_line, paint, printable};
 
-/// Returns the explanation as several lines, each safe to print.
+/// The explanation as several lines, each safe to print.
 pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String {
     let setup = about.setup();
     let mut text = String::new();
@@ -86,7 +86,7 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
     text
 }
 
-/// Returns the rule that asks, or the plugin's grants if no rule matches.
+/// The rule that asks, or the plugin's grants if no rule matches.
 fn by_rules(request: &ApprovalRequest, setup: &Setup) -> String {
     match request.decide(setup, &request.arguments).why {
         DecisionSource::Rule { rule, .. } => {

@@ -38,7 +38,7 @@ impl Cli {
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
-    /// Returns the command line with its commands listed in groups.
+    /// The command line with its commands listed in groups.
     fn grouped() -> Command {
         let command = Self::command().max_term_width(WIDTH);
         let list = list(&command);
@@ -86,7 +86,7 @@ fn list(command: &Command) -> String {
     text
 }
 
-/// Returns the text before the first full stop, colon or semicolon.
+/// The text before the first full stop, colon or semicolon.
 fn first_sentence(about: &str) -> &str {
     let end = [". ", ": ", "; "].iter().filter_map(|mark| about.find(mark)).min();
     &about[..end.unwrap_or(about.len())]

@@ -138,7 +138,7 @@ pub(crate) enum Language {
 impl Language {
     pub(crate) const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::Js];
 
-    /// Returns the word on the command line.
+    /// The word on the command line.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Rust => "rust",
@@ -147,7 +147,7 @@ impl Language {
         }
     }
 
-    /// Returns the folder of its SDK in the repository.
+    /// The folder of its SDK in the repository.
     pub(crate) fn sdk(self) -> &'static str {
         match self {
             Self::Rust => "sdk/rust",
@@ -156,7 +156,7 @@ impl Language {
         }
     }
 
-    /// Returns the file that describes a project of the language.
+    /// The file that describes a project of the language.
     pub(crate) fn project_file(self) -> &'static str {
         match self {
             Self::Rust => "Cargo.toml",
@@ -194,7 +194,7 @@ pub(crate) enum NewKind {
 }
 
 impl NewKind {
-    /// Returns the word on the command line.
+    /// The word on the command line.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -282,7 +282,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Returns the word on the command line.
+    /// The word on the command line.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Quickjs => "quickjs",

@@ -44,7 +44,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Returns the storage arguments: a conversation is always stored.
+    /// The storage arguments: a conversation is always stored.
     pub(crate) fn keep(&self) -> Keep {
         Keep { store: self.store.clone(), durability: self.durability, ..Keep::default() }
     }

@@ -69,14 +69,14 @@ pub(crate) enum Questions {
     Wait,
 }
 
-/// Returns the word of a choice on the command line, which a run's row in its store holds; empty for
+/// The word of a choice on the command line, which a run's row in its store holds; empty for
 /// a command without the choice.
 pub(crate) fn word_of<T: ValueEnum>(choice: Option<T>) -> String {
     let value = choice.and_then(|choice| choice.to_possible_value());
     value.map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Returns the choice of this word; `None` for a command without the choice.
+/// The choice of this word; `None` for a command without the choice.
 pub(crate) fn choice_of<T: ValueEnum>(word: &str) -> Option<T> {
     T::from_str(word, false).ok()
 }

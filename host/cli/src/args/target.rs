@@ -45,15 +45,15 @@ impl TargetArgs {
     }
 }
 
-/// Returns whether the word is an existing file, or has a config's extension.
+/// Whether the word is an existing file, or has a config's extension.
 fn is_config(word: &OsStr) -> bool {
     let path = Path::new(word);
     let is_there = path.metadata().is_ok_and(|found| !found.is_dir());
     is_there || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"))
 }
 
-/// Returns whether the text is one word with a separator, and so more likely a misspelt config than
-/// a message.
+/// Whether the text is one word with a separator, and so more likely a misspelt config than a
+/// message.
 fn looks_like_a_path(text: &str) -> bool {
     text.contains(std::path::is_separator) && !text.contains(char::is_whitespace)
 }

@@ -243,7 +243,7 @@ fn name(given: Option<&str>, found: &LocatedComponent) -> Result<String, CliErro
     }
 }
 
-/// Returns the comment above the plugin in the config, which records what was added.
+/// The comment above the plugin in the config, which records what was added.
 fn comment(found: &LocatedComponent) -> Vec<String> {
     let manifest = &found.inspection.manifest;
     let description = one_line(&manifest.description, COMMENT);

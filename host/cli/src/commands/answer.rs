@@ -80,7 +80,7 @@ fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-/// Returns whether a conversation waits for its next message, rather than a task for an answer.
+/// Whether a conversation waits for its next message, rather than a task for an answer.
 fn is_next_message(command: &str, entry: &str, task: &TaskName) -> bool {
     [CONVERSATION, SERVED].contains(&command) && task.as_str() == entry
 }

@@ -86,7 +86,7 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
     Ok(exit::OK)
 }
 
-/// Returns the id of the call, or `None` if the entry is not an approval.
+/// The id of the call, or `None` if the entry is not an approval.
 fn id(wait: &WaitRow) -> Option<String> {
     match wait.wait.key {
         WaitKey::Call(call) => Some(approval_id(&wait.room, call)),
@@ -94,8 +94,8 @@ fn id(wait: &WaitRow) -> Option<String> {
     }
 }
 
-/// Returns the decisions that wait in the mail: no process has the run in progress, or it has not
-/// read them yet.
+/// The decisions that wait in the mail: no process has the run in progress, or it has not read them
+/// yet.
 pub(super) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
     // Unreadable mail is reported by the process that takes it out.
     let mail = stores
@@ -133,7 +133,7 @@ fn row(
     ]
 }
 
-/// Returns the tool, with the tool plugins that led to the call, if any did.
+/// The tool, with the tool plugins that led to the call, if any did.
 fn tool(wait: &WaitRow, request: Option<&ApprovalRequest>) -> String {
     let led_by = request.map(|request| request.led_by.as_slice()).unwrap_or_default();
     match led_by.split_last() {
@@ -146,7 +146,7 @@ fn tool(wait: &WaitRow, request: Option<&ApprovalRequest>) -> String {
     }
 }
 
-/// Returns the analyzer's risk assessment, or an empty text if no analyzer was asked.
+/// The analyzer's risk assessment, or an empty text if no analyzer was asked.
 fn risk(request: &ApprovalRequest) -> (Style, String) {
     let reason = request
         .risk_reason
@@ -158,8 +158,7 @@ fn risk(request: &ApprovalRequest) -> (Style, String) {
     (if request.risk.is_some_and(|risk| risk > Risk::Low) { ODD } else { FAINT }, words.join(": "))
 }
 
-/// Returns the time until the call expires. That time pauses while no process has the run in
-/// progress.
+/// The time until the call expires. That time pauses while no process has the run in progress.
 fn expires(wait: &WaitRow, now: Millis) -> String {
     let Some(ms) = wait.wait.request.as_ref().and_then(|request| request.expires_ms) else {
         return String::new();

@@ -116,6 +116,7 @@ impl PendingApproval {
         check_top_up_arguments(&self.request, arguments)
             .map_err(|wrong| CliError::usage(format!("--arguments: {wrong}")))?;
         let records = self.waiting.records()?;
+        // The run's own setup, and not today's config: the call has to fit the tool that will run.
         let setup = setup_in_force(&records);
         let spec = setup.and_then(|setup| setup.tool(&self.request.tool)).map(|(_, spec)| spec);
         let Some(Err(wrong)) = spec.map(|spec| check(&spec.input_schema, arguments)) else {
@@ -156,7 +157,7 @@ impl PendingApproval {
     }
 }
 
-/// Returns the increase in the arguments: `4199 tokens`, `$0.25`, `5 min of wall`.
+/// The increase in the arguments: `4199 tokens`, `$0.25`, `5 min of wall`.
 fn more(key: &str, arguments: &Value) -> String {
     let amount = match arguments.get("add").unwrap_or(arguments) {
         Value::String(text) => one_line(text, 40),
@@ -188,11 +189,12 @@ fn is_let_run(view: impl Fn(usize) -> ApprovalView, note: &str) -> bool {
             Some(KeyChoice::ShowMore) => above = pages.next(),
             Some(KeyChoice::Once) if pages.is_read() => return true,
             Some(KeyChoice::Once) => above = NOT_ALL_SHOWN.to_owned(),
+            // An empty line and the end of the input count as no.
             _ => return false,
         }
     }
 }
-/// Returns the error for `--arguments` that the schema of a tool refuses.
+/// The error for `--arguments` that the schema of a tool refuses.
 pub(crate) fn unfit_arguments(tool: &str, wrong: &[Wrong]) -> CliError {
     let wrong = wrong_words(wrong);
     CliError::usage(printable(&format!("--arguments do not fit {tool}: {wrong}")))

@@ -162,8 +162,8 @@ fn kind(word: &str) -> Result<AuditKind, CliError> {
     })
 }
 
-/// Returns an entry in rows of at most `limit` columns. Its text continues below itself, or below
-/// the kind on a narrow terminal. The kind takes `widest` columns.
+/// An entry in rows of at most `limit` columns. Its text continues below itself, or below the kind
+/// on a narrow terminal. The kind takes `widest` columns.
 fn rows(address: &str, entry: &AuditEntry, widest: usize, limit: Option<usize>) -> Vec<String> {
     let at = moment(entry.at);
     let is_narrow = limit.is_some_and(|limit| limit < WIDE);

@@ -62,12 +62,13 @@ pub(crate) async fn batch(
         output,
     );
     let engine = EngineStart::begin();
+    let config = setup::read_config(&args.config, &models)?;
     let kept = RunStorage::open(
         &args.keep,
-        RunCommand::bulk("batch", &args.config, &models, locked).with_approvals(args.approvals),
+        RunCommand::bulk("batch", &args.config, &config, locked).with_approvals(args.approvals),
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
-    let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
+    let prepared = setup::prepare_with(&host, (&args.config, &config), locked, output).await?;
     check_entry(&prepared, &args.config)?;
     let screen = Screen::of_batch(if output.quiet { Verbosity::Quiet } else { Verbosity::Normal });
     let mut results = Results::new(
@@ -95,12 +96,7 @@ pub(crate) async fn batch(
         (room, results.staged(), tracing),
     );
     let progress = BatchCounter::begin(Arc::clone(&screen), inputs.len());
-    let policy = Batch {
-        concurrency: usize::from(args.concurrency),
-        on_error: args.on_error.into(),
-        stop_on_first: args.stop_on_first,
-        ..Batch::default()
-    };
+    let policy = policy_of(&args);
     interrupts.run_begins();
     let mut unwritten = None;
     let ended = {
@@ -114,7 +110,7 @@ pub(crate) async fn batch(
             }
         });
         let on_progress = |ended: &conclave_runtime::batch::BatchProgress<'_, (), ()>| {
-            progress.set(ended.done, ended.failed);
+            progress.set(ended.completed, ended.failed);
             if let Err(error) = results.take(ended.index) {
                 runner.stop("the results could not be written");
                 unwritten.get_or_insert(error);
@@ -127,6 +123,7 @@ pub(crate) async fn batch(
             tokio::select! {
                 ended = &mut running => break ended,
                 () = interrupts.next() => runner.stop("Ctrl-C"),
+                // The end of the reader lasts, so without the guard this branch would spin.
                 () = stdout::is_gone(), if !is_unread => {
                     is_unread = true;
                     runner.stop("stdout was closed");
@@ -149,6 +146,16 @@ pub(crate) async fn batch(
         let _ = writeln!(crate::ui::output::stderr(), "\n{}", paint(FAINT, summary));
     }
     observers::drain(&host, kept.store().is_some(), output, &interrupts).await.map(|()| code)
+}
+
+/// The rules by which runs of the batch begin and stop.
+fn policy_of(args: &args::BatchArgs) -> Batch {
+    Batch {
+        concurrency: usize::from(args.concurrency),
+        on_error: args.on_error.into(),
+        stop_on_first: args.stop_on_first,
+        ..Batch::default()
+    }
 }
 
 /// Checks that the results do not overwrite the inputs.
@@ -238,10 +245,12 @@ impl BatchRunner {
 
     /// Stops the runs in progress and starts no others.
     fn stop(&self, reason: &str) {
+        // The first reason is the cause; later ones follow from it.
         self.stopped_for
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert_with(|| reason.to_owned());
+        // Set before the handles are looked at: a run that begins meanwhile finds it set.
         self.is_stopping.store(true, Ordering::SeqCst);
         self.handles().values().for_each(|handle| handle.stop(reason));
     }
@@ -263,6 +272,7 @@ impl BatchRunner {
         let handle = session.handle();
         let running = session.run(input.ask(self.turns));
         self.handles().insert(index, handle.clone());
+        // A stop after the check above found no handle of this run.
         if self.is_stopping.load(Ordering::SeqCst) {
             handle.stop("the batch was stopped");
         }
@@ -274,6 +284,8 @@ impl BatchRunner {
                     outcome.status,
                     RunIncidents {
                         trouble: tally.trouble(),
+                        // The approver is shared by all runs and cannot tell whom it refused, so
+                        // `code` counts it once for the whole batch.
                         nobody_to_ask: false,
                         cause: outcome.cause,
                     },
@@ -292,6 +304,7 @@ impl BatchRunner {
 
     fn options(&self, index: usize, label: String, tally: &Arc<RunTally>) -> RunOptions {
         let mut subscribers: Vec<Arc<dyn Subscriber>> =
+            // The first knows the failure of this run alone, the second sums up the batch.
             vec![Arc::clone(tally) as _, Arc::clone(&self.tally) as _];
         if let Some(tracing) = &self.tracing {
             let trace =
@@ -317,12 +330,13 @@ impl BatchRunner {
         }
     }
 
-    /// Returns the exit code.
+    /// The exit code.
     fn code(&self, policy: &Batch, ended_by: Option<usize>, results: &Results) -> u8 {
         let refused =
             if self.approver.has_refused_without_user() { exit::POLICY } else { exit::OK };
         let first = ended_by.and_then(|first| results.rows().find(|row| row.index == first));
         match policy.on_error {
+            // A reader that leaves early, such as `head`, is no failure.
             _ if stdout::has_gone() => exit::OK,
             _ if self.is_stopping.load(Ordering::SeqCst) => exit::INTERRUPTED,
             // The one requested result has arrived.
@@ -334,7 +348,7 @@ impl BatchRunner {
         }
     }
 
-    /// Returns the reason for inputs whose runs did not end.
+    /// The reason for inputs whose runs did not end.
     fn why_cancelled(&self, ended_by: Option<usize>, results: &Results) -> String {
         if let Some(why) = self.stopped_for.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
         {
@@ -365,6 +379,7 @@ impl BatchRunner {
             plural(total as u64, "input", "inputs"),
             time(progress.took())
         )];
+        // The row of a failed run has an error too, and is counted as failed.
         let without =
             results.rows().filter(|row| row.error.is_some()).count().saturating_sub(failed);
         let amounts = [

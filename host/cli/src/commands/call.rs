@@ -103,7 +103,7 @@ pub(crate) async fn once(
     Ok((tool, run))
 }
 
-/// Returns the same command with another source.
+/// The same command with another source.
 fn again(args: &CallArgs, source: &str) -> String {
     let tool = args.tool.as_ref().map(|tool| format!(" {}", shell(tool))).unwrap_or_default();
     let arguments = args
@@ -148,10 +148,10 @@ pub(crate) fn object(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Checks that the plugin's required capabilities are granted. The host would refuse them too; this
-/// error names the argument that grants each.
+/// Checks that the plugin's required capabilities are granted.
 fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(), CliError> {
     let Some(plugin) = config.plugins.get(name) else { return Ok(()) };
+    // The host would refuse missing ones too; this error names the argument that grants each.
     let required = manifest.asks.iter().filter(|(_, ask)| !ask.optional);
     let offered = required.filter_map(|(key, ask)| Some((Capability::named(key)?, ask)));
     let missing: Vec<_> =
@@ -228,7 +228,7 @@ fn no_tools(found: &LocatedComponent) -> CliError {
     ))
 }
 
-/// Returns a line of help for a tool: its name, its required arguments and its description.
+/// A line of help for a tool: its name, its required arguments and its description.
 fn usage(tool: &ToolSpec) -> String {
     let required =
         tool.input_schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -284,7 +284,7 @@ fn finish(
     Ok(code)
 }
 
-/// Returns the config key of the limit that stopped the call, as its message names it:
+/// The config key of the limit that stopped the call, as its message names it:
 /// `plugins.NAME.limits.cpu`.
 fn limit(error: &ToolError) -> Option<&str> {
     let ToolError::Fault { fault } = error else { return None };
@@ -292,7 +292,7 @@ fn limit(error: &ToolError) -> Option<&str> {
     key.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().filter(|key| !key.is_empty())
 }
 
-/// Returns the exit code: 0 if the tool answered, 1 if it reported a failure, 5 if it was stopped.
+/// The exit code: 0 if the tool answered, 1 if it reported a failure, 5 if it was stopped.
 fn code(answer: &Result<ToolOutcome, ToolError>) -> u8 {
     match answer {
         Ok(_) => exit::OK,
@@ -301,7 +301,7 @@ fn code(answer: &Result<ToolOutcome, ToolError>) -> u8 {
     }
 }
 
-/// Returns the text, or the value if there is no text.
+/// The text, or the value if there is no text.
 fn text(outcome: &ToolOutcome) -> String {
     match (&outcome.content, &outcome.value) {
         (Some(content), _) => content.clone(),

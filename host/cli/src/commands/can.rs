@@ -1,8 +1,6 @@
 //! `conclave can PLUGIN CAPABILITY [TARGET]`: whether a plugin may do something, by the same
 //! decisions that a run makes. Runs nothing but each plugin's list of tools.
 
-use std::collections::BTreeMap;
-
 use conclave_core::inspect::explain::{
     AccessQuestion, Explanation, LayerVerdict, NoAnswer, explain,
 };
@@ -18,14 +16,14 @@ use crate::commands::approve::unfit_arguments;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::setup::{self, Warnings};
+use crate::state::setup::{self, Models, Warnings};
 use crate::ui::show::explanation::{ConfigLines, as_json, lines, print, sentence};
 use crate::ui::stdout;
 
 pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliError> {
     let question = question(args)?;
-    let (prepared, warnings) = setup::prepare(&args.file, output).await?;
-    let config = setup::read_config(&args.file, &BTreeMap::new())?;
+    let config = setup::read_config(&args.file, &Models::new())?;
+    let (prepared, warnings) = setup::prepare((&args.file, &config), output).await?;
     if let Some(unknown) = unknown_target(&prepared, &question) {
         return Err(unknown);
     }
@@ -132,7 +130,7 @@ fn check_arguments(args: &args::Can, prepared: &Prepared) -> Result<(), CliError
         .map_err(|wrong| unfit_arguments(args.target.as_deref().unwrap_or_default(), &wrong))
 }
 
-/// Returns the verb for the question's target.
+/// The verb for the question's target.
 fn verb(question: &AccessQuestion) -> &'static str {
     match question.capability {
         Capability::Model => "use the model",
@@ -155,7 +153,7 @@ fn verb(question: &AccessQuestion) -> &'static str {
     }
 }
 
-/// Returns the error for a target that the config lacks, and that no grant could give.
+/// The error for a target that the config lacks, and that no grant could give.
 fn unknown_target(prepared: &Prepared, question: &AccessQuestion) -> Option<CliError> {
     let (target, setup) = (question.target.as_deref()?, prepared.setup());
     match question.capability {

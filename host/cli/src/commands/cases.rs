@@ -21,13 +21,14 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::project::Project;
-use crate::state::setup::{self, Models};
+use crate::state::setup;
 use crate::state::source::{self, LocatedComponent};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::{
     BAD, FAINT, GOOD, one_line, paint, plural, printable, show_path, table, time,
 };
 use crate::ui::stdout;
+use consent::CaseConfigs;
 
 use expectation::{Expectation, Seen};
 
@@ -83,14 +84,14 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
         return Err(CliError::usage(format!("{} holds no such case", show_path(&file))));
     }
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
-    consent::require(&chosen, &args.folder, &beside, args.yes)?;
+    let configs = consent::require(&chosen, &args.folder, &beside, args.yes)?;
     // Compiled before the cases, whose times it would distort. Each case reports its own failure.
     let follow = setup::follow(output.quiet || output.json);
     let _ = setup::tools_of(&setup::open_host()?, &found, &follow).await;
     let mut failed = 0;
     for case in &chosen {
         let began = Instant::now();
-        let seen = play(case, &found, &beside, output).await;
+        let seen = play(case, &found, (&beside, &configs), output).await;
         let problems = case.expect.problems(&seen);
         failed += u64::from(!problems.is_empty());
         if output.json {
@@ -166,7 +167,12 @@ fn read(file: &Path) -> Result<Vec<Case>, CliError> {
 }
 
 impl Case {
-    /// Returns the problem of a case with a wrong combination of keys; `None` if it is valid.
+    /// Returns the config of a run, which is beside the cases.
+    fn config_beside(&self, beside: &Path) -> PathBuf {
+        beside.join(self.config.as_deref().unwrap_or(Path::new(crate::args::CONFIG)))
+    }
+
+    /// The problem of a case with a wrong combination of keys; `None` if it is valid.
     fn problem(&self) -> Option<&'static str> {
         let is_call =
             self.arguments.is_some() || !self.grants.is_empty() || self.settings.is_some();
@@ -189,11 +195,19 @@ impl Case {
     }
 }
 
-async fn play(case: &Case, found: &LocatedComponent, beside: &Path, output: OutputArgs) -> Seen {
+async fn play(
+    case: &Case,
+    found: &LocatedComponent,
+    (beside, configs): (&Path, &CaseConfigs),
+    output: OutputArgs,
+) -> Seen {
     let seen = Arc::new(expectation::Recorder::default());
     let played = match (&case.tool, &case.run) {
         (Some(tool), _) => play_call(case, tool, (found, beside), &seen, output).await,
-        (None, message) => play_run(case, message.as_deref(), beside, &seen, output).await,
+        (None, message) => {
+            let config = case.config_beside(beside);
+            play_run((config, configs), message.as_deref(), &seen, output).await
+        }
     };
     seen.end(played.map_err(|error| error.to_string()))
 }
@@ -214,6 +228,7 @@ async fn play_call(
     };
     let arguments = case.arguments.clone().unwrap_or_else(|| json!({}));
     let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
+    // Each case begins with an empty store of keys.
     let host = call::host(Some(Arc::new(MemoryKv::default())))?;
     let follow = setup::follow(output.quiet || output.json);
     let call = (&args, beside);
@@ -229,16 +244,17 @@ async fn play_call(
 }
 
 async fn play_run(
-    case: &Case,
+    (file, configs): (PathBuf, &CaseConfigs),
     message: Option<&str>,
-    beside: &Path,
     seen: &Arc<expectation::Recorder>,
     output: OutputArgs,
 ) -> Result<Value, CliError> {
-    let file = beside.join(case.config.as_deref().unwrap_or(Path::new(crate::args::CONFIG)));
+    let config = configs
+        .get(&file)
+        .ok_or_else(|| CliError::internal(format!("{} was not read", show_path(&file))))?;
     let host = setup::open_host_apart(&file)?;
     // Warnings about the config would repeat with each case.
-    let (prepared, _) = setup::load(&host, &file, &Models::new(), false, output).await?;
+    let (prepared, _) = setup::load(&host, (&file, config), false, output).await?;
     let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
     let options = RunOptions { subscribers, ..RunOptions::default() };
     let input = RunInput::from(message.map(str::to_owned));

@@ -71,12 +71,13 @@ pub(crate) async fn chat(
         output,
     );
     let engine = EngineStart::begin();
+    let config = setup::read_config(&file, &models)?;
     let kept = RunStorage::open(
         &args.keep,
         RunCommand {
             command: CONVERSATION,
             file: &file,
-            models: &models,
+            config: &config,
             locked,
             approvals: None,
             questions: None,
@@ -84,7 +85,7 @@ pub(crate) async fn chat(
         },
     )?;
     let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
-    let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?.for_chat();
+    let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?.for_chat();
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let talk = ChatSession::new(
         RandomIds.run(),
@@ -347,6 +348,7 @@ impl ChatSession {
     ) -> Result<Arc<Outcome>, CliError> {
         self.channel.open(run.clone());
         let mut interrupts = self.interrupts.clone();
+        // Once the user has left, no turn is worth returning to.
         let stop_turn = |reason: &str| {
             self.conversation.stop_begins();
             if self.channel.has_ended() { run.stop(reason) } else { run.stop_turn(reason) }
@@ -360,6 +362,7 @@ impl ChatSession {
                 outcome = &mut outcome => return outcome.map_err(|failure| broken_off(&failure.into(), &self.room, kept)),
                 () = interrupts.next() => stop_turn("Ctrl-C"),
                 () = self.stops.notified() => stop_turn("/stop"),
+                // The end of the reader lasts, so without the guard this branch would spin.
                 () = stdout::is_gone(), if !is_unread => {
                     is_unread = true;
                     run.stop("stdout was closed");
@@ -367,6 +370,7 @@ impl ChatSession {
                 () = &mut too_long => {
                     stop_turn("the turn took longer than limits.run.wall");
                     self.screen.notice(paint(ODD, "  the turn took longer than limits.run.wall"));
+                    // A future that has resolved must not be polled again.
                     too_long.set(self.turn_takes_too_long(turn_wall));
                 }
                 () = &mut status => {}
@@ -379,6 +383,8 @@ impl ChatSession {
     async fn turn_takes_too_long(&self, wall: Option<Duration>) {
         let Some(wall) = wall else { return std::future::pending().await };
         let (mut turn, mut worked, mut before) = (None, Duration::ZERO, Instant::now());
+        // Added up in small steps, and not read off the turn's start: the time in which a question
+        // is open does not count.
         while worked <= wall {
             tokio::time::sleep(LOOK).await;
             let (now, current) = (Instant::now(), self.conversation.turn());
@@ -403,6 +409,7 @@ impl ChatSession {
         self.screen.end_text();
         self.screen.clear_status();
         self.user.leave();
+        // Lines typed ahead were meant for the agent; the shell would run them.
         if !self.channel.has_ended() {
             self.user.forget_typed();
         }
@@ -436,6 +443,7 @@ impl ChatSession {
         let ended_well =
             self.channel.has_ended() || stdout::has_gone() || outcome.status.is_success();
         let code = match (ended_well, self.user.is_there()) {
+            // A reader that leaves early, such as `head`, is no failure.
             _ if stdout::has_gone() => exit::OK,
             (true, true) => exit::OK,
             (true, false) if met.nobody_to_ask => exit::POLICY,
@@ -462,8 +470,8 @@ impl ChatSession {
     }
 }
 
-/// Returns `chat-history` in the state folder. `None` without a state folder, or if nothing is to
-/// be stored.
+/// `chat-history` in the state folder. `None` without a state folder, or if nothing is to be
+/// stored.
 fn history_file(nothing: bool) -> Option<PathBuf> {
     state_folder().filter(|_| !nothing).map(|folder| folder.join("chat-history"))
 }

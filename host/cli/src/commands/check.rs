@@ -23,8 +23,9 @@ use crate::ui::stdout;
 
 pub(crate) async fn check(args: args::CheckArgs, output: OutputArgs) -> Result<u8, CliError> {
     let models = args.model.models()?;
-    let (prepared, warnings) =
-        setup::prepare_with_warnings(&args.file, &models, args.locked.locked, output).await?;
+    let config = setup::read_config(&args.file, &models)?;
+    let prepared = setup::prepare_with_warnings((&args.file, &config), args.locked.locked, output);
+    let (prepared, warnings) = prepared.await?;
     if output.json {
         stdout::json(as_json(&prepared, &warnings))?;
     } else {

@@ -57,6 +57,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     let run = found.run();
     let mut changes =
         RunChanges::read(found.reader.folder(), &run).map_err(|e| failed(&e, &run))?;
+    // Before the paths are applied: no change at all is no error, none at these paths is one.
     let all = count(&changes);
     changes.retain(|path| is_chosen(path, &args.paths));
     let pending = count(&changes);
@@ -88,6 +89,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     let folders: Vec<String> = changes.folders.iter().map(path).collect();
     let (verb, way) = if args.apply { ("apply", "to") } else { ("drop", "in the overlay of") };
     let folders = folders.join(", ");
+    // Before the question, so that nobody reviews changes that cannot be applied.
     if args.apply {
         if let Some(gone) = changes.folders.iter().find(|folder| !folder.dir.is_dir()) {
             let what = format!("the folder {} is not there", show_path(&gone.dir));
@@ -165,7 +167,7 @@ fn count(changes: &RunChanges) -> usize {
     changes.folders.iter().map(|folder| folder.files.len()).sum()
 }
 
-/// Returns whether the path, or a folder above it, is named. No names mean all.
+/// Whether the path, or a folder above it, is named. No names mean all.
 fn is_chosen(path: &str, named: &[String]) -> bool {
     let is_at = |name: &String| {
         let name = name.trim_end_matches('/');
@@ -179,7 +181,7 @@ fn capitalized(word: &str) -> String {
     first.to_ascii_uppercase() + rest
 }
 
-/// Returns the program's error, with what to do about it.
+/// The program's error, with what to do about it.
 fn failed(error: &OverlayError, run: &RoomId) -> CliError {
     match error {
         OverlayError::Conflicts { files, .. } => {
@@ -240,7 +242,7 @@ fn show(
         // A pipe gets nothing but the patch, unless it holds patches of several folders.
         if !output.json && (is_terminal || args.stat || changes.folders.len() > 1) {
             let files = plural(folder.files.len() as u64, "changed file", "changed files");
-            stdout::styled(format!("{}: {files}", paint(NAME, show_path(&folder.shown))))?;
+            stdout::styled(format!("{}: {files}", paint(NAME, show_path(&folder.display_path))))?;
         }
         for file in &folder.files {
             let diff = FileDiff::of(folder, file).map_err(|error| failed(&error, run))?;
@@ -267,7 +269,7 @@ fn show(
     Ok(())
 }
 
-/// Returns the conflict of a file in marked rows; `None` if it has none.
+/// The conflict of a file in marked rows; `None` if it has none.
 fn conflict(file: &PendingChange, columns: usize) -> Option<String> {
     let reason = file.conflict.as_ref()?;
     let what = format!("conflict: {}: {}", show_path(&file.path), printable(reason));
@@ -306,6 +308,7 @@ fn review(
             }
         }
         let is_agreed = ask::confirm(question);
+        // A no holds in any size; a yes only for what was shown.
         if !is_agreed || size == self::size() {
             return Ok(is_agreed);
         }
@@ -324,7 +327,7 @@ fn review_rows(
     let (mut all, mut list) = (Vec::new(), Vec::new());
     for folder in &changes.folders {
         let files = plural(folder.files.len() as u64, "changed file", "changed files");
-        list.push(format!("{}: {files}", paint(NAME, show_path(&folder.shown))));
+        list.push(format!("{}: {files}", paint(NAME, show_path(&folder.display_path))));
         for file in &folder.files {
             let diff = FileDiff::of(folder, file).map_err(|error| failed(&error, run))?;
             if !is_list_only {
@@ -369,7 +372,7 @@ fn not_in_patch(diff: &FileDiff, file: &PendingChange) -> Option<String> {
     }
 }
 
-/// Returns `3 B -> 10 B`.
+/// `3 B -> 10 B`.
 fn sizes(file: &PendingChange) -> String {
     let size = |digest: &Option<FileDigest>| {
         digest.as_ref().map_or_else(|| "none".to_owned(), |digest| bytes(digest.length))
@@ -377,7 +380,7 @@ fn sizes(file: &PendingChange) -> String {
     format!("{} -> {}", size(&file.old), size(&file.new))
 }
 
-/// Returns ` src/a.py | +2 -1`, with a remark if the file can run without anybody starting it.
+/// ` src/a.py | +2 -1`, with a remark if the file can run without anybody starting it.
 fn stat(folder: &FolderChanges, file: &PendingChange, diff: &FileDiff) -> String {
     let path = foreign::escaped(&show_path(&file.path));
     if file.new.is_some() && file.old == file.new {
@@ -422,7 +425,7 @@ fn is_executable(_: &Path) -> bool {
     false
 }
 
-/// Returns the lines before the hunks, as git writes them.
+/// The lines before the hunks, as git writes them.
 fn head(file: &PendingChange, diff: &FileDiff) -> Vec<String> {
     let (old, new) = (quoted('a', &file.path), quoted('b', &file.path));
     let mut lines = vec![format!("diff --git {old} {new}")];
@@ -459,7 +462,7 @@ fn head(file: &PendingChange, diff: &FileDiff) -> Vec<String> {
     lines
 }
 
-/// Returns `a/src/main.py`, quoted like git if it holds a quotation mark.
+/// `a/src/main.py`, quoted like git if it holds a quotation mark.
 fn quoted(side: char, path: &str) -> String {
     if path.contains('"') {
         return format!("\"{side}/{}\"", path.replace('"', "\\\""));
@@ -467,7 +470,7 @@ fn quoted(side: char, path: &str) -> String {
     format!("{side}/{path}")
 }
 
-/// Returns the patch of a file with its exact contents, for `git apply` and `patch`.
+/// The patch of a file with its exact contents, for `git apply` and `patch`.
 fn patch(file: &PendingChange, diff: &FileDiff) -> String {
     let mut text = head(file, diff).join("\n") + "\n";
     let FileDiff::Text(change) = diff else { return text };
@@ -486,7 +489,7 @@ fn patch(file: &PendingChange, diff: &FileDiff) -> String {
     text
 }
 
-/// Returns the rows of a file for a terminal of this width. Each row of a line begins with its sign,
+/// The rows of a file for a terminal of this width. Each row of a line begins with its sign,
 /// so that no row can be taken for the program's own.
 fn rows(file: &PendingChange, diff: &FileDiff, width: usize) -> Vec<String> {
     let bold = Style::new().bold();

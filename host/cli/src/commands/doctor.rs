@@ -76,12 +76,13 @@ async fn model_servers(_: &Config, _: &Path) -> Result<(u8, Vec<Finding>), CliEr
     Err(CliError::left_out("http-models"))
 }
 
-/// Returns the exit code. A key comes first, because the operator can fix it here.
+/// The exit code.
 #[cfg(feature = "http-models")]
 fn code_of(probes: &[Probe]) -> u8 {
     let is_key = |probe: &Probe| {
         probe.answer.as_ref().is_err_and(|failure| failure.trouble.kind == ModelDiagnosticKind::Key)
     };
+    // A key comes first, because the operator can fix it here.
     if probes.iter().any(is_key) {
         exit::KEY
     } else if probes.iter().all(|probe| has_model(probe) || serves_one(probe)) {
@@ -91,14 +92,14 @@ fn code_of(probes: &[Probe]) -> u8 {
     }
 }
 
-/// Returns whether the server answered, and lists the model or gives no list.
+/// Whether the server answered, and lists the model or gives no list.
 #[cfg(feature = "http-models")]
 fn has_model(probe: &Probe) -> bool {
     probe.answer.as_ref().is_ok_and(|known| known.is_empty() || known.contains(&probe.model))
 }
 
-/// Returns whether the server lists one model alone: such servers, llama.cpp's among them, commonly
-/// answer to any name.
+/// Whether the server lists one model alone: such servers, llama.cpp's among them, commonly answer
+/// to any name.
 #[cfg(feature = "http-models")]
 fn serves_one(probe: &Probe) -> bool {
     probe.answer.as_ref().is_ok_and(|known| known.len() == 1)
@@ -193,6 +194,7 @@ async fn time_calls(host: &Host) -> Result<Duration, String> {
         }
     }
     times.sort_unstable();
+    // The median, which a few slow calls do not move.
     Ok(Duration::from_micros(times[times.len() / 2]))
 }
 

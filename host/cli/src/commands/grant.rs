@@ -67,6 +67,8 @@ fn edit(
     let mut text = file.edit()?;
     let folder =
         args.file.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+    // A config with errors can be edited too, as it may be on the way to its correction; the checks
+    // below then know less.
     let config =
         conclave_core::config::Config::parse(&show_path(&args.file), &folder, text.text()).ok();
     change(&mut text, config.as_ref())?;
@@ -84,7 +86,7 @@ fn edit(
     Ok(exit::OK)
 }
 
-/// Returns the required capabilities that the plugin has not been granted, if it can be inspected.
+/// The required capabilities that the plugin has not been granted, if it can be inspected.
 fn missing(plugin: &str, edited: &EditedConfig, file: &Path) -> Vec<Hint> {
     let Some(config) = &edited.config else { return Vec::new() };
     let found = config.plugins.get(plugin).and_then(|plugin| source::look_up(&plugin.source));
@@ -130,12 +132,12 @@ fn parse_revoked(text: &str) -> Result<Fragment, CliError> {
     })
 }
 
-/// Returns the plugin and the grants. The line that a denial proposes names the plugin itself, so
-/// it may stand alone.
+/// Returns the plugin and the grants.
 fn read(
     args: &EditArgs,
     parse: fn(&str) -> Result<Fragment, CliError>,
 ) -> Result<(String, Vec<Fragment>), CliError> {
+    // The line that a denial proposes names the plugin itself, so it may stand alone.
     let is_line = args.plugin.contains(['[', '=', ' ']);
     let texts = if is_line {
         [std::slice::from_ref(&args.plugin), &args.grants].concat()

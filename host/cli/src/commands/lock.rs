@@ -43,12 +43,13 @@ pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliE
             Some(_) => {}
         }
     }
+    // Also if some differ: their pins are unchanged, and the new ones need no review.
     file.write(&lock)?;
     tell(&file, (&facts, &lock), (&added, &gone, &differ), output)?;
     Ok(if differ.is_empty() { exit::OK } else { exit::PLUGIN })
 }
 
-/// Returns whether the config names the build of a local crate.
+/// Whether the config names the build of a local crate.
 fn is_built_here(config: &Config, name: &PluginName) -> bool {
     let source = config.plugins.get(name).map(|plugin| &plugin.source);
     matches!(source, Some(PluginSource::File(path)) if is_build(Path::new(&path.path)))
@@ -112,7 +113,7 @@ pub(crate) async fn pin(
     )))
 }
 
-/// Returns the line for a plugin that was pinned.
+/// The line for a plugin that was pinned.
 fn pinned_line(name: &PluginName, facts: &PluginFacts, dev: bool) -> String {
     let digest = match facts.sha256.get(..12) {
         Some(start) => format!("sha256 {start}…"),

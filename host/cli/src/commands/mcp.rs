@@ -44,7 +44,9 @@ pub(crate) async fn mcp(
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let engine = EngineStart::begin();
-    let kept = RunStorage::open(&args.keep, RunCommand::bulk(CLIENT, &args.file, &models, locked))?;
+    let config = setup::read_config(&args.file, &models)?;
+    let kept = RunStorage::open(&args.keep, RunCommand::bulk(CLIENT, &args.file, &config, locked))?;
+    // Before the first call of this process, whose calls would look interrupted too.
     if let Some(store) = kept.store() {
         give_up_calls(store);
     }
@@ -60,8 +62,7 @@ pub(crate) async fn mcp(
     let prepared = Arc::new(
         setup::prepare_and_warn(
             &host,
-            &args.file,
-            &models,
+            (&args.file, &config),
             locked,
             output,
             (Warnings::Counted, holds),
@@ -155,7 +156,7 @@ pub(crate) async fn terminated() {
     std::future::pending::<()>().await;
 }
 
-/// Returns whether the warning is about an unused plugin whose tools this client is served.
+/// Whether the warning is about an unused plugin whose tools this client is served.
 fn is_of_served(prepared: &Prepared, selection: &Selection, warning: &ConfigProblem) -> bool {
     let Some(unused) = &warning.unused_plugin else { return false };
     let dotted = Selection { underscores: false, ..selection.clone() };

@@ -106,8 +106,8 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Returns the manifest of an enclosing workspace whose members are named by a pattern, so that
-/// cargo takes the new crate for one of them.
+/// The manifest of an enclosing workspace whose members are named by a pattern, so that cargo takes
+/// the new crate for one of them.
 fn outer_workspace(folder: &Path) -> Option<PathBuf> {
     let whole = folder.canonicalize().ok()?;
     whole.ancestors().skip(1).map(|above| above.join("Cargo.toml")).find(|file| {

@@ -54,7 +54,7 @@ pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// Returns the last word of a repository as the name of a file.
+/// The last word of a repository as the name of a file.
 fn file_name(repository: &str) -> PathBuf {
     let name = repository.rsplit('/').next().unwrap_or_default();
     PathBuf::from(format!("{name}.wasm"))

@@ -55,6 +55,7 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
         confirm(&reference, &replaced, again(&args.source))?;
     }
     let pushed = registry.push(&reference, &package).await.map_err(|error| failed(&error))?;
+    // After the push: the statement names the digest of the pushed manifest.
     signatures.extend(key.map(|key| key.sign(&Statement::of_artifact(&pushed))));
     // A signature of another component, or of another packaging of it, proves nothing here.
     signatures.retain(|envelope| {
@@ -94,8 +95,8 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// Returns the error of a push. What a pull needs is no help here: nothing is kept that could stand
-/// for the registry.
+/// The error of a push. What a pull needs is no help here: nothing is kept that could stand for the
+/// registry.
 fn failed(error: &RegistryError) -> CliError {
     match error {
         RegistryError::Unreachable { .. } => CliError::plugin(error.to_string())
@@ -166,14 +167,13 @@ fn warnings(
     warnings
 }
 
-/// Returns whether a tag has the form of a version: `1.2.0`, `v1`.
+/// Whether a tag has the form of a version: `1.2.0`, `v1`.
 fn names_version(tag: &str) -> bool {
     let numbers = tag.strip_prefix('v').unwrap_or(tag);
     numbers.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Returns whether a tag names this version, or the series that it belongs to: `1` and `1.2` for
-/// 1.2.0.
+/// Whether a tag names this version, or the series that it belongs to: `1` and `1.2` for 1.2.0.
 fn is_version(tag: &str, version: &str) -> bool {
     let numbers = tag.strip_prefix('v').unwrap_or(tag);
     version == numbers

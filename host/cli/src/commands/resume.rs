@@ -52,6 +52,7 @@ pub(crate) async fn resume(
     let Some(name) = &args.run else { return all(&stores, args, output, &interrupts).await };
     let found = stores.find(name)?;
     let row = found.row()?;
+    // Before the end is an error: an ended run may still owe events to its observers.
     let observers = observers_of(&found.reader, &row.run);
     if matches!(row.state, RunState::Ended(_)) && !observers.is_empty() {
         return deliver_missed(&row, &observers, args, output).await;
@@ -69,6 +70,7 @@ pub(crate) async fn resume(
             CliError::usage(what).hint(format!("its server continues it: {}", continued_by(&row)))
         );
     }
+    // Opening takes the store's lock, so success means that no process has the run in progress.
     match Store::open(&row.store) {
         Ok(store) => {
             let code = resume_now(&store, &row, &observers, args, output, &interrupts).await?;
@@ -110,6 +112,7 @@ async fn all(
     for folder in folders {
         let (here, rest) = runs.into_iter().partition::<Vec<RunRow>, _>(|run| run.store == folder);
         runs = rest;
+        // Each store is opened once for all of its runs.
         let store = match Store::open(&folder) {
             Ok(store) => store,
             Err(error) => {
@@ -119,11 +122,13 @@ async fn all(
                     paint(ODD, "warning:"),
                     printable(&error.to_string())
                 );
+                // A broken store must not keep the runs of the others from their end.
                 codes.push(exit::FAILED);
                 continue;
             }
         };
         give_up_calls(&store);
+        // The calls of clients were just ended: nobody waits for their answers.
         for row in here.iter().filter(|row| row.command != CLIENT) {
             if row.command == CONVERSATION {
                 counts.conversations += 1;
@@ -157,6 +162,7 @@ async fn all(
                 }
             };
             codes.push(code);
+            // Ctrl-C is meant for the whole command, not only for the run in progress.
             if code == exit::INTERRUPTED {
                 if !output.quiet && !output.json {
                     report_interrupted(&interrupted_in(stores));
@@ -209,7 +215,7 @@ impl ResumeCounts {
     }
 }
 
-/// Returns the worst code. A run that failed to resume counts as much as one without an answer.
+/// The worst code. A run that failed to resume counts as much as one without an answer.
 fn worst_of(codes: Vec<u8>) -> u8 {
     let is_usage = codes.contains(&exit::USAGE);
     match worst(codes) {
@@ -231,6 +237,7 @@ async fn resume_now(
     let file = config_of(row, args.config.as_deref())?;
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
     let about = origin_of(row, &file, locked);
+    let config = setup::read_config(&file, &models)?;
     let engine = EngineStart::begin();
     let kept = RunStorage::in_store(
         store.clone(),
@@ -238,7 +245,7 @@ async fn resume_now(
         about,
     );
     let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
-    let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?;
+    let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?;
     report_unnamed(observers, prepared.setup(), &row.run, output)?;
     if row.command == CONVERSATION {
         let setting = chat::InterruptedChat {
@@ -304,6 +311,7 @@ async fn resume_now(
     let outcome = outcome?;
     drop(session);
     close_orphans(store, &row.run);
+    // The result is the last line.
     if output.json {
         observers::drain(&host, true, output, interrupts).await?;
         return context.end(&outcome, began, (&row.run, &kept)).map(Some);
@@ -313,7 +321,7 @@ async fn resume_now(
     Ok(Some(code))
 }
 
-/// Returns the origin of a run that is resumed with this config.
+/// The origin of a run that is resumed with this config.
 fn origin_of(row: &RunRow, file: &Path, locked: bool) -> RunOrigin {
     RunOrigin {
         config: std::path::absolute(file).ok(),
@@ -324,7 +332,7 @@ fn origin_of(row: &RunRow, file: &Path, locked: bool) -> RunOrigin {
     }
 }
 
-/// Returns the observers that the configs of a run named.
+/// The observers that the configs of a run named.
 fn observers_of(reader: &StoreReader, run: &RoomId) -> BTreeSet<PluginName> {
     let records = reader.records(run).unwrap_or_default();
     let setups = records.iter().filter_map(|record| record.event.setup());
@@ -353,7 +361,7 @@ fn report_unnamed(
     Ok(())
 }
 
-/// Returns a line for each plugin whose component is not the one that the run began with.
+/// A line for each plugin whose component is not the one that the run began with.
 pub(crate) fn changed_lines(changed: &[ChangedComponent]) -> impl Iterator<Item = String> {
     let short = |sha256: &str| sha256.chars().take(12).collect::<String>();
     changed.iter().map(move |ChangedComponent { plugin, before, now, .. }| {
@@ -381,11 +389,12 @@ async fn deliver_missed(
     let file = config_of(row, args.config.as_deref())?;
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
     let about = origin_of(row, &file, locked);
+    let config = setup::read_config(&file, &models)?;
     let engine = EngineStart::begin();
     let durability = Durability::of_word(&row.durability).unwrap_or_default();
     let kept = RunStorage::in_store(store, durability, about);
     let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
-    let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?;
+    let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?;
     let options = RunOptions { journals: kept.journals(), ..RunOptions::default() };
     report_unnamed(observers, prepared.setup(), &row.run, output)?;
     let reports = prepared.deliver_missed(&row.run, options).await;

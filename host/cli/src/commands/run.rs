@@ -38,6 +38,8 @@ pub(crate) async fn run(
 ) -> Result<u8, CliError> {
     let (file, text) = args.target.resolve()?;
     let message = input::message(text)?;
+    // Only checked here: under `--watch` a wrong combination of options would be reported again and
+    // again, and never end the program.
     args.trace.detail(output)?;
     if !args.watch {
         return once(&args, &file, message, output, &mut interrupts).await;
@@ -88,12 +90,13 @@ async fn once(
         interrupted_runs::interrupted_with(args.keep.store.as_deref(), ("run", file), output);
     let room = RunRoom::find(args.input.room.as_deref(), &args.keep, file)?;
     let answers = args.input.answers.as_deref().map(input::answers).transpose()?;
+    let config = setup::read_config(file, &models)?;
     let kept = RunStorage::open(
         &room.keep,
         RunCommand {
             command: "run",
             file,
-            models: &models,
+            config: &config,
             locked,
             approvals: Some(args.approvals),
             questions: Some(args.questions),
@@ -108,7 +111,7 @@ async fn once(
     };
     let host = Arc::new(setup::open_host_keeping(file, &kept, engine)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
-    let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;
+    let prepared = setup::prepare_with(&host, (file, &config), locked, output).await?;
     let given = input::input(&args.input, message, prepared.setup(), room.is_stored)?;
     let input = RunInput { attachments, ..given };
     let style = RunStyle {

@@ -64,6 +64,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     let all = runs.len();
     let interrupted = runs.iter().filter(|run| is_interrupted(run)).count();
     waits.retain(|run, _| runs.iter().any(|row| row.run == *run));
+    // Before the list is cut: the hints are about all runs that match.
     let counts = WaitCounts::of(&runs, &waits);
     runs.truncate(args.limit);
     let downs = stores.down_ms(&runs)?;
@@ -99,6 +100,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     let rows: Vec<Vec<(Style, String)>> = runs
         .iter()
         .map(|run| {
+            // The column has room for one remark: first what keeps the run from going on.
             let also = if paused.contains_key(&run.run) {
                 Some("paused".to_owned())
             } else if waits.contains_key(&run.run) {
@@ -143,7 +145,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// Returns the hint about interrupted runs.
+/// The hint about interrupted runs.
 fn resume_hint(interrupted: u64) -> String {
     let run = if interrupted == 1 { "it" } else { "one" };
     format!(
@@ -204,8 +206,8 @@ impl WaitCounts {
     }
 }
 
-/// Returns the run's duration up to now while it runs, or else up to the stop of its process or its
-/// newest record. Time without a running host is left out, as in `conclave show`.
+/// The run's duration up to now while it runs, or else up to the stop of its process or its newest
+/// record. Time without a running host is left out, as in `conclave show`.
 fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
     run.until(now).since(run.started).saturating_sub(down_ms)
 }
@@ -242,7 +244,7 @@ fn row(
     ]
 }
 
-/// Returns the path relative to the current folder if it lies below it.
+/// The path relative to the current folder if it lies below it.
 fn from_here(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(&here).unwrap_or(path).display().to_string()

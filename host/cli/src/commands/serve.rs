@@ -60,19 +60,21 @@ pub(crate) async fn serve(
     let channel = channel(&config, args.channel.as_deref(), &args.file)?;
     let name = args.room.clone().unwrap_or_else(|| default_room(&args.file));
     let engine = EngineStart::begin();
-    let kept = storage(&args, &name, (&models, locked))?;
+    let kept = storage(&args, &name, (&config, locked))?;
     let Some(store) = kept.store() else {
         return Err(CliError::internal("conversations need a store, and none is there"));
     };
+    // After the storage is open: from here on no other process changes the rooms that are read.
     let reader = StoreReader::open(store.folder()).map_err(|error| unusable(&error))?;
     check_owner(&reader, &args.file)?;
+    // Before the plugins are loaded, so that a port in use is reported at once.
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
         CliError::usage(format!("{} cannot be listened on: {error}", args.listen))
             .hint("name another port: --listen 127.0.0.1:0 takes a free one")
     })?;
     let address = listener.local_addr().map_err(|error| CliError::internal(error.to_string()))?;
     let host = Arc::new(setup::open_host_keeping(&args.file, &kept, engine)?);
-    let prepared = setup::prepare_with(&host, &args.file, &models, locked, output).await?;
+    let prepared = setup::prepare_with(&host, (&args.file, &config), locked, output).await?;
     if !output.quiet && !output.json {
         head::print(&prepared, None, loading.elapsed());
     }
@@ -110,6 +112,7 @@ pub(crate) async fn serve(
         has_tls: is_proxied,
     };
     let access = Access::new(reached, next_address(page.clone(), output, &screen))?;
+    // In the fragment, which browsers send to no server: neither a proxy nor a log sees the token.
     let url = format!("{page}/#token={}", access.token());
     report(&args, (&channel, &name, resumed), &url, (output, &screen))?;
     let router = http::router(Server::new(access, conversations));
@@ -136,8 +139,8 @@ pub(crate) async fn serve(
     Interrupts::exit(exit::OK)
 }
 
-/// Returns a line for each conversation with changes in overlays. They can be applied now, since no
-/// run has them open.
+/// A line for each conversation with changes in overlays. They can be applied now, since no run has
+/// them open.
 fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
     let is_served = |run: &RoomId| {
@@ -155,6 +158,7 @@ fn next_address(
 ) -> Box<dyn Fn(&str) + Send + Sync> {
     let screen = Arc::clone(screen);
     Box::new(move |token| {
+        // In the fragment, as the first one.
         let url = format!("{page}/#token={token}");
         let printed = if output.json {
             stdout::queue_json(json!({ "type": "address", "url": url }))
@@ -218,13 +222,13 @@ fn check_listen(args: &args::Serve) -> Result<(), CliError> {
     }
 }
 
-/// Returns whether the text is a host with or without a port, as in the header `Host`.
+/// Whether the text is a host with or without a port, as in the header `Host`.
 fn is_host(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '[' | ']');
     text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[') && text.chars().all(is_plain)
 }
 
-/// Returns the values of `Host` under which browsers reach the server, the printed one first.
+/// The values of `Host` under which browsers reach the server, the printed one first.
 fn hosts(address: SocketAddr, public: Option<&str>) -> Vec<String> {
     let port = address.port();
     let mut hosts = Vec::new();
@@ -273,7 +277,7 @@ fn channel(config: &Config, named: Option<&str>, file: &Path) -> Result<ChannelI
     }
 }
 
-/// Returns the name of a config's first room: the same for each start, and another for each config.
+/// The name of a config's first room: the same for each start, and another for each config.
 fn default_room(file: &Path) -> String {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
@@ -285,7 +289,7 @@ fn default_room(file: &Path) -> String {
 fn storage(
     args: &args::Serve,
     name: &str,
-    (models, locked): (&setup::Models, bool),
+    (config, locked): (&Config, bool),
 ) -> Result<RunStorage, CliError> {
     let keep = args.keep();
     let store = keep.store.clone().or_else(|| room_folder(name)).ok_or_else(|| {
@@ -299,7 +303,7 @@ fn storage(
         RunCommand {
             command: SERVED,
             file,
-            models,
+            config,
             locked,
             approvals: None,
             questions: None,

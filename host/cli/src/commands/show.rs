@@ -66,6 +66,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         false => RunPrompts::default(),
     };
     let mut timeline = timeline(&found, rooms)?;
+    // The records of a run that goes on say nothing about the time since the newest.
     if !matches!(row.state, RunState::Ended(_)) {
         timeline.extend(row.until(now()));
     }
@@ -112,7 +113,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// Returns the room and the record of an address: `RUN:SEQ`.
+/// The room and the record of an address: `RUN:SEQ`.
 fn address(text: &str) -> Option<(&str, u64)> {
     let (room, seq) = text.rsplit_once(':')?;
     Some((room, seq.parse().ok()?))
@@ -166,7 +167,7 @@ fn print_prompts(
     Ok(exit::OK)
 }
 
-/// Returns whether a folder is no store but holds a journal of lines.
+/// Whether a folder is no store but holds a journal of lines.
 fn has_lines(folder: &Path) -> bool {
     let mut entries = fs::read_dir(folder)
         .into_iter()
@@ -231,7 +232,7 @@ fn write_page(
     Ok(exit::OK)
 }
 
-/// Returns whether the path is free, or holds a page that this program wrote.
+/// Whether the path is free, or holds a page that this program wrote.
 fn may_be_written(file: &Path) -> bool {
     let Ok(mut there) = fs::File::open(file) else { return !file.exists() };
     let mut begin = vec![0; BEGIN.len()];

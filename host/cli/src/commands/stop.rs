@@ -65,8 +65,8 @@ enum StopStep {
     Sleep,
 }
 
-/// Returns the next action after one check. `End` comes at most once: a run that was ended here,
-/// but does not read as ended, is waited for like any other.
+/// The next action after one check. `End` comes at most once: a run that was ended here, but does
+/// not read as ended, is waited for like any other.
 fn next(state: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) -> StopStep {
     match state {
         RunState::Ended(status) => StopStep::Ended(*status),

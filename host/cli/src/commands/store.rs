@@ -71,11 +71,11 @@ fn gc(
     Ok(exit::OK)
 }
 
-/// Groups the stores by folder: those of runs, and those of batches and clients. Otherwise the many
-/// runs of one kind would push out the few of the other.
+/// Groups the stores by folder: those of runs, and those of batches and clients.
 fn kinds(readers: &[StoreReader]) -> Vec<Vec<&StoreReader>> {
     let mut kinds: Vec<(Option<&Path>, Vec<&StoreReader>)> = Vec::new();
     for reader in readers {
+        // Otherwise the many runs of one kind would push out the few of the other.
         let parent = reader.folder().parent();
         match kinds.iter_mut().find(|(of, _)| *of == parent) {
             Some((_, kind)) => kind.push(reader),
@@ -208,7 +208,7 @@ fn backup(
     Ok(if has_unreadable { exit::FAILED } else { exit::OK })
 }
 
-/// Returns `stores/1`: the last two names of a store's folder.
+/// `stores/1`: the last two names of a store's folder.
 fn place(folder: &Path) -> PathBuf {
     let names: Vec<_> = folder.components().rev().take(2).collect();
     names.into_iter().rev().collect()

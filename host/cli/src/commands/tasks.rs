@@ -168,11 +168,12 @@ fn state(state: BackgroundState, goes_on: bool) -> (Style, String) {
         BackgroundState::Failed | BackgroundState::TimedOut | BackgroundState::Interrupted => BAD,
         _ => ODD,
     };
+    // Its record says that it runs, and the process that ran it is gone.
     let word = if state.is_end() || goes_on { state.as_str() } else { "interrupted" };
     (style, word.to_owned())
 }
 
-/// Returns the delivery of a task's result in words, or an empty text before the task has ended.
+/// The delivery of a task's result in words, or an empty text before the task has ended.
 fn delivery(record: &BackgroundRecord) -> (Style, String) {
     let delivery = &record.delivery;
     let on = delivery.channel.as_ref().map(|channel| format!(" on {channel}")).unwrap_or_default();

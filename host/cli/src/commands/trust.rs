@@ -44,6 +44,7 @@ fn add(args: &TrustAdd, output: OutputArgs) -> Result<u8, CliError> {
     })?;
     let file = ConfigFile::open(&args.file)?;
     let mut text = file.edit()?;
+    // A config with errors can be edited too; its keys are then not compared.
     if let Some(config) = parsed(&args.file, text.text()) {
         let known = config.trust.keys.get(&args.name).filter(|known| **known != key);
         if let Some(known) = known {
@@ -115,7 +116,7 @@ fn remove(args: &TrustRemove, output: OutputArgs) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-/// Returns the config, if it is valid. Its problems are those of other commands.
+/// The config, if it is valid. Its problems are those of other commands.
 fn parsed(path: &Path, text: &str) -> Option<Config> {
     let folder = path.parent().map(|folder| folder.to_string_lossy().into_owned());
     Config::parse(&show_path(path), &folder.unwrap_or_default(), text).ok()

@@ -59,6 +59,7 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
             lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::signed_by(signers, facts) });
         }
     }
+    // Written once, after all questions: a review that breaks off pins nothing.
     if told.marked.is_some() || !told.accepted.is_empty() {
         file.write(&lock)?;
     }
@@ -83,7 +84,7 @@ async fn signers(
     Ok(signers)
 }
 
-/// Returns whether the source is a file, the only kind that can be rebuilt in place.
+/// Whether the source is a file, the only kind that can be rebuilt in place.
 fn is_file(config: &Config, name: &PluginName) -> bool {
     matches!(config.plugins.get(name).map(|plugin| &plugin.source), Some(PluginSource::File(_)))
 }

@@ -76,7 +76,7 @@ async fn once(args: &WatchPlugin, output: OutputArgs) -> Result<u8, CliError> {
     Ok(u8::try_from(status.code().unwrap_or_default()).unwrap_or(exit::FAILED))
 }
 
-/// Returns the files that a build, a case or a run can read.
+/// The files that a build, a case or a run can read.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

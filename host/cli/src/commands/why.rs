@@ -54,8 +54,8 @@ const BEFORE_WHAT: usize = 43;
 /// Columns of a text in a record, at most; `--json` has all of it.
 const LONGEST: usize = 240;
 
-/// Returns the grants with paths relative to the folder, so that they do not depend on where the
-/// program was started.
+/// The grants with paths relative to the folder, so that they do not depend on where the program
+/// was started.
 fn as_written(grants: &Grants) -> Grants {
     let mut grants = grants.clone();
     grants.files.iter_mut().for_each(|grant| grant.dir.clone_from(&grant.shown));
@@ -76,8 +76,7 @@ impl CurrentConfig {
         Self { file: shorter(&file), config }
     }
 
-    /// Returns the config's lines, if the plugin's grants are still those of the run. Other lines
-    /// would not be the ones that decided.
+    /// The config's lines, if the plugin's grants are still those of the run.
     fn lines(&self, setup: &Setup, plugin: &str) -> ConfigLines<'_> {
         let granted = setup.plugins.get(plugin).map(|plugin| as_written(&plugin.grants));
         let now = self
@@ -86,13 +85,14 @@ impl CurrentConfig {
             .and_then(|config| config.plugins.get(plugin))
             .map(|plugin| as_written(&plugin.grants));
         ConfigLines {
+            // Other lines would not be the ones that decided.
             config: self.config.as_ref().filter(|_| granted.is_some() && granted == now),
             file: &self.file,
         }
     }
 }
 
-/// Returns the path relative to the current folder if it lies below it.
+/// The path relative to the current folder if it lies below it.
 fn shorter(file: &Path) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
     file.strip_prefix(&here).map_or_else(|_| file.to_owned(), Path::to_owned)
@@ -256,7 +256,7 @@ fn lines_of<'a>(
     }
 }
 
-/// Returns the layers of each denial and of each allowed request.
+/// The layers of each denial and of each allowed request.
 fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explanation)> {
     let Some(setup) = &told.setup else { return Vec::new() };
     // An action has no layers but its executor's.
@@ -309,7 +309,7 @@ fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explan
         .collect()
 }
 
-/// Returns the caller of a tool, and each layer's decision on the call.
+/// The caller of a tool, and each layer's decision on the call.
 fn explain_call(
     setup: &Setup,
     (task, caller): (&TaskName, &PluginName),
@@ -328,13 +328,13 @@ fn explain_call(
     Some((asker, explain(setup, &question).ok()?))
 }
 
-/// Returns `plugin.tool` for the name that the agent sees.
+/// `plugin.tool` for the name that the agent sees.
 fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
     let tool = setup.tasks.get(task).and_then(|task| task.toolbox.get(name));
     tool.and_then(|tool| tool.target.admitted_name()).unwrap_or_else(|| name.to_owned())
 }
 
-/// Returns the record as JSON without the setup, which is in the journal.
+/// The record as JSON without the setup, which is in the journal.
 fn without_setup(told: &ReplayedRecord) -> Value {
     let mut record = json!(told.record);
     if let Some(fields) = record.as_object_mut() {

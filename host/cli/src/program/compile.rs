@@ -10,7 +10,7 @@ use conclave_runtime::plugin::{Compiler, compile_component};
 /// The first argument.
 const NAME: &str = "compile-component";
 
-/// Returns this program as the compiler of untrusted plugins.
+/// This program as the compiler of untrusted plugins.
 pub(crate) fn compiler() -> Compiler {
     // If the program cannot be found, nothing is compiled. Compiling in this process would silently
     // drop the limits.

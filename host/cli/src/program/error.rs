@@ -17,7 +17,7 @@ pub(crate) struct CliError {
 }
 
 impl CliError {
-    /// Returns the text and the remedy, for another kind of report.
+    /// The text and the remedy, for another kind of report.
     pub(crate) fn into_texts(self) -> (String, Option<String>) {
         (self.what, self.hint)
     }
@@ -52,7 +52,7 @@ impl CliError {
         Self { code: exit::FAILED, what: what.into(), hint: None, problems: None }
     }
 
-    /// Returns the error for what this program was built without.
+    /// The error for what this program was built without.
     #[cfg(not(all(
         feature = "http-models",
         feature = "mcp",
@@ -90,12 +90,12 @@ impl CliError {
         self.hint(format!("{lead}: {}{near}", names.join(", ")))
     }
 
-    /// Returns the exit code.
+    /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
 
-    /// Returns the error as one line of JSON, for `--json`.
+    /// The error as one line of JSON, for `--json`.
     pub(crate) fn to_json(&self) -> String {
         serde_json::json!({ "type": "error", "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code })
             .to_string()

@@ -13,13 +13,13 @@ use conclave_runtime::exec::ProgramLauncher;
 const NAME: &str = "run-program";
 const SUPERVISE: &str = "supervise-program";
 
-/// Returns this program as the launcher of programs.
+/// This program as the launcher of programs.
 pub(crate) fn launcher() -> ProgramLauncher {
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     ProgramLauncher { program, args: vec![NAME.into()], folder: std::env::temp_dir() }
 }
 
-/// Returns this program as the supervisor of MCP servers, on Linux, which has the system calls for it.
+/// This program as the supervisor of MCP servers, on Linux, which has the system calls for it.
 #[cfg(feature = "mcp")]
 pub(crate) fn supervisor() -> Option<ServerSupervisor> {
     let program = std::env::current_exe().ok().filter(|_| cfg!(target_os = "linux"))?;

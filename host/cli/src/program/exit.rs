@@ -64,7 +64,7 @@ pub(crate) struct RunIncidents {
     pub(crate) cause: Option<EndCause>,
 }
 
-/// Returns the exit code for the end of a run.
+/// The exit code for the end of a run.
 pub(crate) fn of(status: Status, met: RunIncidents) -> u8 {
     match status {
         status if status.is_budget() => BUDGET,
@@ -85,7 +85,7 @@ pub(crate) fn of(status: Status, met: RunIncidents) -> u8 {
     }
 }
 
-/// Returns the exit code for a model failure that left a task without an answer.
+/// The exit code for a model failure that left a task without an answer.
 pub(crate) fn of_trouble(kind: ModelDiagnosticKind) -> u8 {
     match kind {
         ModelDiagnosticKind::Key => KEY,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conclave_runtime::servers::ToolServers;
 
-/// Returns the client. Servers inherit only `PATH` and `HOME` from this process.
+/// The client. Servers inherit only `PATH` and `HOME` from this process.
 #[cfg(feature = "mcp")]
 pub(crate) fn client() -> Option<Arc<dyn ToolServers>> {
     let servers = conclave_mcp::source::Servers::new(|name| std::env::var(name).ok());

@@ -7,8 +7,8 @@ use conclave_core::types::text::is_deceptive;
 /// The default config.
 pub(crate) const CONFIG: &str = "conclave.toml";
 
-/// Returns the argument quoted for a shell. Characters that could steer a terminal are written as
-/// escapes in `$'…'`, which bash, zsh and ksh read as the characters themselves.
+/// The argument quoted for a shell. Characters that could steer a terminal are written as escapes
+/// in `$'…'`, which bash, zsh and ksh read as the characters themselves.
 pub(crate) fn shell(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+".contains(c);
     let is_shown = |c: char| !is_deceptive(c);
@@ -28,7 +28,7 @@ pub(crate) fn shell(argument: &str) -> String {
     }
 }
 
-/// Returns ` --file FILE`; empty for the default config.
+/// ` --file FILE`; empty for the default config.
 pub(crate) fn file_option(file: &Path) -> String {
     if file == Path::new(CONFIG) {
         String::new()

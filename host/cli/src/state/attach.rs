@@ -85,7 +85,7 @@ fn unreadable(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// Returns the media type, or `None` if no model reads such a file.
+/// The media type, or `None` if no model reads such a file.
 fn media_type(bytes: &[u8]) -> Option<&'static str> {
     let image = IMAGES
         .iter()

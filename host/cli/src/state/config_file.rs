@@ -49,13 +49,13 @@ impl ConfigFile {
         Ok(Self { path: path.to_owned(), target, text })
     }
 
-    /// Returns the path as given.
+    /// The path as given.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the folder to which the config's paths are relative: that of the file as given, also
-    /// for a run. For a link, it is the link's own folder.
+    /// The folder to which the config's paths are relative: that of the file as given, also for a
+    /// run. For a link, it is the link's own folder.
     pub(crate) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
@@ -90,7 +90,7 @@ impl ConfigFile {
     }
 }
 
-/// Returns the command line's error for a rejected edit.
+/// The command line's error for a rejected edit.
 pub(crate) fn refused(error: &ConfigEditError) -> CliError {
     match error {
         ConfigEditError::Wrong(problems) => {
@@ -145,8 +145,8 @@ pub(crate) fn tell(
     Ok(())
 }
 
-/// Returns a changed line, in rows of at most `columns` columns. A plugin may have written a
-/// comment or a pattern in it, so each row has the mark in front.
+/// A changed line, in rows of at most `columns` columns. A plugin may have written a comment or a
+/// pattern in it, so each row has the mark in front.
 fn rows(change: &LineChange, columns: usize) -> Vec<String> {
     let (style, sign, line, text) = match change {
         LineChange::Removed { line, text } => (BAD, '-', line, text),
@@ -173,7 +173,7 @@ pub(crate) fn create(path: &Path, text: &str, force: bool) -> std::io::Result<()
     durable_file::create(path, text.as_bytes(), &FileAccess::Usual)
 }
 
-/// Returns the error for a file that could not be written.
+/// The error for a file that could not be written.
 pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
     CliError::internal(format!("{} could not be written: {error}", show_path(path)))
 }

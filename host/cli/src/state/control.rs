@@ -103,8 +103,7 @@ async fn deliver(row: &RunRow, mail: &ControlMessage, most: Duration) -> Result<
     }
 }
 
-/// Returns whether no message to the run is received any more, because its process or the run has
-/// ended.
+/// Whether no message to the run is received any more, because its process or the run has ended.
 fn is_over(row: &RunRow) -> bool {
     if !is_in_use(&row.store) {
         return true;

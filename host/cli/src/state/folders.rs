@@ -47,7 +47,7 @@ fn holds_keys(whole: &Path) -> bool {
     whole.components().any(is_key) || KEYS.iter().any(|keys| whole.join(keys).exists())
 }
 
-/// Returns the canonical path. An empty path is the current folder.
+/// The canonical path. An empty path is the current folder.
 pub(crate) fn whole(folder: &Path) -> PathBuf {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
@@ -144,7 +144,7 @@ impl FolderGuard {
         Err(CliError::usage(what).with_problems(&problems))
     }
 
-    /// Returns the problem with a folder, and its remedy.
+    /// The problem with a folder, and its remedy.
     fn problem(&self, grant: &FileGrant) -> Option<(ProblemCode, String, &'static str)> {
         let whole = fs::canonicalize(&grant.dir).ok().filter(|whole| whole.is_dir());
         if whole.is_none() && grant.shown == CHOSEN_FOLDER {

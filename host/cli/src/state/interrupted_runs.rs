@@ -19,8 +19,8 @@ pub(crate) const CLIENT: &str = "mcp";
 /// The command under which conversations are stored.
 pub(crate) const CONVERSATION: &str = "chat";
 
-/// Returns the interrupted runs of this config that can be resumed, newest first. Empty if only
-/// results are wanted.
+/// The interrupted runs of this config that can be resumed, newest first. Empty if only results are
+/// wanted.
 pub(crate) fn interrupted_with(
     store: Option<&Path>,
     (command, config): (&str, &Path),
@@ -37,7 +37,7 @@ pub(crate) fn interrupted_with(
     runs
 }
 
-/// Returns the same for any config and output.
+/// The same for any config and output.
 pub(crate) fn interrupted_in(stores: &OpenStores) -> Vec<RunRow> {
     let mut runs = stores.interrupted();
     runs.retain(|run| run.command != CLIENT);
@@ -81,7 +81,7 @@ pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
     }
 }
 
-/// Returns whether the room waits for its user, with nothing else in progress.
+/// Whether the room waits for its user, with nothing else in progress.
 pub(crate) fn waits_for_user(store: &Store, room: &RoomId) -> bool {
     let waits = StoreReader::open(store.folder())
         .and_then(|reader| reader.waits(Some(room)))
@@ -94,7 +94,7 @@ fn interrupted_only() -> RunFilter {
 }
 
 impl OpenStores {
-    /// Returns the interrupted runs, newest first. Stores that cannot be read are skipped.
+    /// The interrupted runs, newest first. Stores that cannot be read are skipped.
     pub(crate) fn interrupted(&self) -> Vec<RunRow> {
         let filter = interrupted_only();
         let runs = self.folders().iter().filter_map(|folder| read(folder).ok()?.runs(&filter).ok());

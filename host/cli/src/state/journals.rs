@@ -21,7 +21,6 @@ use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreErro
 
 use crate::args::{Approvals, Keep, Questions, word_of};
 use crate::program::error::CliError;
-use crate::state::setup::{self, Models};
 use crate::state::state_folder::make_private;
 use crate::state::stores::{bulk_folder, stores_folder, unusable};
 use crate::ui::show::{ODD, paint, printable};
@@ -37,7 +36,8 @@ pub(crate) struct RunCommand<'a> {
     /// The name on the command line.
     pub(crate) command: &'a str,
     pub(crate) file: &'a Path,
-    pub(crate) models: &'a Models,
+    /// The config, as read for this command.
+    pub(crate) config: &'a Config,
     pub(crate) locked: bool,
     /// Who decides on approvals; `None` if the command has no such choice.
     pub(crate) approvals: Option<Approvals>,
@@ -63,11 +63,10 @@ impl RunStorage {
     /// and does not prevent the run, unless the durability is `sync`.
     ///
     /// # Errors
-    /// If the config cannot be read, or if a required store cannot be used.
+    /// If a required store cannot be used, or if an overlay has none.
     pub(crate) fn open(keep: &Keep, of: RunCommand<'_>) -> Result<Self, CliError> {
-        let config = setup::read_config(of.file, of.models)?;
-        let kept = Self::open_place(keep, of, &config)?;
-        match (kept.store(), overlay_grant(&config)) {
+        let kept = Self::open_place(keep, of)?;
+        match (kept.store(), overlay_grant(of.config)) {
             (None, Some(plugin)) => {
                 let what = format!(
                     "plugins.{plugin}.grants.files: an overlay keeps its changes in a store, and this run is not stored"
@@ -80,8 +79,8 @@ impl RunStorage {
         }
     }
 
-    fn open_place(keep: &Keep, of: RunCommand<'_>, config: &Config) -> Result<Self, CliError> {
-        let durability = keep.durability.map(Durability::from).or(config.durability);
+    fn open_place(keep: &Keep, of: RunCommand<'_>) -> Result<Self, CliError> {
+        let durability = keep.durability.map(Durability::from).or(of.config.durability);
         if let Some(folder) = &keep.journal {
             return Ok(Self(JournalPlace::Lines(folder.clone())));
         }
@@ -119,7 +118,7 @@ impl RunStorage {
         Self(JournalPlace::Store { store, durability, about })
     }
 
-    /// Returns the journals for the run's options.
+    /// The journals for the run's options.
     pub(crate) fn journals(&self) -> Arc<dyn Journals> {
         match &self.0 {
             JournalPlace::Nowhere => Arc::new(NoJournals),
@@ -130,12 +129,12 @@ impl RunStorage {
         }
     }
 
-    /// Returns the place of attachments beside the journals. `None` keeps them in memory only.
+    /// The place of attachments beside the journals. `None` keeps them in memory only.
     pub(crate) fn blobs(&self) -> Option<Arc<dyn Blobs>> {
         self.store().map(Store::blobs)
     }
 
-    /// Returns the number of files that a run changed in overlays, for a person to apply or drop.
+    /// The number of files that a run changed in overlays, for a person to apply or drop.
     pub(crate) fn pending_changes(&self, run: &RoomId) -> usize {
         self.store().map_or(0, |store| pending_changes(store.folder(), run))
     }
@@ -151,7 +150,7 @@ impl RunStorage {
         if let JournalPlace::Store { store, .. } = &self.0 { Some(store) } else { None }
     }
 
-    /// Returns the folder, which no plugin may write to.
+    /// The folder, which no plugin may write to.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match &self.0 {
             JournalPlace::Nowhere => None,
@@ -160,7 +159,7 @@ impl RunStorage {
         }
     }
 
-    /// Returns whether refusals of this run can be looked up later.
+    /// Whether refusals of this run can be looked up later.
     pub(crate) fn is_kept(&self) -> bool {
         !matches!(self.0, JournalPlace::Nowhere)
     }
@@ -168,11 +167,11 @@ impl RunStorage {
 
 impl<'a> RunCommand<'a> {
     /// Returns a command that starts many runs.
-    pub(crate) fn bulk(command: &'a str, file: &'a Path, models: &'a Models, locked: bool) -> Self {
-        Self { command, file, models, locked, approvals: None, questions: None, is_bulk: true }
+    pub(crate) fn bulk(command: &'a str, file: &'a Path, config: &'a Config, locked: bool) -> Self {
+        Self { command, file, config, locked, approvals: None, questions: None, is_bulk: true }
     }
 
-    /// Returns the command with the operator's choice of who decides on approvals.
+    /// The command with the operator's choice of who decides on approvals.
     pub(crate) fn with_approvals(self, approvals: Approvals) -> Self {
         Self { approvals: Some(approvals), ..self }
     }
@@ -189,7 +188,7 @@ impl<'a> RunCommand<'a> {
     }
 }
 
-/// Returns a plugin with an overlay of a folder.
+/// A plugin with an overlay of a folder.
 fn overlay_grant(config: &Config) -> Option<&PluginName> {
     let is_overlay = |grant: &FileGrant| grant.mode == FileMode::Overlay;
     let mut plugins = config.plugins.iter();

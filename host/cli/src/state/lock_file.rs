@@ -53,7 +53,7 @@ impl LockFile {
         &self.path
     }
 
-    /// Returns ` --file FILE` for a command, unless FILE is the default.
+    /// ` --file FILE` for a command, unless FILE is the default.
     pub(crate) fn option(&self) -> String {
         file_option(&self.config)
     }

@@ -49,8 +49,8 @@ pub(crate) async fn drain(
     Ok(())
 }
 
-/// Returns the number of events of an ended run that each observer did not take. An observer has a
-/// room once it was called, so only runs with such a room are read.
+/// The number of events of an ended run that each observer did not take. An observer has a room
+/// once it was called, so only runs with such a room are read.
 pub(crate) fn undelivered(reader: &StoreReader, run: &RunRow) -> BTreeMap<PluginName, u64> {
     let is_ended = matches!(run.state, RunState::Ended(_));
     let rooms = reader.rooms(&run.run).ok().filter(|_| is_ended).unwrap_or_default();
@@ -62,7 +62,7 @@ pub(crate) fn undelivered(reader: &StoreReader, run: &RunRow) -> BTreeMap<Plugin
     records.map(|rooms| observed::undelivered(&rooms)).unwrap_or_default()
 }
 
-/// Returns the events that an observer did not take, and the command that delivers them.
+/// The events that an observer did not take, and the command that delivers them.
 pub(crate) fn undelivered_line(run: &RoomId, observer: &PluginName, count: u64) -> String {
     let count = plural(count, "event", "events");
     format!("observer {observer} did not take {count}; `conclave resume {run}` delivers them")

@@ -108,7 +108,7 @@ impl PendingCall {
         self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))
     }
 
-    /// Returns whether the message settles this call.
+    /// Whether the message settles this call.
     fn is_meant(&self, mail: &ControlMessage) -> bool {
         mail.room == self.found.room && mail.word.settles() == Some(self.call)
     }
@@ -123,7 +123,7 @@ impl PendingCall {
         }
     }
 
-    /// Returns the error for a call about which another decision is on its way.
+    /// The error for a call about which another decision is on its way.
     fn on_its_way(&self, mail: &ControlMessage) -> CliError {
         let (word, what) = (word_of(&mail.word), self.kind.json);
         let text =
@@ -131,7 +131,7 @@ impl PendingCall {
         CliError::usage(text).hint(format!("--instead replaces that {what}"))
     }
 
-    /// Returns the error for a call that was settled before, with the recorded decision.
+    /// The error for a call that was settled before, with the recorded decision.
     fn decided_before(&self) -> CliError {
         let kind = self.kind.json;
         let what = match self.recorded() {
@@ -264,7 +264,7 @@ impl PendingCall {
 
 const ANSWERED: &str = "answered";
 
-/// Returns the word for a command that settles a call.
+/// The word for a command that settles a call.
 pub(crate) fn word_of(command: &ControlCommand) -> &'static str {
     match command {
         ControlCommand::Decide { approval, .. } => decision_word(approval),
@@ -273,7 +273,7 @@ pub(crate) fn word_of(command: &ControlCommand) -> &'static str {
     }
 }
 
-/// Returns `approved` or `refused`.
+/// `approved` or `refused`.
 pub(crate) fn decision_word(approval: &Approval) -> &'static str {
     match approval {
         Approval::Approved | Approval::Edited { .. } => "approved",
@@ -281,7 +281,7 @@ pub(crate) fn decision_word(approval: &Approval) -> &'static str {
     }
 }
 
-/// Returns the error for a call that is not pending, with those of that run that are.
+/// The error for a call that is not pending, with those of that run that are.
 fn none(room: &RoomId, call: CallId, waits: &[WaitRow], kind: &PendingKind) -> CliError {
     let others = waits.iter().filter_map(|row| match row.wait.key {
         WaitKey::Call(call) => Some(approval_id(&row.room, call)),

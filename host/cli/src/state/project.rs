@@ -86,8 +86,8 @@ impl Project {
     }
 }
 
-/// Returns whether the path is where `conclave plugin build` puts a component that cargo does not
-/// build: `FOLDER/build/x.wasm`.
+/// Whether the path is where `conclave plugin build` puts a component that cargo does not build:
+/// `FOLDER/build/x.wasm`.
 pub(crate) fn is_build(file: &Path) -> bool {
     let parent = file.parent().filter(|parent| parent.ends_with(BUILD));
     parent

@@ -45,12 +45,12 @@ impl RegistryLogins for DockerLogins {
     }
 }
 
-/// Returns the client, which shares the folder of downloads with runs.
+/// The client, which shares the folder of downloads with runs.
 pub(crate) fn registry() -> Registry {
     Registry::new(Arc::new(DockerLogins), components_folder())
 }
 
-/// Returns the error for people.
+/// The error for people.
 pub(crate) fn failed(error: &RegistryError) -> CliError {
     CliError::plugin(error.to_string()).hint(error.help())
 }

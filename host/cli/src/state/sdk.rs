@@ -10,8 +10,8 @@ mod table {
 /// does not need.
 pub(crate) const LOCK: &str = table::LOCK;
 
-/// Returns the path and the text of each file that a plugin in the language needs, the contract
-/// included, from the root of the SDK.
+/// The path and the text of each file that a plugin in the language needs, the contract included,
+/// from the root of the SDK.
 pub(crate) fn files(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
     let folder = |name: &str| match name.split('/').collect::<Vec<_>>()[..] {
         ["wit", ..] => None,

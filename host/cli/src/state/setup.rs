@@ -42,37 +42,37 @@ const NAMED: usize = 3;
 /// Models of the command line that replace the config's.
 pub(crate) type Models = BTreeMap<ModelName, ModelConfig>;
 
-/// Reads the config, loads its plugins, and checks that they fit. The warnings are not reported,
-/// because they would precede the answer to a question.
+/// Loads the plugins of a config and checks that they fit. The warnings are not reported, because
+/// they would precede the answer to a question. A command reads its config once, by `read_config`,
+/// so that all its parts see the same one.
 pub(crate) async fn prepare(
-    file: &Path,
+    (file, config): (&Path, &Config),
     output: OutputArgs,
 ) -> Result<(Prepared, Problems), CliError> {
-    load(&open_host_in(file)?, file, &Models::new(), false, output).await
+    load(&open_host_in(file)?, (file, config), false, output).await
 }
 
 /// Does the same, and reports the warnings.
 pub(crate) async fn prepare_with_warnings(
-    file: &Path,
-    models: &Models,
+    (file, config): (&Path, &Config),
     locked: bool,
     output: OutputArgs,
 ) -> Result<(Prepared, Problems), CliError> {
     let host = open_host_in(file)?;
-    prepare_and_warn(&host, file, models, locked, output, (Warnings::Whole, |_, _| true)).await
+    let reports = (Warnings::Whole, |_: &Prepared, _: &ConfigProblem| true);
+    prepare_and_warn(&host, (file, config), locked, output, reports).await
 }
 
 /// Does the same with a host whose attachments are needed later. Plugins must match the lock beside
 /// the config.
 pub(crate) async fn prepare_with(
     host: &Host,
-    file: &Path,
-    models: &Models,
+    (file, config): (&Path, &Config),
     locked: bool,
     output: OutputArgs,
 ) -> Result<Prepared, CliError> {
     let reports = (Warnings::Counted, |_: &Prepared, _: &ConfigProblem| true);
-    Ok(prepare_and_warn(host, file, models, locked, output, reports).await?.0)
+    Ok(prepare_and_warn(host, (file, config), locked, output, reports).await?.0)
 }
 
 /// How warnings about a config are reported.
@@ -113,13 +113,12 @@ pub(crate) fn report_warnings(warnings: &Problems, file: &Path, shown: Warnings)
 /// a run.
 pub(crate) async fn prepare_and_warn(
     host: &Host,
-    file: &Path,
-    models: &Models,
+    (file, config): (&Path, &Config),
     locked: bool,
     output: OutputArgs,
     (shown, holds): (Warnings, impl Fn(&Prepared, &ConfigProblem) -> bool),
 ) -> Result<(Prepared, Problems), CliError> {
-    let (prepared, Problems(all)) = load(host, file, models, locked, output).await?;
+    let (prepared, Problems(all)) = load(host, (file, config), locked, output).await?;
     let warnings = Problems(all.into_iter().filter(|warning| holds(&prepared, warning)).collect());
     if !output.quiet {
         report_warnings(&warnings, file, shown);
@@ -130,18 +129,16 @@ pub(crate) async fn prepare_and_warn(
     Ok((prepared, warnings))
 }
 
-/// Loads a config and its plugins. Returns all warnings.
+/// Loads the plugins of a config. Returns all warnings.
 pub(crate) async fn load(
     host: &Host,
-    file: &Path,
-    models: &Models,
+    (file, config): (&Path, &Config),
     locked: bool,
     output: OutputArgs,
 ) -> Result<(Prepared, Problems), CliError> {
-    let config = read_config(file, models)?;
     let quiet = output.quiet || output.json;
     let pins = Pins { lock: LockFile::open(file)?.lock, locked };
-    let prepared = host.prepare_pinned(&config, &pins, &follow(quiet)).await.map_err(unprepared)?;
+    let prepared = host.prepare_pinned(config, &pins, &follow(quiet)).await.map_err(unprepared)?;
     // Warnings about the config alone are repeated once its plugins are loaded, with better
     // remedies.
     let known = &prepared.warnings().0;
@@ -150,13 +147,13 @@ pub(crate) async fn load(
         .0
         .iter()
         .filter(|warning| known.iter().all(|better| better.what != warning.what));
-    let warnings = of_config.chain(known).cloned().chain(unserved(&config));
+    let warnings = of_config.chain(known).cloned().chain(unserved(config));
     let warnings = Problems(warnings.collect());
     Ok((prepared, warnings))
 }
 
-/// Returns a warning for each channel that no command of this program serves, and for each gate of
-/// inbound messages if none can come in.
+/// A warning for each channel that no command of this program serves, and for each gate of inbound
+/// messages if none can come in.
 fn unserved(config: &Config) -> impl Iterator<Item = ConfigProblem> {
     let channels = config.channels.iter().filter_map(|(channel, binding)| {
         let help = match binding.kind {
@@ -191,8 +188,8 @@ fn unserved(config: &Config) -> impl Iterator<Item = ConfigProblem> {
     }))
 }
 
-/// Returns the warning about a missing lock, if a plugin did not come with this program. A config
-/// under another name, such as a link or a copy, has no lock either.
+/// The warning about a missing lock, if a plugin did not come with this program. A config under
+/// another name, such as a link or a copy, has no lock either.
 fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
     if prepared.is_pinned() {
         return None;
@@ -232,7 +229,7 @@ fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
     ))
 }
 
-/// Returns the command line's error for a config that cannot be run.
+/// The command line's error for a config that cannot be run.
 pub(crate) fn unprepared(error: PrepareError) -> CliError {
     match error {
         PrepareError::Config(problems) => config_error(&problems),
@@ -258,8 +255,8 @@ pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliErr
         .map_err(|problems| config_error(&problems))
 }
 
-/// Returns the error for a config that could not be read. If the default file is missing, the hint
-/// says how to create it.
+/// The error for a config that could not be read. If the default file is missing, the hint says how
+/// to create it.
 fn unread(file: &Path, error: &std::io::Error) -> CliError {
     let is_usual = file.file_name().is_some_and(|name| name == args::CONFIG);
     let hint = match error.kind() {
@@ -358,16 +355,16 @@ fn options_in(file: &Path) -> HostOptions {
     options
 }
 
-fn guard(what: &str, path: &Path, whole: bool) -> GuardedPath {
-    GuardedPath { what: what.to_owned(), path: path.to_owned(), secret: false, whole }
+fn guard(what: &str, path: &Path, is_folder: bool) -> GuardedPath {
+    GuardedPath { what: what.to_owned(), path: path.to_owned(), secret: false, is_folder }
 }
 
-/// Returns the sources of keys that a config may name, including the environment.
+/// The sources of keys that a config may name, including the environment.
 fn secrets() -> Sources {
     Sources::new(|name| std::env::var(name).ok())
 }
 
-/// Returns the folder to which a config's paths are relative. Empty for the current folder.
+/// The folder to which a config's paths are relative. Empty for the current folder.
 fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
@@ -377,7 +374,7 @@ pub(crate) fn open_host_with(options: HostOptions) -> Result<Host, CliError> {
     Host::new(options).map_err(|error| CliError::internal(error.to_string()))
 }
 
-/// Returns the options that every host of this program has.
+/// The options that every host of this program has.
 pub(crate) fn host_options() -> HostOptions {
     HostOptions {
         cache: cache_folder(),
@@ -395,8 +392,7 @@ pub(crate) fn host_options() -> HostOptions {
     }
 }
 
-/// Returns `kv.sqlite` in the state folder, the plugins' key-value store. It is created at the
-/// first write.
+/// `kv.sqlite` in the state folder, the plugins' key-value store. It is created at the first write.
 fn kv() -> Arc<dyn KvStore> {
     match crate::state::state_folder::state_folder() {
         Some(folder) => Arc::new(Sqlite::new(folder.join("kv.sqlite"))),
@@ -404,14 +400,14 @@ fn kv() -> Arc<dyn KvStore> {
     }
 }
 
-/// Returns the state folder as guarded: it holds other runs' contents and other plugins' stores.
+/// The state folder as guarded: it holds other runs' contents and other plugins' stores.
 fn state() -> Vec<GuardedPath> {
     let what = "the journals and stores of other runs".to_owned();
-    let kept = crate::state::state_folder::state_folder().map(|path| GuardedPath {
+    let state_folder = crate::state::state_folder::state_folder().map(|path| GuardedPath {
         what,
         path,
         secret: true,
-        whole: true,
+        is_folder: true,
     });
     // Programs are looked up there, including those that a config starts for a key or as a server.
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -421,13 +417,13 @@ fn state() -> Vec<GuardedPath> {
         what: "programs of the PATH".to_owned(),
         path,
         secret: false,
-        whole: true,
+        is_folder: true,
     });
-    kept.into_iter().chain(programs).collect()
+    state_folder.into_iter().chain(programs).collect()
 }
 
-/// Returns `$CONCLAVE_CACHE`, or else `conclave` in the user's cache folder. `None` if neither is
-/// known, and nothing is cached then.
+/// `$CONCLAVE_CACHE`, or else `conclave` in the user's cache folder. `None` if neither is known,
+/// and nothing is cached then.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
     let named =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -436,7 +432,7 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
         .or_else(|| named("HOME").map(|home| home.join(".cache").join("conclave")))
 }
 
-/// Returns the folder of downloaded components. `None` if nothing is cached.
+/// The folder of downloaded components. `None` if nothing is cached.
 #[cfg(feature = "registry")]
 pub(crate) fn components_folder() -> Option<PathBuf> {
     cache_folder().map(|folder| folder.join("components"))
@@ -458,7 +454,7 @@ pub(crate) async fn tools_of(
     host.tools_of(found.component.clone(), compiling).await
 }
 
-/// Returns a callback that reports slow compilations and warnings about plugins.
+/// A callback that reports slow compilations and warnings about plugins.
 pub(crate) fn follow(quiet: bool) -> Follow {
     Arc::new(move |step| tell(&step, quiet))
 }

@@ -46,7 +46,7 @@ impl LocatedComponent {
         })
     }
 
-    /// Returns the name to propose for it: that of its manifest, or of the file if it has none.
+    /// The name to propose for it: that of its manifest, or of the file if it has none.
     pub(crate) fn name(&self) -> String {
         let of_file = match &self.place {
             ComponentPlace::File(file) if !self.inspection.has_manifest => {
@@ -77,7 +77,7 @@ pub(crate) enum ComponentPlace {
 }
 
 impl ComponentPlace {
-    /// Returns the source as a config in this folder names it.
+    /// The source as a config in this folder names it.
     pub(crate) fn in_config(&self, folder: &Path) -> String {
         match self {
             Self::Stock(name) => format!("stock:{name}"),
@@ -88,12 +88,12 @@ impl ComponentPlace {
         }
     }
 
-    /// Returns whether it did not come with this program.
+    /// Whether it did not come with this program.
     pub(crate) fn is_strange(&self) -> bool {
         !matches!(self, Self::Stock(_))
     }
 
-    /// Returns the source for messages.
+    /// The source for messages.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Stock(name) => format!("stock:{name}"),
@@ -127,7 +127,7 @@ pub(crate) async fn find(
     Ok(LocatedComponent { place, is_built_here, inspection, component })
 }
 
-/// Returns the error for an MCP server, with the lines that add one to a config.
+/// The error for an MCP server, with the lines that add one to a config.
 fn no_component(server: &str) -> CliError {
     let server = server.trim().trim_start_matches("//");
     let is_url = server.starts_with("http:") || server.starts_with("https:");
@@ -146,7 +146,7 @@ fn with_bytes((place, bytes): (ComponentPlace, Vec<u8>)) -> (ComponentPlace, Plu
     (place, bytes.into())
 }
 
-/// Returns whether the path is where a build puts a component. Cargo puts that of a crate at
+/// Whether the path is where a build puts a component. Cargo puts that of a crate at
 /// `CRATE/target/wasm32-…/PROFILE/x.wasm`.
 pub(crate) fn is_build(file: &Path) -> bool {
     if project::is_build(file) {
@@ -246,7 +246,7 @@ pub(crate) fn component_file(folder: &Path) -> Result<String, CliError> {
     Ok(format!("{}.wasm", name.replace('-', "_")))
 }
 
-/// Returns the name of the library, or else that of the package, by a minimal parse of the TOML.
+/// The name of the library, or else that of the package, by a minimal parse of the TOML.
 fn crate_name(manifest: &str) -> Option<String> {
     let named = |section: &str| {
         let mut lines = manifest.lines().map(str::trim).skip_while(|line| *line != section).skip(1);
@@ -260,8 +260,8 @@ fn crate_name(manifest: &str) -> Option<String> {
     named("[lib]").or_else(|| named("[package]"))
 }
 
-/// Returns the folders into which cargo may have built: `target` in the folder, where `conclave
-/// plugin build` puts it, and `CARGO_TARGET_DIR`, or else `target` in an enclosing workspace.
+/// The folders into which cargo may have built: `target` in the folder, where `conclave plugin
+/// build` puts it, and `CARGO_TARGET_DIR`, or else `target` in an enclosing workspace.
 fn target_folders(folder: &Path) -> Vec<PathBuf> {
     if let Some(target) = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty()) {
         return vec![folder.join("target"), PathBuf::from(target)];
@@ -278,7 +278,7 @@ fn target_folders(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the path from a folder to a file, or the file's full path if there is none.
+/// The path from a folder to a file, or the file's full path if there is none.
 fn relative(file: &Path, folder: &Path) -> PathBuf {
     let Ok(file) = file.canonicalize() else { return file.to_owned() };
     let folder = folders::whole(folder);

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use conclave_runtime::durable_file::make_folders;
 
-/// Returns `$CONCLAVE_STATE`, or else `conclave` in the user's state folder. `None` if neither is
-/// known, and nothing is stored then.
+/// `$CONCLAVE_STATE`, or else `conclave` in the user's state folder. `None` if neither is known,
+/// and nothing is stored then.
 pub(crate) fn state_folder() -> Option<PathBuf> {
     state_folder_of(|name| std::env::var_os(name))
 }

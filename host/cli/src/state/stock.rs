@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use conclave_runtime::plugin::{PluginComponent, PrebuiltBytes, ProgramFile};
 
-/// Returns the components that configs can name as `stock:NAME`. No file is read.
+/// The components that configs can name as `stock:NAME`. No file is read.
 pub(crate) fn stock() -> BTreeMap<String, PluginComponent> {
     let mut embedded = conclave_stock::stock();
     let folder = folder();
@@ -35,7 +35,7 @@ pub(crate) fn stock() -> BTreeMap<String, PluginComponent> {
     stock
 }
 
-/// Returns the folder of the program's files.
+/// The folder of the program's files.
 pub(crate) fn folder() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     // The program may be started through a link, and the folder is beside the program itself.

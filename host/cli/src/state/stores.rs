@@ -22,29 +22,29 @@ const USER_WAITS: [&str; 3] = ["approval", "top-up", "user"];
 /// Names that are listed if one is ambiguous.
 const SHOWN: usize = 5;
 
-/// Returns the folder of the stores of runs and conversations. Processes that ran at the same time
-/// have a store each. `None` if nothing is stored.
+/// The folder of the stores of runs and conversations. Processes that ran at the same time have a
+/// store each. `None` if nothing is stored.
 pub(crate) fn stores_folder() -> Option<PathBuf> {
     state_folder().map(|folder| folder.join("stores"))
 }
 
-/// Returns the same for batches and calls of clients. They are many, and must not push out runs.
+/// The same for batches and calls of clients. They are many, and must not push out runs.
 pub(crate) fn bulk_folder() -> Option<PathBuf> {
     state_folder().map(|folder| folder.join("bulk"))
 }
 
-/// Returns the folder of the stores of rooms with a name, one for each. So a name is unique, and no
-/// newer run removes its room.
+/// The folder of the stores of rooms with a name, one for each. So a name is unique, and no newer
+/// run removes its room.
 fn rooms_folder() -> Option<PathBuf> {
     state_folder().map(|folder| folder.join("rooms"))
 }
 
-/// Returns the store of the room with this name; `None` if no state folder is known.
+/// The store of the room with this name; `None` if no state folder is known.
 pub(crate) fn room_folder(name: &str) -> Option<PathBuf> {
     rooms_folder().map(|folder| folder.join(name))
 }
 
-/// Returns the stores of all rooms with a name, in their order.
+/// The stores of all rooms with a name, in their order.
 fn named_rooms() -> Vec<PathBuf> {
     let entries = rooms_folder().and_then(|folder| std::fs::read_dir(folder).ok());
     let folders = entries.into_iter().flatten().flatten().map(|entry| entry.path());
@@ -90,7 +90,7 @@ impl OpenStores {
         Self { folders: folders.chain(named_rooms()).collect(), is_given: false }
     }
 
-    /// Returns the folders of the stores.
+    /// The folders of the stores.
     pub(crate) fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
@@ -200,7 +200,7 @@ impl OpenStores {
         Ok(all)
     }
 
-    /// Returns the number of events that the observers of each run did not take, for ended runs.
+    /// The number of events that the observers of each run did not take, for ended runs.
     pub(crate) fn undelivered(&self, runs: &[RunRow]) -> BTreeMap<RoomId, u64> {
         let mut all = BTreeMap::new();
         for reader in self.readers_quietly() {
@@ -214,7 +214,7 @@ impl OpenStores {
         all
     }
 
-    /// Returns the reason of each pause, for runs that are paused and have not ended.
+    /// The reason of each pause, for runs that are paused and have not ended.
     pub(crate) fn paused(&self, runs: &[RunRow]) -> BTreeMap<RoomId, String> {
         let mut all = BTreeMap::new();
         for reader in self.readers_quietly() {
@@ -228,7 +228,7 @@ impl OpenStores {
         all
     }
 
-    /// Returns the readers of all readable stores. The errors of others were reported before.
+    /// The readers of all readable stores. The errors of others were reported before.
     fn readers_quietly(&self) -> impl Iterator<Item = StoreReader> {
         self.folders.iter().filter_map(|folder| read(folder).ok())
     }
@@ -269,7 +269,7 @@ impl OpenStores {
         }
     }
 
-    /// Returns the error of every command for a name that no stored run begins with.
+    /// The error of every command for a name that no stored run begins with.
     pub(crate) fn none(&self, name: &str) -> CliError {
         let newest =
             self.runs(&RunFilter { most: Some(SHOWN), ..RunFilter::default() }).unwrap_or_default();
@@ -288,7 +288,7 @@ impl OpenStores {
 }
 
 impl StoredRoom {
-    /// Returns the run of the room: its name without those of child rooms.
+    /// The run of the room: its name without those of child rooms.
     pub(crate) fn run(&self) -> RoomId {
         self.room.run()
     }
@@ -316,13 +316,13 @@ pub(crate) fn read(folder: &Path) -> Result<StoreReader, StoreError> {
     }
 }
 
-/// Returns whether the run was interrupted and has not been resumed. A conversation of browsers is
-/// resumed by its server.
+/// Whether the run was interrupted and has not been resumed. A conversation of browsers is resumed
+/// by its server.
 pub(crate) fn is_interrupted(run: &RunRow) -> bool {
     run.state == RunState::Interrupted && run.command != SERVED
 }
 
-/// Returns the command line's error for a store that cannot be used.
+/// The command line's error for a store that cannot be used.
 pub(crate) fn unusable(error: &StoreError) -> CliError {
     let failure = CliError::internal(error.to_string());
     match error {

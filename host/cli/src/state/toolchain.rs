@@ -425,8 +425,8 @@ fn install(
     Ok(())
 }
 
-/// Returns the npm that came with the given node, or that of the PATH. It is started by that node:
-/// the script's own first line could name another.
+/// The npm that came with the given node, or that of the PATH. It is started by that node: the
+/// script's own first line could name another.
 fn npm(node: &Path) -> Command {
     let question = ["-p", "process.execPath"];
     let ran = Command::new(node).args(question).stdin(Stdio::null()).output();
@@ -466,7 +466,7 @@ fn written_sdk(language: Language, toolchains: &Path) -> Result<PathBuf, CliErro
     Ok(folder)
 }
 
-/// Returns the first 16 digits of the SHA-256 of a text.
+/// The first 16 digits of the SHA-256 of a text.
 fn short_digest(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes())[..8])
 }

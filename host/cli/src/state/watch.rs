@@ -76,7 +76,7 @@ async fn settled<T: Clone + PartialEq>(
     }
 }
 
-/// Returns the config, and the components that it names as far as it can be read.
+/// The config, and the components that it names as far as it can be read.
 fn files(config: &Path) -> Vec<PathBuf> {
     let mut files = vec![config.to_owned()];
     if let Ok(config) = setup::read_config(config, &setup::Models::new()) {

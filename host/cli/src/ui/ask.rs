@@ -10,7 +10,7 @@ use crate::ui::show::{FAINT, paint};
 /// The separator between a question and its answer.
 const PROMPT: &str = " > ";
 
-/// Returns whether a user can read a question and answer it.
+/// Whether a user can read a question and answer it.
 pub(crate) fn is_user_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }

@@ -57,9 +57,8 @@ impl InterruptibleTurn {
         self.has_warned.store(false, Ordering::SeqCst);
     }
 
-    /// Returns whether the turn was stopped before and is still in progress. Without a turn, a key
-    /// answers a question and does not count. A signal does count then, since its prompt cannot
-    /// read keys.
+    /// Whether the turn was stopped before and is still in progress. Without a turn, a key answers
+    /// a question and does not count. A signal does count then, since its prompt cannot read keys.
     fn is_stuck(&self, pressed: Pressed) -> bool {
         let counts = pressed == Pressed::Signal || self.goes_on.load(Ordering::SeqCst);
         counts && self.has_warned.swap(true, Ordering::SeqCst)

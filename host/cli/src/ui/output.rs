@@ -157,12 +157,12 @@ pub(crate) fn drain() {
     QUEUE.drain();
 }
 
-/// Returns whether any text waits to be written.
+/// Whether any text waits to be written.
 pub(crate) fn is_behind() -> bool {
     QUEUE.state().is_behind()
 }
 
-/// Returns a writer to stderr through the queue. Flushing it waits until everything is written.
+/// A writer to stderr through the queue. Flushing it waits until everything is written.
 pub(crate) fn stderr() -> Stderr {
     Stderr(Vec::new())
 }
@@ -265,7 +265,7 @@ impl OutputState {
         self.writing.is_some() || !self.items.is_empty()
     }
 
-    /// Returns whether text for stdout is queued or being written, and its reader is still there.
+    /// Whether text for stdout is queued or being written, and its reader is still there.
     fn must_wait(&self) -> bool {
         (self.writing == Some(OutputKind::Said) || self.waiting[OutputKind::Said as usize] > 0)
             && !stdout::has_gone()

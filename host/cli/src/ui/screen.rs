@@ -131,12 +131,12 @@ impl Screen {
         Arc::new(Self { loudness, live, has_status, state: Mutex::default(), wake: Arc::default() })
     }
 
-    /// Returns whether a line or a text was written to this screen.
+    /// Whether a line or a text was written to this screen.
     pub(crate) fn has_written(&self) -> bool {
         self.state().has_written
     }
 
-    /// Returns whether a status line can be shown.
+    /// Whether a status line can be shown.
     pub(crate) fn has_status(&self) -> bool {
         self.has_status
     }
@@ -178,7 +178,7 @@ impl Screen {
         }
     }
 
-    /// Returns whether only the result and errors are wanted.
+    /// Whether only the result and errors are wanted.
     pub(crate) fn is_quiet(&self) -> bool {
         self.loudness == Verbosity::Quiet
     }
@@ -237,7 +237,7 @@ impl Screen {
         }
     }
 
-    /// Returns whether the next streamed text continues a row.
+    /// Whether the next streamed text continues a row.
     pub(crate) fn is_text_open(&self) -> bool {
         let state = self.state();
         let is_open = |text: &str| !text.is_empty() && !text.ends_with('\n');
@@ -360,12 +360,12 @@ impl Screen {
     }
 }
 
-/// Returns the columns of the terminal.
+/// The columns of the terminal.
 pub(crate) fn columns() -> usize {
     size().0
 }
 
-/// Returns the columns of a line on stderr: those of the terminal, or else `COLUMNS`.
+/// The columns of a line on stderr: those of the terminal, or else `COLUMNS`.
 pub(crate) fn total_columns() -> usize {
     if std::io::stderr().is_terminal() {
         return columns();
@@ -391,7 +391,7 @@ fn reported_size() -> std::io::Result<(u16, u16)> {
     crossterm::terminal::size()
 }
 
-/// Returns the columns and rows of the terminal.
+/// The columns and rows of the terminal.
 pub(crate) fn size() -> (usize, usize) {
     let (columns, rows) = reported_size().unwrap_or_default();
     // A terminal that says 0 does not know.

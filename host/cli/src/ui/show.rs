@@ -41,7 +41,7 @@ pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
 /// The style of successes.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 
-/// Returns the text in a style. The stream removes styles if colors are off.
+/// The text in a style. The stream removes styles if colors are off.
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
@@ -72,19 +72,19 @@ pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", amounts::count(count), if count == 1 { one } else { several })
 }
 
-/// Returns the responders that were not asked, with the reasons: `; user is not asked here`.
+/// The responders that were not asked, with the reasons: `; user is not asked here`.
 pub(crate) fn not_asked(skipped: &[SkippedResponder]) -> String {
     if skipped.is_empty() { String::new() } else { format!("; {}", passed_over(skipped)) }
 }
 
-/// Returns the responders that a step passed over, with the reasons.
+/// The responders that a step passed over, with the reasons.
 pub(crate) fn passed_over(skipped: &[SkippedResponder]) -> String {
     let one = |one: &SkippedResponder| format!("{} {}", one.responder, one.reason.as_str());
     skipped.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the answer to a question that was refused. A reason that says no more than the answer is
-/// left out.
+/// The answer to a question that was refused. A reason that says no more than the answer is left
+/// out.
 pub(crate) fn refusal(reason: &str) -> String {
     match reason.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
         "" | "n" | "no" => "no, without a reason".to_owned(),
@@ -92,20 +92,20 @@ pub(crate) fn refusal(reason: &str) -> String {
     }
 }
 
-/// Returns the text in one line of at most `most` columns, with blanks for line ends. Characters
-/// that could steer a terminal are escaped.
+/// The text in one line of at most `most` columns, with blanks for line ends. Characters that could
+/// steer a terminal are escaped.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     foreign::one_row(&text.split_whitespace().collect::<Vec<_>>().join(" "), most).0
 }
 
-/// Returns the text with all characters escaped that could steer a terminal or deceive a reader.
-/// Line ends and blanks stay.
+/// The text with all characters escaped that could steer a terminal or deceive a reader. Line ends
+/// and blanks stay.
 pub(crate) fn printable(text: &str) -> String {
     foreign::readable(text)
 }
 
-/// Returns a path for display: like [`printable`], in one line, with tabs and line ends escaped. A
-/// folder from elsewhere may have any name.
+/// A path for display: like [`printable`], in one line, with tabs and line ends escaped. A folder
+/// from elsewhere may have any name.
 pub(crate) fn show_path(path: impl AsRef<Path>) -> String {
     let escaped = path.as_ref().display().to_string();
     let escaped = escaped.replace('\t', "\\u{9}").replace('\r', "\\u{d}");

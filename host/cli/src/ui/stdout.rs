@@ -21,7 +21,7 @@ pub(crate) async fn is_gone() {
     let _ = GONE.subscribe().wait_for(|gone| *gone).await;
 }
 
-/// Returns whether the reader of stdout has gone away.
+/// Whether the reader of stdout has gone away.
 pub(crate) fn has_gone() -> bool {
     *GONE.borrow()
 }
@@ -126,8 +126,8 @@ pub(crate) fn hanging(indent: usize, text: impl std::fmt::Display) -> Result<(),
     unbroken(text)
 }
 
-/// Returns a plugin's text unchanged for a pipe, and in marked rows for a terminal, which the text
-/// could steer.
+/// A plugin's text unchanged for a pipe, and in marked rows for a terminal, which the text could
+/// steer.
 pub(crate) fn safe(text: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return text.to_owned();

@@ -31,8 +31,8 @@ pub(crate) struct Terminal {
     pub(crate) interrupts: Interrupts,
 }
 
-/// Returns whether the channel is the one that the commands at a terminal serve. A simulated voice
-/// is heard there too, and is served by the host's simulation.
+/// Whether the channel is the one that the commands at a terminal serve. A simulated voice is heard
+/// there too, and is served by the host's simulation.
 pub(crate) fn is_terminal(channel: &ChannelId) -> bool {
     channel.as_str() == TERMINAL
 }

@@ -152,7 +152,7 @@ impl TerminalUser {
         Arc::new(user)
     }
 
-    /// Returns whether a user can see a question and answer it.
+    /// Whether a user can see a question and answer it.
     pub(crate) fn is_there(&self) -> bool {
         self.way != Way::Piped
     }
@@ -204,7 +204,7 @@ impl TerminalUser {
         self.screen.hold()
     }
 
-    /// Returns whether a question waits for the user's answer.
+    /// Whether a question waits for the user's answer.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst) > 0
     }
@@ -368,8 +368,7 @@ impl QuestionQueue<'_> {
         }
     }
 
-    /// Returns whether the current question must give way: it was withdrawn, or a more urgent one
-    /// has come.
+    /// Whether the current question must give way: it was withdrawn, or a more urgent one has come.
     fn interrupts(&mut self, current: &QueuedQuestion) -> bool {
         self.collect();
         let is_urgent = |request: &QueuedQuestion| {

@@ -41,7 +41,7 @@ pub(crate) fn authority(text: &str) -> Option<&str> {
     authority_of(text).ok()
 }
 
-/// Returns whether requests to the URL stay on this machine.
+/// Whether requests to the URL stay on this machine.
 pub(crate) fn is_loopback(text: &str) -> bool {
     let Some(authority) = authority(text) else { return false };
     let host = match authority.rfind(']') {

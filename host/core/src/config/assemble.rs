@@ -155,8 +155,8 @@ fn check_lookalikes(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// Returns the limits of a plugin. One that waits for a model has at least the model's time limits,
-/// unless the operator sets another limit.
+/// The limits of a plugin. One that waits for a model has at least the model's time limits, unless
+/// the operator sets another limit.
 fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> PluginLimits {
     let mut limits = plugin.limits.clone();
     if config.is_written(&format!("plugins.{name}.limits.wall")) {
@@ -316,7 +316,7 @@ fn others(plugins: &Plugins, kind: PluginKind) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Returns a problem of the plugin itself, at the line that names it: its author must correct it.
+/// A problem of the plugin itself, at the line that names it: its author must correct it.
 fn authors_problem(config: &Config, plugin: &PluginName, what: String) -> ConfigProblem {
     let help = format!("tell the author of `{plugin}`, or leave [plugins.{plugin}] out");
     config.problem(ProblemCode::InvalidPlugin, &format!("plugins.{plugin}.source"), what).help(help)

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-/// Returns whether two different names look the same at a glance.
+/// Whether two different names look the same at a glance.
 #[must_use]
 pub fn looks_alike(a: &str, b: &str) -> bool {
     a != b && skeleton(a) == skeleton(b)
 }
 
-/// Returns the skeleton of a name: names with the same skeleton look alike.
+/// The skeleton of a name: names with the same skeleton look alike.
 #[must_use]
 pub fn skeleton(name: &str) -> String {
     let mut skeleton = String::with_capacity(name.len());
@@ -26,7 +26,7 @@ pub fn skeleton(name: &str) -> String {
     skeleton
 }
 
-/// Returns each name that looks like an earlier one, with that one.
+/// Each name that looks like an earlier one, with that one.
 pub fn pairs<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<(&'a str, &'a str)> {
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     let mut pairs = Vec::new();

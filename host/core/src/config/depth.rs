@@ -7,7 +7,7 @@ use super::problem::Span;
 /// The limit of nested tables and lists; far more than any config has.
 pub(crate) const DEPTH_MAX: usize = 80;
 
-/// Returns the first position that is too deep; `None` if there is none.
+/// The first position that is too deep; `None` if there is none.
 pub(crate) fn too_deep(text: &str) -> Option<Span> {
     let bytes = text.as_bytes();
     // Levels at each open bracket, and those of the current key.
@@ -48,8 +48,8 @@ fn line_end(bytes: &[u8], from: usize) -> usize {
     bytes[from..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |length| from + length)
 }
 
-/// Returns the end of the string that begins here. An unterminated one ends with its line, or with
-/// the text if it may span lines.
+/// The end of the string that begins here. An unterminated one ends with its line, or with the text
+/// if it may span lines.
 fn string_end(bytes: &[u8], from: usize) -> usize {
     let quote = bytes[from];
     let is_long = bytes[from..].starts_with(&[quote; 3]);

@@ -39,9 +39,8 @@ pub(super) fn read(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeM
 }
 
 impl Config {
-    /// Returns the plugin's facts with the operator's descriptions in place of its own. Entries
-    /// that mean none of its tools are ignored; [`assemble`](super::assemble::assemble) reports
-    /// them.
+    /// The plugin's facts with the operator's descriptions in place of its own. Entries that mean
+    /// none of its tools are ignored; [`assemble`](super::assemble::assemble) reports them.
     #[must_use]
     pub fn described<'f>(
         &self,
@@ -100,7 +99,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns the tool's name, and the argument's if there is one. No tool has a dot in its name.
+/// The tool's name, and the argument's if there is one. No tool has a dot in its name.
 fn parts(key: &str) -> (&str, Option<&str>) {
     key.split_once('.').map_or((key, None), |(tool, argument)| (tool, Some(argument)))
 }
@@ -110,7 +109,7 @@ fn arguments_of(tool: &ToolSpec) -> Vec<&str> {
     properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect()
 }
 
-/// Returns the schema of an argument, if it is one that can have a description.
+/// The schema of an argument, if it is one that can have a description.
 fn argument_of<'t>(tool: &'t ToolSpec, argument: &str) -> Option<&'t Value> {
     tool.input_schema.get("properties")?.get(argument).filter(|schema| schema.is_object())
 }

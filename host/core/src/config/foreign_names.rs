@@ -23,15 +23,15 @@ pub struct ToolAlias {
     pub is_hashed: bool,
 }
 
-/// Returns whether a plugin's tool can have this name.
+/// Whether a plugin's tool can have this name.
 #[must_use]
 pub fn is_tool_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     (1..=NAME_MAX).contains(&name.len()) && name.chars().all(allowed)
 }
 
-/// Returns a name for each of a server's tools, by the server's names. `rename` holds the names
-/// that the operator chose.
+/// A name for each of a server's tools, by the server's names. `rename` holds the names that the
+/// operator chose.
 ///
 /// No two of the names look alike, and none looks like a tool of the host, except those that the
 /// operator chose. They depend on the set of the server's names only: not on their order, and not
@@ -89,7 +89,7 @@ pub fn aliases<'a>(
     aliases
 }
 
-/// Returns the letters of `plain`, cut to the length of a name, and a hash of `name`.
+/// The letters of `plain`, cut to the length of a name, and a hash of `name`.
 #[must_use]
 pub fn with_hash(plain: &str, name: &str, round: u32) -> String {
     let mut hasher = Sha256::new();
@@ -106,7 +106,7 @@ pub fn with_hash(plain: &str, name: &str, round: u32) -> String {
     format!("{letters}_{tail}")
 }
 
-/// Returns the name in snake case: `getSum` and `get-sum` become `get_sum`.
+/// The name in snake case: `getSum` and `get-sum` become `get_sum`.
 fn snake_case(name: &str) -> String {
     let mut snake = String::new();
     let mut was_lower = false;

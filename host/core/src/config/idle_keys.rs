@@ -161,7 +161,7 @@ fn offers(task: &TaskConfig, tool: HostTool) -> bool {
     task.tools.iter().flatten().any(|entry| entry.tool == ToolsEntry::Host(tool))
 }
 
-/// Returns whether the agent has models, and none of them has a `context`.
+/// Whether the agent has models, and none of them has a `context`.
 fn has_no_context(config: &Config, task: &TaskConfig) -> bool {
     let grant = config.plugins.get(&task.setup.agent).and_then(|agent| agent.grants.model.as_ref());
     let mut models = grant.into_iter().flat_map(|grant| &grant.names).peekable();
@@ -171,7 +171,7 @@ fn has_no_context(config: &Config, task: &TaskConfig) -> bool {
         })
 }
 
-/// Returns the name of the stock plugin that is the task's agent.
+/// The name of the stock plugin that is the task's agent.
 pub(super) fn stock_agent<'a>(config: &'a Config, task: &TaskConfig) -> Option<&'a str> {
     match &config.plugins.get(&task.setup.agent)?.source {
         PluginSource::Stock(name) => Some(name.as_str()),

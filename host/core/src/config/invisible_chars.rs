@@ -10,9 +10,9 @@ use crate::types::tool::ToolSpec;
 /// Marks on one letter, at most: more than any script needs. Each further one could be a bit.
 const MARKS: u32 = 3;
 
-/// Returns the first hidden character of a text; `None` if there is none. Joiners of scripts and of
-/// emoji belong to ordinary text: one at a time, after a character that they can join. So do the
-/// blanks of typography, where it has them.
+/// The first hidden character of a text; `None` if there is none. Joiners of scripts and of emoji
+/// belong to ordinary text: one at a time, after a character that they can join. So do the blanks
+/// of typography, where it has them.
 #[must_use]
 pub fn hidden_char(text: &str) -> Option<char> {
     let (mut before, mut marks, mut chars) = (None, 0, text.chars().peekable());
@@ -27,7 +27,7 @@ pub fn hidden_char(text: &str) -> Option<char> {
     None
 }
 
-/// Returns whether the character is a blank that a reader takes for another, so that each blank of a
+/// Whether the character is a blank that a reader takes for another, so that each blank of a
 /// text could be a bit.
 fn is_rare_blank(before: Option<char>, c: char, next: Option<char>) -> bool {
     let is = |beside: Option<char>, wanted: fn(char) -> bool| beside.is_some_and(wanted);
@@ -44,12 +44,12 @@ fn is_rare_blank(before: Option<char>, c: char, next: Option<char>) -> bool {
     }
 }
 
-/// Returns whether it is a letter or sign of the scripts of East Asia.
+/// Whether it is a letter or sign of the scripts of East Asia.
 fn is_wide(c: char) -> bool {
     matches!(c, '\u{3001}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{ff01}'..='\u{ff60}')
 }
 
-/// Returns the field of a tool with the first hidden character, and the character.
+/// The field of a tool with the first hidden character, and the character.
 #[must_use]
 pub fn in_tool(tool: &ToolSpec) -> Option<(&'static str, char)> {
     let examples = || {
@@ -68,7 +68,7 @@ pub fn in_tool(tool: &ToolSpec) -> Option<(&'static str, char)> {
     places.into_iter().find_map(|(place, c)| Some((place, c?)))
 }
 
-/// Returns the usual notation: `U+E0041`.
+/// The usual notation: `U+E0041`.
 #[must_use]
 pub fn code_point(c: char) -> String {
     format!("U+{:04X}", u32::from(c))

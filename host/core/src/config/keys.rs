@@ -76,7 +76,7 @@ pub enum ValueShape {
 }
 
 impl ValueShape {
-    /// Returns the allowed words of a text; empty if any text is allowed.
+    /// The allowed words of a text; empty if any text is allowed.
     pub(crate) fn words(&self) -> &'static [&'static str] {
         match self {
             Choice(words) => words,
@@ -110,7 +110,7 @@ pub enum KeyDefault {
 }
 
 impl KeyDefault {
-    /// Returns the default as it could be written; `None` if no one value says the same.
+    /// The default as it could be written; `None` if no one value says the same.
     #[must_use]
     pub fn written(&self) -> Option<String> {
         match self {
@@ -179,7 +179,7 @@ const fn key(
     ConfigKey { table, name, shape, default, example, doc }
 }
 
-/// Returns the default of a limit that has one.
+/// The default of a limit that has one.
 const fn some(limit: Option<u64>) -> u64 {
     limit.expect("a limit with a default")
 }
@@ -581,7 +581,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(RUN, "when_used_up", Choice(&["end", "ask"]), r#"when_used_up = "ask""#, "What happens when one of these limits is used up: `end` the run, or `ask` an approver for more.").word("end"),
 ];
 
-/// Returns the keys of one table.
+/// The keys of one table.
 pub(crate) fn of_table(table: &str) -> impl Iterator<Item = &'static ConfigKey> {
     KEYS.iter().filter(move |key| key.table == table)
 }

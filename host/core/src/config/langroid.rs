@@ -27,7 +27,7 @@ const KEYS: &[(&str, &str)] = &[
     ("search_for_tools_everywhere", "write `text_rules = { calls = true }`"),
 ];
 
-/// Returns the replacement for a key of Langroid's in a task.
+/// The replacement for a key of Langroid's in a task.
 pub(super) fn help(key: &str) -> Option<&'static str> {
     KEYS.iter().find(|(name, _)| *name == key).map(|(_, help)| *help)
 }

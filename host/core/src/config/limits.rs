@@ -35,8 +35,8 @@ pub(crate) fn read_plugin(reader: &mut ConfigReader, item: &SpannedValue<'_>) ->
     limits
 }
 
-/// Returns a value of a command line as TOML. Valid TOML stays unchanged; any other value becomes a
-/// string, so that `30 s` needs no quotes.
+/// A value of a command line as TOML. Valid TOML stays unchanged; any other value becomes a string,
+/// so that `30 s` needs no quotes.
 #[must_use]
 pub fn config_value(value: &str) -> String {
     let is_toml = !value.contains('\n') && DeTable::parse(&format!("key = {value}")).is_ok();

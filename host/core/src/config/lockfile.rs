@@ -60,13 +60,13 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Returns the entry of a plugin that these keys signed.
+    /// The entry of a plugin that these keys signed.
     #[must_use]
     pub fn signed_by(signers: BTreeSet<PublicKey>, facts: &PluginFacts) -> Self {
         Self { signers, ..Self::of(facts) }
     }
 
-    /// Returns the entry of a plugin without its signers.
+    /// The entry of a plugin without its signers.
     #[must_use]
     pub fn of(facts: &PluginFacts) -> Self {
         Self {
@@ -85,8 +85,8 @@ impl Pinned {
     }
 }
 
-/// Returns whether plugins of this source are pinned. Those of the embedding program are part of
-/// it, and are not.
+/// Whether plugins of this source are pinned. Those of the embedding program are part of it, and
+/// are not.
 #[must_use]
 pub fn is_pinned(source: &PluginSource) -> bool {
     !matches!(source, PluginSource::Native(_))

@@ -20,8 +20,8 @@ pub const MCP_CLIENT: &str = "(mcp)";
 /// The caller's name for tools called by hand.
 pub const YOU: &str = "(you)";
 
-/// Returns whether this is the name of a caller without a task. The host itself makes its step,
-/// which is the call and nothing else.
+/// Whether this is the name of a caller without a task. The host itself makes its step, which is
+/// the call and nothing else.
 #[must_use]
 pub fn is_direct_caller(name: &str) -> bool {
     [MCP_CLIENT, YOU].contains(&name)
@@ -47,7 +47,7 @@ pub struct ServerTools {
 }
 
 impl ServerTools {
-    /// Returns whether the tool with these names is chosen.
+    /// Whether the tool with these names is chosen.
     #[must_use]
     pub fn covers(&self, theirs: &str, ours: &str) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| {
@@ -55,8 +55,8 @@ impl ServerTools {
         })
     }
 
-    /// Returns the entries of `tools` and the keys of `rename` that mean none of these tools, each
-    /// given by the server's name and the name here.
+    /// The entries of `tools` and the keys of `rename` that mean none of these tools, each given by
+    /// the server's name and the name here.
     #[must_use]
     pub fn unmatched(&self, tools: &[(&str, &str)]) -> Vec<&str> {
         let is_any = |entry: &str| {
@@ -69,7 +69,7 @@ impl ServerTools {
     }
 }
 
-/// Returns whether an entry of `tools` means this name. A name may end with `*` itself.
+/// Whether an entry of `tools` means this name. A name may end with `*` itself.
 fn is_meant(entry: &str, name: &str) -> bool {
     entry == name || entry.strip_suffix('*').is_some_and(|start| name.starts_with(start))
 }
@@ -97,7 +97,7 @@ pub enum McpReach {
 }
 
 impl McpSource {
-    /// Returns whether this host starts it as code outside any sandbox.
+    /// Whether this host starts it as code outside any sandbox.
     #[must_use]
     pub fn is_started_here(&self) -> bool {
         matches!(self.reach, McpReach::Program { .. })

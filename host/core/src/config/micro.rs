@@ -143,12 +143,12 @@ fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problem
 }
 
 impl Config {
-    /// Returns the prompt agents' files, each with the name of its task.
+    /// The prompt agents' files, each with the name of its task.
     pub fn micro_files(&self) -> impl Iterator<Item = (&TaskName, &ConfigPath)> {
         self.tasks.iter().filter_map(|(name, task)| Some((name, task.micro_file.as_ref()?)))
     }
 
-    /// Returns the knowledge files, each with the name of its task and its index in the list.
+    /// The knowledge files, each with the name of its task and its index in the list.
     pub fn knowledge_files(&self) -> impl Iterator<Item = (&TaskName, usize, &ConfigPath)> {
         let files =
             self.tasks.iter().map(|(name, task)| (name, task.knowledge_files.iter().enumerate()));
@@ -308,7 +308,7 @@ pub fn render(prompt: &str, inputs: &Value) -> String {
     rendered
 }
 
-/// Returns the text after the prompt that describes the required outputs; empty if there are none.
+/// The text after the prompt that describes the required outputs; empty if there are none.
 #[must_use]
 pub fn outputs_text(outputs: &BTreeMap<String, String>) -> String {
     if outputs.is_empty() {
@@ -323,7 +323,7 @@ pub fn outputs_text(outputs: &BTreeMap<String, String>) -> String {
     )
 }
 
-/// Returns the error for a model whose outputs are incomplete; `None` if they are complete.
+/// The error for a model whose outputs are incomplete; `None` if they are complete.
 #[must_use]
 pub fn missing_outputs(outputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
     let missing: Vec<_> = outputs
@@ -335,7 +335,7 @@ pub fn missing_outputs(outputs: &BTreeMap<String, String>, given: &Value) -> Opt
     (!missing.is_empty()).then(text)
 }
 
-/// Returns the error for a caller whose inputs are incomplete; `None` if they are complete.
+/// The error for a caller whose inputs are incomplete; `None` if they are complete.
 #[must_use]
 pub fn missing_inputs(inputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
     let missing: Vec<_> = inputs
@@ -668,7 +668,7 @@ struct Placeholder<'a> {
     is_block: bool,
 }
 
-/// Returns the placeholders of a prompt, in order.
+/// The placeholders of a prompt, in order.
 fn places(prompt: &str) -> Vec<Placeholder<'_>> {
     let mut places = Vec::new();
     let (mut from, mut endless) = (0, BTreeSet::new());
@@ -738,7 +738,7 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-/// Returns the mistake in the YAML, with its remedy.
+/// The mistake in the YAML, with its remedy.
 fn explained(error: &serde_saphyr::Error) -> (String, &'static str) {
     if matches!(error, serde_saphyr::Error::Budget { .. }) {
         let what =
@@ -758,7 +758,7 @@ fn explained(error: &serde_saphyr::Error) -> (String, &'static str) {
     )
 }
 
-/// Returns the span in the file; `yaml` begins at `base`.
+/// The span in the file; `yaml` begins at `base`.
 fn span_of(location: Location, yaml: &str, base: usize) -> Span {
     let (offset, length) = match (location.span().byte_offset(), location.span().byte_len()) {
         (Some(offset), length) => (usize::try_from(offset).unwrap_or_default(), length),

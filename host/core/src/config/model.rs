@@ -94,7 +94,7 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConf
     ModelConfig { kind, prices }
 }
 
-/// Returns the smallest context in tokens that leaves room for a prompt beside the shortest answer.
+/// The smallest context in tokens that leaves room for a prompt beside the shortest answer.
 #[must_use]
 pub const fn least_context(min_output: Option<u64>) -> u64 {
     let shortest = match min_output {
@@ -133,21 +133,21 @@ fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup)
     }
 }
 
-/// Returns whether the host writes this option of a request itself.
+/// Whether the host writes this option of a request itself.
 #[must_use]
 pub fn is_reserved_option(api: ModelApi, name: &str) -> bool {
     RESERVED_OPTIONS.contains(&name)
         || (api == ModelApi::Responses && RESERVED_IN_RESPONSES.contains(&name))
 }
 
-/// Returns the operator's limit of an answer, if it is among the options.
+/// The operator's limit of an answer, if it is among the options.
 fn length_option(server: &ModelServerConfig) -> Option<u64> {
     ["max_completion_tokens", "max_tokens", "max_output_tokens"]
         .into_iter()
         .find_map(|name| server.options.get(name)?.as_u64())
 }
 
-/// Returns the receivers of prompts: the server, and a proxy on the way.
+/// The receivers of prompts: the server, and a proxy on the way.
 fn reached_at(server: &ModelServerConfig) -> Option<String> {
     let place = address::authority(&server.url)?;
     let proxy = server
@@ -413,7 +413,7 @@ impl ModelConfig {
     }
 }
 
-/// Returns a path of the config, joined to its folder.
+/// A path of the config, joined to its folder.
 pub(crate) fn config_path(folder: &str, shown: &str) -> ConfigPath {
     ConfigPath { shown: shown.to_owned(), path: names::join(folder, shown) }
 }

@@ -24,7 +24,7 @@ pub(crate) const LATER_TOOLS: [&str; 3] = ["delegate", "finish", "reject"];
 /// Roles, which are addresses, so no task may have such a name.
 pub const ROLE_NAMES: [&str; 4] = ["user", "llm", "agent", "system"];
 
-/// Returns whether no task may have this name, in any case: addresses ignore it (L-006).
+/// Whether no task may have this name, in any case: addresses ignore it (L-006).
 #[must_use]
 pub fn is_reserved_task(name: &str) -> bool {
     ROLE_NAMES
@@ -90,7 +90,7 @@ fn in_task_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
 
-/// Returns a task's name made from any text, as `proposed_name`.
+/// A task's name made from any text, as `proposed_name`.
 pub(crate) fn proposed_task_name(text: &str) -> Option<String> {
     let allowed = text.chars().map(|c| if in_task_name(c) { c } else { '-' });
     let name: String = allowed.skip_while(|c| !c.is_ascii_alphanumeric()).take(NAME_MAX).collect();
@@ -120,7 +120,7 @@ pub(crate) fn check_alias(alias: &str) -> Result<(), AliasError> {
     }
 }
 
-/// Returns a name made from any text as a suggestion; `None` if no valid character is left.
+/// A name made from any text as a suggestion; `None` if no valid character is left.
 pub(crate) fn proposed_name(text: &str) -> Option<String> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     let lowered =
@@ -176,7 +176,7 @@ pub(crate) fn check_place(at: &str) -> Result<(), PlaceError> {
     }
 }
 
-/// Returns the default path inside the plugin for a directory: its last part.
+/// The default path inside the plugin for a directory: its last part.
 #[must_use]
 pub fn default_place(dir: &str) -> Option<String> {
     let last = dir.split('/').rfind(|part| !part.is_empty() && *part != ".")?;

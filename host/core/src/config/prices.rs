@@ -77,7 +77,7 @@ impl Prices {
         }
     }
 
-    /// Returns the price of a model: that of its name, else of the longest pattern that matches.
+    /// The price of a model: that of its name, else of the longest pattern that matches.
     #[must_use]
     pub fn of(&self, model: &str) -> Option<Price> {
         let of_pattern = || {

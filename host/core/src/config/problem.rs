@@ -114,7 +114,7 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// Returns the sentence on one line without hidden characters, because names in it are untrusted.
+/// The sentence on one line without hidden characters, because names in it are untrusted.
 fn clean(sentence: &str) -> String {
     sentence.chars().map(plain).collect()
 }
@@ -125,19 +125,19 @@ fn clean(sentence: &str) -> String {
 pub struct Problems(pub Vec<ConfigProblem>);
 
 impl Problems {
-    /// Returns whether there are none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns whether one of them is an error, not only a warning.
+    /// Whether one of them is an error, not only a warning.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|problem| problem.severity == Severity::Error)
     }
 
-    /// Returns the code of each, in order.
+    /// The code of each, in order.
     #[must_use]
     pub fn codes(&self) -> Vec<ProblemCode> {
         self.0.iter().map(|problem| problem.code).collect()
@@ -191,7 +191,7 @@ impl SourceText {
         Self { file: file.chars().map(plain).collect::<String>().into(), text: text.into(), lines }
     }
 
-    /// Returns the file's name in problems.
+    /// The file's name in problems.
     pub(crate) fn name(&self) -> &str {
         &self.file
     }
@@ -203,7 +203,7 @@ impl SourceText {
         (line, self.text[self.lines[line - 1]..offset].chars().count() + 1)
     }
 
-    /// Returns an error at these bytes.
+    /// An error at these bytes.
     pub(crate) fn problem(
         &self,
         code: ProblemCode,
@@ -225,7 +225,7 @@ impl SourceText {
         }
     }
 
-    /// Returns the line of a byte, from 1.
+    /// The line of a byte, from 1.
     fn line(&self, offset: usize) -> usize {
         self.lines.partition_point(|start| *start <= offset)
     }

@@ -18,7 +18,7 @@ macro_rules! codes {
             /// All codes.
             pub const ALL: &[Self] = &[$(Self::$code),+];
 
-            /// Returns the code as text: `config/unknown-key`.
+            /// The code as text: `config/unknown-key`.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {

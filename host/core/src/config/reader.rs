@@ -54,7 +54,7 @@ impl DeclaredPlugins {
         declared
     }
 
-    /// Returns a valid line for the key in the table at `place`. Plugins of the example are replaced
+    /// A valid line for the key in the table at `place`. Plugins of the example are replaced
     /// by those of the config, if it has any that fit.
     fn line(&self, key: &ConfigKey, place: &TablePath) -> Option<String> {
         let is_other = |name: &&String| place.header.strip_prefix("plugins.") != Some(name);
@@ -124,7 +124,7 @@ pub(crate) struct TablePath {
 }
 
 impl TablePath {
-    /// Returns `in [plugins.search] limits`.
+    /// `in [plugins.search] limits`.
     pub(crate) fn within(&self) -> String {
         match (self.header.as_str(), self.below.as_str()) {
             ("", _) => "at the top level".to_owned(),
@@ -133,7 +133,7 @@ impl TablePath {
         }
     }
 
-    /// Returns the name of a key here: `grants.fetch`.
+    /// The name of a key here: `grants.fetch`.
     fn name(&self, key: &str) -> String {
         if self.below.is_empty() { key.to_owned() } else { format!("{}.{key}", self.below) }
     }
@@ -169,7 +169,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns the known key that an unknown one most likely stands for.
+    /// The known key that an unknown one most likely stands for.
     fn meant(&self, name: &str) -> Option<String> {
         if let Some(help) = langroid::help(name).filter(|_| self.kind == keys::TASK) {
             return Some(help.to_owned());
@@ -191,7 +191,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns the value of a key of this version; `None` if it is absent.
+    /// The value of a key of this version; `None` if it is absent.
     pub(crate) fn get(&self, name: &str) -> Option<SpannedValue<'a>> {
         let key = keys::of_table(self.kind).find(|key| key.name == name);
         debug_assert!(key.is_some(), "`{name}` of [{}] is not among the keys", self.kind);
@@ -250,7 +250,7 @@ impl<'a> Table<'a> {
         found
     }
 
-    /// Returns whether an unknown key of the table is most likely this one.
+    /// Whether an unknown key of the table is most likely this one.
     fn is_misspelled(&self, name: &str) -> bool {
         let known = || keys::of_table(self.kind).map(|key| key.name);
         let mut unknown = self.entries.keys().map(|key| key.get_ref());
@@ -304,7 +304,7 @@ pub(crate) struct SpannedValue<'a> {
 }
 
 impl<'a> SpannedValue<'a> {
-    /// Returns a valid line for the key.
+    /// A valid line for the key.
     pub(crate) fn example(&self, reader: &ConfigReader) -> Option<String> {
         reader.plugins.line(self.key, &self.place)
     }
@@ -446,7 +446,7 @@ impl<'a> SpannedValue<'a> {
         entries.map(item).collect()
     }
 
-    /// Returns the value under a key of this table, which the operator chose.
+    /// The value under a key of this table, which the operator chose.
     pub(crate) fn below(
         &self,
         key: &toml::Spanned<toml::de::DeString<'a>>,
@@ -463,7 +463,7 @@ impl<'a> SpannedValue<'a> {
         }
     }
 
-    /// Returns whether it is a list without entries.
+    /// Whether it is a list without entries.
     pub(crate) fn is_empty_list(&self) -> bool {
         self.value.as_array().is_some_and(|entries| entries.is_empty())
     }

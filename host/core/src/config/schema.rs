@@ -11,7 +11,7 @@ use crate::types::units;
 /// The file that `#:schema` names in the configs that this program writes.
 pub const FILE: &str = "conclave.schema.json";
 
-/// Returns the schema, draft 2020-12. Keys of later versions are left out, and so refused.
+/// The schema, draft 2020-12. Keys of later versions are left out, and so refused.
 #[must_use]
 pub fn json_schema() -> Value {
     let mut root = table("");
@@ -21,7 +21,7 @@ pub fn json_schema() -> Value {
     Value::Object(root)
 }
 
-/// Returns every table below the top level, under its name.
+/// Every table below the top level, under its name.
 fn definitions() -> Map<String, Value> {
     let mut definitions = Map::new();
     for kind in KEYS.iter().filter(|key| !key.table.is_empty()).map(|key| key.table) {
@@ -30,7 +30,7 @@ fn definitions() -> Map<String, Value> {
     definitions
 }
 
-/// Returns the name of a table in `$defs`; brackets would need escapes in a reference.
+/// The name of a table in `$defs`; brackets would need escapes in a reference.
 fn definition(kind: &str) -> String {
     kind.replace("[]", "")
 }
@@ -95,7 +95,7 @@ fn shape(form: &ValueShape) -> Map<String, Value> {
     }
 }
 
-/// Returns the pattern of a name. Those of tasks are for people and less strict (L-007).
+/// The pattern of a name. Those of tasks are for people and less strict (L-007).
 fn name_pattern(kind: &str) -> &'static str {
     if kind == TASK { "^[A-Za-z0-9][A-Za-z0-9_-]" } else { "^[a-z][a-z0-9_-]" }
 }
@@ -104,19 +104,19 @@ fn reference(kind: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{}", definition(kind)) })
 }
 
-/// Returns the schema of a number with one of these units.
+/// The schema of a number with one of these units.
 fn measure<'a>(units: impl Iterator<Item = &'a str>) -> Value {
     let units: Vec<&str> = units.collect();
     json!({ "type": "string", "pattern": format!("^\\s*[0-9][0-9_]*\\s*({})\\s*$", units.join("|")) })
 }
 
-/// Returns the value of a line of TOML.
+/// The value of a line of TOML.
 fn value_of(line: &str, name: &str) -> Value {
     let line: Result<Value, _> = toml::from_str(line);
     line.ok().and_then(|line| line.get(name).cloned()).unwrap_or_default()
 }
 
-/// Returns the value in a key's line; `None` without a line.
+/// The value in a key's line; `None` without a line.
 fn example(key: &ConfigKey) -> Option<Value> {
     let line: Value = toml::from_str(key.example).ok()?;
     // The line of a grant begins at its plugin: `grants.tools = …`.

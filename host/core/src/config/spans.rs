@@ -18,8 +18,8 @@ impl SourceSpans {
         spans
     }
 
-    /// Returns the span of a path, else of the nearest one above it; `None` if even its first part
-    /// is absent.
+    /// The span of a path, else of the nearest one above it; `None` if even its first part is
+    /// absent.
     pub(crate) fn find(&self, path: &str) -> Option<&Span> {
         let mut path = path;
         loop {
@@ -30,7 +30,7 @@ impl SourceSpans {
         }
     }
 
-    /// Returns whether the path itself is present.
+    /// Whether the path itself is present.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }

@@ -153,7 +153,7 @@ fn read(
     }
 }
 
-/// Returns whether the table asks for Langroid's defaults.
+/// Whether the table asks for Langroid's defaults.
 fn is_langroid(reader: &mut ConfigReader, table: &Table<'_>) -> bool {
     table.get("compat").and_then(|item| item.choice(reader)) == Some("langroid")
 }

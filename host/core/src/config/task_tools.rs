@@ -28,8 +28,8 @@ pub(super) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Returns the likely meaning of one word: all tools of the plugin of that name, else a granted
-    /// tool of that name. The tools of a plugin are unknown here.
+    /// The likely meaning of one word: all tools of the plugin of that name, else a granted tool of
+    /// that name. The tools of a plugin are unknown here.
     fn meant(&self, word: &str) -> String {
         if self.plugins.contains_key(word) {
             return format!("for all tools of a plugin write {}", string(&format!("{word}.*")));

@@ -25,13 +25,13 @@ const DIGEST_PREFIX: &str = "sha256:";
 pub struct PublicKey(String);
 
 impl PublicKey {
-    /// Returns the key of these bytes.
+    /// The key of these bytes.
     #[must_use]
     pub fn new(bytes: &[u8; 32]) -> Self {
         Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Returns the bytes of the key.
+    /// The bytes of the key.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
@@ -79,7 +79,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Returns the names of those of these keys that are trusted and not revoked.
+    /// The names of those of these keys that are trusted and not revoked.
     #[must_use]
     pub fn names(&self, signers: &BTreeSet<PublicKey>) -> BTreeSet<String> {
         let is_valid = |key| signers.contains(key) && !self.revoked_keys.contains(key);
@@ -87,7 +87,7 @@ impl Trust {
         named.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns those of these keys that are neither trusted nor revoked.
+    /// Those of these keys that are neither trusted nor revoked.
     #[must_use]
     pub fn unknown(&self, signers: &BTreeSet<PublicKey>) -> BTreeSet<PublicKey> {
         let is_known = |key: &&PublicKey| {
@@ -96,7 +96,7 @@ impl Trust {
         signers.iter().filter(|key| !is_known(key)).cloned().collect()
     }
 
-    /// Returns the keys that signed a component: the trusted ones by their names, and the others.
+    /// The keys that signed a component: the trusted ones by their names, and the others.
     #[must_use]
     pub fn signers(&self, provenance: &Provenance) -> BTreeSet<PublicKey> {
         let named = provenance.signed_by.iter().filter_map(|name| self.keys.get(name).cloned());
@@ -104,7 +104,7 @@ impl Trust {
         named.chain(unknown).collect()
     }
 
-    /// Returns a key behind the operator's name for it, for display.
+    /// A key behind the operator's name for it, for display.
     #[must_use]
     pub fn shown(&self, key: &PublicKey) -> String {
         match self.keys.iter().find(|(_, known)| *known == key) {
@@ -114,8 +114,8 @@ impl Trust {
     }
 }
 
-/// Returns the signers of the previous component that did not sign the new one. A component that
-/// loses a signer may have another author.
+/// The signers of the previous component that did not sign the new one. A component that loses a
+/// signer may have another author.
 #[must_use]
 pub fn lost_signers<'a>(
     before: &'a BTreeSet<PublicKey>,
@@ -168,7 +168,7 @@ pub enum TrustRefusal {
 }
 
 impl TrustRefusal {
-    /// Returns the code of the problem.
+    /// The code of the problem.
     #[must_use]
     pub fn code(&self) -> ProblemCode {
         match self {
@@ -177,7 +177,7 @@ impl TrustRefusal {
         }
     }
 
-    /// Returns the remedy, for display.
+    /// The remedy, for display.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -224,8 +224,8 @@ impl fmt::Display for TrustRefusal {
 }
 
 impl Config {
-    /// Returns the signatures that a plugin's component needs; `None` if it needs none. Only
-    /// components from files, URLs and registries can need some.
+    /// The signatures that a plugin's component needs; `None` if it needs none. Only components
+    /// from files, URLs and registries can need some.
     #[must_use]
     pub fn signature_rule(&self, plugin: &PluginName) -> Option<&SignatureRule> {
         let plugin = self.plugins.get(plugin)?;
@@ -279,8 +279,8 @@ impl Config {
     }
 }
 
-/// Returns whether components of this source are made elsewhere. Those of the program are as
-/// trusted as the program, and a server has no component.
+/// Whether components of this source are made elsewhere. Those of the program are as trusted as the
+/// program, and a server has no component.
 fn is_foreign(source: &PluginSource) -> bool {
     match source {
         PluginSource::File(_) | PluginSource::Url { .. } | PluginSource::Oci { .. } => true,

@@ -64,7 +64,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     idle_keys::check(config, problems);
 }
 
-/// Returns the warning about a plugin without effect.
+/// The warning about a plugin without effect.
 pub(crate) fn unused(config: &Config, plugin: &PluginName) -> ConfigProblem {
     let what = format!(
         "the plugin `{plugin}` is not used: no task that starts names it, and no agent in use may call its tools"
@@ -74,13 +74,13 @@ pub(crate) fn unused(config: &Config, plugin: &PluginName) -> ConfigProblem {
     problem.as_warning()
 }
 
-/// Returns the plugins without effect.
+/// The plugins without effect.
 pub(crate) fn unused_plugins(config: &Config) -> Vec<&PluginName> {
     let used = used_plugins(config, &reached_tasks(config));
     config.plugins.keys().filter(|name| !used.contains(name)).collect()
 }
 
-/// Returns the agents of reachable tasks, that of the entry task first.
+/// The agents of reachable tasks, that of the entry task first.
 pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
     let entry = config.tasks.get(&config.entry).map(|task| &task.setup.agent);
     let others = reached_tasks(config)
@@ -96,8 +96,8 @@ pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
     agents
 }
 
-/// Returns the line that grants one more pattern of tools to a plugin. It holds all that the plugin
-/// has already, since it takes the place of the line that is there.
+/// The line that grants one more pattern of tools to a plugin. It holds all that the plugin has
+/// already, since it takes the place of the line that is there.
 pub(crate) fn tools_line(config: &Config, plugin: &PluginName, more: &str) -> String {
     let grant = config.plugins.get(plugin).and_then(|plugin| plugin.grants.tools.as_ref());
     let granted = grant.into_iter().flat_map(|grant| &grant.names);
@@ -233,7 +233,7 @@ fn check_networks(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// Returns the literal address in a URL pattern, if it is not public.
+/// The literal address in a URL pattern, if it is not public.
 fn inside(pattern: &str) -> Option<(IpAddr, AddressKind)> {
     let address = match Url::parse(pattern.trim_end_matches('*')).ok()?.host()? {
         Host::Ipv4(address) => IpAddr::V4(address),
@@ -384,7 +384,7 @@ pub(super) fn check_costs(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// Returns the entry task, and all tasks that it reaches through sub-tasks and background tasks.
+/// The entry task, and all tasks that it reaches through sub-tasks and background tasks.
 fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
     let mut reached = BTreeSet::new();
     let mut next = vec![&config.entry];
@@ -469,7 +469,7 @@ fn is_granted(config: &Config, model: &ModelName) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the codes of the warnings at the first plugin's lines.
+    /// The codes of the warnings at the first plugin's lines.
     fn warnings(plugin: &str, task: &str) -> Vec<ProblemCode> {
         let text = format!(
             "entry = \"t\"\n[plugins.a]\nsource = \"a.wasm\"\n{plugin}\n[plugins.b]\nsource = \"b.wasm\"\n[tasks.t]\nagent = \"a\"\n{task}\n"

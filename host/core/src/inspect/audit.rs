@@ -108,7 +108,7 @@ impl AuditKind {
         Self::ChangesDropped,
     ];
 
-    /// Returns the word in JSON and on the command line.
+    /// The word in JSON and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -138,14 +138,14 @@ impl AuditKind {
         }
     }
 
-    /// Returns the kind for this word; `None` if there is no such kind.
+    /// The kind for this word; `None` if there is no such kind.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// Returns the entries of one room, in order.
+/// The entries of one room, in order.
 #[must_use]
 pub fn entries(retold: &[ReplayedRecord]) -> Vec<AuditEntry> {
     let mut found = AuditFindings::default();
@@ -158,7 +158,7 @@ pub fn entries(retold: &[ReplayedRecord]) -> Vec<AuditEntry> {
     found.entries
 }
 
-/// Returns the entry of a decision about changes of an overlay.
+/// The entry of a decision about changes of an overlay.
 #[must_use]
 pub fn decision_entry(decision: &ChangeDecision) -> AuditEntry {
     let kind = match decision.kind {
@@ -430,7 +430,7 @@ impl AuditFindings {
     }
 }
 
-/// Returns the decision of a gate or judge in this notice, with its plugin and a description.
+/// The decision of a gate or judge in this notice, with its plugin and a description.
 #[must_use]
 pub fn plugin_decision(notice: &Notice) -> Option<(AuditKind, &PluginName, String)> {
     Some(match notice {

@@ -65,7 +65,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Returns the layer that refuses; `None` if none does.
+    /// The layer that refuses; `None` if none does.
     #[must_use]
     pub fn denied_by(&self) -> Option<Layer> {
         self.layers
@@ -101,7 +101,7 @@ pub struct AccessQuestion {
 }
 
 impl AccessQuestion {
-    /// Returns the decision of the rules about a tool call, for all that led to it.
+    /// The decision of the rules about a tool call, for all that led to it.
     fn ruling<'a>(&self, setup: &'a Setup, tool: &str) -> PolicyDecision<'a> {
         let participants = participants(&self.delegators, &self.plugin, &self.led_by);
         decide_for_participants(setup, participants, tool, &self.arguments)
@@ -183,7 +183,7 @@ pub fn explain_denial(
     explanation
 }
 
-/// Returns the question that led to this refusal.
+/// The question that led to this refusal.
 fn question_of(
     plugin: &PluginName,
     record: &DenialRecord,
@@ -219,8 +219,7 @@ fn with(setup: &Setup, question: &AccessQuestion, refused: Option<Refused>) -> E
     }
 }
 
-/// Returns the reason for offering no line, for requests that no operator should allow by copying a
-/// line.
+/// The reason for offering no line, for requests that no operator should allow by copying a line.
 fn why_no_suggestion(question: &AccessQuestion, record: &DenialRecord) -> String {
     let plugin = &question.plugin;
     match record.layer {

@@ -14,7 +14,7 @@ use crate::trajectory::{Era, Source};
 use crate::types::action::{Observation, PastAction, Turn};
 use crate::types::ids::{CallId, FrameId, Millis};
 
-/// Returns the events of a room's log, in order.
+/// The events of a room's log, in order.
 #[must_use]
 pub fn log(records: impl IntoIterator<Item = Record>, era: Era) -> Vec<Value> {
     let mut log = ExportLog {
@@ -148,7 +148,7 @@ impl ExportLog {
     }
 }
 
-/// Returns the time as logs write it: `2026-01-31T14:05:09.250000`, in UTC.
+/// The time as logs write it: `2026-01-31T14:05:09.250000`, in UTC.
 fn moment(at: Millis) -> String {
     const DAY: u64 = 86_400_000;
     let (days, within) = (at.0 / DAY + 719_468, at.0 % DAY);

@@ -41,8 +41,8 @@ pub struct RightsRow {
     pub may: Vec<String>,
 }
 
-/// Returns a row for each plugin, in order of name. A permission must be in the manifest, granted,
-/// and left by the plugin's tasks.
+/// A row for each plugin, in order of name. A permission must be in the manifest, granted, and left
+/// by the plugin's tasks.
 #[must_use]
 pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Vec<RightsRow> {
     let row = |plugin: &PluginName| {
@@ -59,8 +59,8 @@ pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Ve
     setup.plugins.keys().map(row).collect()
 }
 
-/// Returns the destinations of data: the servers of models that some plugin may ask, any host for
-/// native code, or `nowhere`.
+/// The destinations of data: the servers of models that some plugin may ask, any host for native
+/// code, or `nowhere`.
 #[must_use]
 pub fn data_can_leave(setup: &Setup) -> String {
     // Destructured without `..`, so that a grant or a model field that reaches out does not compile
@@ -157,7 +157,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     outside.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
 }
 
-/// Returns the decisions or texts that the config lets a plugin contribute; these need no grant.
+/// The decisions or texts that the config lets a plugin contribute; these need no grant.
 fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
     let tasks = |uses: &dyn Fn(&TaskSetup) -> bool| {
         join(setup.tasks.iter().filter(|(_, task)| uses(task)).map(|(name, _)| name.as_str()))
@@ -252,7 +252,7 @@ fn may_nest(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> Option<Stri
     (!names.is_empty()).then(|| format!("call {names} for the agents that call it{bound}"))
 }
 
-/// Returns the tools that the plugin's own tools may call.
+/// The tools that the plugin's own tools may call.
 fn nested_tools(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> BTreeSet<String> {
     let kinds = setup.plugins.get(name).map(|plugin| &plugin.facts.kinds);
     if !kinds.is_some_and(|kinds| kinds.contains(&PluginKind::Tools)) {

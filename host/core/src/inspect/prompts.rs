@@ -59,8 +59,8 @@ pub struct WrittenPrompt {
     pub options: Map<String, Value>,
 }
 
-/// Returns the prompts of a room's model calls, in their order. Empty if the records do not begin
-/// with an opening.
+/// The prompts of a room's model calls, in their order. Empty if the records do not begin with an
+/// opening.
 #[must_use]
 pub fn prompts(records: Vec<Record>) -> Vec<ModelPrompt> {
     let Some(Event::RoomOpened { opening, .. }) = records.first().map(|record| &record.event)
@@ -99,7 +99,7 @@ pub fn prompts(records: Vec<Record>) -> Vec<ModelPrompt> {
 }
 
 impl PromptMessage {
-    /// Returns the bytes of all its parts: text, calls, results and attachments.
+    /// The bytes of all its parts: text, calls, results and attachments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let calls = self.tool_calls.iter();
@@ -113,14 +113,14 @@ impl PromptMessage {
 }
 
 impl ModelPrompt {
-    /// Returns the messages in their order, as the model reads them: text of plugins and other
-    /// tasks stands between the host's marks.
+    /// The messages in their order, as the model reads them: text of plugins and other tasks stands
+    /// between the host's marks.
     #[must_use]
     pub fn messages(&self) -> Vec<PromptMessage> {
         self.prompt.pieces.iter().flat_map(messages_of).collect()
     }
 
-    /// Returns the request with all its texts.
+    /// The request with all its texts.
     #[must_use]
     pub fn written(&self) -> WrittenPrompt {
         let Prompt {
@@ -142,8 +142,8 @@ impl ModelPrompt {
         }
     }
 
-    /// Returns whether a record's sequence number names this request: that of the request, or that
-    /// of the call in which it was made.
+    /// Whether a record's sequence number names this request: that of the request, or that of the
+    /// call in which it was made.
     #[must_use]
     pub fn is_at(&self, seq: u64) -> bool {
         self.seq == seq || self.call_seq == seq

@@ -17,7 +17,7 @@ pub struct OpenQuestion {
     pub prompt: String,
 }
 
-/// Returns the questions that wait at the end of a room's records, oldest first.
+/// The questions that wait at the end of a room's records, oldest first.
 #[must_use]
 pub fn open_questions(records: impl IntoIterator<Item = Record>) -> Vec<OpenQuestion> {
     let (mut room, mut questions) = (Room::new(), BTreeMap::new());

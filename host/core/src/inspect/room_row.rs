@@ -49,13 +49,13 @@ impl RoomRowFold {
         }
     }
 
-    /// Returns the pending work. Timers that the room has dropped are here too.
+    /// The pending work. Timers that the room has dropped are here too.
     #[must_use]
     pub fn waits(&self) -> &BTreeMap<WaitKey, PendingWork> {
         &self.waits
     }
 
-    /// Returns the outcome of the room's last run; `None` if it has none yet.
+    /// The outcome of the room's last run; `None` if it has none yet.
     #[must_use]
     pub fn outcome(&self) -> Option<&Outcome> {
         self.room.outcome().or(self.stopped.as_ref()).map(|outcome| &**outcome)

@@ -100,8 +100,8 @@ pub struct Totals {
 }
 
 impl Timeline {
-    /// Returns the timeline of these rooms' records, the root's first. Each list may end anywhere.
-    /// `None` if the root's records do not begin with an opening.
+    /// The timeline of these rooms' records, the root's first. Each list may end anywhere. `None`
+    /// if the root's records do not begin with an opening.
     #[must_use]
     pub fn of(rooms: impl IntoIterator<Item = Vec<Record>>) -> Option<Self> {
         let mut folded = fold::Fold::default();
@@ -125,20 +125,20 @@ impl Timeline {
 }
 
 impl Totals {
-    /// Returns the tokens of input and output.
+    /// The tokens of input and output.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// Returns the cost in micro-US-dollars; `None` if part of it is unknown, or no model answered.
+    /// The cost in micro-US-dollars; `None` if part of it is unknown, or no model answered.
     #[must_use]
     pub fn cost(&self) -> Option<u64> {
         (self.unpriced == 0 && self.tokens() > 0).then_some(self.cost_micro_usd)
     }
 }
 
-/// Returns at most [`TEXT`] characters of the text, with a mark if it was cut.
+/// At most [`TEXT`] characters of the text, with a mark if it was cut.
 pub(crate) fn short(text: &str) -> String {
     match text.char_indices().nth(TEXT) {
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -194,7 +194,7 @@ impl Transcript {
         sharing
     }
 
-    /// Returns the entries so far, the oldest first.
+    /// The entries so far, the oldest first.
     #[must_use]
     pub fn entries(&self) -> &[TranscriptEntry] {
         &self.entries
@@ -233,8 +233,8 @@ impl Transcript {
         }
     }
 
-    /// Returns whether the text of agents may be shown before it is their answer: the channel
-    /// receives messages, and no gate checks what people read.
+    /// Whether the text of agents may be shown before it is their answer: the channel receives
+    /// messages, and no gate checks what people read.
     #[must_use]
     pub fn shows_interim(&self) -> bool {
         self.rooms.get(&self.root).is_some_and(|folded| self.may_show_interim(&folded.room))
@@ -255,7 +255,7 @@ impl Transcript {
         self.rooms.get(&self.root).is_some_and(|folded| folded.holder() == Some(task))
     }
 
-    /// Returns whether a call of the room itself still waits for its answer.
+    /// Whether a call of the room itself still waits for its answer.
     #[must_use]
     pub fn is_in_flight(&self, call: CallId) -> bool {
         self.rooms.get(&self.root).is_some_and(|folded| folded.room.is_in_flight(call))
@@ -390,14 +390,14 @@ impl Transcript {
 }
 
 impl FoldedRoom {
-    /// Returns the task that holds the conversation.
+    /// The task that holds the conversation.
     fn holder(&self) -> Option<&TaskName> {
         self.room.handed_to().or(self.entry.as_ref())
     }
 }
 
-/// Returns the text of an agent's own message to its user; `None` for any other message. The text
-/// of an action is for the agent's model.
+/// The text of an agent's own message to its user; `None` for any other message. The text of an
+/// action is for the agent's model.
 fn said(message: &Arc<Message>) -> Option<String> {
     if message
         .action

@@ -33,8 +33,8 @@ impl Admission {
     }
 }
 
-/// Returns whether an effect is still to be performed. Its call may have been abandoned while its
-/// records became durable.
+/// Whether an effect is still to be performed. Its call may have been abandoned while its records
+/// became durable.
 #[must_use]
 pub fn is_wanted(effect: &Effect, room: &Room) -> bool {
     match effect {

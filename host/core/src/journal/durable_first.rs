@@ -8,9 +8,8 @@ use crate::protocol::event::Event;
 use crate::setup::{PluginSetup, Setup};
 
 impl Effect {
-    /// Returns whether the effect has consequences outside the host, or is shown to people as a
-    /// fact. The event behind such an effect must be durable first. Any other effect can be
-    /// repeated.
+    /// Whether the effect has consequences outside the host, or is shown to people as a fact. The
+    /// event behind such an effect must be durable first. Any other effect can be repeated.
     #[must_use]
     pub fn leaves(&self, setup: &Setup) -> bool {
         match self {
@@ -44,7 +43,7 @@ impl Effect {
 }
 
 impl PluginSetup {
-    /// Returns whether calls of the plugin only compute: it runs in a sandbox, and nothing is granted
+    /// Whether calls of the plugin only compute: it runs in a sandbox, and nothing is granted
     /// to it. Their answers follow from their arguments alone.
     #[must_use]
     pub fn only_computes(&self) -> bool {
@@ -53,7 +52,7 @@ impl PluginSetup {
 }
 
 impl Event {
-    /// Returns whether the event is part of a call that reached nothing outside its sandbox and tried
+    /// Whether the event is part of a call that reached nothing outside its sandbox and tried
     /// nothing that was refused. If all events of a run are, and its plugin
     /// [only computes](PluginSetup::only_computes), a lost record hides no act of the plugin, and the
     /// answer may precede the records.

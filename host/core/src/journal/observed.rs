@@ -48,14 +48,14 @@ impl ObservedFold {
         events
     }
 
-    /// Returns the rooms of the background tasks that the records start.
+    /// The rooms of the background tasks that the records start.
     #[must_use]
     pub fn into_children(self) -> Vec<RoomId> {
         self.children
     }
 }
 
-/// Returns the number of events that each observer of a run did not take; observers that took all
+/// The number of events that each observer of a run did not take; observers that took all
 /// of them are left out. `rooms` are the records of all rooms of the run, its root's first and those
 /// of its observers included.
 #[must_use]
@@ -90,7 +90,7 @@ pub fn undelivered(rooms: &[Vec<Record>]) -> BTreeMap<PluginName, u64> {
     left.filter(|(_, count)| *count > 0).collect()
 }
 
-/// Returns the last event of each room that an observer took, by the records of its own room.
+/// The last event of each room that an observer took, by the records of its own room.
 fn taken(records: &[Record]) -> BTreeMap<RoomId, ObservedPosition> {
     let mut room = Room::new();
     for record in records {

@@ -36,7 +36,7 @@ pub enum WaitKey {
 }
 
 impl PendingWork {
-    /// Returns whether an approver decides it: an approval, or a top-up.
+    /// Whether an approver decides it: an approval, or a top-up.
     #[must_use]
     pub fn asks_approval(&self) -> bool {
         matches!(self.kind.as_str(), "approval" | "top-up")
@@ -44,7 +44,7 @@ impl PendingWork {
 }
 
 impl WaitKey {
-    /// Returns the call that waits; `None` for a timer.
+    /// The call that waits; `None` for a timer.
     #[must_use]
     pub fn call(&self) -> Option<CallId> {
         match self {
@@ -66,7 +66,7 @@ pub enum WaitChange {
 }
 
 impl WaitChange {
-    /// Returns the work that an effect begins or ends; `None` if it changes nothing.
+    /// The work that an effect begins or ends; `None` if it changes nothing.
     #[must_use]
     pub fn of_effect(effect: &Effect) -> Option<Self> {
         let begun = |key, kind: &str, target: String| {
@@ -138,7 +138,7 @@ impl WaitChange {
         }
     }
 
-    /// Returns the work that an event ends; `None` if it ends nothing.
+    /// The work that an event ends; `None` if it ends nothing.
     #[must_use]
     pub fn of_event(event: &Event) -> Option<Self> {
         match event.effective() {

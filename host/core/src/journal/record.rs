@@ -31,7 +31,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Returns the stable error code for programs.
+    /// The stable error code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ pub fn to_line(record: &Record) -> Result<String, RecordTooDeep> {
     if is_too_deep(&line) { Err(RecordTooDeep { seq: record.seq }) } else { Ok(line) }
 }
 
-/// Returns one record as JSON, without the room's secret.
+/// One record as JSON, without the room's secret.
 fn shown(record: &Record) -> String {
     serde_json::to_string(record)
         .expect("a record holds nothing but JSON values, texts and numbers")
@@ -120,7 +120,7 @@ struct RecordStamp {
     rules: u32,
 }
 
-/// Returns the room that these records lead to. Their effects are discarded, not performed again.
+/// The room that these records lead to. Their effects are discarded, not performed again.
 #[must_use]
 pub fn fold(records: impl IntoIterator<Item = Record>) -> Room {
     let mut room = Room::new();
@@ -132,8 +132,8 @@ pub fn fold(records: impl IntoIterator<Item = Record>) -> Room {
     room
 }
 
-/// Returns the notices of each record, with the setup in force at that record. Used to inspect a
-/// run that has ended.
+/// The notices of each record, with the setup in force at that record. Used to inspect a run that
+/// has ended.
 #[must_use]
 pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<ReplayedRecord> {
     let (mut room, mut setup, mut all) = (Room::new(), None, Vec::new());
@@ -148,7 +148,7 @@ pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<ReplayedRecord> 
     all
 }
 
-/// Returns the setup in force after these records; `None` if none of them carries one.
+/// The setup in force after these records; `None` if none of them carries one.
 #[must_use]
 pub fn setup_in_force(records: &[Record]) -> Option<&Arc<Setup>> {
     records.iter().rev().find_map(|record| record.event.setup())

@@ -48,8 +48,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// Returns the inputs of the call that `effect` starts; `None` if it calls no plugin. Must be
-    /// called directly after the event that caused the effect, before the room changes again.
+    /// The inputs of the call that `effect` starts; `None` if it calls no plugin. Must be called
+    /// directly after the event that caused the effect, before the room changes again.
     #[must_use]
     pub fn of(effect: &Effect, room: &Room) -> Option<Self> {
         let (Effect::StepAgent { call, .. }
@@ -264,8 +264,8 @@ impl InFlight {
         }
     }
 
-    /// Returns the numbers of the records with the reads of calls in flight, ascending. A snapshot
-    /// does not hold those reads.
+    /// The numbers of the records with the reads of calls in flight, ascending. A snapshot does not
+    /// hold those reads.
     #[must_use]
     pub fn read_records(&self) -> Vec<u64> {
         let mut records: Vec<u64> = self.reads.values().flatten().copied().collect();
@@ -273,13 +273,13 @@ impl InFlight {
         records
     }
 
-    /// Returns the timers that may still fire.
+    /// The timers that may still fire.
     pub fn timers(&self) -> impl Iterator<Item = TimerId> {
         self.timers.keys().copied()
     }
 
-    /// Returns the first request number that no host used. Requests of an earlier host no longer
-    /// wait, and their numbers must not match new ones.
+    /// The first request number that no host used. Requests of an earlier host no longer wait, and
+    /// their numbers must not match new ones.
     #[must_use]
     pub fn next_request(&self) -> u64 {
         self.next_request
@@ -371,7 +371,7 @@ impl Unfinished {
         self.in_flight.end_event(&self.room);
     }
 
-    /// Returns the time up to `now` in which no host ran the room.
+    /// The time up to `now` in which no host ran the room.
     #[must_use]
     pub fn downtime(&self, now: Millis) -> Downtime {
         let last = self.room.now();
@@ -380,8 +380,7 @@ impl Unfinished {
         Downtime { ms: now.since(stopped.unwrap_or(last)), is_exact: stopped.is_some() }
     }
 
-    /// Returns the events and effects that resume the room at `now`. A room that has an outcome has
-    /// ended.
+    /// The events and effects that resume the room at `now`. A room that has an outcome has ended.
     #[must_use]
     pub fn resumption(&self, now: Millis, today: &Setup) -> Resumption {
         let (begun, in_force) = (self.room.begun_setup(), self.room.setup());
@@ -459,7 +458,7 @@ impl Unfinished {
         });
     }
 
-    /// Returns the events that answer an attempt that must not be repeated; `None` if it can run
+    /// The events that answer an attempt that must not be repeated; `None` if it can run
     /// again. A tool's call is not repeated by other code than that which a person may have approved.
     fn interrupted(
         &self,
@@ -499,8 +498,8 @@ impl Unfinished {
 }
 
 impl Resumption {
-    /// Returns the plugins of calls that run again from their logs. Their components must be the
-    /// same as before.
+    /// The plugins of calls that run again from their logs. Their components must be the same as
+    /// before.
     #[must_use]
     pub fn plugins(&self) -> BTreeSet<&PluginName> {
         let told_before = self.again.iter().filter(|again| !again.trace.is_empty());
@@ -508,7 +507,7 @@ impl Resumption {
     }
 }
 
-/// Returns the plugin that an effect calls.
+/// The plugin that an effect calls.
 fn plugin_of(effect: &Effect) -> Option<&PluginName> {
     match effect {
         Effect::StepAgent { agent: plugin, .. } | Effect::AskResponder { agent: plugin, .. } => {
@@ -521,12 +520,12 @@ fn plugin_of(effect: &Effect) -> Option<&PluginName> {
     }
 }
 
-/// Returns whether the plugin runs in a sandbox: all that such a plugin does is in its call log.
+/// Whether the plugin runs in a sandbox: all that such a plugin does is in its call log.
 fn is_sandboxed(plugin: &PluginName, setup: &Setup) -> bool {
     setup.plugins.get(plugin).is_some_and(|plugin| !plugin.facts.mcp && !plugin.facts.is_native())
 }
 
-/// Returns whether the tool declares that a repeated call has the same effect.
+/// Whether the tool declares that a repeated call has the same effect.
 fn is_idempotent(effect: &Effect, setup: &Setup) -> bool {
     let Effect::CallTool { plugin, tool, .. } = effect else { return false };
     let facts = setup.plugins.get(plugin).map(|plugin| &plugin.facts);
@@ -542,7 +541,7 @@ mod tests {
     use super::*;
     use crate::protocol::event::{Principal, RULES};
 
-    /// Returns a room with `calls` calls in flight, each of which has begun and has a log.
+    /// A room with `calls` calls in flight, each of which has begun and has a log.
     fn busy(calls: u64) -> Unfinished {
         let mut state = serde_json::to_value(Room::new()).expect("a room is serialisable");
         state["cx"]["phase"] = json!({ "Running": { "root": 0 } });

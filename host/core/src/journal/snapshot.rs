@@ -59,8 +59,8 @@ impl Unfinished {
         if is_deeper_than(&text, DEPTH_MAX) { Err(SnapshotError::TooDeep) } else { Ok(text) }
     }
 
-    /// Returns whether this is the state that these records lead to; they begin with the room's
-    /// first. A kept snapshot that differs was changed.
+    /// Whether this is the state that these records lead to; they begin with the room's first. A
+    /// kept snapshot that differs was changed.
     ///
     /// # Errors
     /// As [`to_snapshot`](Self::to_snapshot).
@@ -76,8 +76,8 @@ impl Unfinished {
         Ok(plain(self)? == plain(&Self::fold(records))?)
     }
 
-    /// Returns whether the room has the setups of its records: that with which its run began, and
-    /// the effective one. `records` are those that carry a setup, in order, up to the snapshot.
+    /// Whether the room has the setups of its records: that with which its run began, and the
+    /// effective one. `records` are those that carry a setup, in order, up to the snapshot.
     #[must_use]
     pub fn has_setups_of<'a>(&self, records: impl IntoIterator<Item = &'a Record>) -> bool {
         let (mut begun, mut effective) = (None, None);

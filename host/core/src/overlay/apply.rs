@@ -28,7 +28,7 @@ pub enum ChangeContent {
 }
 
 impl ChangeContent {
-    /// Returns the digest of a content that is there.
+    /// The digest of a content that is there.
     #[must_use]
     pub fn digest(&self) -> Option<&Digest> {
         if let Self::File(digest) = self { Some(digest) } else { None }
@@ -71,7 +71,7 @@ pub enum ChangeDecisionKind {
 }
 
 impl ChangeDecisionKind {
-    /// Returns the word in JSON and in texts.
+    /// The word in JSON and in texts.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -123,7 +123,7 @@ mod tests {
         Digest { sha256: text.to_owned(), length: 1 }
     }
 
-    /// Returns the change of a file that was `base`, and its content in the overlay.
+    /// The change of a file that was `base`, and its content in the overlay.
     fn changed(
         base: &str,
         content: &str,
@@ -144,7 +144,7 @@ mod tests {
         if now.is_empty() { BaseEntry::Absent } else { BaseEntry::File(digest(now)) }
     }
 
-    /// Returns the step for a file that was `base`, is `now`, and is `content` in the overlay.
+    /// The step for a file that was `base`, is `now`, and is `content` in the overlay.
     fn step(base: &str, content: &str, now: &str) -> ApplyStep {
         let (change, content) = changed(base, content, false);
         apply_step(&change, &content, &entry(now))

@@ -46,7 +46,7 @@ pub enum ChangedFile {
 }
 
 impl ChangedFile {
-    /// Returns the file of the folder that the change was made to.
+    /// The file of the folder that the change was made to.
     #[must_use]
     pub fn base(&self) -> Option<&Digest> {
         match self {
@@ -55,7 +55,7 @@ impl ChangedFile {
         }
     }
 
-    /// Returns whether another process changed the file between the run's first read and its change.
+    /// Whether another process changed the file between the run's first read and its change.
     #[must_use]
     pub fn changed_since_read(&self) -> bool {
         let (Self::Written { changed_since_read, .. } | Self::Removed { changed_since_read, .. }) =
@@ -116,7 +116,7 @@ impl Changes {
         self.0.retain(|path, change| is_whole(path, change));
     }
 
-    /// Returns the shortest log with these changes.
+    /// The shortest log with these changes.
     #[must_use]
     pub fn records(&self) -> Vec<ChangeRecord> {
         let record = |(path, change): (&String, &ChangedFile)| {
@@ -133,13 +133,13 @@ impl Changes {
         self.0.iter().map(record).collect()
     }
 
-    /// Returns the change of a file.
+    /// The change of a file.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&ChangedFile> {
         self.0.get(path)
     }
 
-    /// Returns the changed files in the order of their paths.
+    /// The changed files in the order of their paths.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ChangedFile)> {
         self.0.iter().map(|(path, change)| (path.as_str(), change))
     }
@@ -149,13 +149,13 @@ impl Changes {
         self.0.is_empty()
     }
 
-    /// Returns the number of changed files, removed ones included.
+    /// The number of changed files, removed ones included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the layer that answers for a path; the folder itself is the empty path.
+    /// The layer that answers for a path; the folder itself is the empty path.
     #[must_use]
     pub fn layer(&self, path: &str) -> Layer {
         if self.has_written_below(path) {
@@ -177,15 +177,15 @@ impl Changes {
         Layer::Base
     }
 
-    /// Returns whether the folder's own entries at and below a directory are hidden, because the
-    /// overlay removed a file at its path or above.
+    /// Whether the folder's own entries at and below a directory are hidden, because the overlay
+    /// removed a file at its path or above.
     #[must_use]
     pub fn hides_base(&self, path: &str) -> bool {
         let parents = path.match_indices('/').map(|(end, _)| &path[..end]);
         parents.chain([path]).any(|part| self.0.contains_key(part))
     }
 
-    /// Returns the names in a directory that the overlay adds or replaces.
+    /// The names in a directory that the overlay adds or replaces.
     #[must_use]
     pub fn names_in(&self, directory: &str) -> BTreeSet<&str> {
         let skip = if directory.is_empty() { 0 } else { directory.len() + 1 };

@@ -23,7 +23,7 @@ pub enum LineSign {
 }
 
 impl LineSign {
-    /// Returns the sign at the beginning of the line.
+    /// The sign at the beginning of the line.
     #[must_use]
     pub fn as_char(self) -> char {
         match self {
@@ -62,15 +62,14 @@ pub struct TextChange {
     pub removed: u64,
 }
 
-/// Returns the text of a file, or `None` for a binary one: with a NUL at its beginning, or not in
-/// UTF-8.
+/// The text of a file, or `None` for a binary one: with a NUL at its beginning, or not in UTF-8.
 #[must_use]
 pub fn as_text(bytes: &[u8]) -> Option<&str> {
     let begin = &bytes[..bytes.len().min(INSPECTED)];
     if begin.contains(&0) { None } else { std::str::from_utf8(bytes).ok() }
 }
 
-/// Returns the difference of two texts.
+/// The difference of two texts.
 #[must_use]
 pub fn text_change(old: &str, new: &str) -> TextChange {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
@@ -97,7 +96,7 @@ pub fn text_change(old: &str, new: &str) -> TextChange {
     change
 }
 
-/// Returns the operations that turn the old lines into the new ones.
+/// The operations that turn the old lines into the new ones.
 fn operations(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     let alike = |(one, other): &(&&str, &&str)| one == other;
     let prefix = old.iter().zip(new).take_while(alike).count();
@@ -133,8 +132,8 @@ fn operations(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     renumbered(operations)
 }
 
-/// Returns the operations with each index at the end of the operation before. The search leaves the
-/// index of the other text inexact for insertions and deletions, and the headers need both.
+/// The operations with each index at the end of the operation before. The search leaves the index
+/// of the other text inexact for insertions and deletions, and the headers need both.
 fn renumbered(operations: Vec<DiffOp>) -> Vec<DiffOp> {
     let (mut old_index, mut new_index) = (0, 0);
     let exact = operations.into_iter().map(|operation| {
@@ -158,7 +157,7 @@ fn hunk_lines<'a>(sign: LineSign, lines: &'a [&str]) -> impl Iterator<Item = Hun
     })
 }
 
-/// Returns `START,LENGTH`. An empty range is after its start, as in git.
+/// `START,LENGTH`. An empty range is after its start, as in git.
 fn range(lines: &Range<usize>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),

@@ -32,7 +32,7 @@ pub enum DelegationChoice<'a> {
 }
 
 impl<'a> DelegationChoice<'a> {
-    /// Returns the key below `grants.delegate`.
+    /// The key below `grants.delegate`.
     fn key(&self) -> &'static str {
         match self {
             Self::Strategy(_) => "delivery_strategies",
@@ -280,7 +280,7 @@ impl<'a> Rights<'a> {
         self.folder_of(path, writes).map_err(|record| Box::new(DenialRecord { writes, ..*record }))
     }
 
-    /// Returns whether a side effect changes a file of a folder that is granted as an overlay.
+    /// Whether a side effect changes a file of a folder that is granted as an overlay.
     #[must_use]
     pub fn is_of_overlay(&self, side_effect: &SideEffect) -> bool {
         let (SideEffect::WriteFile { path, .. } | SideEffect::RemoveFile { path }) = side_effect
@@ -335,9 +335,9 @@ impl<'a> Rights<'a> {
         Ok((index, parsed.rest))
     }
 
-    /// Returns the smallest line of config that would allow a path; `None` if no line should be
-    /// offered. A path outside of every granted folder needs one of the operator's choice: `…`
-    /// stands for it, because a guessed name need not exist.
+    /// The smallest line of config that would allow a path; `None` if no line should be offered. A
+    /// path outside of every granted folder needs one of the operator's choice: `…` stands for it,
+    /// because a guessed name need not exist.
     fn wider_files(&self, path: &str, writes: bool) -> Option<String> {
         let name = suggested_folder(path)?;
         let line = |dir: &str, at: &str, mode: FileMode, quotas: &str| {
@@ -367,7 +367,7 @@ impl<'a> Rights<'a> {
         Some(format!("[plugins.{}] grants.files = [{}]", self.plugin, grants.join(", ")))
     }
 
-    /// Returns the record for a capability that is granted, but not for this name.
+    /// The record for a capability that is granted, but not for this name.
     fn not_held(&self, capability: Capability, name: &str, suggestion: Option<String>) -> Refused {
         let reason =
             format!("plugins.{}.grants.{capability} does not contain {name:?}", self.plugin);

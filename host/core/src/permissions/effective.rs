@@ -64,7 +64,7 @@ impl Grants {
         }
     }
 
-    /// Returns the grants that the manifest requests: the others have no effect.
+    /// The grants that the manifest requests: the others have no effect.
     #[must_use]
     pub(crate) fn requested_by(&self, manifest: &Manifest) -> Self {
         let asks = |capability: Capability| manifest.ask(capability).is_some();
@@ -88,7 +88,7 @@ fn both<T>(begun: Option<&T>, today: Option<&T>, narrowed: impl Fn(&T, &T) -> T)
     Some(narrowed(begun?, today?))
 }
 
-/// Returns the overlaps of each entry with each entry of the other list, in the first one's order.
+/// The overlaps of each entry with each entry of the other list, in the first one's order.
 fn overlap<T: PartialEq + Clone>(
     begun: &[T],
     today: &[T],
@@ -107,12 +107,12 @@ fn overlap<T: PartialEq + Clone>(
     found
 }
 
-/// Returns the entries that stand in both lists.
+/// The entries that stand in both lists.
 fn common<T: PartialEq + Clone>(begun: &[T], today: &[T]) -> Vec<T> {
     begun.iter().filter(|entry| today.contains(entry)).cloned().collect()
 }
 
-/// Returns the smaller of two limits; `None` is no limit.
+/// The smaller of two limits; `None` is no limit.
 pub(crate) fn smaller<T: Ord>(begun: Option<T>, today: Option<T>) -> Option<T> {
     [begun, today].into_iter().flatten().min()
 }
@@ -138,8 +138,8 @@ impl ToolsGrant {
 }
 
 impl ToolPattern {
-    /// Returns the pattern of the tools that both cover; `None` if there are none. Of two patterns
-    /// that share a tool, one covers all tools of the other.
+    /// The pattern of the tools that both cover; `None` if there are none. Of two patterns that
+    /// share a tool, one covers all tools of the other.
     fn overlap(&self, other: &Self) -> Option<Self> {
         let has = |outer: &Self, inner: &Self| match (outer.covered(), inner.covered()) {
             (CoveredTools::WithPrefix(outer), CoveredTools::WithPrefix(inner)) => {
@@ -187,8 +187,8 @@ impl ChannelsGrant {
 }
 
 impl FileMode {
-    /// Returns the mode that allows what both allow. An overlay allows no writing into the
-    /// directory itself.
+    /// The mode that allows what both allow. An overlay allows no writing into the directory
+    /// itself.
     fn narrowed_by(self, today: Self) -> Self {
         match (self, today) {
             (Self::Read, _) | (_, Self::Read) => Self::Read,
@@ -198,9 +198,9 @@ impl FileMode {
     }
 }
 
-/// Returns the directories that both grant, by the names under which the plugin sees them. The
-/// deepest grant above a name decides about it, in each list; both must lead to the same directory
-/// of the host, because another directory under the same name is another grant.
+/// The directories that both grant, by the names under which the plugin sees them. The deepest
+/// grant above a name decides about it, in each list; both must lead to the same directory of the
+/// host, because another directory under the same name is another grant.
 fn common_folders(begun: &[FileGrant], today: &[FileGrant]) -> Vec<FileGrant> {
     let deepest = |grants: &'_ [FileGrant], at: &str| {
         let above = grants.iter().filter(|grant| rest_below(&grant.at, at).is_some());
@@ -230,13 +230,13 @@ fn common_folders(begun: &[FileGrant], today: &[FileGrant]) -> Vec<FileGrant> {
     found
 }
 
-/// Returns the path that the other one contains; `None` if neither does.
+/// The path that the other one contains; `None` if neither does.
 fn inner_path(begun: &String, today: &String) -> Option<String> {
     let has = |outer: &String, inner: &String| rest_below(outer, inner).map(|_| inner.clone());
     has(begun, today).or_else(|| has(today, begun))
 }
 
-/// Returns the part of a path below a folder, without slashes around it; empty for the folder.
+/// The part of a path below a folder, without slashes around it; empty for the folder.
 fn rest_below<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then(|| rest.trim_matches('/'))
@@ -311,7 +311,7 @@ impl ExecGrant {
 }
 
 impl TaskScope {
-    /// Returns the restriction by both: this, with which the run began, and today's.
+    /// The restriction by both: this, with which the run began, and today's.
     #[must_use]
     pub fn narrowed_by(&self, today: &Self) -> Self {
         Self {
@@ -332,7 +332,7 @@ impl TaskScope {
     }
 }
 
-/// Returns the narrowed list; a missing list restricts nothing.
+/// The narrowed list; a missing list restricts nothing.
 fn lists<T: Clone>(
     begun: &Option<Vec<T>>,
     today: &Option<Vec<T>>,
@@ -345,7 +345,7 @@ fn lists<T: Clone>(
 }
 
 impl ConfirmPolicy {
-    /// Returns the policy that asks whenever one of both asks.
+    /// The policy that asks whenever one of both asks.
     fn stricter(self, today: Self) -> Self {
         match (self, today) {
             (Self::Always, _) | (_, Self::Always) => Self::Always,
@@ -359,9 +359,9 @@ impl ConfirmPolicy {
 }
 
 impl ConfirmRules {
-    /// Returns the rules that ask whenever these, with which the run began, or today's ask. If the
-    /// analyzer is another one, its ratings cannot stand for those of the first, so everything is
-    /// asked about.
+    /// The rules that ask whenever these, with which the run began, or today's ask. If the analyzer
+    /// is another one, its ratings cannot stand for those of the first, so everything is asked
+    /// about.
     #[must_use]
     pub fn narrowed_by(&self, today: &Self) -> Self {
         let rates = |rules: &Self| rules.policy != ConfirmPolicy::Never;
@@ -376,7 +376,7 @@ impl ConfirmRules {
 }
 
 impl PluginLimits {
-    /// Returns the smaller of each limit.
+    /// The smaller of each limit.
     #[must_use]
     pub fn narrowed_by(&self, today: &Self) -> Self {
         Self {
@@ -403,7 +403,7 @@ impl PluginLimits {
 }
 
 impl RunLimits {
-    /// Returns the smaller of each limit. A run asks for more only if both configs say so.
+    /// The smaller of each limit. A run asks for more only if both configs say so.
     #[must_use]
     pub fn narrowed_by(&self, today: &Self) -> Self {
         let asks = (self.when_used_up, today.when_used_up) == (WhenUsedUp::Ask, WhenUsedUp::Ask);

@@ -57,26 +57,26 @@ impl CommandPattern {
         Ok(Self(words.join(" ")))
     }
 
-    /// Returns the pattern as text, with single spaces.
+    /// The pattern as text, with single spaces.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the path of the program.
+    /// The path of the program.
     #[must_use]
     pub fn program(&self) -> &str {
         self.0.split(' ').next().unwrap_or_default()
     }
 
-    /// Returns whether `program` is the path of the program, or its last component.
+    /// Whether `program` is the path of the program, or its last component.
     #[must_use]
     pub fn names(&self, program: &str) -> bool {
         let path = self.program();
         path == program || path.rsplit('/').next() == Some(program)
     }
 
-    /// Returns whether the pattern covers these arguments.
+    /// Whether the pattern covers these arguments.
     #[must_use]
     pub fn covers(&self, arguments: &[String]) -> bool {
         let mut words = self.0.split(' ').skip(1);
@@ -99,8 +99,8 @@ impl CommandPattern {
 }
 
 impl CommandPattern {
-    /// Returns the pattern of the commands that both cover, word by word; `None` if there are none,
-    /// or if a word of both covers more than one word can say.
+    /// The pattern of the commands that both cover, word by word; `None` if there are none, or if a
+    /// word of both covers more than one word can say.
     pub(crate) fn overlap(&self, other: &Self) -> Option<Self> {
         let (mut one, mut two) = (self.0.split(' '), other.0.split(' '));
         let mut words = vec![one.next().filter(|program| two.next() == Some(*program))?];
@@ -122,7 +122,7 @@ impl CommandPattern {
     }
 }
 
-/// Returns the word that covers fewer arguments, if all of them are covered by the other one too.
+/// The word that covers fewer arguments, if all of them are covered by the other one too.
 fn narrower_word<'a>(one: &'a str, two: &'a str) -> Option<&'a str> {
     // A `*` of the inner word can only meet a `*` of the outer one, which covers all that it does.
     let has = |outer: &str, inner: &str| {
@@ -140,8 +140,8 @@ impl fmt::Display for CommandPattern {
     }
 }
 
-/// Returns whether a word covers an argument; takes time in proportion to the product of their
-/// lengths at most.
+/// Whether a word covers an argument; takes time in proportion to the product of their lengths at
+/// most.
 fn word_covers(word: &str, argument: &str) -> bool {
     let Some((first, rest)) = word.split_once('*') else { return word == argument };
     let Some(mut left) = argument.strip_prefix(first) else { return false };
@@ -157,7 +157,7 @@ fn word_covers(word: &str, argument: &str) -> bool {
     true
 }
 
-/// Returns the smallest pattern that covers a command. A space in an argument can only be covered by
+/// The smallest pattern that covers a command. A space in an argument can only be covered by
 /// a `*`, and an argument that begins with `*`, or is empty, by nothing smaller than `*`.
 fn smallest_pattern(program: &str, arguments: &[String]) -> Option<CommandPattern> {
     let path = if program.contains('/') {
@@ -177,8 +177,8 @@ fn smallest_pattern(program: &str, arguments: &[String]) -> Option<CommandPatter
 }
 
 impl<'a> Rights<'a> {
-    /// Returns the folders that the plugin's programs may use: those of its own `files`. A program
-    /// cannot see an overlay, and must not reach the folder below it.
+    /// The folders that the plugin's programs may use: those of its own `files`. A program cannot
+    /// see an overlay, and must not reach the folder below it.
     pub fn program_folders(&self) -> impl Iterator<Item = &'a FileGrant> + use<'a> {
         let is_asked = self.manifest.ask(Capability::Files).is_some();
         let granted = self.grants.files.iter().filter(move |_| is_asked);

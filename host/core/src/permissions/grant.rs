@@ -82,7 +82,7 @@ pub enum FileMode {
 }
 
 impl FileMode {
-    /// Returns the word of the config.
+    /// The word of the config.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ impl FileMode {
         }
     }
 
-    /// Returns the access in words, for display.
+    /// The access in words, for display.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl FileMode {
         }
     }
 
-    /// Returns whether the plugin may write, into the directory or into its overlay.
+    /// Whether the plugin may write, into the directory or into its overlay.
     #[must_use]
     pub fn writes(self) -> bool {
         self != Self::Read
@@ -240,7 +240,7 @@ pub enum SecretPlace {
 }
 
 impl SecretPlace {
-    /// Returns the word of the config.
+    /// The word of the config.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -397,7 +397,7 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Returns whether any of this capability was granted.
+    /// Whether any of this capability was granted.
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {
         match capability {
@@ -424,7 +424,7 @@ impl Grants {
 pub struct ToolPattern(pub String);
 
 impl ToolPattern {
-    /// Returns whether the pattern covers this `plugin.tool`.
+    /// Whether the pattern covers this `plugin.tool`.
     #[must_use]
     pub fn covers(&self, tool: &str) -> bool {
         match self.covered() {
@@ -434,7 +434,7 @@ impl ToolPattern {
         }
     }
 
-    /// Returns the tools that the pattern covers.
+    /// The tools that the pattern covers.
     pub(crate) fn covered(&self) -> CoveredTools<'_> {
         match self.0.strip_suffix('*') {
             Some(prefix) if prefix.is_empty() || prefix.ends_with('.') => {
@@ -445,7 +445,7 @@ impl ToolPattern {
         }
     }
 
-    /// Returns whether the text has the form of a pattern.
+    /// Whether the text has the form of a pattern.
     #[must_use]
     pub fn is_well_formed(text: &str) -> bool {
         let word = |part: &str| {
@@ -502,7 +502,7 @@ impl Rights<'_> {
         Ok(())
     }
 
-    /// Returns the record of a refusal. `reason` is for the operator.
+    /// The record of a refusal. `reason` is for the operator.
     #[must_use]
     pub fn refuse(
         &self,
@@ -530,19 +530,18 @@ impl Rights<'_> {
     }
 }
 
-/// Returns a list for the config with the existing names and one more, so that it takes nothing
-/// away.
+/// A list for the config with the existing names and one more, so that it takes nothing away.
 pub(crate) fn list_with<'a>(granted: impl IntoIterator<Item = &'a str>, name: &'a str) -> String {
     list(granted.into_iter().chain([name]))
 }
 
-/// Returns a list of names for the config.
+/// A list of names for the config.
 pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("{name:?}")).collect();
     format!("[{}]", names.join(", "))
 }
 
-/// Returns `docs/`, nearly as the operator wrote it.
+/// `docs/`, nearly as the operator wrote it.
 pub(crate) fn folder(grant: &FileGrant) -> String {
     let short = match grant.shown.strip_prefix("./") {
         Some(rest) if !rest.trim_matches('/').is_empty() => rest.trim_end_matches('/'),

@@ -36,8 +36,8 @@ pub struct CapabilityRequest {
 }
 
 impl CapabilityRequest {
-    /// Returns the tools of the host among the names that the request lists, in its order. Other
-    /// names are the author's words, which no proposal repeats.
+    /// The tools of the host among the names that the request lists, in its order. Other names are
+    /// the author's words, which no proposal repeats.
     #[must_use]
     pub fn host_tools(&self) -> Vec<&str> {
         let names = self.detail.get("names").and_then(Value::as_array).into_iter().flatten();
@@ -117,7 +117,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Returns the request for a capability; `None` if the plugin does not request it.
+    /// The request for a capability; `None` if the plugin does not request it.
     #[must_use]
     pub fn ask(&self, capability: Capability) -> Option<&CapabilityRequest> {
         self.asks.get(capability.as_str())

@@ -111,14 +111,14 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns the folder whose grant would allow this path. `None` for key and dot files, the
-/// machine's own folders, and paths with `..`.
+/// The folder whose grant would allow this path. `None` for key and dot files, the machine's own
+/// folders, and paths with `..`.
 #[must_use]
 pub fn suggested_folder(path: &str) -> Option<&str> {
     offer(path).ok()
 }
 
-/// Returns the reason for offering no grant for a path, for the operator; `None` if one is offered.
+/// The reason for offering no grant for a path, for the operator; `None` if one is offered.
 #[must_use]
 pub fn why_no_offer(path: &str) -> Option<&'static str> {
     offer(path).err()

@@ -39,7 +39,7 @@ pub enum Decide {
 }
 
 impl Decide {
-    /// Returns the word of the config.
+    /// The word of the config.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -74,14 +74,14 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns whether the rule's pattern covers this `plugin.tool`. Unlike [`ToolPattern::covers`],
+    /// Whether the rule's pattern covers this `plugin.tool`. Unlike [`ToolPattern::covers`],
     /// which is for grants, a `*` stands for any text, as in the patterns of arguments.
     #[must_use]
     pub fn covers(&self, tool: &str) -> bool {
         glob::covers(&self.tool.0, tool)
     }
 
-    /// Returns the error in a text for a rule's tools; `None` if it can cover a `plugin.tool`.
+    /// The error in a text for a rule's tools; `None` if it can cover a `plugin.tool`.
     #[must_use]
     pub fn tool_problem(text: &str) -> Option<&'static str> {
         let is_known = |c: char| c.is_ascii_alphanumeric() || "-_.*".contains(c);
@@ -98,7 +98,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether the rule matches this caller, tool and these arguments.
+    /// Whether the rule matches this caller, tool and these arguments.
     pub(crate) fn holds(
         &self,
         caller: &PluginName,
@@ -114,7 +114,7 @@ impl Rule {
         self.arguments.iter().map(|rule| rule.holds(arguments)).min().unwrap_or(Holds::Yes)
     }
 
-    /// Returns whether `arguments` of the rule names every argument of the call.
+    /// Whether `arguments` of the rule names every argument of the call.
     fn names_all(&self, arguments: &CallArguments<'_>) -> bool {
         let names = |name: &String| {
             self.arguments.iter().any(|rule| rule.at == ArgumentPlace::of_property(name))
@@ -122,7 +122,7 @@ impl Rule {
         arguments.value.as_object().is_some_and(|fields| fields.keys().all(names))
     }
 
-    /// Returns whether this rule, standing first, matches every call that the other one matches.
+    /// Whether this rule, standing first, matches every call that the other one matches.
     pub(crate) fn hides(&self, other: &Self) -> bool {
         // Only a star covers a star, so what covers the pattern covers all that the pattern covers.
         let is_wider = self.covers(&other.tool.0);

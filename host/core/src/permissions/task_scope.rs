@@ -172,8 +172,8 @@ mod tests {
         }
     }
 
-    /// Returns the refusing layers for the imports, in the order files to read, files to write,
-    /// fetch, secret, store.
+    /// The refusing layers for the imports, in the order files to read, files to write, fetch,
+    /// secret, store.
     fn answers(narrow: &TaskScope) -> [Option<Layer>; 5] {
         let (manifest, grants, task) = (manifest(), grants(), TaskName::from("desk"));
         let rights = Rights {

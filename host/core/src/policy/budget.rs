@@ -41,7 +41,7 @@ impl Budget {
         Self::History,
     ];
 
-    /// Returns the budget's key in the config.
+    /// The budget's key in the config.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Budget {
         }
     }
 
-    /// Returns the status of a run that used the budget up.
+    /// The status of a run that used the budget up.
     #[must_use]
     pub fn status(self) -> Status {
         match self {
@@ -70,7 +70,7 @@ impl Budget {
         }
     }
 
-    /// Returns the reason for that end, as one sentence without a full stop.
+    /// The reason for that end, as one sentence without a full stop.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl Budget {
         }
     }
 
-    /// Returns the limit; `None` if there is none. The limit of time is in the run's deadline.
+    /// The limit; `None` if there is none. The limit of time is in the run's deadline.
     #[must_use]
     pub fn limit(self, limits: &RunLimits) -> Option<u64> {
         match self {
@@ -119,8 +119,8 @@ impl Budget {
         }
     }
 
-    /// Returns the amount used; 0 for time, which passes by itself, and for memory, which is freed
-    /// again. The room measures both.
+    /// The amount used; 0 for time, which passes by itself, and for memory, which is freed again.
+    /// The room measures both.
     #[must_use]
     pub fn of(self, spent: &Spent) -> u64 {
         match self {
@@ -134,7 +134,7 @@ impl Budget {
         }
     }
 
-    /// Returns an amount of the budget as text for people.
+    /// An amount of the budget as text for people.
     #[must_use]
     pub fn show(self, amount: u64) -> String {
         match self {
@@ -152,7 +152,7 @@ fn counted(amount: u64, unit: &str) -> String {
     format!("{} {unit}{}", show_number(amount), if amount == 1 { "" } else { "s" })
 }
 
-/// Returns a line of text for each limit of a run and for its consequence.
+/// A line of text for each limit of a run and for its consequence.
 #[must_use]
 pub fn describe(limits: &RunLimits) -> Vec<String> {
     let then = match limits.when_used_up {

@@ -51,10 +51,10 @@ impl fmt::Display for DecisionSource<'_> {
     }
 }
 
-/// Returns the decision about a call. Each participant (the calling agent, a tool plugin whose
-/// answer requests the call) gets the first rule that matches, else the decision by the grants of
-/// the tool's plugin. The strictest wins, so that no participant borrows the permissions of
-/// another. Allocates only if an argument hides its target, or is found by a JSON pointer.
+/// The decision about a call. Each participant (the calling agent, a tool plugin whose answer
+/// requests the call) gets the first rule that matches, else the decision by the grants of the
+/// tool's plugin. The strictest wins, so that no participant borrows the permissions of another.
+/// Allocates only if an argument hides its target, or is found by a JSON pointer.
 #[must_use]
 pub fn decide<'a, 'b>(
     setup: &'a Setup,
@@ -65,10 +65,9 @@ pub fn decide<'a, 'b>(
     decide_for_all(setup, callers, tool, &CallArguments::new(arguments))
 }
 
-/// Returns the decision for all that have a part in a call: [`decide`] for its callers, made
-/// stricter by the rules that name a plugin from before a delegation. A plugin cannot escape a rule
-/// that denies or asks by letting another one call. A rule that allows counts for its own plugin
-/// only.
+/// The decision for all that have a part in a call: [`decide`] for its callers, made stricter by
+/// the rules that name a plugin from before a delegation. A plugin cannot escape a rule that denies
+/// or asks by letting another one call. A rule that allows counts for its own plugin only.
 #[must_use]
 pub fn decide_for_participants<'a, 'b>(
     setup: &'a Setup,
@@ -105,8 +104,8 @@ fn decide_for_all<'a, 'b>(
     callers.into_iter().filter_map(of_caller).reduce(stricter).unwrap_or(otherwise)
 }
 
-/// Returns the decision of the rules that name the delegator; `None` if none is about the call. A
-/// rule that may match counts as a match, unless it allows.
+/// The decision of the rules that name the delegator; `None` if none is about the call. A rule that
+/// may match counts as a match, unless it allows.
 fn decide_for_delegator<'a>(
     (policy, before): (&'a Policy, usize),
     delegator: &PluginName,
@@ -120,9 +119,9 @@ fn decide_for_delegator<'a>(
     matches.strictest(before)
 }
 
-/// Returns the decision for one participant. A rule may be undecidable, if an argument is written
-/// in a way that hides its target. Such a rule never allows, and later rules can only make the
-/// decision stricter.
+/// The decision for one participant. A rule may be undecidable, if an argument is written in a way
+/// that hides its target. Such a rule never allows, and later rules can only make the decision
+/// stricter.
 fn decide_for<'a>(
     (policy, before): (&'a Policy, usize),
     caller: &PluginName,
@@ -177,8 +176,8 @@ impl<'a> FirstMatches<'a> {
         }
     }
 
-    /// Returns the strictest decision, of equal ones the first. `before` is the number of rules in
-    /// front of this policy's.
+    /// The strictest decision, of equal ones the first. `before` is the number of rules in front of
+    /// this policy's.
     fn strictest(&self, before: usize) -> Option<PolicyDecision<'a>> {
         let is_first =
             |may: &RuleMatch<'_>| self.certain.is_none_or(|certain| may.index < certain.index);
@@ -194,7 +193,7 @@ impl<'a> FirstMatches<'a> {
     }
 }
 
-/// Returns the stricter of two decisions, the first if they are equal.
+/// The stricter of two decisions, the first if they are equal.
 fn stricter<'a>(first: PolicyDecision<'a>, second: PolicyDecision<'a>) -> PolicyDecision<'a> {
     if second.decide > first.decide { second } else { first }
 }
@@ -210,7 +209,7 @@ fn without_rule<'a>(setup: &'a Setup, tool: &str) -> PolicyDecision<'a> {
 }
 
 impl ApprovalRequest {
-    /// Returns the decision of the operator's current rules for these arguments.
+    /// The decision of the operator's current rules for these arguments.
     #[must_use]
     pub fn decide<'a>(&self, setup: &'a Setup, arguments: &Value) -> PolicyDecision<'a> {
         decide_for_participants(setup, self.participants(), &self.tool, arguments)

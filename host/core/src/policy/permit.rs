@@ -25,16 +25,16 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Returns the rules as a config writes them.
+    /// The rules as a config writes them.
     #[must_use]
     pub fn to_toml(&self) -> String {
         self.rules.iter().map(Rule::to_toml).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// Returns the rules that would allow this call: of this tool, by its participants, with exactly
-/// these arguments or with any. `None` if no rule can allow it, or if such rules would hide a later
-/// one that denies.
+/// The rules that would allow this call: of this tool, by its participants, with exactly these
+/// arguments or with any. `None` if no rule can allow it, or if such rules would hide a later one
+/// that denies.
 #[must_use]
 pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Permit> {
     if !request.is_for_rules() || !is_tool_of_plugin(&request.tool) {
@@ -73,7 +73,7 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Pe
     (decided.decide == Decide::Allow && !leave.rules.is_empty()).then_some(leave)
 }
 
-/// Returns whether one of these rules denies a call that the new rule in front of them would allow.
+/// Whether one of these rules denies a call that the new rule in front of them would allow.
 /// `arguments` are the only ones that the new rule matches; `None` if it matches any.
 fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&CallArguments<'_>>) -> bool {
     for rule in later {
@@ -100,13 +100,13 @@ fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&CallArguments<'_>
     false
 }
 
-/// Returns whether rules can be about the tool. Actions and tools of the host have no plugin in
-/// their name, and the config accepts no pattern for them.
+/// Whether rules can be about the tool. Actions and tools of the host have no plugin in their name,
+/// and the config accepts no pattern for them.
 fn is_tool_of_plugin(tool: &str) -> bool {
     tool.contains('.')
 }
 
-/// Returns a rule for each property with its exact value; `None` if a config cannot express one.
+/// A rule for each property with its exact value; `None` if a config cannot express one.
 fn all_exactly(arguments: &Value) -> Option<Vec<ArgumentRule>> {
     let fields = arguments.as_object().filter(|fields| fields.len() <= PATTERNS_MAX)?;
     let rule = |(name, value): (&String, &Value)| {
@@ -116,7 +116,7 @@ fn all_exactly(arguments: &Value) -> Option<Vec<ArgumentRule>> {
 }
 
 impl Rule {
-    /// Returns the rule as a config writes it, with its header.
+    /// The rule as a config writes it, with its header.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = format!("[[policy]]\ntool = {}\n", quoted(&self.tool.0));
@@ -172,7 +172,7 @@ fn value(of: &Value) -> String {
 }
 
 impl Rule {
-    /// Returns the rule's conditions besides tool and caller, for people:
+    /// The rule's conditions besides tool and caller, for people:
     /// `path is "/notes/public/*"`; empty if there are none.
     #[must_use]
     pub fn shown_arguments(&self) -> String {

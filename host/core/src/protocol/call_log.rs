@@ -84,7 +84,7 @@ impl<R: PartialEq, A> Asked<R, A> {
         Self { request, answer: None }
     }
 
-    /// Returns the entry for a request in this position, which may be another one.
+    /// The entry for a request in this position, which may be another one.
     #[must_use]
     pub fn before(&self, request: &R) -> Before<'_, A> {
         match &self.answer {
@@ -96,8 +96,8 @@ impl<R: PartialEq, A> Asked<R, A> {
 }
 
 impl CallLog {
-    /// Returns the log's entry for a side effect that was permitted. A refused one counts as new,
-    /// so the room decides again.
+    /// The log's entry for a side effect that was permitted. A refused one counts as new, so the
+    /// room decides again.
     #[must_use]
     pub fn side_effect(
         &self,
@@ -111,7 +111,7 @@ impl CallLog {
         }
     }
 
-    /// Returns whether the log is empty.
+    /// Whether the log is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.models.is_empty()
@@ -120,7 +120,7 @@ impl CallLog {
             && self.reads.is_empty()
     }
 
-    /// Returns the first side effect that began and whose result is unknown.
+    /// The first side effect that began and whose result is unknown.
     #[must_use]
     pub fn cut_off(&self) -> Option<(u32, &SideEffect)> {
         let open = |asked: &AskedSideEffect| asked.leave.is_ok() && asked.answer.is_none();

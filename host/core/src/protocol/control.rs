@@ -42,7 +42,7 @@ pub enum ControlCommand {
 }
 
 impl ControlCommand {
-    /// Returns the waiting call that the command decides or answers. The first such command
+    /// The waiting call that the command decides or answers. The first such command
     /// counts.
     #[must_use]
     pub fn settles(&self) -> Option<CallId> {
@@ -52,7 +52,7 @@ impl ControlCommand {
         }
     }
 
-    /// Returns the event of this command. `author` is recorded with a decision.
+    /// The event of this command. `author` is recorded with a decision.
     #[must_use]
     pub fn into_event(self, author: ApprovalAuthor) -> Event {
         match self {

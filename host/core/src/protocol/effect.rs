@@ -83,8 +83,8 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Returns whether the effect begins work that leads to any number of further events: a step, a
-    /// tool call, a request to a model or a background task.
+    /// Whether the effect begins work that leads to any number of further events: a step, a tool
+    /// call, a request to a model or a background task.
     #[must_use]
     pub fn begins_work(&self) -> bool {
         matches!(
@@ -97,7 +97,7 @@ impl Effect {
         )
     }
 
-    /// Returns the call that this effect starts; `None` if it starts none.
+    /// The call that this effect starts; `None` if it starts none.
     #[must_use]
     pub fn starts(&self) -> Option<CallId> {
         match self {

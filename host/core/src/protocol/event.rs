@@ -55,7 +55,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the record without the room's secret, as it may leave the host.
+    /// The record without the room's secret, as it may leave the host.
     #[must_use]
     pub fn without_secret(self: Arc<Self>) -> Arc<Self> {
         let Event::RoomOpened { setup, opening, .. } = &self.event else { return self };
@@ -421,13 +421,13 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the event that a control message carries, or the event itself.
+    /// The event that a control message carries, or the event itself.
     #[must_use]
     pub fn effective(&self) -> &Self {
         if let Self::ControlReceived { message, .. } = self { message } else { self }
     }
 
-    /// Returns the call that the event settles for a person; `None` if it is no decision or answer.
+    /// The call that the event settles for a person; `None` if it is no decision or answer.
     #[must_use]
     pub fn settled_call(&self) -> Option<CallId> {
         match self.effective() {
@@ -436,7 +436,7 @@ impl Event {
         }
     }
 
-    /// Returns the plugin's call that the event ends, and its fault; `None` for other events.
+    /// The plugin's call that the event ends, and its fault; `None` for other events.
     #[must_use]
     pub fn plugin_end(&self) -> Option<(CallId, Option<&Fault>)> {
         match self.effective() {
@@ -452,7 +452,7 @@ impl Event {
         }
     }
 
-    /// Returns the setup that a room has from this event on; `None` if the event changes none.
+    /// The setup that a room has from this event on; `None` if the event changes none.
     #[must_use]
     pub fn setup(&self) -> Option<&Arc<Setup>> {
         match self {

@@ -441,8 +441,8 @@ pub struct SkippedResponder {
 }
 
 impl SkippedResponder {
-    /// Returns whether nearly every step passes it over: by the task's setup, or because the agent
-    /// has nothing to carry out.
+    /// Whether nearly every step passes it over: by the task's setup, or because the agent has
+    /// nothing to carry out.
     #[must_use]
     pub fn is_routine(&self) -> bool {
         match self.reason {
@@ -472,7 +472,7 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// Returns the reason for people, after the name of the responder.
+    /// The reason for people, after the name of the responder.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -59,7 +59,7 @@ pub(super) struct Acting {
 }
 
 impl Acting {
-    /// Returns whether there is nothing to serialize.
+    /// Whether there is nothing to serialize.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
@@ -382,7 +382,7 @@ impl RoomContext {
     }
 }
 
-/// Returns whether the action does something itself or through another agent. The others only say
+/// Whether the action does something itself or through another agent. The others only say
 /// something, or edit a list.
 fn has_effect(action: &Action) -> bool {
     match action {
@@ -400,12 +400,12 @@ fn has_effect(action: &Action) -> bool {
     }
 }
 
-/// Returns a text argument, for people and observations; empty if it is missing.
+/// A text argument, for people and observations; empty if it is missing.
 fn text_of(arguments: &Value, key: &str) -> String {
     arguments.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Returns the reference's text for an unsupported kind of action, known or unknown (O-132).
+/// The reference's text for an unsupported kind of action, known or unknown (O-132).
 fn unsupported(kind: &str) -> String {
     if trajectory::Action::KINDS.contains(&kind) {
         format!("Action {kind} is not supported in the current runtime.")

@@ -27,8 +27,8 @@ struct AwaitedPeople {
 }
 
 impl Room {
-    /// Returns the state of a task's agent, or its last one; `None` if it was never active in this
-    /// room, or if the config does not have it any more.
+    /// The state of a task's agent, or its last one; `None` if it was never active in this room, or
+    /// if the config does not have it any more.
     #[must_use]
     pub fn agent_state(&self, task: &TaskName) -> Option<AgentState> {
         self.agent_states.agent_state(task)
@@ -61,8 +61,8 @@ impl Room {
 }
 
 impl AgentStates {
-    /// Returns the state of a task's agent, or its last one; `None` if it was never active in this
-    /// room, or if the config does not have it any more.
+    /// The state of a task's agent, or its last one; `None` if it was never active in this room, or
+    /// if the config does not have it any more.
     pub(super) fn agent_state(&self, task: &TaskName) -> Option<AgentState> {
         self.0.get(task).copied()
     }

@@ -136,7 +136,7 @@ pub(super) enum TaskOrigin {
 }
 
 impl Background {
-    /// Returns whether the background task is running and belongs to this task.
+    /// Whether the background task is running and belongs to this task.
     pub(super) fn is_task_of(&self, id: &BackgroundId, task: &TaskName) -> bool {
         self.tasks.get(id).is_some_and(|running| running.task == *task && !running.is_stopped)
     }

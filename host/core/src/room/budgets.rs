@@ -56,7 +56,7 @@ pub(super) struct BudgetShortage {
 }
 
 impl BudgetShortage {
-    /// Returns the shortage of a budget of which nothing is left.
+    /// The shortage of a budget of which nothing is left.
     pub(super) fn of_used_up(budget: Budget) -> Self {
         Self { budget, needed: 1, least: 1 }
     }
@@ -148,7 +148,7 @@ impl Budgets {
         self.spent.plus(self.reserved)
     }
 
-    /// Returns the rest of a budget; `None` if it has no limit.
+    /// The rest of a budget; `None` if it has no limit.
     pub(super) fn left(
         &self,
         cx: &RoomContext,
@@ -164,7 +164,7 @@ impl Budgets {
         Some(budget.limit(&cx.opening.limits)?.saturating_sub(used))
     }
 
-    /// Returns the amounts of a budget with too little left.
+    /// The amounts of a budget with too little left.
     pub(super) fn shortfall(
         &self,
         cx: &RoomContext,
@@ -196,8 +196,8 @@ impl Budgets {
         self.left(cx, frames, histories, budget) == Some(0)
     }
 
-    /// Returns the first budget of which more was used than its limit, and the amount used. These
-    /// are the budgets whose use is known only afterwards.
+    /// The first budget of which more was used than its limit, and the amount used. These are the
+    /// budgets whose use is known only afterwards.
     fn overspent(
         &self,
         cx: &RoomContext,
@@ -215,8 +215,8 @@ impl Budgets {
         )
     }
 
-    /// Returns the tokens and the money left of a plugin's grant, less the reservations of its
-    /// pending calls.
+    /// The tokens and the money left of a plugin's grant, less the reservations of its pending
+    /// calls.
     fn left_of_grant(
         &self,
         cx: &RoomContext,
@@ -315,8 +315,8 @@ impl Budgets {
 }
 
 impl Histories {
-    /// Returns the bytes of messages, calls and results that the room holds. Both parts keep
-    /// running totals, so this only sums over tasks and activations.
+    /// The bytes of messages, calls and results that the room holds. Both parts keep running
+    /// totals, so this only sums over tasks and activations.
     pub(super) fn held_bytes(&self, frames: &Frames) -> u64 {
         let histories = self.memories.values().map(|memory| memory.weight());
         let rounds = frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
@@ -374,6 +374,7 @@ impl PluginCalls<'_> {
         let wanted = prompt.max_output().unwrap_or(MAX_OUTPUT);
         let least = setup.min_output.unwrap_or(MIN_OUTPUT).min(wanted);
         let leaves = self.output_limits(plugin, setup, input, (least, wanted));
+        // The smallest of all is `None`: not even the prompt fits.
         let Some(tightest) = leaves.iter().min_by_key(|leaves| leaves.output) else {
             // Without any limit there is nothing to reserve.
             return Ok(Reservation { input, ..Reservation::default() });
@@ -402,8 +403,8 @@ impl PluginCalls<'_> {
         Ok(Reservation { input, tokens, cost, of_run })
     }
 
-    /// Returns each limit on tokens and money with the answer length that it allows. Money limits
-    /// nothing if the price is unknown.
+    /// Each limit on tokens and money with the answer length that it allows. Money limits nothing
+    /// if the price is unknown.
     fn output_limits(
         &self,
         plugin: &PluginName,
@@ -460,8 +461,6 @@ impl RoomContext {
     }
 
     /// Fills in usage that a server left out, estimated from the texts, if there is a limit.
-    /// Otherwise a server that reports no usage would have no budget. Models inside the process
-    /// report their usage exactly.
     pub(super) fn fill_in_usage(
         &self,
         model: &ModelName,
@@ -470,6 +469,7 @@ impl RoomContext {
     ) {
         let is_server =
             self.setup.models.get(model).is_some_and(|setup| setup.reached_at.is_some());
+        // Models inside the process report their usage exactly.
         if !is_server || aside.tokens == 0 {
             return;
         }
@@ -481,6 +481,7 @@ impl RoomContext {
             .sum();
         let said = (bytes(&completion.content) + bytes(&completion.reasoning) + calls) as u64;
         let usage = &mut completion.usage;
+        // Otherwise a server that reports no usage would have no budget.
         if usage.input_tokens == 0 {
             usage.input_tokens = aside.input;
         }
@@ -489,7 +490,7 @@ impl RoomContext {
         }
     }
 
-    /// Returns whether the call is a step or an answer of an agent.
+    /// Whether the call is a step or an answer of an agent.
     pub(super) fn is_agent_call(&self, call: CallId) -> bool {
         matches!(self.calls.get(&call), Some(Purpose::Step { .. } | Purpose::Respond { .. }))
     }
@@ -516,7 +517,7 @@ impl ModelCalls {
 }
 
 impl BackgroundWork<'_> {
-    /// Returns the limits of a child room: the amounts that its config sets, or else half of the
+    /// The limits of a child room: the amounts that its config sets, or else half of the
     /// rest. Halves keep either side from starving the other. Set amounts let many tasks run at
     /// once, and so does a limit of tasks at once: a task that starts none itself gets an equal part
     /// for each task that may still start, and for its parent. Unused amounts come back.
@@ -566,7 +567,7 @@ impl BackgroundWork<'_> {
 }
 
 impl Background {
-    /// Returns the reason why no further background task may start, if any.
+    /// The reason why no further background task may start, if any.
     pub(super) fn tasks_are_used_up(&self, cx: &RoomContext, budgets: &Budgets) -> Option<String> {
         let limits = &cx.opening.limits;
         let is_child = cx.opening.depth > 0;
@@ -583,7 +584,7 @@ impl Background {
     }
 }
 
-/// Returns a sentence about a limit of tasks: how much is in use, and what the rest is reserved for.
+/// A sentence about a limit of tasks: how much is in use, and what the rest is reserved for.
 fn used_up(
     key: &str,
     limit: u64,
@@ -628,8 +629,7 @@ fn grant_used_up(plugin: &PluginName, what: &str) -> ModelError {
     ModelError::BudgetExhausted { what: format!("plugins.{plugin}.grants.model.{what}") }
 }
 
-/// Returns the cost of so many tokens in micro-US-dollars, rounded up; `None` if the price is
-/// unknown.
+/// The cost of so many tokens in micro-US-dollars, rounded up; `None` if the price is unknown.
 fn cost_of(setup: &ModelSetup, input: u64, output: u64) -> Option<u64> {
     // A product of two u64 needs u128.
     let of = |price: u64, tokens: u64| (u128::from(price) * u128::from(tokens)).div_ceil(PER);
@@ -637,9 +637,10 @@ fn cost_of(setup: &ModelSetup, input: u64, output: u64) -> Option<u64> {
     Some(u64::try_from(cost).unwrap_or(u64::MAX))
 }
 
-/// Returns the number of output tokens that an amount of money buys.
+/// The number of output tokens that an amount of money buys.
 fn affordable(setup: &ModelSetup, money: u64) -> u64 {
     let price = u128::from(setup.output_price.unwrap_or_default());
+    // Output without a price is not limited by money.
     (u128::from(money) * PER)
         .checked_div(price)
         .map_or(u64::MAX, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX))

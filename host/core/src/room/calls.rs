@@ -40,6 +40,7 @@ pub(super) enum Purpose {
     TopUp {
         top_up: Box<LimitIncrease>,
     },
+    /// A question to the user.
     User {
         frame: FrameId,
     },
@@ -99,7 +100,7 @@ pub(super) enum QueryPurpose {
 }
 
 impl Purpose {
-    /// Returns whether the call waits for the user, an approver, or more budget.
+    /// Whether the call waits for the user, an approver, or more budget.
     fn is_of_people(&self) -> bool {
         matches!(self, Self::Approval { .. } | Self::User { .. } | Self::HeldTool { .. })
     }
@@ -214,22 +215,22 @@ impl PendingCalls {
         self.waiting.is_empty()
     }
 
-    /// Returns the pending calls with their purpose, oldest first.
+    /// The pending calls with their purpose, oldest first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&CallId, &Purpose)> {
         self.waiting.iter()
     }
 
-    /// Returns the ids of the pending calls, oldest first.
+    /// The ids of the pending calls, oldest first.
     pub(super) fn keys(&self) -> impl DoubleEndedIterator<Item = &CallId> {
         self.waiting.keys()
     }
 
-    /// Returns the purposes of the pending calls that wait for people, oldest first.
+    /// The purposes of the pending calls that wait for people, oldest first.
     pub(super) fn of_people(&self) -> impl Iterator<Item = &Purpose> {
         self.of_people.iter().filter_map(|call| self.waiting.get(call))
     }
 
-    /// Returns the purposes of the pending calls, oldest first.
+    /// The purposes of the pending calls, oldest first.
     pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &Purpose> {
         self.waiting.values()
     }
@@ -239,7 +240,7 @@ impl PendingCalls {
         self.ended.clear();
     }
 
-    /// Returns the calls that ended since the last event began.
+    /// The calls that ended since the last event began.
     pub(super) fn ended(&self) -> &[CallId] {
         &self.ended
     }

@@ -46,7 +46,7 @@ pub(super) struct Condensing {
 }
 
 impl Condensing {
-    /// Returns whether there is nothing to serialize.
+    /// Whether there is nothing to serialize.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
@@ -215,8 +215,7 @@ impl Histories {
         self.overflows(cx, name).then_some(CondenseReason::Overflow)
     }
 
-    /// Returns whether the history exceeds the model's context, so that a prompt would be cut
-    /// (L-180).
+    /// Whether the history exceeds the model's context, so that a prompt would be cut (L-180).
     fn overflows(&self, cx: &RoomContext, name: &TaskName) -> bool {
         let Some((memory, task)) = self.memories.get(name).zip(cx.setup.tasks.get(name)) else {
             return false;
@@ -301,6 +300,7 @@ impl RunControl<'_> {
             .get(&name)
             .and_then(|task| task.condense.as_ref())
             .map_or(0, |rules| rules.over);
+        // A tenth of a large limit, or a long history would be tried again every few entries.
         let again = entries.saturating_add(LEAST_GROWTH.max(over / 10));
         self.histories.memory(self.cx, &name).condensing.of_no_use =
             is_too_long.then_some((entries, again));
@@ -350,8 +350,8 @@ impl StepLoop<'_> {
     }
 }
 
-/// Returns the condensation with current places. The history may have been cut for a model while
-/// the condenser ran.
+/// The condensation with current places. The history may have been cut for a model while the
+/// condenser ran.
 fn as_now(mut wanted: Condensation, lost: &[Vec<usize>]) -> Condensation {
     if lost.is_empty() {
         return wanted;

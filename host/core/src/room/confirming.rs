@@ -152,8 +152,8 @@ impl Frames {
         ConsentRuling::Waits
     }
 
-    /// Returns the delegations that led to this frame, in this room and those above it, the first
-    /// one first.
+    /// The delegations that led to this frame, in this room and those above it, the first one
+    /// first.
     pub(super) fn delegators(&self, cx: &RoomContext, id: FrameId) -> Vec<Delegator> {
         let mut delegators = Vec::new();
         let mut next = Some(id);
@@ -270,7 +270,7 @@ impl ToolRounds<'_> {
     }
 }
 
-/// Returns the beginning of what a task was asked to do.
+/// The beginning of what a task was asked to do.
 pub(super) fn brief_of(text: &str) -> String {
     let end = (0..=BRIEF_MAX.min(text.len()))
         .rev()

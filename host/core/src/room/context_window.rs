@@ -169,7 +169,7 @@ impl Dialogue<'_> {
 }
 
 impl Histories {
-    /// Returns the estimated tokens of a prompt, its history included.
+    /// The estimated tokens of a prompt, its history included.
     pub(super) fn prompt_tokens(
         &self,
         cx: &RoomContext,
@@ -198,20 +198,19 @@ impl Histories {
         prompt.pieces.iter().map(of_piece).fold(fixed_tokens(prompt, bytes), u64::saturating_add)
     }
 
-    /// Returns the current place of a history entry that the plugin of this call knows by an older
-    /// one.
+    /// The current place of a history entry that the plugin of this call knows by an older one.
     pub(super) fn place_now(&self, call: CallId, place: usize) -> usize {
         self.lost.get(&call).into_iter().flatten().fold(place, |place, lost| moved(place, lost))
     }
 }
 
-/// Returns a place after a loss. A lost place becomes that of the next entry.
+/// A place after a loss. A lost place becomes that of the next entry.
 fn moved(place: usize, lost: &[usize]) -> usize {
     place - lost.partition_point(|gone| *gone < place)
 }
 
-/// Returns the entries of a prompt: one for everything except the history, then those of its
-/// histories, with the place of each.
+/// The entries of a prompt: one for everything except the history, then those of its histories,
+/// with the place of each.
 fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<CutText>) {
     let (mut entries, mut texts) =
         (vec![HistoryEntry { role: PromptRole::System, text: 0, rest: fixed }], Vec::new());
@@ -230,7 +229,7 @@ fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<C
     (entries, texts)
 }
 
-/// Returns the tokens of a message for a model.
+/// The tokens of a message for a model.
 pub(super) fn tokens_of(message: &Message, bytes: u32) -> u64 {
     if message.tool_results.is_empty() {
         return entry_of_text(message, bytes).tokens();
@@ -240,7 +239,7 @@ pub(super) fn tokens_of(message: &Message, bytes: u32) -> u64 {
         .fold(0_u64, |sum, entry| sum.saturating_add(entry.tokens()))
 }
 
-/// Returns a message as a model reads it: its results if it has any, or else its text and calls.
+/// A message as a model reads it: its results if it has any, or else its text and calls.
 fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
     if message.tool_results.is_empty() {
         return vec![entry_of_text(message, bytes)];
@@ -261,7 +260,7 @@ fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
     message.tool_results.iter().map(of_result).collect()
 }
 
-/// Returns a message without results as a model reads it.
+/// A message without results as a model reads it.
 fn entry_of_text(message: &Message, bytes: u32) -> HistoryEntry {
     let role = match message.sender {
         Role::Llm => PromptRole::Assistant,
@@ -283,7 +282,7 @@ fn calls_tokens(calls: &[ToolCall], bytes: u32) -> u64 {
     calls.iter().map(of_call).fold(0, u64::saturating_add)
 }
 
-/// Returns the bytes of a value's JSON.
+/// The bytes of a value's JSON.
 fn json_len(value: &Value) -> u64 {
     struct Length(u64);
 
@@ -304,8 +303,8 @@ fn json_len(value: &Value) -> u64 {
     length.0
 }
 
-/// Returns the tokens of everything except the history: the system text, the plugin's own drafts,
-/// and natively offered tools.
+/// The tokens of everything except the history: the system text, the plugin's own drafts, and
+/// natively offered tools.
 fn fixed_tokens(prompt: &Prompt, bytes: u32) -> u64 {
     let of_draft = |draft: &DraftMessage| {
         let results = draft
@@ -330,7 +329,7 @@ fn fixed_tokens(prompt: &Prompt, bytes: u32) -> u64 {
     pieces.chain(tools).fold(0, u64::saturating_add)
 }
 
-/// Returns a message with some of its texts cut.
+/// A message with some of its texts cut.
 fn shortened(message: &Message, texts: &[(Option<usize>, u64)], bytes: u32) -> Message {
     let mut message = message.clone();
     for (result, tokens) in texts {

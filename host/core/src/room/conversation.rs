@@ -78,13 +78,13 @@ impl RoomChannels {
 }
 
 impl Room {
-    /// Returns the current channel bindings of the room.
+    /// The current channel bindings of the room.
     #[must_use]
     pub fn bindings(&self) -> &Arc<BTreeMap<ChannelId, Binding>> {
         self.channels.bindings()
     }
 
-    /// Returns a channel's activity as its client last reported it.
+    /// A channel's activity as its client last reported it.
     #[must_use]
     pub fn activity(&self, channel: &ChannelId) -> Activity {
         self.channels.activity(channel)
@@ -92,12 +92,12 @@ impl Room {
 }
 
 impl RoomChannels {
-    /// Returns the current channel bindings of the room.
+    /// The current channel bindings of the room.
     pub(super) fn bindings(&self) -> &Arc<BTreeMap<ChannelId, Binding>> {
         &self.bindings
     }
 
-    /// Returns a channel's activity as its client last reported it.
+    /// A channel's activity as its client last reported it.
     pub(super) fn activity(&self, channel: &ChannelId) -> Activity {
         self.activities.get(channel).copied().unwrap_or_default()
     }
@@ -143,7 +143,7 @@ impl RoomChannels {
         cx.notify(Notice::ChannelUnbound { channel: channel.clone() });
     }
 
-    /// Returns the refusal of an unknown channel, with the room's own channels.
+    /// The refusal of an unknown channel, with the room's own channels.
     pub(super) fn unknown_channel(&self, channel: &ChannelId) -> Refusal {
         Refusal {
             error: RefusalCode::UnknownChannel,
@@ -183,9 +183,9 @@ impl ResultDelivery<'_> {
         self.channel_changed(&channel);
     }
 
-    /// Resets all activities after a downtime of the host. The old reports may be outdated, and
-    /// strategies must not wait for them.
+    /// Resets all activities after a downtime of the host.
     pub(super) fn forget_activities(&mut self) {
+        // The old reports may be outdated, and strategies must not wait for them.
         for channel in std::mem::take(&mut self.channels.activities).into_keys() {
             self.channel_changed(&channel);
         }

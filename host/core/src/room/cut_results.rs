@@ -58,7 +58,7 @@ impl CutResults {
         *self == Self::default()
     }
 
-    /// Returns the bytes of the results.
+    /// The bytes of the results.
     pub(super) fn weight(&self) -> usize {
         self.results.values().map(|result| result.text.len()).sum()
     }

@@ -148,8 +148,8 @@ pub(super) fn limit_child(frames: &mut Frames, caller: FrameId, child: FrameId) 
 }
 
 impl Frames {
-    /// Returns the number of delegates of a frame that may run at once: as granted, and at least
-    /// one, because the caller waits.
+    /// The number of delegates of a frame that may run at once: as granted, and at least one,
+    /// because the caller waits.
     fn delegates_at_once(&self, cx: &RoomContext, id: FrameId) -> usize {
         let granted = self.task_of(cx, id).and_then(|(frame, task)| {
             let rights = cx.setup.rights_in(&task.agent, &frame.task)?;
@@ -158,18 +158,18 @@ impl Frames {
         usize::try_from(granted.unwrap_or(1)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Returns the frame's own task and those of its callers.
+    /// The frame's own task and those of its callers.
     fn tasks_above(&self, id: FrameId) -> BTreeSet<TaskName> {
         let frames = std::iter::successors(self.get(&id), |frame| self.get(&frame.caller?));
         frames.map(|frame| frame.task.clone()).collect()
     }
 
-    /// Returns whether the caller waits for this child as its delegate.
+    /// Whether the caller waits for this child as its delegate.
     pub(super) fn waits_for_delegate(&self, caller: FrameId, child: FrameId) -> bool {
         self.delegation(caller, child).is_some()
     }
 
-    /// Returns the slot of the caller that waits for this child.
+    /// The slot of the caller that waits for this child.
     fn delegation(&self, caller: FrameId, child: FrameId) -> Option<usize> {
         let mut slots = self.round(caller)?.slots.iter();
         slots.position(|slot| slot.child() == Some(child))
@@ -177,8 +177,8 @@ impl Frames {
 }
 
 impl RoomContext {
-    /// Returns all tasks that could work for a task: itself, its sub-tasks, its agent's delegates,
-    /// and so on. Tasks in `above` already wait, and cannot be called again.
+    /// All tasks that could work for a task: itself, its sub-tasks, its agent's delegates, and so
+    /// on. Tasks in `above` already wait, and cannot be called again.
     fn reached_from(&self, task: &TaskName, above: &BTreeSet<TaskName>) -> BTreeSet<TaskName> {
         let (mut reached, mut to_do) = (BTreeSet::new(), vec![task.clone()]);
         while let Some(task) = to_do.pop() {
@@ -234,7 +234,7 @@ impl Dialogue<'_> {
     }
 }
 
-/// Returns the result of a child as a text and as an observation (O-090).
+/// The result of a child as a text and as an observation (O-090).
 fn what_came_of(
     child: &Frame,
     ending: &FrameEnd,
@@ -274,7 +274,7 @@ fn ends(rejected: bool) -> &'static str {
     if rejected { "rejects its task" } else { "finishes its task" }
 }
 
-/// Returns the child's outputs if they are an object; `None` if it gave a text.
+/// The child's outputs if they are an object; `None` if it gave a text.
 fn outputs_of(
     child: &Frame,
     message: Option<&Message>,
@@ -301,7 +301,7 @@ fn listed(outputs: &Map<String, Value>) -> String {
     if shown.is_empty() { "no outputs".to_owned() } else { shown.join(", ") }
 }
 
-/// Returns the first message of a child: its task in words (O-089), or else its inputs.
+/// The first message of a child: its task in words (O-089), or else its inputs.
 fn first_message(inputs: &Value) -> String {
     let task = inputs.get("task").map(text_form).filter(|text| !text.trim().is_empty());
     let is_empty = inputs.is_null()
@@ -351,7 +351,7 @@ fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
     wanted.iter().enumerate().map(slot).collect()
 }
 
-/// Returns the children that a frame waits for.
+/// The children that a frame waits for.
 pub(super) fn children_of(frame: &Frame) -> Vec<FrameId> {
     match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
         Some(FrameWait::Subtask(child)) => vec![*child],

@@ -104,7 +104,7 @@ pub(super) struct GatedMessage {
 }
 
 impl GatedMessage {
-    /// Returns the bytes of its texts.
+    /// The bytes of its texts.
     pub(super) fn weight(&self) -> usize {
         self.outgoing.text.len() + self.otherwise.as_ref().map_or(0, String::len)
     }
@@ -145,7 +145,7 @@ pub(super) struct Deliveries {
 }
 
 impl Deliveries {
-    /// Returns whether there is nothing to serialize.
+    /// Whether there is nothing to serialize.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
@@ -295,8 +295,7 @@ impl Deliveries {
         self.shorten_inbox(cx, background, &entry.notify);
     }
 
-    /// Drops and reports the oldest result of a full inbox. A task whose agent takes no turn must
-    /// not collect results without limit.
+    /// Drops and reports the oldest result of a full inbox.
     fn shorten_inbox(
         &mut self,
         cx: &mut RoomContext,
@@ -312,6 +311,7 @@ impl Deliveries {
             }
             None => return,
         };
+        // A task whose agent takes no turn must not collect results without limit.
         let oldest = results().next().map(|entry| entry.ended.id.clone());
         if let Some(oldest) = oldest {
             let reason = format!("inbox_full: the agent of {notify} has read none of its {unread}");
@@ -377,7 +377,7 @@ impl Deliveries {
         }
     }
 
-    /// Returns the ids of the results that wait for a strategy, oldest first.
+    /// The ids of the results that wait for a strategy, oldest first.
     fn ids_waiting(&self, strategy: &PluginName) -> Vec<BackgroundId> {
         let numbers = self.waiting.get(strategy).into_iter().flatten();
         numbers
@@ -503,7 +503,7 @@ impl ResultDelivery<'_> {
 }
 
 impl RoomChannels {
-    /// Returns the current channel bindings of the room.
+    /// The current channel bindings of the room.
     fn bound(&self) -> &BTreeMap<ChannelId, Binding> {
         &self.bindings
     }

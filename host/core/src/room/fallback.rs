@@ -23,7 +23,7 @@ impl Fallback {
     }
 }
 
-/// Returns whether another model may answer after this failure.
+/// Whether another model may answer after this failure.
 pub(super) fn helps_against(error: &ModelError) -> bool {
     match error {
         // No server, a busy one, a used-up account: after the client's own retries.

@@ -39,8 +39,8 @@ agent = "chat"
 agent = "worker"
 "#;
 
-/// Returns the context of a run whose entry task `desk` is frame 0, at 1 000 ms. `more` is added to
-/// the config. Each plugin exports everything and can use every capability.
+/// The context of a run whose entry task `desk` is frame 0, at 1 000 ms. `more` is added to the
+/// config. Each plugin exports everything and can use every capability.
 pub(super) fn context(more: &str) -> RoomContext {
     let config = Config::parse("conclave.toml", "", &format!("{CONFIG}{more}"))
         .unwrap_or_else(|problems| panic!("{problems}"));
@@ -152,7 +152,7 @@ impl Parts {
         id
     }
 
-    /// Returns the numbers of the messages in a task's history.
+    /// The numbers of the messages in a task's history.
     pub(super) fn history_of(&self, task: &str) -> Vec<u64> {
         let memory = self.histories.memories.get(&TaskName::from(task));
         memory
@@ -164,7 +164,7 @@ impl Parts {
     }
 }
 
-/// Returns a message with this number.
+/// A message with this number.
 pub(super) fn message(seq: u64, sender: Role, text: &str) -> Message {
     Message { content: Some(text.to_owned()), ..Message::new(seq, sender, "somebody") }
 }

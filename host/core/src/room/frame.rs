@@ -44,7 +44,7 @@ pub(super) enum Responder {
 }
 
 impl Responder {
-    /// Returns its name in a config; `None` for the host.
+    /// Its name in a config; `None` for the host.
     pub(super) fn name(&self) -> Option<ResponderName> {
         match self {
             Self::Subtask(task) => Some(ResponderName::Subtask(task.clone())),
@@ -52,8 +52,7 @@ impl Responder {
         }
     }
 
-    /// Returns its role; `None` for a sub-task, which counts by name only (L-081), and for the
-    /// host.
+    /// Its role; `None` for a sub-task, which counts by name only (L-081), and for the host.
     pub(super) fn role(&self) -> Option<Role> {
         match self {
             Self::Agent => Some(Role::Agent),
@@ -63,7 +62,7 @@ impl Responder {
         }
     }
 
-    /// Returns the responder that a message's sender is.
+    /// The responder that a message's sender is.
     pub(super) fn of(role: Role) -> Self {
         match role {
             Role::Llm => Self::Llm,
@@ -73,7 +72,7 @@ impl Responder {
         }
     }
 
-    /// Returns the label for people and traces.
+    /// The label for people and traces.
     pub(super) fn label(&self) -> Cow<'static, str> {
         match self {
             Self::Subtask(task) => Cow::Owned(task.to_string()),
@@ -84,8 +83,8 @@ impl Responder {
         }
     }
 
-    /// Returns whether it answers to this name, in any case of letters (L-006, and the reference's
-    /// defect in L-064 done right).
+    /// Whether it answers to this name, in any case of letters (L-006, and the reference's defect
+    /// in L-064 done right).
     pub(super) fn is_named(&self, name: &str) -> bool {
         match self {
             Self::Subtask(task) => task.as_str().eq_ignore_ascii_case(name),
@@ -114,7 +113,7 @@ impl Frame {
 }
 
 impl Frames {
-    /// Returns the number of delegations above a frame, in this room and its parents.
+    /// The number of delegations above a frame, in this room and its parents.
     pub(super) fn level_of(&self, cx: &RoomContext, frame: &Frame) -> u32 {
         let above = std::iter::successors(frame.caller, |caller| {
             self.get(caller).and_then(|frame| frame.caller)
@@ -157,12 +156,12 @@ impl Frames {
         self.runnable.clear();
     }
 
-    /// Returns the ids of the frames, oldest first.
+    /// The ids of the frames, oldest first.
     pub(super) fn keys(&self) -> impl DoubleEndedIterator<Item = &FrameId> {
         self.frames.keys()
     }
 
-    /// Returns the frames, oldest first.
+    /// The frames, oldest first.
     pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &Frame> {
         self.frames.values().map(|frame| &**frame)
     }
@@ -172,7 +171,7 @@ impl Frames {
         self.frames.values_mut().map(|frame| &mut **frame)
     }
 
-    /// Returns the round that a frame waits for; `None` if it waits for none.
+    /// The round that a frame waits for; `None` if it waits for none.
     pub(super) fn round(&self, id: FrameId) -> Option<&ToolRound> {
         match &self.get(&id)?.attempt.as_ref()?.wait {
             FrameWait::Tools(round) => Some(round),
@@ -180,7 +179,7 @@ impl Frames {
         }
     }
 
-    /// Returns a slot of the round that a frame waits for.
+    /// A slot of the round that a frame waits for.
     pub(super) fn slot(&self, id: FrameId, slot: usize) -> Option<&Slot> {
         self.round(id)?.slots.get(slot)
     }
@@ -196,7 +195,7 @@ impl CachedTaskSetup {
         Self(setup.tasks.get(task).map(|of_task| (Arc::clone(setup), Arc::clone(of_task))))
     }
 
-    /// Returns the setup of the task in `setup`, which may have replaced the cached one.
+    /// The setup of the task in `setup`, which may have replaced the cached one.
     fn of<'r>(&'r self, setup: &'r Arc<Setup>, task: &TaskName) -> Option<&'r Arc<TaskSetup>> {
         match &self.0 {
             Some((of, of_task)) if Arc::ptr_eq(of, setup) => Some(of_task),
@@ -302,7 +301,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Returns the message that the agent is to answer. After its own fault that is still the message
+    /// The message that the agent is to answer. After its own fault that is still the message
     /// before: the host's words about the fault are among the agent's errors, and no question.
     pub(super) fn to_answer(&self) -> Option<&Arc<Message>> {
         let pending = self.pending.as_ref()?;
@@ -373,8 +372,11 @@ pub(super) struct Attempt {
 pub(super) enum FrameWait {
     /// Nothing: the next responder is to be tried.
     Next,
+    /// The answer to a call of a plugin, a model or the user.
     Call(CallId),
+    /// The result of a sub-task.
     Subtask(FrameId),
+    /// The tool calls of a message.
     Tools(ToolRound),
     /// More budget; then the responder is asked.
     More,
@@ -404,12 +406,12 @@ impl ToolRound {
         Self { slots, message, weight, counted: 0 }
     }
 
-    /// Returns the bytes of the answers so far.
+    /// The bytes of the answers so far.
     pub(super) fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// Returns the bytes of the answers that count against the run's history.
+    /// The bytes of the answers that count against the run's history.
     pub(super) fn counted(&self) -> u64 {
         self.counted
     }
@@ -427,6 +429,7 @@ impl ToolRound {
 
     /// Adds a slot behind the others.
     pub(super) fn push(&mut self, slot: Slot) {
+        // The answer of a nested call goes to its tool, and not into the round's message.
         if slot.nested.is_none() {
             self.weight += slot.answer().map_or(0, SlotAnswer::weight);
         }
@@ -444,12 +447,12 @@ impl ToolRound {
         true
     }
 
-    /// Returns whether the message that holds the calls derives from external text (L-172).
+    /// Whether the message that holds the calls derives from external text (L-172).
     pub(super) fn is_untrusted(&self) -> bool {
         self.message.labels.contains(&Label::Untrusted)
     }
 
-    /// Returns whether all slots are answered.
+    /// Whether all slots are answered.
     pub(super) fn is_complete(&self) -> bool {
         self.slots.iter().all(|slot| !slot.is_open())
     }
@@ -507,6 +510,7 @@ pub(super) enum SlotState {
     },
     /// Gates check its text or its delegation, or a background task works on it.
     InBackground,
+    /// Its answer waits for those of the other slots.
     Answered(Box<SlotAnswer>),
 }
 
@@ -561,7 +565,7 @@ impl Slot {
         self
     }
 
-    /// Returns the answer; `None` if the slot is open.
+    /// The answer; `None` if the slot is open.
     pub(super) fn answer(&self) -> Option<&SlotAnswer> {
         match &self.state {
             SlotState::Answered(answer) => Some(answer),
@@ -569,7 +573,7 @@ impl Slot {
         }
     }
 
-    /// Returns whether it has no answer yet.
+    /// Whether it has no answer yet.
     pub(super) fn is_open(&self) -> bool {
         self.answer().is_none()
     }
@@ -581,12 +585,12 @@ impl Slot {
         self.action = Some(action);
     }
 
-    /// Returns whether a plugin other than its agent requests the call that is carried out.
+    /// Whether a plugin other than its agent requests the call that is carried out.
     pub(super) fn is_requested(&self) -> bool {
         self.now.requester().is_some()
     }
 
-    /// Returns the child that works on it.
+    /// The child that works on it.
     pub(super) fn child(&self) -> Option<FrameId> {
         match self.state {
             SlotState::Delegated { child } => Some(child),

@@ -46,8 +46,7 @@ impl GatedAct {
         }
     }
 
-    /// Returns the text that a gate may read and change. For a delegation it is what the worker
-    /// reads.
+    /// The text that a gate may read and change. For a delegation it is what the worker reads.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Inbound { inbound, .. } => &inbound.text,
@@ -74,7 +73,7 @@ impl GatedAct {
         }
     }
 
-    /// Returns the channel whose order the item keeps.
+    /// The channel whose order the item keeps.
     fn lane(&self) -> Option<&ChannelId> {
         match self {
             Self::Inbound { inbound, .. } => Some(&inbound.channel),
@@ -115,13 +114,13 @@ impl Gating {
 }
 
 impl RoomContext {
-    /// Returns whether a gate checks the items of this point.
+    /// Whether a gate checks the items of this point.
     pub(super) fn has_gate(&self, point: GatePoint) -> bool {
         self.next_gate(point, &[]).is_some()
     }
 
-    /// Returns the first gate of a point that an item has not passed. A plugin that stands twice in
-    /// the list checks twice.
+    /// The first gate of a point that an item has not passed. A plugin that stands twice in the
+    /// list checks twice.
     fn next_gate(&self, point: GatePoint, passed: &[PluginName]) -> Option<&GateRule> {
         let mut passed = passed.to_vec();
         self.setup.gates.iter().filter(|rule| rule.on == point).find(|rule| {
@@ -150,7 +149,7 @@ impl Gating {
             .map(|limit| limit.reason("messages of the channel", "wait for its gates"))
     }
 
-    /// Returns the messages that gates check.
+    /// The messages that gates check.
     pub(super) fn deliveries(&self) -> impl Iterator<Item = &GatedMessage> {
         self.waiting.values().filter_map(|item| match &item.act {
             GatedAct::Delivery { gated } => Some(&**gated),
@@ -188,8 +187,7 @@ impl GateChecks<'_> {
         }
     }
 
-    /// Returns the rule by which a gate checks an item; `None` if the config does not have it any
-    /// more.
+    /// The rule by which a gate checks an item; `None` if the config does not have it any more.
     fn rule_of(&self, number: u64, plugin: &PluginName) -> Option<&GateRule> {
         let point = self.gating.waiting.get(&number)?.act.point();
         self.cx.setup.gates.iter().find(|rule| rule.on == point && rule.plugin == *plugin)
@@ -221,7 +219,7 @@ impl GateChecks<'_> {
         None
     }
 
-    /// Returns the item as a gate sees it.
+    /// The item as a gate sees it.
     fn gate_view(&self, act: &GatedAct) -> plugin_query::GateInput {
         let mut shown = plugin_query::GateInput {
             point: act.point(),

@@ -75,12 +75,12 @@ impl AgentHistory {
         &self.history
     }
 
-    /// Returns the tokens of the whole history.
+    /// The tokens of the whole history.
     pub(super) fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Returns the bytes of the whole history.
+    /// The bytes of the whole history.
     pub(super) fn weight(&self) -> u64 {
         self.weight.saturating_add(self.cut_results.weight() as u64)
     }
@@ -138,7 +138,7 @@ impl AgentHistory {
 /// run does not depend on the compiler.
 const MESSAGE: u64 = 256;
 
-/// Returns the bytes that it costs to hold a message.
+/// The bytes that it costs to hold a message.
 fn weight_of(message: &Message) -> u64 {
     (message.weight() as u64).saturating_add(MESSAGE)
 }
@@ -154,7 +154,7 @@ pub(super) struct Link {
 }
 
 impl Room {
-    /// Returns the history of a task's agent; empty if it has none.
+    /// The history of a task's agent; empty if it has none.
     #[must_use]
     pub fn history(&self, task: &TaskName) -> History {
         self.histories.history(task)
@@ -162,7 +162,7 @@ impl Room {
 }
 
 impl Histories {
-    /// Returns the history of a task's agent; empty if it has none.
+    /// The history of a task's agent; empty if it has none.
     pub(super) fn history(&self, task: &TaskName) -> History {
         self.memories.get(task).map(|memory| memory.history.clone()).unwrap_or_default()
     }
@@ -201,7 +201,7 @@ impl Histories {
         }
     }
 
-    /// Returns the task's current tools.
+    /// The task's current tools.
     pub(super) fn toolbox(&self, cx: &RoomContext, task: &TaskName) -> Arc<Toolbox> {
         let now = self.memories.get(task).and_then(|memory| memory.toolbox.clone());
         now.or_else(|| cx.setup.tasks.get(task).map(|setup| Arc::clone(&setup.toolbox)))
@@ -443,8 +443,7 @@ impl Dialogue<'_> {
     }
 }
 
-/// Returns the message as an agent's history holds it; `None` if it says nothing to a model (L-009,
-/// L-010).
+/// The message as an agent's history holds it; `None` if it says nothing to a model (L-009, L-010).
 fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Option<Arc<Message>> {
     let mut text = Cow::Borrowed(message.text());
     if message.sender != Role::Llm && !message.tool_calls.is_empty() {
@@ -495,7 +494,7 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Opti
     Some(Arc::new(entry))
 }
 
-/// Returns the calls of the agent's last answer that no later entry answers.
+/// The calls of the agent's last answer that no later entry answers.
 pub(super) fn open_calls(history: &History) -> Vec<ToolCall> {
     let mut answered = BTreeSet::new();
     for message in history.iter_newest_first() {
@@ -512,7 +511,7 @@ pub(super) fn open_calls(history: &History) -> Vec<ToolCall> {
     Vec::new()
 }
 
-/// Returns whether the task can use this host tool.
+/// Whether the task can use this host tool.
 pub(super) fn is_at_work(toolbox: &Toolbox, wanted: HostTool) -> bool {
     toolbox.iter().any(|tool| tool.handled && tool.target == ToolTarget::Host(wanted))
 }

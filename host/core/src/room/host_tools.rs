@@ -412,7 +412,7 @@ impl Histories {
         Message::clone(&said)
     }
 
-    /// Returns the name of a host tool in this task.
+    /// The name of a host tool in this task.
     fn name_of(&self, cx: &RoomContext, frames: &Frames, id: FrameId, tool: HostTool) -> String {
         let toolbox =
             frames.get(&id).map(|frame| self.toolbox(cx, &frame.task)).unwrap_or_default();

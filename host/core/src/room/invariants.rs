@@ -42,7 +42,7 @@ pub enum Invariant {
 }
 
 impl Invariant {
-    /// Returns the stable code for programs.
+    /// The stable code for programs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Invariant {
         }
     }
 
-    /// Returns whether it is about frames, which are all gone once a stop has ended the run.
+    /// Whether it is about frames, which are all gone once a stop has ended the run.
     fn is_of_frames(self) -> bool {
         !matches!(self, Self::TaskKnown | Self::StrategyKnown | Self::GateKnown)
     }
@@ -84,7 +84,7 @@ impl fmt::Display for InvariantViolation {
 }
 
 impl Room {
-    /// Returns the violation for which this room was ended, if any.
+    /// The violation for which this room was ended, if any.
     #[must_use]
     pub fn violation(&self) -> Option<InvariantViolation> {
         self.cx.violation()
@@ -92,7 +92,7 @@ impl Room {
 }
 
 impl RoomContext {
-    /// Returns the violation for which this room was ended, if any.
+    /// The violation for which this room was ended, if any.
     pub(super) fn violation(&self) -> Option<InvariantViolation> {
         self.violation
     }
@@ -148,7 +148,7 @@ impl Frames {
         found
     }
 
-    /// Returns whether a frame waits for the answer to this call. If it does not, the room ends.
+    /// Whether a frame waits for the answer to this call. If it does not, the room ends.
     pub(super) fn waits_for_answer(&self, cx: &mut RoomContext, id: FrameId, call: CallId) -> bool {
         let attempt = self.get(&id).and_then(|frame| frame.attempt.as_ref());
         let waits = attempt.is_some_and(|attempt| attempt.wait == FrameWait::Call(call));
@@ -215,7 +215,7 @@ mod tests {
         Purpose::Tool { frame, slot: 0, plugin: "box".into() }
     }
 
-    /// Returns a room whose task waits for one thing while a call for another is in flight.
+    /// A room whose task waits for one thing while a call for another is in flight.
     fn room(wait: FrameWait, purpose: impl FnOnce(FrameId) -> Purpose) -> (Room, FrameId) {
         let mut room = Room::default();
         let task = Arc::new(TaskSetup::default());

@@ -16,12 +16,12 @@ use crate::types::triggers;
 /// have it.
 const SENDER: &str = "knowledge:";
 
-/// Returns whether the host added the entry because of a trigger.
+/// Whether the host added the entry because of a trigger.
 pub(super) fn is_knowledge(message: &Message) -> bool {
     message.sender == Role::Agent && message.sender_name.starts_with(SENDER)
 }
 
-/// Returns the newest entry that is not knowledge. Knowledge follows the message that triggered it.
+/// The newest entry that is not knowledge. Knowledge follows the message that triggered it.
 pub(super) fn newest_said(history: &History) -> Option<&Arc<Message>> {
     history.iter_newest_first().find(|message| !is_knowledge(message))
 }
@@ -67,7 +67,7 @@ impl Dialogue<'_> {
     }
 }
 
-/// Returns the text for the agent: its source, its trigger, and the fenced content.
+/// The text for the agent: its source, its trigger, and the fenced content.
 fn shown(known: &Knowledge, trigger: &str) -> String {
     let fence = "`".repeat(longest_run(&known.text).max(2) + 1);
     let name = known.name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
@@ -78,8 +78,7 @@ fn shown(known: &Knowledge, trigger: &str) -> String {
     )
 }
 
-/// Returns the length of the longest run of backticks. A fence must be longer, or the text could
-/// end it.
+/// The length of the longest run of backticks. A fence must be longer, or the text could end it.
 fn longest_run(text: &str) -> usize {
     text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default()
 }

@@ -33,7 +33,7 @@ pub enum RoomStatus {
 }
 
 impl RoomStatus {
-    /// Returns the word used in JSON and in output.
+    /// The word used in JSON and in output.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl RoomStatus {
 }
 
 impl Room {
-    /// Returns the status of the room.
+    /// The status of the room.
     #[must_use]
     pub fn status(&self) -> RoomStatus {
         match &self.cx.phase {
@@ -57,19 +57,19 @@ impl Room {
         }
     }
 
-    /// Returns the reason why the room was closed; `None` if it was not closed.
+    /// The reason why the room was closed; `None` if it was not closed.
     #[must_use]
     pub fn closed(&self) -> Option<&str> {
         self.channels.closed()
     }
 
-    /// Returns the metadata that the room was opened with: a JSON object, or null if there is none.
+    /// The metadata that the room was opened with: a JSON object, or null if there is none.
     #[must_use]
     pub fn metadata(&self) -> &Value {
         self.cx.metadata()
     }
 
-    /// Returns the room that this one works for; `None` if it has no parent.
+    /// The room that this one works for; `None` if it has no parent.
     #[must_use]
     pub fn parent(&self) -> Option<RoomId> {
         self.cx.parent()
@@ -152,22 +152,22 @@ impl Room {
 }
 
 impl RoomChannels {
-    /// Returns the reason why the room was closed; `None` if it was not closed.
+    /// The reason why the room was closed; `None` if it was not closed.
     pub(super) fn closed(&self) -> Option<&str> {
         self.closed.as_deref()
     }
 
-    /// Returns whether the room was closed to anything new.
+    /// Whether the room was closed to anything new.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// Returns whether the room stays open while no task is at work.
+    /// Whether the room stays open while no task is at work.
     pub(super) fn is_persistent(&self, cx: &RoomContext) -> bool {
         cx.opening.persistent && !self.is_closed()
     }
 
-    /// Returns whether messages are queued that can each begin a turn.
+    /// Whether messages are queued that can each begin a turn.
     pub(super) fn has_turns_waiting(&self, cx: &RoomContext) -> bool {
         self.is_persistent(cx) && !self.waiting.is_empty()
     }
@@ -210,19 +210,19 @@ impl RoomChannels {
 }
 
 impl RoomContext {
-    /// Returns the metadata that the room was opened with: a JSON object, or null if there is none.
+    /// The metadata that the room was opened with: a JSON object, or null if there is none.
     pub(super) fn metadata(&self) -> &Value {
         &self.opening.metadata
     }
 
-    /// Returns the room that this one works for; `None` if it has no parent.
+    /// The room that this one works for; `None` if it has no parent.
     pub(super) fn parent(&self) -> Option<RoomId> {
         let (parent, _) =
             self.opening.room.as_str().rsplit_once('/').filter(|_| self.opening.depth > 0)?;
         Some(RoomId::from(parent))
     }
 
-    /// Returns whether the room opens without a message and waits for the first one.
+    /// Whether the room opens without a message and waits for the first one.
     pub(super) fn opens_idle(opening: &RunOpening) -> bool {
         let is_empty =
             opening.content.is_none() && opening.attachments.is_empty() && opening.tools.is_empty();
@@ -236,8 +236,8 @@ impl RoomContext {
         self.phase = RoomPhase::Draining { outcome };
     }
 
-    /// Returns the deadline of background work that starts now. In a run it is the run's. In a
-    /// persistent room it is one full turn from now, since the current turn ends earlier.
+    /// The deadline of background work that starts now. In a run it is the run's. In a persistent
+    /// room it is one full turn from now, since the current turn ends earlier.
     pub(super) fn deadline_in_background(&self) -> Option<Millis> {
         if self.opening.persistent {
             self.opening.limits.wall_ms.map(|wall_ms| self.now.plus(wall_ms))
@@ -248,9 +248,8 @@ impl RoomContext {
 }
 
 impl Handoffs {
-    /// Returns the task that answers incoming messages. In a run it is the task at work for the
-    /// user. In a persistent room it is the task that the conversation was handed to, or else the
-    /// entry task.
+    /// The task that answers incoming messages. In a run it is the task at work for the user. In a
+    /// persistent room it is the task that the conversation was handed to, or else the entry task.
     pub(super) fn active_task<'r>(
         &'r self,
         cx: &'r RoomContext,

@@ -25,7 +25,7 @@ pub(super) struct HeldRequest {
 }
 
 impl RoomContext {
-    /// Returns whether an exhausted budget leads to a request for more.
+    /// Whether an exhausted budget leads to a request for more.
     pub(super) fn asks_for_more(&self) -> bool {
         let is_running = matches!(self.phase, RoomPhase::Running { .. });
         is_running && self.opening.depth == 0 && self.opening.limits.when_used_up == WhenUsedUp::Ask
@@ -45,7 +45,7 @@ impl RoomContext {
 }
 
 impl Budgets {
-    /// Returns whether a request for more is open, so that new work has to wait.
+    /// Whether a request for more is open, so that new work has to wait.
     pub(super) fn is_waiting_for_more(&self) -> bool {
         self.top_up.is_some()
     }
@@ -61,8 +61,8 @@ impl Budgets {
 }
 
 impl PluginCalls<'_> {
-    /// Returns whether work must wait: its budget is exhausted, or a request for more is open.
-    /// `Err` if no request can be made, so that the run ends.
+    /// Whether work must wait: its budget is exhausted, or a request for more is open. `Err` if no
+    /// request can be made, so that the run ends.
     pub(super) fn must_wait_for(&mut self, budget: Budget) -> Result<bool, Budget> {
         if self.budgets.is_waiting_for_more() {
             return Ok(true);
@@ -79,6 +79,7 @@ impl PluginCalls<'_> {
 
     /// Requests more of a budget, unless a request is open.
     pub(super) fn ask_for_more(&mut self, short: BudgetShortage) {
+        // One at a time: the decision resumes all waiting work, which then asks again.
         if self.budgets.is_waiting_for_more() {
             return;
         }
@@ -196,6 +197,7 @@ impl Frames {
         };
         match frame.attempt.take() {
             Some(mut attempt) if frame.only.is_none() => {
+                // In front, because its turn was only put off.
                 attempt.rest.insert(0, attempt.responder.clone());
                 attempt.wait = FrameWait::Next;
                 frame.attempt = Some(attempt);

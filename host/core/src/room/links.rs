@@ -38,7 +38,7 @@ impl Dialogue<'_> {
 }
 
 impl Histories {
-    /// Returns the messages in histories and frames, and their ancestors.
+    /// The messages in histories and frames, and their ancestors.
     fn links_in_use(&self, frames: &Frames) -> BTreeSet<u64> {
         let in_histories =
             self.links.iter().filter(|(_, link)| link.place.is_some()).map(|(seq, _)| *seq);
@@ -84,7 +84,7 @@ impl Histories {
     }
 }
 
-/// Returns the messages that a frame may still answer, post or pass on.
+/// The messages that a frame may still answer, post or pass on.
 fn messages_held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
     let attempt = frame.attempt.as_ref();
     let waits = attempt.and_then(|attempt| match &attempt.wait {

@@ -141,7 +141,7 @@ impl LoopDetector {
         }
     }
 
-    /// Returns whether the most frequent messages dominate, and are the only recent ones (L-097).
+    /// Whether the most frequent messages dominate, and are the only recent ones (L-097).
     fn is_cycle(&mut self, rules: &LoopRules) -> bool {
         self.index();
         if self.total < u64::from(rules.wait) * u64::from(rules.cycle_len) {
@@ -172,7 +172,7 @@ impl LoopDetector {
     }
 }
 
-/// Returns the hash of a message: sender, recipient, names of its calls, and text (L-008).
+/// The hash of a message: sender, recipient, names of its calls, and text (L-008).
 fn key(message: &Message) -> Key {
     let mut hash = MessageHasher::default();
     hash.text(message.sender.as_str());

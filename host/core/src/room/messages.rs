@@ -463,13 +463,13 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
     message.recipient = recipient.or(message.recipient.take());
 }
 
-/// Returns the route of an address prefix, for tasks without other signals (L-067).
+/// The route of an address prefix, for tasks without other signals (L-067).
 fn by_prefix(text: &str, prefix: &str, has_call: bool) -> Option<Route> {
     let (name, content) = routing::addressed(text.trim(), prefix).filter(|_| !has_call)?;
     Some(if content.is_empty() { Route::PassTo(name) } else { Route::SendTo { name, content } })
 }
 
-/// Returns the text of a reply; empty if it is a pair of quotation marks (L-027).
+/// The text of a reply; empty if it is a pair of quotation marks (L-027).
 fn said(text: String) -> String {
     match text.trim() {
         "\"\"" | "''" => String::new(),
@@ -490,8 +490,8 @@ fn stamped(mut calls: Vec<ToolCall>, seq: u64) -> Vec<ToolCall> {
     calls
 }
 
-/// Returns the refusal of a plugin that is missing from the setup. Assembly makes no such setup,
-/// but a journal may come from another source.
+/// The refusal of a plugin that is missing from the setup. Assembly makes no such setup, but a
+/// journal may come from another source.
 pub(super) fn unknown_plugin(
     plugin: &PluginName,
     capability: Capability,
@@ -510,7 +510,7 @@ pub(super) fn unknown_plugin(
     })
 }
 
-/// Returns the text of a value (L-031).
+/// The text of a value (L-031).
 pub(super) fn text_form(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -275,6 +275,7 @@ impl RunControl<'_> {
         let is_empty = answer.as_ref().is_ok_and(|answer| {
             answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty())
         });
+        // People cannot unread a text, so another model must not begin it anew.
         let is_helped = answer.as_ref().is_err_and(fallback::helps_against) && !was_shown;
         let fallback = fallback.filter(|_| is_helped);
         self.cx.notify(Notice::ModelAnswered {
@@ -354,8 +355,8 @@ impl ModelCalls {
 }
 
 impl Frames {
-    /// Returns the plugin behind a call, and the task that its prompt may draw on. Steps, answers
-    /// of agents, and queries on behalf of a frame have a task; others do not.
+    /// The plugin behind a call, and the task that its prompt may draw on. Steps, answers of
+    /// agents, and queries on behalf of a frame have a task; others do not.
     pub(super) fn caller_of(
         &self,
         cx: &RoomContext,
@@ -385,7 +386,7 @@ impl Frames {
         }
     }
 
-    /// Returns the task that the agent behind a call works on; `None` for tools and strategies.
+    /// The task that the agent behind a call works on; `None` for tools and strategies.
     pub(super) fn works_on(&self, cx: &RoomContext, call: CallId) -> Option<TaskName> {
         let (plugin, task) = self.caller_of(cx, call)?;
         // A task narrows the grants of its own agent only.
@@ -394,14 +395,14 @@ impl Frames {
 }
 
 impl Room {
-    /// Returns the task that the agent behind a call works on; `None` for tools and strategies.
+    /// The task that the agent behind a call works on; `None` for tools and strategies.
     #[must_use]
     pub fn works_on(&self, call: CallId) -> Option<TaskName> {
         self.frames.works_on(&self.cx, call)
     }
 
-    /// Returns the first exchanged plugin that fails in these events before it has answered a call
-    /// well, and its fault.
+    /// The first exchanged plugin that fails in these events before it has answered a call well,
+    /// and its fault.
     #[must_use]
     pub fn failed_exchange<'e>(&self, events: &'e [Event]) -> Option<(PluginName, &'e Fault)> {
         if self.cx.unproven.is_empty() {
@@ -423,9 +424,9 @@ impl Room {
         None
     }
 
-    /// Returns the first event that would end the run for lack of a model: one that is not
-    /// available does not answer a step, and nothing else is under way. A run that is left before
-    /// that event asks again when it is resumed.
+    /// The first event that would end the run for lack of a model: one that is not available does
+    /// not answer a step, and nothing else is under way. A run that is left before that event asks
+    /// again when it is resumed.
     ///
     /// `None` in background tasks and in rooms that stay open, whose callers and users read of it,
     /// and in the first turn before any answer: such a run has nothing to resume.
@@ -515,8 +516,8 @@ impl RoomContext {
         ModelError::Denied { denial }
     }
 
-    /// Returns the provider's own figure, or else the cost by the operator's prices; `None` if
-    /// unknown (L-184).
+    /// The provider's own figure, or else the cost by the operator's prices; `None` if unknown
+    /// (L-184).
     fn price(&self, model: &ModelName, usage: TokenUsage) -> Option<u64> {
         let prices = self.setup.models.get(model)?;
         let of = |price: Option<u64>, tokens: u64| {
@@ -557,7 +558,7 @@ impl PluginCalls<'_> {
     }
 }
 
-/// Returns the diagnostic for a prompt that does not fit, with the remedy for the operator.
+/// The diagnostic for a prompt that does not fit, with the remedy for the operator.
 fn too_long(
     task: Option<&TaskName>,
     model: &ModelName,

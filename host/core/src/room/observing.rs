@@ -62,7 +62,7 @@ enum BatchState {
 }
 
 impl Observing {
-    /// Returns whether the room never called an observer.
+    /// Whether the room never called an observer.
     pub(super) fn is_unused(&self) -> bool {
         *self == Self::default()
     }
@@ -171,8 +171,9 @@ impl Observing {
         cx.set_timer(TimerPurpose::ObserverPause, cx.now.plus(pause_ms));
     }
 
-    /// Refuses every batch. A later batch must not overtake one that was not taken.
+    /// Refuses every batch.
     fn refuse_all(&mut self, cx: &mut RoomContext, error: RefusalCode, message: &str) {
+        // A later batch must not overtake one that was not taken.
         for batch in std::mem::take(&mut self.batches) {
             cx.reply(batch.request, Err(Refusal::new(error, message)));
         }
@@ -228,7 +229,7 @@ impl Room {
         }
     }
 
-    /// Returns the last event of each room that the observer took in this one.
+    /// The last event of each room that the observer took in this one.
     #[must_use]
     pub fn observed(&self) -> &BTreeMap<RoomId, ObservedPosition> {
         &self.observing.taken
@@ -239,7 +240,7 @@ fn rule_of<'r>(cx: &'r RoomContext, observer: &PluginName) -> Option<&'r Observe
     cx.setup.observers.iter().find(|rule| rule.plugin == *observer)
 }
 
-/// Returns the pause after this number of failed calls, at least as long as the observer asked for.
+/// The pause after this number of failed calls, at least as long as the observer asked for.
 fn pause_ms(failed: u32, retry_after_ms: Option<u64>) -> u64 {
     let doublings = failed.saturating_sub(1).min(16);
     let pause = (FIRST_PAUSE_MS << doublings).min(PAUSE_MAX_MS);

@@ -99,7 +99,7 @@ impl PassageKind {
 }
 
 impl Frame {
-    /// Returns the end that a judge and gates decide on, with its result.
+    /// The end that a judge and gates decide on, with its result.
     pub(super) fn closing(&self) -> Option<&Closing> {
         match &self.hold {
             Some(FrameHold::Closing(closing)) => Some(closing),
@@ -116,9 +116,9 @@ impl Frame {
 }
 
 impl RoomContext {
-    /// Returns the next way out that a result takes through gates; `None` if nothing checks it any
-    /// more. A background task has its caller in another room, and people hear it on the channels
-    /// that were shared with it.
+    /// The next way out that a result takes through gates; `None` if nothing checks it any more. A
+    /// background task has its caller in another room, and people hear it on the channels that were
+    /// shared with it.
     fn way_out(&self, frame: &Frame) -> Option<PassageKind> {
         let in_run = frame.caller.is_some();
         let is_result = in_run || self.opening.depth > 0;
@@ -131,12 +131,12 @@ impl RoomContext {
             .find(|kind| self.has_gate(kind.point()))
     }
 
-    /// Returns whether gates must still let a result pass, so that it cannot leave the frame.
+    /// Whether gates must still let a result pass, so that it cannot leave the frame.
     pub(super) fn withholds_result(&self, frame: &Frame) -> bool {
         self.way_out(frame).is_some()
     }
 
-    /// Returns the hold with which a new activation begins.
+    /// The hold with which a new activation begins.
     pub(super) fn hold_of_new(&self, has_caller: bool) -> Option<FrameHold> {
         (has_caller && self.has_gate(GatePoint::Subtask)).then_some(FrameHold::Entering)
     }
@@ -149,7 +149,7 @@ impl GateChecks<'_> {
     }
 }
 
-/// Returns the facts of a passage besides its text.
+/// The facts of a passage besides its text.
 pub(super) fn passage_facts(frames: &Frames, passage: &Passage) -> Value {
     let frame = frames.get(&passage.frame);
     let mut facts = json!({ "kind": passage.kind });
@@ -228,6 +228,7 @@ impl StepLoop<'_> {
 
     /// Puts a question to the user, once the gates have let it pass.
     pub(super) fn check_question(&mut self, id: FrameId, prompt: String) -> Option<FrameWait> {
+        // A blank prompt holds nothing that a gate could refuse.
         if prompt.trim().is_empty() || !self.cx.has_gate(GatePoint::Outbound) {
             return self.put_question(id, prompt);
         }
@@ -322,7 +323,7 @@ fn is_empty_beside_text(message: &Message) -> bool {
         && message.attachments.is_empty()
 }
 
-/// Returns the inputs of an activation after a gate changed its first message. The message is one of
+/// The inputs of an activation after a gate changed its first message. The message is one of
 /// the inputs, or the JSON of all of them.
 fn changed_inputs(inputs: &Value, first: Option<&Message>, text: &str) -> Value {
     let original = first.map(Message::text).unwrap_or_default();
@@ -333,7 +334,7 @@ fn changed_inputs(inputs: &Value, first: Option<&Message>, text: &str) -> Value 
     with_replaced(inputs, original, text)
 }
 
-/// Returns a value in which every text that equals `original` is replaced.
+/// A value in which every text that equals `original` is replaced.
 fn with_replaced(value: &Value, original: &str, text: &str) -> Value {
     match value {
         Value::Array(items) => {

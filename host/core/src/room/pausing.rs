@@ -43,7 +43,7 @@ pub(super) struct Pausing {
 }
 
 impl Pausing {
-    /// Returns whether there is nothing to serialize.
+    /// Whether there is nothing to serialize.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
@@ -62,7 +62,7 @@ pub(super) struct UserMessage {
 }
 
 impl UserMessage {
-    /// Returns the bytes of its text and of the names of its attachments.
+    /// The bytes of its text and of the names of its attachments.
     pub(super) fn weight(&self) -> usize {
         self.text.len() + self.attachments.iter().map(Blob::weight).sum::<usize>()
     }
@@ -73,7 +73,7 @@ fn is_none(depth: &u32) -> bool {
 }
 
 impl Room {
-    /// Returns the reason of the pause; `None` if the run is not paused.
+    /// The reason of the pause; `None` if the run is not paused.
     #[must_use]
     pub fn paused(&self) -> Option<&str> {
         self.pausing.paused()
@@ -144,12 +144,13 @@ impl Room {
 }
 
 impl Pausing {
-    /// Returns the reason of the pause; `None` if the run is not paused.
+    /// The reason of the pause; `None` if the run is not paused.
     pub(super) fn paused(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
     pub(super) fn pause(&mut self, cx: &mut RoomContext, reason: &str) {
+        // The first reason stays: one end lifts them all.
         if self.reason.is_some() {
             return;
         }
@@ -169,6 +170,7 @@ impl Pausing {
             }
         }
         let timers = &cx.timers;
+        // Timers that were dropped in the pause are owed nothing.
         self.owed.retain(|timer, _| timers.contains_key(timer));
         self.counted = Millis::default();
         cx.notify(Notice::RunUnpaused);

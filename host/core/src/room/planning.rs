@@ -140,7 +140,7 @@ fn tracked(arguments: &Value) -> Result<PlanRequest, String> {
     }
 }
 
-/// Converts a flat list to a plan. Notes follow the title, because a task of a plan has one text.
+/// Converts a flat list to a plan.
 fn listed(list: &[Value]) -> Result<Plan, String> {
     if list.len() > MAX_LISTED {
         return Err(format!(
@@ -157,6 +157,7 @@ fn listed(list: &[Value]) -> Result<Plan, String> {
         let title = text("title").ok_or_else(|| {
             format!("task_tracking: task {at} of the list needs a title, which is a text")
         })?;
+        // Notes follow the title, because a task of a plan has one text.
         let goal =
             text("notes").map_or_else(|| title.to_owned(), |notes| format!("{title}: {notes}"));
         let state = match text("status") {

@@ -14,14 +14,14 @@ use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::Message;
 
 impl RoomContext {
-    /// Returns the inputs that a micro-agent would lack; `None` if there are none, or the task is
-    /// not a micro-agent.
+    /// The inputs that a micro-agent would lack; `None` if there are none, or the task is not a
+    /// micro-agent.
     pub(super) fn lacks_inputs(&self, task: &TaskName, inputs: &Value) -> Option<String> {
         let micro = self.setup.tasks.get(task)?.prompt_agent.as_ref()?;
         missing_inputs(&micro.inputs, inputs)
     }
 
-    /// Returns the task's system text for one activation; `None` if it is the config's.
+    /// The task's system text for one activation; `None` if it is the config's.
     pub(super) fn own_system(&self, task: &TaskName, inputs: &Value) -> Option<Arc<str>> {
         self.setup.tasks.get(task).and_then(|task| system_of(task, inputs))
     }
@@ -52,8 +52,8 @@ impl Dialogue<'_> {
     }
 }
 
-/// Returns the inputs with the message as the only missing one. If several are missing, or none,
-/// they stay as they are.
+/// The inputs with the message as the only missing one. If several are missing, or none, they stay
+/// as they are.
 pub(super) fn with_message(
     task: &TaskSetup,
     inputs: Arc<Value>,

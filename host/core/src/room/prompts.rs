@@ -156,7 +156,7 @@ impl Dialogue<'_> {
 }
 
 impl Frames {
-    /// Returns the system text of the frame that the call belongs to, or else the task's own.
+    /// The system text of the frame that the call belongs to, or else the task's own.
     fn system_of(&self, cx: &RoomContext, call: CallId, task: &TaskSetup) -> Arc<str> {
         let frame = match cx.calls.get(&call) {
             Some(Purpose::Step { frame } | Purpose::Respond { frame }) => self.get(frame),
@@ -331,8 +331,8 @@ pub(super) fn is_text(format: ToolFormat) -> bool {
     matches!(format, ToolFormat::Json | ToolFormat::Xml)
 }
 
-/// Returns the tools that the system text explains; `None` for all. With native calls, the text
-/// explains none.
+/// The tools that the system text explains; `None` for all. With native calls, the text explains
+/// none.
 fn explained(
     format: ToolFormat,
     tools: Option<&Vec<String>>,
@@ -345,7 +345,7 @@ fn explained(
     }
 }
 
-/// Returns the toolbox with only these tools on offer.
+/// The toolbox with only these tools on offer.
 fn only(toolbox: &Toolbox, names: &[String]) -> Toolbox {
     let shown = |tool: &TaskTool| TaskTool {
         offered: tool.offered && names.contains(&tool.summary.name),
@@ -354,8 +354,8 @@ fn only(toolbox: &Toolbox, names: &[String]) -> Toolbox {
     toolbox.iter().map(shown).collect::<Vec<_>>().into()
 }
 
-/// Returns the names that the agent may address with `recipient_message`, if the operator listed
-/// any (L-148).
+/// The names that the agent may address with `recipient_message`, if the operator listed any
+/// (L-148).
 fn recipients(toolbox: &Toolbox) -> Vec<String> {
     let tool = toolbox.host_tool(HostTool::RecipientMessage).filter(|tool| tool.offered);
     let names = tool.and_then(|tool| {

@@ -14,8 +14,8 @@ pub(super) enum QueueLimit {
 }
 
 impl QueueLimit {
-    /// Returns the limit that a queue of items of these bytes exceeds; `None` if it exceeds none.
-    /// One item alone may have any size.
+    /// The limit that a queue of items of these bytes exceeds; `None` if it exceeds none. One item
+    /// alone may have any size.
     pub(super) fn exceeded_by(items: impl Iterator<Item = usize>) -> Option<Self> {
         let (number, bytes) = items.fold((0_usize, 0_usize), |(number, sum), bytes| {
             (number + 1, sum.saturating_add(bytes))

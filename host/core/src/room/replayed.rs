@@ -33,8 +33,8 @@ impl ReplayedTurns {
 }
 
 impl Room {
-    /// Returns the turns that were replayed since the last event began. Nothing else reports them:
-    /// no agent was called.
+    /// The turns that were replayed since the last event began. Nothing else reports them: no agent
+    /// was called.
     pub(crate) fn replayed_turns(&self) -> &[ReplayedTurn] {
         &self.cx.replayed.0
     }

@@ -41,7 +41,7 @@ impl Room {
 }
 
 impl RoomContext {
-    /// Returns the refusal of a request in the current phase, if any.
+    /// The refusal of a request in the current phase, if any.
     fn refusal_of(&self, what: &RoomRequest) -> Option<Refusal> {
         match self.phase {
             RoomPhase::Unopened => {

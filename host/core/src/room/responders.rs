@@ -71,8 +71,8 @@ impl Dialogue<'_> {
         (!can_run).then_some(SkipReason::CannotRunCalls)
     }
 
-    /// Returns whether the user may answer: in an interactive task always, in any other task if
-    /// addressed (L-055, L-069).
+    /// Whether the user may answer: in an interactive task always, in any other task if addressed
+    /// (L-055, L-069).
     pub(super) fn user_may_respond(&mut self, id: FrameId) -> bool {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             self.cx.violated(Invariant::FrameExists, id);
@@ -85,8 +85,8 @@ impl Dialogue<'_> {
         recipient.and_then(Role::named) == Some(Role::User) && !self.pending_is_attempt(id)
     }
 
-    /// Returns whether a sub-task may answer. It answers plain text, and calls if its agent may run
-    /// at least one of them (L-032).
+    /// Whether a sub-task may answer. It answers plain text, and calls if its agent may run at
+    /// least one of them (L-032).
     fn subtask_can_respond(
         &mut self,
         id: FrameId,
@@ -111,8 +111,8 @@ impl Dialogue<'_> {
         !(reading.is_for_others() || (task.respond_tools_only && reading.mine.is_empty()))
     }
 
-    /// Returns whether the pending message holds a call, or an attempt at one, that concerns this
-    /// task (L-052).
+    /// Whether the pending message holds a call, or an attempt at one, that concerns this task
+    /// (L-052).
     pub(super) fn pending_is_attempt(&mut self, id: FrameId) -> bool {
         let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
             return false;
@@ -223,7 +223,7 @@ impl Histories {
 }
 
 impl ParsedCalls {
-    /// Returns the number of calls that get an error in place of being carried out.
+    /// The number of calls that get an error in place of being carried out.
     pub(super) fn refused(&self, rules: TaskRules) -> usize {
         let unknown = if rules.every_call_gets_result { self.unknown.len() } else { 0 };
         self.wrong.len() + unknown
@@ -238,7 +238,7 @@ impl Frames {
         }
     }
 
-    /// Returns whether the name belongs to the task or to one of its responders (L-063).
+    /// Whether the name belongs to the task or to one of its responders (L-063).
     pub(super) fn is_valid_recipient(&self, cx: &RoomContext, frame: FrameId, name: &str) -> bool {
         let Some((frame, task)) = self.task_of(cx, frame) else { return false };
         name.is_empty()
@@ -247,13 +247,13 @@ impl Frames {
             || task.subtasks.iter().any(|subtask| subtask.as_str().eq_ignore_ascii_case(name))
     }
 
-    /// Returns the name of the task that called this one.
+    /// The name of the task that called this one.
     pub(super) fn caller_name(&self, frame: &Frame) -> Option<&str> {
         Some(self.get(&frame.caller?)?.task.as_str())
     }
 }
 
-/// Returns whether the message is addressed to this responder, in any case of letters (L-064).
+/// Whether the message is addressed to this responder, in any case of letters (L-064).
 fn is_addressed(frame: &Frame, task: &TaskSetup, responder: &Responder, pending: &Message) -> bool {
     // If the text has no address, the recipient was set by the agent. Its calls are carried out for
     // any recipient.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::setup::ReturnType;
 
-/// Returns whether the value is of this plain type.
+/// Whether the value is of this plain type.
 pub(super) fn is(wanted: &ReturnType, value: &Value) -> bool {
     match wanted {
         ReturnType::Text => value.is_string(),
@@ -16,7 +16,7 @@ pub(super) fn is(wanted: &ReturnType, value: &Value) -> bool {
     }
 }
 
-/// Returns the name of the type.
+/// The name of the type.
 pub(super) fn named(wanted: &ReturnType) -> String {
     match wanted {
         ReturnType::Text => "a text".to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn from_text(wanted: &ReturnType, text: &str) -> Option<Value> {
     }
 }
 
-/// Returns the first argument of a call that is of this plain type.
+/// The first argument of a call that is of this plain type.
 pub(super) fn field(wanted: &ReturnType, arguments: &Value) -> Option<Value> {
     arguments.as_object()?.values().find(|value| is(wanted, value)).cloned()
 }

@@ -64,8 +64,7 @@ impl Room {
     }
 
     /// Drops each approval, open or given, of a call in which a changed component has a part, and
-    /// asks again, because an approval covers only the code that was approved. The new question has
-    /// another id, so a late answer to the old one decides nothing.
+    /// asks again, because an approval covers only the code that was approved.
     fn ask_again_about(&mut self, changed: &BTreeSet<PluginName>) {
         if changed.is_empty() {
             return;
@@ -90,6 +89,7 @@ impl Room {
                 self.cx.calls.insert(call, held);
                 continue;
             }
+            // The new question has another id, so a late answer to the old one decides nothing.
             self.cx.drop_approval_timer(call);
             self.cx.effects.push_back(Effect::AbandonCall { call });
             let reason =
@@ -197,8 +197,8 @@ fn narrow_frames(frames: &mut Frames, cx: &RoomContext, before: &Setup) {
     }
 }
 
-/// Returns whether one of the plugins has a part in the call of a slot: it carries the call out, or
-/// led to it.
+/// Whether one of the plugins has a part in the call of a slot: it carries the call out, or led to
+/// it.
 fn has_part(
     frames: &Frames,
     setup: &Setup,

@@ -49,10 +49,11 @@ impl Room {
         self.begin_run(opening);
     }
 
-    /// Drops the data of tasks that the new setup does not have. A room whose config changes often
-    /// would otherwise collect the data of all tasks that it ever had. Loop counts and stuck
-    /// detection are data of frames, and end with them.
+    /// Drops the data of tasks that the new setup does not have. Loop counts and stuck detection
+    /// are data of frames, and end with them.
     fn forget_removed_tasks(&mut self) {
+        // A room whose config changes often would otherwise collect the data of all tasks that it
+        // ever had.
         self.histories.forget_removed_tasks(&self.cx);
         self.agent_states.forget_removed_tasks(&self.cx);
         self.scratch.forget_removed_owners(&self.cx);
@@ -147,7 +148,7 @@ impl Room {
 }
 
 impl RoomContext {
-    /// Returns whether the run began without a message.
+    /// Whether the run began without a message.
     fn says_nothing(&self) -> bool {
         let opening = &self.opening;
         opening.content.is_none() && opening.tools.is_empty() && opening.attachments.is_empty()
@@ -207,7 +208,7 @@ mod tests {
     use crate::types::fault::CallReport;
     use crate::types::outcome::Outcome;
 
-    /// Returns a finished room in which both tasks have a history, a state and scratch data.
+    /// A finished room in which both tasks have a history, a state and scratch data.
     fn finished() -> Room {
         let mut room = Room { cx: fixture::context(""), ..Room::default() };
         // Else the new run would clear the history itself.

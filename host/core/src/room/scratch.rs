@@ -32,7 +32,7 @@ pub(super) struct Scratch(#[serde(with = "as_pairs")] BTreeMap<ScratchKey, Scrat
 struct ScratchBytes(#[serde(with = "base64_bytes")] Arc<Vec<u8>>);
 
 impl Room {
-    /// Returns the scratch data of this call's plugin; empty at first.
+    /// The scratch data of this call's plugin; empty at first.
     #[must_use]
     pub fn scratch(&self, call: CallId) -> Arc<Vec<u8>> {
         self.scratch.scratch(&self.cx, &self.frames, call)
@@ -65,7 +65,7 @@ impl Room {
 }
 
 impl RoomContext {
-    /// Returns whether calls of a tool plugin take turns, because they share its scratch.
+    /// Whether calls of a tool plugin take turns, because they share its scratch.
     pub(super) fn takes_turns(&self, plugin: &PluginName) -> bool {
         let plugin = self.setup.plugins.get(plugin);
         plugin.is_some_and(|it| it.facts.manifest.ask(Capability::Scratch).is_some())
@@ -80,7 +80,7 @@ impl RoomContext {
         queue.push_back(effect);
     }
 
-    /// Returns the pending calls of tools.
+    /// The pending calls of tools.
     fn tool_calls(&self) -> impl Iterator<Item = CallId> {
         let is_tool =
             |purpose: &Purpose| matches!(purpose, Purpose::Tool { .. } | Purpose::Job { .. });
@@ -93,7 +93,7 @@ impl RoomContext {
 }
 
 impl Purpose {
-    /// Returns the activation whose timeout limits a call of a tool.
+    /// The activation whose timeout limits a call of a tool.
     fn limited_in(&self) -> Option<FrameId> {
         match self {
             Self::Tool { frame, .. } | Self::Job { about: JobCall::Poll { frame, .. }, .. } => {
@@ -112,8 +112,8 @@ pub(super) struct ScratchTurns<'a> {
 }
 
 impl ScratchTurns<'_> {
-    /// Returns whether a nested call of the call `within` would wait for a call that waits for
-    /// `within`. Both would wait for ever.
+    /// Whether a nested call of the call `within` would wait for a call that waits for `within`.
+    /// Both would wait for ever.
     pub(super) fn waits_in_circle(
         self,
         within: CallId,
@@ -149,7 +149,7 @@ impl ScratchTurns<'_> {
         false
     }
 
-    /// Returns the call that uses this scratch, or will be the next one to use it.
+    /// The call that uses this scratch, or will be the next one to use it.
     fn user_of(self, key: &ScratchKey) -> Option<CallId> {
         let of_key = |call: &CallId| self.frames.scratch_key(self.cx, *call).as_ref() == Some(key);
         let running =
@@ -157,7 +157,7 @@ impl ScratchTurns<'_> {
         running.or_else(|| self.cx.awaiting_scratch.iter().filter_map(Effect::starts).find(of_key))
     }
 
-    /// Returns the call that made this one, if it is nested.
+    /// The call that made this one, if it is nested.
     fn nesting_call(self, call: CallId) -> Option<CallId> {
         let Some(Purpose::Tool { frame, slot, .. }) = self.cx.calls.get(&call) else { return None };
         Some(self.frames.slot(*frame, *slot)?.nested.as_ref()?.call)
@@ -165,7 +165,7 @@ impl ScratchTurns<'_> {
 }
 
 impl Scratch {
-    /// Returns the scratch data of this call's plugin; empty at first.
+    /// The scratch data of this call's plugin; empty at first.
     pub(super) fn scratch(&self, cx: &RoomContext, frames: &Frames, call: CallId) -> Arc<Vec<u8>> {
         let found = frames.scratch_key(cx, call).and_then(|key| self.0.get(&key));
         found.map(|bytes| Arc::clone(&bytes.0)).unwrap_or_default()

@@ -42,6 +42,7 @@ impl Budgets {
         side_effect: &SideEffect,
     ) -> Result<(), Denial> {
         let capability = side_effect.capability();
+        // Only these two have limits for the whole run.
         if !matches!(capability, Capability::Fetch | Capability::Exec) {
             return Ok(());
         }
@@ -60,6 +61,7 @@ impl Budgets {
         } else if used.requests >= requests {
             Some((format!("sent the {requests} requests"), "fetch.requests"))
         } else {
+            // Each new name can leak data: the query reaches the servers of the name's owner.
             let is_over = name.is_some() && used.host_names >= names;
             is_over.then(|| (format!("resolved the {names} host names"), "fetch.host_names"))
         };
@@ -81,8 +83,7 @@ impl Budgets {
         Err(denial)
     }
 
-    /// Returns the name in this URL that the plugin has not resolved yet in this room. Each new name
-    /// can leak data, because the query reaches the servers of the name's owner.
+    /// The name in this URL that the plugin has not resolved yet in this room.
     fn new_host_name(&self, plugin: &PluginName, url: &str) -> Option<String> {
         let url = Url::parse(url).ok()?;
         let name = url.domain()?;

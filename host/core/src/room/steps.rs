@@ -236,6 +236,7 @@ impl Dialogue<'_> {
         let frame = self.frames.get_mut(&id)?;
         frame.iteration += 1;
         frame.past.clear();
+        // Only consecutive faults give an agent up.
         frame.faults = 0;
         let answered = frame.pending.clone();
         let turn = Turn { action: turn.action.typed(), ..turn };
@@ -261,7 +262,7 @@ impl Dialogue<'_> {
 }
 
 impl RoomContext {
-    /// Returns the tasks that a task's agent may hand work to: its sub-tasks and its delegates.
+    /// The tasks that a task's agent may hand work to: its sub-tasks and its delegates.
     pub(super) fn peers(&self, task: &TaskName) -> Vec<Peer> {
         let Some((name, task)) = self.setup.tasks.get_key_value(task) else { return Vec::new() };
         let granted = self.setup.rights_in(&task.agent, name).filter(|rights| {
@@ -295,6 +296,7 @@ impl StepLoop<'_> {
     /// Advances every runnable frame: a new child, a caller whose child has ended, a step with an
     /// answer.
     pub(super) fn run(&mut self) {
+        // A violated invariant ends the room; what is runnable then rests on broken state.
         while self.cx.new_violation.is_none()
             && let Some(id) = self.frames.runnable.pop_front()
         {
@@ -423,7 +425,7 @@ impl StepLoop<'_> {
         }
     }
 
-    /// Asks the agent role. The attempt is in its frame before, because a round works there.
+    /// Asks the agent role.
     fn ask_agent_role(
         &mut self,
         id: FrameId,
@@ -431,13 +433,14 @@ impl StepLoop<'_> {
         do_not_know: Option<(Responder, Arc<Message>)>,
     ) {
         let (responder, wait) = (Responder::Agent, FrameWait::Next);
+        // Before the role is asked, because a round works in the frame's attempt.
         self.frames.set_attempt(self.cx, id, Attempt { responder, rest, wait, do_not_know });
         self.tool_rounds().ask_agent_role(id);
     }
 
-    /// Returns the wait for a responder; `None` if asking it has ended the frame. A frame that
-    /// neither waits nor has ended would begin the same step without end.
+    /// Returns the wait for a responder; `None` if asking it has ended the frame.
     fn waits_or_ended(&mut self, id: FrameId, wait: Option<FrameWait>) -> Option<FrameWait> {
+        // A frame that neither waits nor has ended would begin the same step without end.
         if wait.is_none() && self.frames.get(&id).is_some() {
             self.cx.violated(Invariant::FrameExists, id);
         }

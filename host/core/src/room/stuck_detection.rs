@@ -56,7 +56,7 @@ pub(super) struct StuckWatch {
 }
 
 impl StuckWatch {
-    /// Returns whether there is nothing to serialize.
+    /// Whether there is nothing to serialize.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
@@ -81,7 +81,7 @@ impl StuckWatch {
         self.watch.record(&seen.doing, rules)
     }
 
-    /// Returns the number of the agent's message that began a loop.
+    /// The number of the agent's message that began a loop.
     fn began(&self, kind: StuckKind, repeats: u32) -> Option<u64> {
         let numbers = if kind == StuckKind::SameMessage { &self.words } else { &self.acts };
         let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
@@ -376,8 +376,8 @@ impl StuckWatch {
 }
 
 impl Frames {
-    /// Returns whether every result of the agent's message is an error. If only some failed, the
-    /// others may be new.
+    /// Whether every result of the agent's message is an error. If only some failed, the others may
+    /// be new.
     fn failed(&self, id: FrameId, asked: &Message, answer: &Message) -> bool {
         let Some(frame) = self.get(&id) else { return false };
         let is_of_it = |seq: u64| seq == asked.seq || seq == answer.seq;
@@ -420,8 +420,8 @@ fn act(
     WatchedAct { doing: Act::action(what, result, is_error), seq: asked.seq, what: named }
 }
 
-/// Returns a fingerprint and a description of the request in a message without an action: calls, or
-/// an answered text. `None` if it requested nothing.
+/// A fingerprint and a description of the request in a message without an action: calls, or an
+/// answered text. `None` if it requested nothing.
 fn request_fingerprint(
     task: &TaskSetup,
     by: &Responder,
@@ -454,8 +454,7 @@ fn request_fingerprint(
     })
 }
 
-/// Returns whether the action only polls a command for new output. Repetition is its purpose
-/// (O-193).
+/// Whether the action only polls a command for new output. Repetition is its purpose (O-193).
 fn is_poll(action: &Action) -> bool {
     match action {
         Action::Run { command, .. } => command.trim().is_empty(),

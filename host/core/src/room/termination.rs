@@ -45,19 +45,19 @@ impl FrameEnd {
         Self { status, reason: reason.into(), cause: None, quotes_plugin: false }
     }
 
-    /// Returns the end of a task that a plugin's fault has caused, with the plugin's words.
+    /// The end of a task that a plugin's fault has caused, with the plugin's words.
     pub(super) fn of_fault(reason: impl Into<String>) -> Self {
         Self { quotes_plugin: true, ..Self::new(Status::Error, reason) }
     }
 
-    /// Returns the end of a task that asked its user while no user is present.
+    /// The end of a task that asked its user while no user is present.
     pub(super) fn unattended(task: &TaskName) -> Self {
         let reason = format!("{task} asked its user, and nobody is there to answer");
         Self { cause: Some(EndCause::NobodyToAsk), ..Self::new(Status::Stalled, reason) }
     }
 
-    /// Returns the end of a room whose wall time is over. A background task has only one deadline,
-    /// its own or the rest of the run, so the reason names both.
+    /// The end of a room whose wall time is over. A background task has only one deadline, its own
+    /// or the rest of the run, so the reason names both.
     pub(super) fn out_of_time(is_background: bool) -> Self {
         let reason = if is_background {
             "it took longer than its deadline, or the time of its run, allows"
@@ -75,6 +75,8 @@ impl Dialogue<'_> {
     /// Returns the end that a task reached with its last step, if any. `ends` is true if the last
     /// answer ends the task by itself (L-081).
     pub(super) fn ending_of(&mut self, id: FrameId, ends: bool) -> Option<FrameEnd> {
+        // Before the limits: an answer in the last permitted step is a result, and no exhausted
+        // limit.
         if let Some(ending) = self.is_over(id, None, None, ends) {
             return Some(ending);
         }
@@ -146,6 +148,7 @@ impl Dialogue<'_> {
         }
         let message = answer.cloned().or_else(|| frame.pending.clone());
         let by = by.cloned().or_else(|| frame.last_responder.clone());
+        // A ruling that it is not done outweighs the host's own rules.
         if ruled.is_none()
             && let Some(ending) =
                 message.as_ref().and_then(|message| self.matches(id, message, by.as_ref()))
@@ -241,6 +244,8 @@ impl Dialogue<'_> {
             .iter()
             .zip(&titles)
             .map(|((kind, tools, message), titles)| {
+                // A sequence names one tool at a time, so a message with several calls has no name
+                // to match.
                 let tool = if let [only] = tools.as_slice() { Some(only.as_str()) } else { None };
                 Happened { kind: *kind, tool, titles, content: message.text() }
             })
@@ -280,8 +285,8 @@ impl Dialogue<'_> {
         }
     }
 
-    /// Returns whether only the user ends the task: an interactive task at the root (L-061). A
-    /// sub-task ends like any other (L-161).
+    /// Whether only the user ends the task: an interactive task at the root (L-061). A sub-task
+    /// ends like any other (L-161).
     pub(super) fn is_ended_by_user_alone(&mut self, id: FrameId) -> bool {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             self.cx.violated(Invariant::FrameExists, id);
@@ -420,7 +425,7 @@ impl Dialogue<'_> {
 }
 
 impl Histories {
-    /// Returns whether an answer, or the lack of one, ends the task by itself (L-081).
+    /// Whether an answer, or the lack of one, ends the task by itself (L-081).
     pub(super) fn is_done_response(
         &self,
         cx: &RoomContext,
@@ -444,7 +449,7 @@ impl Histories {
         answer.is_some_and(says)
     }
 
-    /// Returns the first call in a message that ends its task, or all tasks.
+    /// The first call in a message that ends its task, or all tasks.
     fn ending_call<'a>(
         &self,
         cx: &RoomContext,
@@ -474,7 +479,7 @@ impl Histories {
         (!is_checked || stands_alone()).then_some(ending)
     }
 
-    /// Returns the end of the task if the message declares it over.
+    /// The end of the task if the message declares it over.
     fn says_over(
         &self,
         cx: &RoomContext,
@@ -532,8 +537,7 @@ impl Histories {
         }
     }
 
-    /// Returns the result in the type that the caller wanted (L-050i). `None` if it has no such
-    /// value.
+    /// The result in the type that the caller wanted (L-050i). `None` if it has no such value.
     fn typed(
         &self,
         cx: &RoomContext,
@@ -606,6 +610,7 @@ impl RunControl<'_> {
         };
         self.cx.notify(notice);
         self.agent_states.state_at_end(self.cx, &frame.task, ending.status, &ending.reason);
+        // After the notice and the agent's state: these do not leave the task.
         let ending = self.cx.without_quotes(&frame, ending);
         let ends_callers = ending.status == Status::InfLoop
             || (ending.cause == Some(EndCause::NobodyToAsk)
@@ -669,6 +674,7 @@ impl RunControl<'_> {
                 message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))),
             );
         } else {
+            // It was called as a delegate, and its result belongs to a slot of the caller's round.
             self.dialogue().delegate_ended(caller, child, ending, message.as_ref());
         }
     }
@@ -761,6 +767,7 @@ impl RunControl<'_> {
         }
         let was_running = matches!(self.cx.phase, RoomPhase::Running { .. });
         let is_first = self.background.begin_stop(reason);
+        // Not through `end_frame`: a stopped run asks neither its judge nor gates.
         if let RoomPhase::Running { root } = self.cx.phase {
             self.close_frame(root, ending.clone());
         }
@@ -825,9 +832,9 @@ impl Frames {
         self.task_of(cx, root).is_some_and(|(_, task)| task.interactive)
     }
 
-    /// Returns whether a recipient is still meaningful to the caller (L-070): the user, or another
-    /// sub-task of the caller. The child's own roles and sub-tasks are not, and the caller has the
-    /// result already.
+    /// Whether a recipient is still meaningful to the caller (L-070): the user, or another sub-task
+    /// of the caller. The child's own roles and sub-tasks are not, and the caller has the result
+    /// already.
     fn is_for_caller(&self, cx: &RoomContext, child: &Frame, name: &str) -> bool {
         let Some((_, caller)) = child.caller.and_then(|caller| self.task_of(cx, caller)) else {
             return false;
@@ -839,7 +846,7 @@ impl Frames {
 }
 
 impl RoomContext {
-    /// Returns whether the pending message of an entry task is an answer. The opening message of the
+    /// Whether the pending message of an entry task is an answer. The opening message of the
     /// room is not. In a room without one, the first answer has no parent.
     pub(super) fn has_answer(&self, root: &Frame) -> bool {
         let is_answer = |message: &Arc<Message>| {
@@ -985,8 +992,8 @@ impl EndScope {
     }
 }
 
-/// Returns whether the call is of this host tool under its configured name. A call from a handler
-/// may use the tool's own name.
+/// Whether the call is of this host tool under its configured name. A call from a handler may use
+/// the tool's own name.
 pub(super) fn is_host_tool(toolbox: &Toolbox, call: &ToolCall, wanted: HostTool) -> bool {
     match toolbox.get(&call.name) {
         Some(tool) => tool.target == ToolTarget::Host(wanted),
@@ -994,7 +1001,7 @@ pub(super) fn is_host_tool(toolbox: &Toolbox, call: &ToolCall, wanted: HostTool)
     }
 }
 
-/// Returns the calls inside an `agent_done` or `agent_send`.
+/// The calls inside an `agent_done` or `agent_send`.
 pub(super) fn calls_in(call: &ToolCall) -> Vec<ToolCall> {
     let handed = call.arguments.get("tools").and_then(Value::as_array).into_iter().flatten();
     let read = |handed: &Value| {
@@ -1014,7 +1021,7 @@ pub(super) fn calls_in(call: &ToolCall) -> Vec<ToolCall> {
     handed.filter_map(read).collect()
 }
 
-/// Returns the kind of a message for done sequences (L-094).
+/// The kind of a message for done sequences (L-094).
 fn kind_of(by: Option<&Responder>, tools: &[String], message: &Message) -> MessageKind {
     let of_sender = |role: Role| match role {
         Role::Llm => MessageKind::LlmResponse,

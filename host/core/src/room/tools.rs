@@ -257,6 +257,7 @@ impl ToolRounds<'_> {
     /// Adds the errors of calls that do not fit, each where its call stands.
     fn add_wrong(&mut self, id: FrameId, wrong: &[WrongCall], slots: &mut Vec<Slot>) {
         for (before, WrongCall { call, text, after }) in wrong.iter().enumerate() {
+            // `after` counts the calls that fit before it, and `before` the wrong ones.
             let place = (before + after).min(slots.len());
             let text = if place < MAX_ROUND { text } else { TOO_MANY };
             let arguments = Some(&call.arguments);
@@ -339,7 +340,7 @@ enum SlotWork<'s> {
 }
 
 impl Slot {
-    /// Returns the kind of its work. A tool may have asked for another call in its place.
+    /// The kind of its work. A tool may have asked for another call in its place.
     fn work(&self, toolbox: &Toolbox) -> SlotWork<'_> {
         match (&self.action, host_tool_of(toolbox, &self.now)) {
             (Some(action), _) => SlotWork::Action(action),
@@ -357,8 +358,8 @@ enum RuleAnswer {
 }
 
 impl Histories {
-    /// Returns the calls that the agent could have made itself; others from outside are not carried
-    /// out (L-171).
+    /// The calls that the agent could have made itself; others from outside are not carried out
+    /// (L-171).
     fn trusted_calls(
         &self,
         cx: &RoomContext,
@@ -372,8 +373,8 @@ impl Histories {
         calls.iter().filter(|call| toolbox.trusts(pending, call)).cloned().collect()
     }
 
-    /// Returns whether the call is for another task (L-030): this task does not carry it out, or
-    /// may not do so for its origin.
+    /// Whether the call is for another task (L-030): this task does not carry it out, or may not do
+    /// so for its origin.
     fn is_handed_on(
         &self,
         cx: &RoomContext,
@@ -404,7 +405,7 @@ impl Histories {
 }
 
 impl RoomContext {
-    /// Returns a call that the host makes for a task, under the tool's name there.
+    /// A call that the host makes for a task, under the tool's name there.
     fn own_call(&self, toolbox: &Toolbox, tool: HostTool, arguments: Value) -> ToolCall {
         let name = toolbox
             .host_tool(tool)
@@ -414,8 +415,7 @@ impl RoomContext {
 }
 
 impl Frames {
-    /// Returns the agent that made the calls of another task's message. Its grants and rules apply
-    /// too.
+    /// The agent that made the calls of another task's message. Its grants and rules apply too.
     fn origin_of(&self, cx: &RoomContext, id: FrameId, message: &Message) -> Option<PluginName> {
         let (_, task) = self.task_of(cx, id)?;
         let by_other =
@@ -529,8 +529,7 @@ impl Frames {
         CallOutcome { message: Some(Box::new(message)), ..CallOutcome::default() }
     }
 
-    /// Returns whether the task is the frame's own or one of its callers'. Starting it again would
-    /// not end.
+    /// Whether the task is the frame's own or one of its callers'. Starting it again would not end.
     pub(super) fn is_above(&self, id: FrameId, task: &TaskName) -> bool {
         let mut next = self.get(&id);
         while let Some(frame) = next {
@@ -586,8 +585,8 @@ impl Dialogue<'_> {
     }
 }
 
-/// Returns the host tool that a call means: by its name in the toolbox, or by the tool's own name,
-/// as handlers write it.
+/// The host tool that a call means: by its name in the toolbox, or by the tool's own name, as
+/// handlers write it.
 pub(super) fn host_tool_of(toolbox: &Toolbox, call: &ToolCall) -> Option<HostTool> {
     match toolbox.get(&call.name).map(|tool| &tool.target) {
         Some(ToolTarget::Host(tool)) => Some(*tool),

@@ -70,7 +70,7 @@ impl Setup {
         }
     }
 
-    /// Returns the gates of both, because a gate only restricts.
+    /// The gates of both, because a gate only restricts.
     fn gates_with(&self, today: &Self) -> Vec<GateRule> {
         let same = |of: &GateRule, gates: &[GateRule]| {
             gates.iter().find(|gate| (gate.on, &gate.plugin) == (of.on, &of.plugin)).cloned()
@@ -84,7 +84,7 @@ impl Setup {
         begun.chain(new.cloned()).collect()
     }
 
-    /// Returns the plugins of the run whose components are other ones today, in order of name.
+    /// The plugins of the run whose components are other ones today, in order of name.
     #[must_use]
     pub fn changed_components(&self, today: &Self) -> Vec<ChangedComponent> {
         let changed = |(name, begun): (&PluginName, &Arc<PluginSetup>)| {
@@ -111,8 +111,8 @@ impl PluginFacts {
         }
     }
 
-    /// Returns the reason why today's component is another plugin; `None` if it may be another
-    /// version of this one.
+    /// The reason why today's component is another plugin; `None` if it may be another version of
+    /// this one.
     fn is_no_version_of(&self, today: &Self) -> Option<String> {
         let (before, now) = (self.origin().0, today.origin().0);
         if before != now {
@@ -176,8 +176,8 @@ impl TaskSetup {
 }
 
 impl TaskTool {
-    /// Returns the tool as far as today's toolbox has it; `None` if that lacks a plugin's tool. The
-    /// agent reads today's description, because today's component answers.
+    /// The tool as far as today's toolbox has it; `None` if that lacks a plugin's tool. The agent
+    /// reads today's description, because today's component answers.
     fn narrowed_by(&self, today: &Toolbox) -> Option<Self> {
         let other = today.iter().find(|other| other.target == self.target);
         let (is_offered, is_handled) = match (other, &self.target) {

@@ -35,7 +35,7 @@ impl ObserverRule {
     /// The default of `attempts`.
     pub const ATTEMPTS: u32 = 8;
 
-    /// Returns whether the observer receives events of this kind.
+    /// Whether the observer receives events of this kind.
     #[must_use]
     pub fn receives(&self, kind: &str) -> bool {
         self.events.as_ref().is_none_or(|events| events.contains(kind))
@@ -43,9 +43,9 @@ impl ObserverRule {
 }
 
 impl Setup {
-    /// Returns the setup of the room in which an observer is called; `None` if the config has no
-    /// such observer. It has the grants and limits of that plugin and no other, so nothing in the
-    /// room can reach more.
+    /// The setup of the room in which an observer is called; `None` if the config has no such
+    /// observer. It has the grants and limits of that plugin and no other, so nothing in the room
+    /// can reach more.
     #[must_use]
     pub fn of_observer(&self, observer: &PluginName) -> Option<Self> {
         let rule = self.observers.iter().find(|rule| rule.plugin == *observer)?;

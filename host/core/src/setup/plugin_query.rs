@@ -136,7 +136,7 @@ pub struct Ruling {
 }
 
 impl Ruling {
-    /// Returns the ruling for people: `valid, ends the task`.
+    /// The ruling for people: `valid, ends the task`.
     #[must_use]
     pub fn to_text(&self) -> String {
         let words = [
@@ -205,7 +205,7 @@ pub enum PluginQuery {
 }
 
 impl PluginQuery {
-    /// Returns the interface that answers the query.
+    /// The interface that answers the query.
     #[must_use]
     pub fn kind(&self) -> crate::setup::PluginKind {
         match self {

@@ -101,7 +101,7 @@ pub(crate) struct TaskRules {
 }
 
 impl TaskRules {
-    /// Returns the rules that follow from a task's settings.
+    /// The rules that follow from a task's settings.
     fn of(task: &TaskSetup) -> Self {
         let reference = task.as_langroid;
         let ours = !reference;
@@ -149,13 +149,13 @@ impl TaskRules {
 }
 
 impl TaskSetup {
-    /// Returns the rules that follow from the task's settings.
+    /// The rules that follow from the task's settings.
     pub(crate) fn rules(&self) -> TaskRules {
         TaskRules::of(self)
     }
 
-    /// Returns whether a conversation with the task ends on `q`, `x` and `DONE` too, beside `quit`,
-    /// `exit` and `bye` (L-086).
+    /// Whether a conversation with the task ends on `q`, `x` and `DONE` too, beside `quit`, `exit`
+    /// and `bye` (L-086).
     #[must_use]
     pub fn short_goodbyes_quit(&self) -> bool {
         self.rules().short_goodbyes_quit
@@ -171,7 +171,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../docs/migrate/langroid.md");
 
-    /// Returns the rules of a task by name.
+    /// The rules of a task by name.
     fn rules(
         as_langroid: bool,
         agent_responder: AgentResponder,

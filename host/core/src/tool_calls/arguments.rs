@@ -42,7 +42,7 @@ pub fn check(schema: &Value, arguments: &Value) -> Result<Value, Vec<Wrong>> {
     Checker::new(schema, arguments).run(arguments)
 }
 
-/// Returns the one tool that a call without a name can mean; `None` if no tool or several tools fit
+/// The one tool that a call without a name can mean; `None` if no tool or several tools fit
 /// (L-112).
 pub fn infer<'a>(
     tools: impl Iterator<Item = &'a TaskTool>,
@@ -58,7 +58,7 @@ pub fn infer<'a>(
     fitting.next().is_none().then_some(found)
 }
 
-/// Returns whether the tool has all keys, and at least one of them is not common to every tool.
+/// Whether the tool has all keys, and at least one of them is not common to every tool.
 fn knows_all(schema: &Value, arguments: &Map<String, Value>) -> bool {
     let fields = schema.get("properties").and_then(Value::as_object);
     let is_field = |key: &str| fields.is_some_and(|fields| fields.contains_key(key));

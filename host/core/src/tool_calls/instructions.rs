@@ -39,8 +39,8 @@ pub struct Instructions<'a> {
 }
 
 impl Instructions<'_> {
-    /// Returns the text: parts separated by blank lines (L-024). Tools are described only if they
-    /// are called in text (L-106, L-107, L-130).
+    /// The text: parts separated by blank lines (L-024). Tools are described only if they are
+    /// called in text (L-106, L-107, L-130).
     #[must_use]
     pub fn to_text(&self) -> String {
         let offered: Vec<&TaskTool> = match self.format {
@@ -112,7 +112,7 @@ impl Instructions<'_> {
     }
 }
 
-/// Returns a call in JSON, its name first.
+/// A call in JSON, its name first.
 fn json_call(name: &str, arguments: &Value) -> String {
     let rest = arguments.as_object().into_iter().flatten().filter(|(key, _)| *key != "request");
     let rest = rest.map(|(key, value)| format!(", {}: {value}", Value::from(key.as_str())));

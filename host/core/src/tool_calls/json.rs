@@ -6,7 +6,7 @@ use serde_json::Value;
 mod braces;
 mod repair;
 
-/// Returns the top-level groups in braces of a text, in order (L-109, L-110).
+/// The top-level groups in braces of a text, in order (L-109, L-110).
 ///
 /// Valid JSON stays unchanged. Malformed JSON is repaired: single or missing quotes, line feeds and
 /// quotes inside texts, missing or superfluous commas, unquoted values, Python's `True` and `None`,
@@ -17,13 +17,13 @@ pub fn objects(text: &str) -> Vec<Value> {
     braces::groups(text).into_iter().filter_map(value).collect()
 }
 
-/// Returns the first groups, at most `most`; the rest of the text costs nothing.
+/// The first groups, at most `most`; the rest of the text costs nothing.
 #[must_use]
 pub fn first_objects(text: &str, most: usize) -> Vec<Value> {
     braces::groups(text).into_iter().filter_map(value).take(most).collect()
 }
 
-/// Returns the value of a key in the first object that has it.
+/// The value of a key in the first object that has it.
 #[must_use]
 pub fn field(text: &str, name: &str) -> Option<Value> {
     let has = |object: Value| match object {

@@ -60,14 +60,13 @@ impl ParsedCalls {
     pub(crate) const NONE: Self =
         Self { all: Vec::new(), mine: Vec::new(), unknown: Vec::new(), wrong: Vec::new() };
 
-    /// Returns whether the message has calls, or attempts at calls, that concern the reader
-    /// (L-052).
+    /// Whether the message has calls, or attempts at calls, that concern the reader (L-052).
     #[must_use]
     pub fn is_attempt(&self) -> bool {
         !self.mine.is_empty() || !self.wrong.is_empty()
     }
 
-    /// Returns whether the reader knows calls in the message and carries out none of them (L-032).
+    /// Whether the reader knows calls in the message and carries out none of them (L-032).
     #[must_use]
     pub fn is_for_others(&self) -> bool {
         !self.all.is_empty() && self.mine.is_empty()
@@ -153,7 +152,7 @@ impl CallParser<'_> {
         reading
     }
 
-    /// Returns whether the task carries out the call, and the call is for this agent (L-116).
+    /// Whether the task carries out the call, and the call is for this agent (L-116).
     fn carries_out(&self, call: &ToolCall) -> bool {
         let Some(tool) = self.toolbox.get(&call.name).filter(|tool| tool.handled) else {
             return false;
@@ -171,7 +170,7 @@ impl CallParser<'_> {
         }
     }
 
-    /// Returns the tool that a model may mean; `None` for tools that are only for handlers.
+    /// The tool that a model may mean; `None` for tools that are only for handlers.
     fn known(&self, name: &str) -> Option<&TaskTool> {
         let for_handlers = |tool: &TaskTool| matches!(tool.target, ToolTarget::Host(tool) if tool.is_for_handlers());
         // A tool of the host that the task does not have is unknown. L-149: there is no message to

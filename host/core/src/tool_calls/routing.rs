@@ -26,7 +26,7 @@ pub enum Route {
     SendTo { name: String, content: String },
 }
 
-/// Returns the last recipient that the text addresses with `prefix`, and the trimmed text after it.
+/// The last recipient that the text addresses with `prefix`, and the trimmed text after it.
 ///
 /// An address is the prefix, word characters, and one other character or the end (L-067 as of
 /// 0.69.16: the end suffices). `None` without an address.
@@ -60,8 +60,7 @@ pub fn addressed(text: &str, prefix: &str) -> Option<(String, String)> {
     last.map(|(name, after)| (name.to_owned(), after.trim().to_owned()))
 }
 
-/// Returns the recipient in a leading `TO[name]:`, and the text after it without leading blanks
-/// (L-065).
+/// The recipient in a leading `TO[name]:`, and the text after it without leading blanks (L-065).
 ///
 /// Blanks may precede `TO[` and surround the name. A name has ASCII letters, digits, `_` and `-`.
 #[must_use]
@@ -75,14 +74,14 @@ pub fn directed(text: &str) -> Option<(String, String)> {
     (!name.is_empty()).then(|| (name.to_owned(), skip_blanks(rest).to_owned()))
 }
 
-/// Returns whether the text contains [`DONE`] as a word of its own: `ABANDONED` does not (L-087,
+/// Whether the text contains [`DONE`] as a word of its own: `ABANDONED` does not (L-087,
 /// corrected).
 #[must_use]
 pub fn says_done(text: &str) -> bool {
     done_words(text).next().is_some()
 }
 
-/// Returns the trimmed text without the word [`DONE`]; a text without it stays unchanged.
+/// The trimmed text without the word [`DONE`]; a text without it stays unchanged.
 #[must_use]
 pub fn without_done(text: &str) -> Cow<'_, str> {
     let mut kept = String::new();
@@ -98,7 +97,7 @@ pub fn without_done(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept.trim().to_owned())
 }
 
-/// Returns the route that the text requests, if any (L-066); an empty `prefix` disables addressing.
+/// The route that the text requests, if any (L-066); an empty `prefix` disables addressing.
 ///
 /// A message with a tool call is routed only if it begins with a signal, and never by a bare
 /// address (L-068). [`PASS`] counts only as the whole text.
@@ -140,7 +139,7 @@ fn done_words(text: &str) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// Returns whether it is a letter, a number or `_`; a combining mark is not, as in the reference.
+/// Whether it is a letter, a number or `_`; a combining mark is not, as in the reference.
 pub(super) fn is_word(c: char) -> bool {
     static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{L}\p{N}]$").ok());
     if c.is_ascii() {

@@ -132,20 +132,20 @@ impl Sequence {
         Ok(Self { source: text.to_owned(), events })
     }
 
-    /// Returns the events, first to last; at least one.
+    /// The events, first to last; at least one.
     #[must_use]
     pub fn events(&self) -> &[Expected] {
         &self.events
     }
 
-    /// Returns the text that it was parsed from.
+    /// The text that it was parsed from.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.source
     }
 
-    /// Returns whether the chain, oldest first, ends with these events, one message for each and
-    /// none between (L-093).
+    /// Whether the chain, oldest first, ends with these events, one message for each and none
+    /// between (L-093).
     #[must_use]
     pub fn is_met_by(&self, chain: &[Happened<'_>]) -> bool {
         chain.len() >= self.events.len()
@@ -233,7 +233,7 @@ fn event(token: &str) -> Result<Expected, SequenceError> {
     }
 }
 
-/// Returns a capital letter and the non-empty text in its brackets.
+/// A capital letter and the non-empty text in its brackets.
 fn bracketed(token: &str) -> Option<(char, &str)> {
     let letter = token.chars().next().filter(char::is_ascii_uppercase)?;
     let inside = token.get(1..)?.strip_prefix('[')?.strip_suffix(']')?;
@@ -284,15 +284,15 @@ impl SequencePattern {
         })
     }
 
-    /// Returns the pattern as written.
+    /// The pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 }
 
-/// Returns the kind of a syntax error. The regex crate provides only a text that contains the
-/// pattern, so the pattern is parsed again.
+/// The kind of a syntax error. The regex crate provides only a text that contains the pattern, so
+/// the pattern is parsed again.
 fn problem_of(source: &str) -> PatternProblem {
     match regex_syntax::ast::parse::Parser::new()
         .parse(source)

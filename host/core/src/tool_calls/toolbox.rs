@@ -23,7 +23,7 @@ pub enum ToolTarget {
 }
 
 impl ToolTarget {
-    /// Returns the name under which a plugin's tool was admitted, which grants and rules are about:
+    /// The name under which a plugin's tool was admitted, which grants and rules are about:
     /// `plugin.tool`. `None` for a tool of the host.
     #[must_use]
     pub fn admitted_name(&self) -> Option<String> {
@@ -33,7 +33,7 @@ impl ToolTarget {
         }
     }
 
-    /// Returns whether this is the tool that was admitted under `name`.
+    /// Whether this is the tool that was admitted under `name`.
     #[must_use]
     pub fn is_admitted_as(&self, name: &str) -> bool {
         self.admitted_name().is_some_and(|own| own == name)
@@ -163,31 +163,31 @@ impl From<Toolbox> for Vec<TaskTool> {
 }
 
 impl Toolbox {
-    /// Returns the tools that the agent is offered, in the toolbox's order.
+    /// The tools that the agent is offered, in the toolbox's order.
     #[must_use]
     pub fn offered(&self) -> &Arc<Vec<ToolSummary>> {
         &self.offered
     }
 
-    /// Returns all tools that the agent's messages may name (L-101: known).
+    /// All tools that the agent's messages may name (L-101: known).
     pub fn iter(&self) -> impl Iterator<Item = &TaskTool> {
         self.tools.iter()
     }
 
-    /// Returns the tool with this name.
+    /// The tool with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&TaskTool> {
         self.tools.iter().find(|tool| tool.summary.name == name)
     }
 
-    /// Returns the entry of a tool of the host, under any name.
+    /// The entry of a tool of the host, under any name.
     #[must_use]
     pub fn host_tool(&self, wanted: HostTool) -> Option<&TaskTool> {
         self.tools.iter().find(|tool| tool.target == ToolTarget::Host(wanted))
     }
 
-    /// Returns whether the call in this message may be carried out: it comes from an agent, or the
-    /// agent itself could have made it (L-171).
+    /// Whether the call in this message may be carried out: it comes from an agent, or the agent
+    /// itself could have made it (L-171).
     #[must_use]
     pub fn trusts(&self, message: &Message, call: &ToolCall) -> bool {
         let from_outside = message.labels.contains(&Label::Untrusted)

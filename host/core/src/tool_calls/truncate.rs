@@ -200,43 +200,43 @@ fn without_turns(entries: &[HistoryEntry], mut total: u64, most: u64) -> (u64, V
     (total, (0..first).chain(resume..entries.len()).map(RetainedEntry::Whole).collect())
 }
 
-/// Returns the tokens of a text, rounded up, at this number of bytes per token.
+/// The tokens of a text, rounded up, at this number of bytes per token.
 #[must_use]
 pub fn tokens_of(text: &str, bytes_per_token: u32) -> u64 {
     tokens_of_len(text.len() as u64, bytes_per_token)
 }
 
-/// Returns the tokens of a text with so many bytes.
+/// The tokens of a text with so many bytes.
 #[must_use]
 pub(crate) fn tokens_of_len(bytes: u64, bytes_per_token: u32) -> u64 {
     bytes.div_ceil(u64::from(bytes_per_token.max(1)))
 }
 
-/// Returns the text, or its first tokens and the mark.
+/// The text, or its first tokens and the mark.
 #[must_use]
 pub fn cut(text: &str, tokens: u64, bytes_per_token: u32) -> String {
     ended(text, tokens, bytes_per_token, || MARK.to_owned())
 }
 
-/// Returns a tool's result, or its first tokens and a notice (L-120: `_max_result_tokens`).
+/// A tool's result, or its first tokens and a notice (L-120: `_max_result_tokens`).
 #[must_use]
 pub fn shortened(text: &str, tokens: u64, bytes_per_token: u32) -> String {
     ended(text, tokens, bytes_per_token, || shortened_notice(tokens))
 }
 
-/// Returns the part of a result that stays once it was answered (L-120: `_max_retained_tokens`).
+/// The part of a result that stays once it was answered (L-120: `_max_retained_tokens`).
 #[must_use]
 pub fn retained(text: &str, tool: &str, tokens: u64, bytes_per_token: u32) -> String {
     ended(text, tokens, bytes_per_token, || retained_notice(tool, tokens))
 }
 
-/// Returns the notice that [`shortened`] appends after a line feed.
+/// The notice that [`shortened`] appends after a line feed.
 #[must_use]
 pub fn shortened_notice(tokens: u64) -> String {
     format!("[The result was cut to {tokens} tokens; ask for less at a time.]")
 }
 
-/// Returns the notice that [`retained`] appends after a line feed.
+/// The notice that [`retained`] appends after a line feed.
 #[must_use]
 pub fn retained_notice(tool: &str, tokens: u64) -> String {
     format!("[Of this result {tokens} tokens remain; for all of it call {tool} again.]")

@@ -18,7 +18,7 @@ const REQUEST: &str = "<request>";
 const REQUEST_END: &str = "</request>";
 const FENCE: &str = "```";
 
-/// Returns the calls in a text, in order, each from `<tool>` to `</tool>` (L-131).
+/// The calls in a text, in order, each from `<tool>` to `</tool>` (L-131).
 ///
 /// A call without its opening tag begins at the first tag since the last call, and gets an opening
 /// tag. The last call may lack its closing tag, which is then appended. The content need not be
@@ -75,7 +75,7 @@ fn through<'a>(text: &'a str, mark: &str) -> Option<(&'a str, &'a str)> {
     text.find(mark).and_then(|start| text.split_at_checked(start + mark.len()))
 }
 
-/// Returns the position of the first tag of word characters without attributes.
+/// The position of the first tag of word characters without attributes.
 fn first_tag(text: &str) -> Option<usize> {
     text.match_indices('<').map(|(start, _)| start).find(|start| {
         let name = text.get(start + 1..).unwrap_or_default();

@@ -65,7 +65,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns the discriminator of the fixed JSON form, also used in error texts.
+    /// The discriminator of the fixed JSON form, also used in error texts.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -106,7 +106,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Returns the extra field with this key.
+    /// The extra field with this key.
     pub(crate) fn extra(&self, key: &str) -> Option<&Value> {
         self.extra.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }

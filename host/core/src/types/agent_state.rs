@@ -42,7 +42,7 @@ impl AgentState {
         Self::RateLimited,
     ];
 
-    /// Returns the state's word in events and files.
+    /// The state's word in events and files.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,13 +62,13 @@ impl AgentState {
         }
     }
 
-    /// Returns the state for this word; `None` if there is no such state.
+    /// The state for this word; `None` if there is no such state.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 
-    /// Returns whether a child in this state has ended (O-089, O-090).
+    /// Whether a child in this state has ended (O-089, O-090).
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Finished | Self::Rejected | Self::Error)

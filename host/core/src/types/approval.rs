@@ -58,7 +58,7 @@ impl<'a> Participant<'a> {
     }
 }
 
-/// Returns the participants in a call, in the order in which they led to it.
+/// The participants in a call, in the order in which they led to it.
 pub(crate) fn participants<'a>(
     delegators: &'a [Delegator],
     caller: &'a PluginName,
@@ -117,7 +117,7 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    /// Returns the plugins that have a part in the call, in the order in which they led to it:
+    /// The plugins that have a part in the call, in the order in which they led to it:
     /// each delegating agent with the tools that led to its delegation, then the caller, then the
     /// tools that led to the call. Decisions, questions, answers and the audit are about all of
     /// them.
@@ -125,8 +125,8 @@ impl ApprovalRequest {
         participants(&self.delegators, &self.caller, &self.led_by)
     }
 
-    /// Returns the plugins whose own rules must allow the call: the caller and the tools that led
-    /// to the call within its task.
+    /// The plugins whose own rules must allow the call: the caller and the tools that led to the
+    /// call within its task.
     pub fn callers(&self) -> impl Iterator<Item = &PluginName> {
         [&self.caller].into_iter().chain(&self.led_by)
     }
@@ -143,7 +143,7 @@ impl ApprovalRequest {
         text
     }
 
-    /// Returns the index of the rule that asks; `None` if no rule does.
+    /// The index of the rule that asks; `None` if no rule does.
     #[must_use]
     pub fn rule(&self) -> Option<usize> {
         self.causes.iter().find_map(|cause| match cause {
@@ -152,8 +152,7 @@ impl ApprovalRequest {
         })
     }
 
-    /// Returns whether a rule that allows the call would settle the request: only rules and grants
-    /// ask.
+    /// Whether a rule that allows the call would settle the request: only rules and grants ask.
     #[must_use]
     pub fn is_for_rules(&self) -> bool {
         self.causes
@@ -162,8 +161,8 @@ impl ApprovalRequest {
     }
 }
 
-/// Returns the last plugin of a chain behind these words, then those that led to its request, for
-/// people: `, requested by relay for evil`; empty for an empty chain.
+/// The last plugin of a chain behind these words, then those that led to its request, for people:
+/// `, requested by relay for evil`; empty for an empty chain.
 #[must_use]
 pub fn led_by(words: &str, plugins: &[PluginName]) -> String {
     let mut nearest = plugins.iter().rev();
@@ -225,7 +224,7 @@ impl From<Approval> for ApprovalAnswer {
 }
 
 impl Approval {
-    /// Returns the answer with this author.
+    /// The answer with this author.
     #[must_use]
     pub fn by(self, author: ApprovalAuthor) -> ApprovalAnswer {
         ApprovalAnswer { approval: self, author }

@@ -47,7 +47,7 @@ impl Capability {
         Self::Progress,
     ];
 
-    /// Returns the word in manifests, configs and messages.
+    /// The word in manifests, configs and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -70,14 +70,13 @@ impl Capability {
         }
     }
 
-    /// Returns the capability of that name; `None` if there is none.
+    /// The capability of that name; `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|capability| capability.as_str() == name)
     }
 
-    /// Returns whether the capability reaches only the plugin's own data, so that it needs no
-    /// grant.
+    /// Whether the capability reaches only the plugin's own data, so that it needs no grant.
     #[must_use]
     pub fn is_own(self) -> bool {
         matches!(self, Self::Log | Self::Progress | Self::Config | Self::Scratch | Self::Blobs)

@@ -22,7 +22,7 @@ pub enum ChannelKind {
 }
 
 impl ChannelKind {
-    /// Returns the word in configs.
+    /// The word in configs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl ChannelKind {
         }
     }
 
-    /// Returns whether the channel leads to people outside; an agent's does not.
+    /// Whether the channel leads to people outside; an agent's does not.
     #[must_use]
     pub fn is_for_people(self) -> bool {
         self != Self::Agent
@@ -81,7 +81,7 @@ impl ChannelAccess {
     /// The words in configs.
     pub const WORDS: [&'static str; 4] = ["read-write", "read-only", "write-only", "none"];
 
-    /// Returns the access of that name; `None` if there is none.
+    /// The access of that name; `None` if there is none.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Some(match word {
@@ -93,19 +93,19 @@ impl ChannelAccess {
         })
     }
 
-    /// Returns whether the channel may get the room's messages.
+    /// Whether the channel may get the room's messages.
     #[must_use]
     pub fn may_read(self) -> bool {
         matches!(self, Self::ReadWrite | Self::ReadOnly)
     }
 
-    /// Returns whether messages from the channel are accepted.
+    /// Whether messages from the channel are accepted.
     #[must_use]
     pub fn may_write(self) -> bool {
         matches!(self, Self::ReadWrite | Self::WriteOnly)
     }
 
-    /// Returns the access that both allow.
+    /// The access that both allow.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self.may_read() && other.may_read(), self.may_write() && other.may_write()) {
@@ -152,7 +152,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether this channel gets the message.
+    /// Whether this channel gets the message.
     #[must_use]
     pub fn is_for(&self, channel: &ChannelId, kind: ChannelKind) -> bool {
         match self {
@@ -164,8 +164,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether the agent of this task gets the message; a list may name tasks beside
-    /// channels.
+    /// Whether the agent of this task gets the message; a list may name tasks beside channels.
     #[must_use]
     pub fn is_for_task(&self, task: &TaskName) -> bool {
         match self {
@@ -174,7 +173,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether all agents of the room get the message.
+    /// Whether all agents of the room get the message.
     #[must_use]
     pub fn is_for_agents(&self) -> bool {
         matches!(self, Self::All | Self::Agents)
@@ -211,7 +210,7 @@ impl Binding {
         Self { kind, ..Self::default() }
     }
 
-    /// Returns whether the channel can get messages.
+    /// Whether the channel can get messages.
     #[must_use]
     pub fn can_receive(&self) -> bool {
         self.kind.is_for_people() && self.access.may_read() && !self.muted

@@ -28,7 +28,7 @@ pub enum ModelApi {
 impl ModelApi {
     pub const ALL: [Self; 3] = [Self::ChatCompletions, Self::Responses, Self::Messages];
 
-    /// Returns the `kind` of such a model in a config.
+    /// The `kind` of such a model in a config.
     #[must_use]
     pub fn kind(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl ModelApi {
         }
     }
 
-    /// Returns the provider in spans, in the words of OpenTelemetry.
+    /// The provider in spans, in the words of OpenTelemetry.
     #[must_use]
     pub fn provider(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl ModelApi {
         }
     }
 
-    /// Returns the path of a request, below the base URL of the API.
+    /// The path of a request, below the base URL of the API.
     #[must_use]
     pub fn path(self) -> &'static [&'static str] {
         match self {
@@ -199,7 +199,7 @@ pub struct Prompt {
 const LENGTHS: [&str; 3] = ["max_output_tokens", "max_tokens", "max_completion_tokens"];
 
 impl Prompt {
-    /// Returns the limit of the answer in tokens; `None` if the options set none.
+    /// The limit of the answer in tokens; `None` if the options set none.
     pub(crate) fn max_output(&self) -> Option<u64> {
         self.options
             .iter()
@@ -218,7 +218,7 @@ impl Prompt {
         }
     }
 
-    /// Returns the text of the newest piece; empty if there is none.
+    /// The text of the newest piece; empty if there is none.
     #[must_use]
     pub fn last_text(&self) -> &str {
         match self.pieces.last() {

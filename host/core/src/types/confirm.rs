@@ -21,7 +21,7 @@ pub enum ConfirmPolicy {
 }
 
 impl ConfirmPolicy {
-    /// Returns whether an action of this risk needs consent; `None` stands for an unknown risk.
+    /// Whether an action of this risk needs consent; `None` stands for an unknown risk.
     #[must_use]
     pub fn asks(self, risk: Option<Risk>) -> bool {
         match self {

@@ -36,7 +36,7 @@ pub enum ResultForm {
 }
 
 impl ResultForm {
-    /// Returns the word of the config.
+    /// The word of the config.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ pub enum OnClose {
 }
 
 impl OnClose {
-    /// Returns the word of the config.
+    /// The word of the config.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -134,8 +134,8 @@ pub const CHAIN_MAX: u32 = 5;
 /// The limit of conversation messages for a worker.
 pub const CONVERSATION_MAX: u32 = 100;
 
-/// Returns the tool `delegate_task` as a model reads it. It offers the given agents
-/// with their descriptions; without any it is the general form.
+/// The tool `delegate_task` as a model reads it. It offers the given agents with
+/// their descriptions; without any it is the general form.
 #[must_use]
 pub fn delegate_tool(agents: &[(&str, Option<&str>)]) -> ToolSummary {
     let tool = HostTool::DelegateTask;
@@ -167,7 +167,7 @@ pub fn delegate_tool(agents: &[(&str, Option<&str>)]) -> ToolSummary {
     summary
 }
 
-/// Returns the tool that delegates to one worker only: without a choice of agents.
+/// The tool that delegates to one worker only: without a choice of agents.
 #[must_use]
 pub fn worker_tool(name: &str, agent: &str, description: Option<&str>, waits: bool) -> ToolSummary {
     let mut input_schema = HostTool::DelegateTask.input_schema();
@@ -236,13 +236,13 @@ pub enum BackgroundState {
 }
 
 impl BackgroundState {
-    /// Returns whether the state is final.
+    /// Whether the state is final.
     #[must_use]
     pub fn is_end(self) -> bool {
         !matches!(self, Self::Pending | Self::Running)
     }
 
-    /// Returns a word for people.
+    /// A word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -306,14 +306,14 @@ pub struct BackgroundRecord {
 }
 
 impl BackgroundRecord {
-    /// Returns the bytes of its texts and metadata.
+    /// The bytes of its texts and metadata.
     pub(crate) fn weight(&self) -> usize {
         let texts = [Some(&self.description), self.output.as_ref(), self.error.as_ref()];
         texts.into_iter().flatten().map(String::len).sum::<usize>() + weight_of(&self.metadata)
     }
 
-    /// Returns whether nothing about the task changes any more. A result in the inbox may still be
-    /// read, so its task is not settled.
+    /// Whether nothing about the task changes any more. A result in the inbox may still be read, so
+    /// its task is not settled.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let may_be_delivered = matches!(

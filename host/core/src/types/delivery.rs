@@ -26,7 +26,7 @@ pub enum BackgroundStatus {
 }
 
 impl BackgroundStatus {
-    /// Returns a word for people.
+    /// A word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,8 +66,8 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl EndedTask {
-    /// Returns the task for a child room's outcome. It is completed only with an answer,
-    /// and a failure always has a reason (R-041 done right). The parent adds which task it was.
+    /// The task for a child room's outcome. It is completed only with an answer, and a
+    /// failure always has a reason (R-041 done right). The parent adds which task it was.
     #[must_use]
     pub fn from_outcome(outcome: &Outcome) -> Self {
         let answer = outcome.content.clone().filter(|content| !content.trim().is_empty());
@@ -95,13 +95,13 @@ impl EndedTask {
         }
     }
 
-    /// Returns the bytes of its texts and metadata.
+    /// The bytes of its texts and metadata.
     pub(crate) fn weight(&self) -> usize {
         let texts = [Some(&self.description), self.output.as_ref(), self.error.as_ref()];
         texts.into_iter().flatten().map(String::len).sum::<usize>() + weight_of(&self.metadata)
     }
 
-    /// Returns the task for a child room that could not be opened, or that failed in the host.
+    /// The task for a child room that could not be opened, or that failed in the host.
     #[must_use]
     pub fn interrupted(reason: String) -> Self {
         Self {
@@ -152,8 +152,8 @@ pub struct DeliveryView {
     pub notified_task: Option<TaskName>,
 }
 
-/// Returns the default channel for messages to people: voice first, then any other that leads to
-/// people. Channels that are muted or may not read are never chosen.
+/// The default channel for messages to people: voice first, then any other that leads to people.
+/// Channels that are muted or may not read are never chosen.
 #[must_use]
 pub fn preferred_channel(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&ChannelId> {
     let open = || bindings.iter().filter(|(_, binding)| binding.can_receive());
@@ -162,8 +162,8 @@ pub fn preferred_channel(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&Cha
 }
 
 impl DeliveryView {
-    /// Returns the best channel: voice first, then any other that is not an agent; never a muted
-    /// one.
+    /// The best channel: voice first, then any other that is not an agent; never a muted one
+    ///
     #[must_use]
     pub fn preferred_channel(&self) -> Option<&Channel> {
         let open = || {

@@ -11,7 +11,7 @@ pub struct Denial {
 }
 
 impl Denial {
-    /// Returns the text that an agent reads in place of a result.
+    /// The text that an agent reads in place of a result.
     #[must_use]
     pub fn to_text(&self) -> String {
         format!("Refused: {} {}.", self.capability, self.target)
@@ -37,7 +37,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Returns a word for people.
+    /// A word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

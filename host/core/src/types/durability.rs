@@ -18,7 +18,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Returns the durability for this word; `None` if there is none.
+    /// The durability for this word; `None` if there is none.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         [Self::Sync, Self::Group, Self::Exit]
@@ -26,7 +26,7 @@ impl Durability {
             .find(|durability| durability.as_str() == word)
     }
 
-    /// Returns the word in configs and on the command line.
+    /// The word in configs and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

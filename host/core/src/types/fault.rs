@@ -47,7 +47,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Returns a word for people.
+    /// A word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -50,7 +50,7 @@ impl Fingerprinter {
         self.finish()
     }
 
-    /// Returns the fingerprint.
+    /// The fingerprint.
     #[must_use]
     pub fn finish(self) -> Fingerprint {
         let hash = self.0.finish128();

@@ -21,36 +21,36 @@ impl Default for History {
 }
 
 impl History {
-    /// Returns the number of messages.
+    /// The number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns whether there is no message.
+    /// Whether there is no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the message at an index; `None` past the end.
+    /// The message at an index; `None` past the end.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&Arc<Message>> {
         self.0.get(index)
     }
 
-    /// Returns the newest message.
+    /// The newest message.
     #[must_use]
     pub fn last(&self) -> Option<&Arc<Message>> {
         self.0.last()
     }
 
-    /// Returns all messages, oldest first.
+    /// All messages, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Message>> {
         self.0.iter()
     }
 
-    /// Returns all messages, newest first.
+    /// All messages, newest first.
     pub fn iter_newest_first(&self) -> impl Iterator<Item = &Arc<Message>> {
         (0..self.0.len()).rev().filter_map(|index| self.0.get(index))
     }

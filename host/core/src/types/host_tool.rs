@@ -57,13 +57,13 @@ impl HostTool {
         Self::HandoffConversation,
     ];
 
-    /// Returns the tool of that name; `None` for a plugin's.
+    /// The tool of that name; `None` for a plugin's.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.as_str() == name)
     }
 
-    /// Returns its name in the contract, the config and the log.
+    /// Its name in the contract, the config and the log.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl HostTool {
         }
     }
 
-    /// Returns its name in Langroid, for tasks with `compat = "langroid"`.
+    /// Its name in Langroid, for tasks with `compat = "langroid"`.
     #[must_use]
     pub fn langroid_name(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl HostTool {
         }
     }
 
-    /// Returns its description for a model.
+    /// Its description for a model.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -164,8 +164,8 @@ impl HostTool {
         }
     }
 
-    /// Returns the JSON Schema of its arguments. Where text is required, numbers and other plain
-    /// values are accepted as text.
+    /// The JSON Schema of its arguments. Where text is required, numbers and other plain values are
+    /// accepted as text.
     #[must_use]
     pub fn input_schema(self) -> Value {
         let text = json!({ "type": "string" });
@@ -232,14 +232,13 @@ impl HostTool {
         }
     }
 
-    /// Returns whether only the handler of a call may request it, never a model (L-141, L-143,
-    /// L-147).
+    /// Whether only the handler of a call may request it, never a model (L-141, L-143, L-147).
     #[must_use]
     pub fn is_for_handlers(self) -> bool {
         matches!(self, Self::AgentDone | Self::Result | Self::FinalResult | Self::AgentSend)
     }
 
-    /// Returns whether it must be the only call in its message (L-119).
+    /// Whether it must be the only call in its message (L-119).
     #[must_use]
     pub fn stands_alone(self) -> bool {
         !matches!(

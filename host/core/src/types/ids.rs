@@ -15,7 +15,7 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Returns the text as the config writes it.
+            /// The text as the config writes it.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -49,7 +49,7 @@ macro_rules! name {
 }
 
 impl RoomId {
-    /// Returns the run that the room is part of: its name without those of child rooms.
+    /// The run that the room is part of: its name without those of child rooms.
     #[must_use]
     pub fn run(&self) -> RoomId {
         RoomId::from(self.as_str().split('/').next().unwrap_or_default())
@@ -123,13 +123,13 @@ number! {
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// Returns the milliseconds from `earlier` to this time; 0 if the clock went back.
+    /// The milliseconds from `earlier` to this time; 0 if the clock went back.
     #[must_use]
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Returns the time `milliseconds` later.
+    /// The time `milliseconds` later.
     #[must_use]
     pub fn plus(self, milliseconds: u64) -> Self {
         Self(self.0.saturating_add(milliseconds))

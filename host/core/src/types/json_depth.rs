@@ -41,15 +41,15 @@ pub fn from_json_within<T: DeserializeOwned>(text: &str, levels: usize) -> Resul
     Ok(value)
 }
 
-/// Returns whether brackets are nested deeper than [`JSON_DEPTH_MAX`]. For a text that is not JSON,
-/// the depth is never underestimated up to the position where a parser would stop.
+/// Whether brackets are nested deeper than [`JSON_DEPTH_MAX`]. For a text that is not JSON, the
+/// depth is never underestimated up to the position where a parser would stop.
 #[must_use]
 pub fn is_too_deep(text: &str) -> bool {
     is_deeper_than(text, JSON_DEPTH_MAX)
 }
 
-/// Returns whether brackets are nested deeper than `levels`, such as for a text that becomes part
-/// of another one.
+/// Whether brackets are nested deeper than `levels`, such as for a text that becomes part of
+/// another one.
 #[must_use]
 pub fn is_deeper_than(text: &str, levels: usize) -> bool {
     // A short text cannot hold that many brackets; most records end here.

@@ -174,7 +174,7 @@ impl WhenUsedUp {
 }
 
 impl RunLimits {
-    /// Returns the limits as usage, for a room that can no longer report its own.
+    /// The limits as usage, for a room that can no longer report its own.
     #[must_use]
     pub fn as_spent(&self) -> Spent {
         Spent {

@@ -28,7 +28,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Returns the responder that `name` addresses; role names ignore case (L-006).
+    /// The responder that `name` addresses; role names ignore case (L-006).
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::Llm, Self::Agent, Self::User]
@@ -36,7 +36,7 @@ impl Role {
             .find(|role| name.eq_ignore_ascii_case(role.as_str()))
     }
 
-    /// Returns the lower-case name, the same in WIT and JSON.
+    /// The lower-case name, the same in WIT and JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl ToolCall {
         }
     }
 
-    /// Returns the plugin that requests the call; `None` if its agent does.
+    /// The plugin that requests the call; `None` if its agent does.
     #[must_use]
     pub fn requester(&self) -> Option<&PluginName> {
         self.led_by.last()
@@ -135,7 +135,7 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// Returns the approximate size of its content in bytes.
+    /// The approximate size of its content in bytes.
     pub(crate) fn weight(&self) -> usize {
         self.content.len() + self.value.as_ref().map_or(0, weight_of)
     }
@@ -156,7 +156,7 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// Returns the bytes of its names, not of the stored content.
+    /// The bytes of its names, not of the stored content.
     pub(crate) fn weight(&self) -> usize {
         let name = self.name.as_ref().map_or(0, String::len);
         self.sha256.len() + self.media_type.len() + name
@@ -176,7 +176,7 @@ pub enum Label {
 }
 
 impl Label {
-    /// Returns the word for plugins.
+    /// The word for plugins.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -308,14 +308,13 @@ impl Message {
         }
     }
 
-    /// Returns the text; empty if there is none.
+    /// The text; empty if there is none.
     #[must_use]
     pub fn text(&self) -> &str {
         self.content.as_deref().unwrap_or_default()
     }
 
-    /// Returns the text as a model reads it: the content, or else the action in its fixed JSON
-    /// form.
+    /// The text as a model reads it: the content, or else the action in its fixed JSON form.
     #[must_use]
     pub fn as_read(&self) -> Cow<'_, str> {
         match &self.action {
@@ -326,9 +325,9 @@ impl Message {
         }
     }
 
-    /// Returns the text as a prompt holds it. A model reads everything but native results as words
-    /// of its user, so text of plugins and other agents is fenced. The fence is added for each
-    /// prompt, so no cut in a history can open it.
+    /// The text as a prompt holds it. A model reads everything but native results as words of its
+    /// user, so text of plugins and other agents is fenced. The fence is added for each prompt, so
+    /// no cut in a history can open it.
     #[must_use]
     pub fn in_prompt(&self) -> Cow<'_, str> {
         let text = self.as_read();
@@ -342,7 +341,7 @@ impl Message {
         ))
     }
 
-    /// Returns whether its content comes from a tool, another plugin or another task.
+    /// Whether its content comes from a tool, another plugin or another task.
     #[must_use]
     pub fn is_data(&self) -> bool {
         self.data_of().is_some() || !self.tool_results.is_empty()
@@ -368,7 +367,7 @@ impl Message {
             .then(|| ("ANSWER OF ANOTHER TASK", "the agent of another task wrote".to_owned()))
     }
 
-    /// Returns whether it holds nothing to answer (L-057).
+    /// Whether it holds nothing to answer (L-057).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.text().trim().is_empty()
@@ -380,7 +379,7 @@ impl Message {
             && self.signal.is_none()
     }
 
-    /// Returns the approximate size of its content in bytes, for limits on memory.
+    /// The approximate size of its content in bytes, for limits on memory.
     #[must_use]
     pub fn weight(&self) -> usize {
         let calls = self
@@ -397,7 +396,7 @@ impl Message {
             + results.sum::<usize>()
     }
 
-    /// Returns whether its only content is DO-NOT-KNOW (L-056).
+    /// Whether its only content is DO-NOT-KNOW (L-056).
     #[must_use]
     pub fn says_do_not_know(&self) -> bool {
         self.tool_calls.is_empty()
@@ -406,7 +405,7 @@ impl Message {
                 == DO_NOT_KNOW
     }
 
-    /// Returns whether it has work for the responder `agent`: tool calls, or an action of its own.
+    /// Whether it has work for the responder `agent`: tool calls, or an action of its own.
     #[must_use]
     pub fn has_work_for_host(&self) -> bool {
         !self.tool_calls.is_empty() || self.action.is_some()

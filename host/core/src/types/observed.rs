@@ -95,14 +95,14 @@ pub struct ObservedEvent {
 }
 
 impl ObservedEvent {
-    /// Returns the bytes that the event takes up in a batch, approximately.
+    /// The bytes that the event takes up in a batch, approximately.
     #[must_use]
     pub fn weight(&self) -> usize {
         weight(&self.details)
     }
 }
 
-/// Returns the bytes of the texts of a value, and of its keys.
+/// The bytes of the texts of a value, and of its keys.
 fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -117,14 +117,14 @@ fn weight(value: &Value) -> usize {
 /// The part of a room's name that marks the rooms of observers.
 const ROOM: &str = "observer-";
 
-/// Returns the name of the room in which an observer of a run is called: `3f2a91c0/observer-hook`.
-/// It belongs to the run, so listings, audits and retention treat it like the run's other rooms.
+/// The name of the room in which an observer of a run is called: `3f2a91c0/observer-hook`. It
+/// belongs to the run, so listings, audits and retention treat it like the run's other rooms.
 #[must_use]
 pub fn observer_room(run: &RoomId, observer: &PluginName) -> RoomId {
     RoomId::from(format!("{run}/{ROOM}{observer}"))
 }
 
-/// Returns the observer that is called in a room; `None` if it is no such room.
+/// The observer that is called in a room; `None` if it is no such room.
 #[must_use]
 pub fn observer_of_room(room: &RoomId) -> Option<PluginName> {
     let (_, name) = room.as_str().split_once('/')?;

@@ -50,38 +50,38 @@ pub enum OciReferenceError {
 }
 
 impl OciReference {
-    /// Returns the registry's host, with its port if it has one.
+    /// The registry's host, with its port if it has one.
     #[must_use]
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// Returns the repository: `team/notes`.
+    /// The repository: `team/notes`.
     #[must_use]
     pub fn repository(&self) -> &str {
         &self.repository
     }
 
-    /// Returns the tag; `None` if the artifact is named by digest alone.
+    /// The tag; `None` if the artifact is named by digest alone.
     #[must_use]
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// Returns the SHA-256 digest of the manifest, in lower-case hexadecimal; `None` for a tag that
-    /// is not resolved.
+    /// The SHA-256 digest of the manifest, in lower-case hexadecimal; `None` for a tag that is not
+    /// resolved.
     #[must_use]
     pub fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
 
-    /// Returns the same reference with the digest of its manifest, in lower-case hexadecimal.
+    /// The same reference with the digest of its manifest, in lower-case hexadecimal.
     #[must_use]
     pub fn at(&self, digest: impl Into<String>) -> Self {
         Self { digest: Some(digest.into()), ..self.clone() }
     }
 
-    /// Returns whether both name the same registry, repository and tag.
+    /// Whether both name the same registry, repository and tag.
     #[must_use]
     pub fn has_same_name(&self, other: &Self) -> bool {
         (&self.registry, &self.repository, &self.tag)
@@ -151,13 +151,13 @@ impl From<OciReference> for String {
     }
 }
 
-/// Returns whether the text is a SHA-256 digest in lower-case hexadecimal.
+/// Whether the text is a SHA-256 digest in lower-case hexadecimal.
 #[must_use]
 pub fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns whether the text is `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
+/// Whether the text is `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
 fn is_registry(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, "")) => (address, None),
@@ -185,8 +185,8 @@ fn is_registry(text: &str) -> bool {
     text.len() <= HOST_MAX && is_host && port.is_none_or(is_port)
 }
 
-/// Returns whether the text is `component(/component)*`, where a component is lower-case words of
-/// letters and digits between separators (`.`, `_`, `__` or any number of `-`).
+/// Whether the text is `component(/component)*`, where a component is lower-case words of letters
+/// and digits between separators (`.`, `_`, `__` or any number of `-`).
 fn is_repository(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_component = |component: &str| {

@@ -65,13 +65,13 @@ pub enum EndCause {
 }
 
 impl Status {
-    /// Returns whether the task ended as its operator wanted.
+    /// Whether the task ended as its operator wanted.
     #[must_use]
     pub fn is_success(self) -> bool {
         matches!(self, Self::Done | Self::FixedTurns | Self::UserQuit)
     }
 
-    /// Returns whether a hard limit of the run ended the task.
+    /// Whether a hard limit of the run ended the task.
     #[must_use]
     pub fn is_budget(self) -> bool {
         matches!(
@@ -85,7 +85,7 @@ impl Status {
         )
     }
 
-    /// Returns the word in JSON and in conformance cases.
+    /// The word in JSON and in conformance cases.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

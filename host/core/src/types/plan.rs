@@ -42,7 +42,7 @@ impl PlanTask {
         Self { goal, state: PlanState::Open, subtasks }
     }
 
-    /// Returns whether no work is left on it.
+    /// Whether no work is left on it.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         is_closed(self.state)
@@ -138,7 +138,7 @@ impl Plan {
         }
     }
 
-    /// Returns the current task, the deepest one in progress (O-064). The root's id is empty.
+    /// The current task, the deepest one in progress (O-064). The root's id is empty.
     #[must_use]
     pub fn current(&self) -> Option<(String, &PlanTask)> {
         let (mut place, mut task) = (PlanPath::default(), &self.root);
@@ -149,37 +149,37 @@ impl Plan {
         (task.state == PlanState::InProgress).then(|| (place.to_string(), task))
     }
 
-    /// Returns whether the root is closed: a planner is then done (O-066).
+    /// Whether the root is closed: a planner is then done (O-066).
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.root.is_closed()
     }
 
-    /// Returns the root's state.
+    /// The root's state.
     #[must_use]
     pub fn state(&self) -> PlanState {
         self.root.state
     }
 
-    /// Returns the task with this id; the empty one is the root's.
+    /// The task with this id; the empty one is the root's.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&PlanTask> {
         PlanPath::find(&self.root, id).ok().map(|place| place.in_ref(&self.root))
     }
 
-    /// Returns the number of tasks without the root.
+    /// The number of tasks without the root.
     #[must_use]
     pub fn len(&self) -> usize {
         self.size.tasks()
     }
 
-    /// Returns whether there is no task yet.
+    /// Whether there is no task yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.root.subtasks.is_empty()
     }
 
-    /// Returns the ids of all tasks, parents before children.
+    /// The ids of all tasks, parents before children.
     #[must_use]
     pub fn ids(&self) -> Vec<String> {
         let mut ids = Vec::new();
@@ -190,14 +190,14 @@ impl Plan {
         ids
     }
 
-    /// Returns the plan in the form of rule O-065.
+    /// The plan in the form of rule O-065.
     #[must_use]
     pub fn to_json(&self) -> Value {
         form(&self.root, &mut PlanPath::default())
     }
 
-    /// Returns the plan for people and models: a line for each task, the root's first, with a mark
-    /// for its state (O-065).
+    /// The plan for people and models: a line for each task, the root's first, with a mark for its
+    /// state (O-065).
     #[must_use]
     pub fn to_text(&self) -> String {
         text::show(&self.root)

@@ -79,7 +79,7 @@ impl Inbound {
 }
 
 impl Inbound {
-    /// Returns the bytes of its texts and of the names of its attachments.
+    /// The bytes of its texts and of the names of its attachments.
     pub(crate) fn weight(&self) -> usize {
         let attachments = self.attachments.iter().map(Blob::weight).sum::<usize>();
         self.sender.len() + self.text.len() + attachments
@@ -207,7 +207,7 @@ impl Refusal {
         Self { error, message: message.into(), allowed: Vec::new() }
     }
 
-    /// Returns the refusal as the structured answer of a tool.
+    /// The refusal as the structured answer of a tool.
     #[must_use]
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or(Value::Null)

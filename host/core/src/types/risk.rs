@@ -12,7 +12,7 @@ pub enum Risk {
 }
 
 impl Risk {
-    /// Returns the word in configs and messages.
+    /// The word in configs and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -18,19 +18,19 @@ impl RoomSecret {
     /// The replacement for the secret in records for subscribers.
     pub const WITHHELD: Self = Self([0; Self::LENGTH]);
 
-    /// Returns the secret of these bytes, which come from the operating system's randomness.
+    /// The secret of these bytes, which come from the operating system's randomness.
     #[must_use]
     pub const fn new(bytes: [u8; Self::LENGTH]) -> Self {
         Self(bytes)
     }
 
-    /// Returns the bytes, to derive others from.
+    /// The bytes, to derive others from.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
     }
 
-    /// Returns the journal's form: 64 lower-case hexadecimal digits.
+    /// The journal's form: 64 lower-case hexadecimal digits.
     #[must_use]
     pub fn to_hex(&self) -> String {
         self.0

@@ -60,7 +60,7 @@ pub enum SideEffect {
 }
 
 impl SideEffect {
-    /// Returns the capability that it needs.
+    /// The capability that it needs.
     #[must_use]
     pub fn capability(&self) -> Capability {
         match self {
@@ -71,7 +71,7 @@ impl SideEffect {
         }
     }
 
-    /// Returns the target for people: an address, a path, a key, a command.
+    /// The target for people: an address, a path, a key, a command.
     #[must_use]
     pub fn target(&self) -> Cow<'_, str> {
         match self {

@@ -4,9 +4,9 @@
 use icu_properties::props::{DefaultIgnorableCodePoint, Emoji, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
 
-/// Returns whether the character controls a terminal, is invisible or changes the reading
-/// direction, so that its text can read as another. The list follows Unicode properties: ignorable
-/// characters, and those without a known appearance.
+/// Whether the character controls a terminal, is invisible or changes the reading direction, so
+/// that its text can read as another. The list follows Unicode properties: ignorable characters,
+/// and those without a known appearance.
 #[must_use]
 pub fn is_deceptive(c: char) -> bool {
     if c.is_ascii() {
@@ -20,7 +20,7 @@ pub fn is_deceptive(c: char) -> bool {
     is_blank || is_part_of_note || is_default_ignorable(c) || has_no_known_look(c)
 }
 
-/// Returns whether the character is drawn on the one before it, such as an accent.
+/// Whether the character is drawn on the one before it, such as an accent.
 #[must_use]
 pub fn is_mark(c: char) -> bool {
     use GeneralCategory::{EnclosingMark, NonspacingMark};
@@ -32,8 +32,8 @@ fn is_default_ignorable(c: char) -> bool {
     CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
 
-/// Returns whether it is a control or format character, a line or paragraph separator, for private
-/// use, or unassigned.
+/// Whether it is a control or format character, a line or paragraph separator, for private use, or
+/// unassigned.
 fn has_no_known_look(c: char) -> bool {
     use GeneralCategory::{
         Control, Format, LineSeparator, ParagraphSeparator, PrivateUse, Surrogate, Unassigned,
@@ -44,8 +44,8 @@ fn has_no_known_look(c: char) -> bool {
     )
 }
 
-/// Returns whether the character is part of the picture before it, as in many emoji: it joins the
-/// next picture to it, or requests color. Anywhere else such a character is deceptive.
+/// Whether the character is part of the picture before it, as in many emoji: it joins the next
+/// picture to it, or requests color. Anywhere else such a character is deceptive.
 #[must_use]
 pub fn joins_pictures(before: Option<char>, c: char) -> bool {
     match c {
@@ -55,25 +55,25 @@ pub fn joins_pictures(before: Option<char>, c: char) -> bool {
     }
 }
 
-/// Returns whether the character can begin a picture; digits and the like are excluded, although
-/// Unicode lists them.
+/// Whether the character can begin a picture; digits and the like are excluded, although Unicode
+/// lists them.
 fn is_picture(c: char) -> bool {
     !c.is_ascii() && CodePointSetData::new::<Emoji>().contains(c)
 }
 
-/// Returns a size with the largest unit that divides it: `64 MiB`. A config can hold it.
+/// A size with the largest unit that divides it: `64 MiB`. A config can hold it.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
     show(bytes, &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
 }
 
-/// Returns a duration with the largest unit that divides it: `300 ms`. A config can hold it.
+/// A duration with the largest unit that divides it: `300 ms`. A config can hold it.
 #[must_use]
 pub fn show_duration(ms: u64) -> String {
     show(ms, &[("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)])
 }
 
-/// Returns a command as a shell would read it, with quotes around the words that need them.
+/// A command as a shell would read it, with quotes around the words that need them.
 #[must_use]
 pub fn show_command(program: &str, arguments: &[String]) -> String {
     let is_plain = |word: &str| {
@@ -88,8 +88,8 @@ pub fn show_command(program: &str, arguments: &[String]) -> String {
     [program].into_iter().chain(words).map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the program and the arguments of a command with quotes as [`show_command`] writes them;
-/// `None` if a quote is open.
+/// The program and the arguments of a command with quotes as [`show_command`] writes them; `None`
+/// if a quote is open.
 #[must_use]
 pub fn read_command(text: &str) -> Option<(String, Vec<String>)> {
     let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
@@ -113,7 +113,7 @@ pub fn read_command(text: &str) -> Option<(String, Vec<String>)> {
     Some((program, words))
 }
 
-/// Returns a number in groups of three digits: `50 000`.
+/// A number in groups of three digits: `50 000`.
 #[must_use]
 pub fn show_number(number: u64) -> String {
     let digits = number.to_string();

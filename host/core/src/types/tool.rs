@@ -123,7 +123,7 @@ pub enum ToolError {
 }
 
 impl ToolError {
-    /// Returns the text for the model.
+    /// The text for the model.
     #[must_use]
     pub fn to_text(&self, tool: &str) -> String {
         match self {

@@ -1,8 +1,8 @@
 //! Triggers of knowledge files: an agent reads a file when a user's message contains one of its
 //! triggers (O-126).
 
-/// Returns the first trigger that the message contains as whole words, ignoring case: `git` is not
-/// in `digital`.
+/// The first trigger that the message contains as whole words, ignoring case: `git` is not in
+/// `digital`.
 pub fn first<'a>(triggers: impl IntoIterator<Item = &'a str>, message: &str) -> Option<&'a str> {
     let message = message.to_lowercase();
     triggers.into_iter().find(|trigger| stands_in(&trigger.to_lowercase(), &message))

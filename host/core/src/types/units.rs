@@ -32,7 +32,7 @@ pub(crate) enum UnitError {
     TooLarge,
 }
 
-/// Returns the units of sizes and those of durations, for documentation.
+/// The units of sizes and those of durations, for documentation.
 pub(crate) fn names() -> (impl Iterator<Item = &'static str>, impl Iterator<Item = &'static str>) {
     (SIZES.iter().map(|(name, _)| *name), DURATIONS.iter().map(|(name, _)| *name))
 }
@@ -56,8 +56,8 @@ pub(crate) fn duration(text: &str) -> Result<u64, UnitError> {
         .and_then(|ms| if ms > DURATION_MAX { Err(UnitError::TooLarge) } else { Ok(ms) })
 }
 
-/// Returns the micro-US-dollars of an amount in dollars; `None` if it is negative, not a number, or
-/// more than a billion dollars.
+/// The micro-US-dollars of an amount in dollars; `None` if it is negative, not a number, or more
+/// than a billion dollars.
 pub(crate) fn micro_usd(dollars: f64) -> Option<u64> {
     let micro = (dollars * 1e6).round();
     #[expect(

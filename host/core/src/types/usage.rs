@@ -34,7 +34,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Used {
-    /// Returns the usage since `earlier`.
+    /// The usage since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -89,14 +89,14 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Returns the sum. Amounts come from child rooms and providers, so additions saturate instead
-    /// of overflowing.
+    /// The sum. Amounts come from child rooms and providers, so additions saturate instead of
+    /// overflowing.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         self.with(more, u64::saturating_add)
     }
 
-    /// Returns the difference.
+    /// The difference.
     #[must_use]
     pub fn minus(self, less: Self) -> Self {
         self.with(less, u64::saturating_sub)

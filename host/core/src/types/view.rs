@@ -44,7 +44,7 @@ pub struct ConversationView {
 }
 
 impl ConversationView {
-    /// Returns the part of the history that the call may read, as a range of indices.
+    /// The part of the history that the call may read, as a range of indices.
     #[must_use]
     pub fn window(&self) -> std::ops::Range<usize> {
         let length = self.history.len();

@@ -8,7 +8,7 @@ use crate::types::text::is_deceptive;
 /// The limit of a quoted value in characters.
 const QUOTED: usize = 64;
 
-/// Returns a printable character: a space for a tab, a replacement for a deceptive one.
+/// A printable character: a space for a tab, a replacement for a deceptive one.
 pub(crate) fn plain(c: char) -> char {
     match c {
         '\t' => ' ',
@@ -17,25 +17,25 @@ pub(crate) fn plain(c: char) -> char {
     }
 }
 
-/// Returns a name or value between backquotes, cut if it is long.
+/// A name or value between backquotes, cut if it is long.
 pub(crate) fn code(text: &str) -> String {
     let shown: String = text.chars().take(QUOTED).map(plain).collect();
     let more = if text.chars().nth(QUOTED).is_some() { "…" } else { "" };
     format!("`{shown}{more}`")
 }
 
-/// Returns a TOML string: quoted and escaped.
+/// A TOML string: quoted and escaped.
 pub(crate) fn string(text: &str) -> String {
     format!("{:?}", text.chars().map(plain).collect::<String>())
 }
 
-/// Returns a TOML array of strings.
+/// A TOML array of strings.
 pub(crate) fn array<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| string(item.as_ref())).collect();
     format!("[{}]", items.join(", "))
 }
 
-/// Returns `a`, `b` or `c`, each between backquotes; empty for no items.
+/// `a`, `b` or `c`, each between backquotes; empty for no items.
 pub(crate) fn one_of<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     let mut items: Vec<String> = items.into_iter().map(|item| code(item.as_ref())).collect();
     match items.pop() {
@@ -45,7 +45,7 @@ pub(crate) fn one_of<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> Strin
     }
 }
 
-/// Returns a number in groups of three digits: `50 000`.
+/// A number in groups of three digits: `50 000`.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -58,20 +58,20 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
-/// Returns a count with its noun: `1 call`, `3 calls`.
+/// A count with its noun: `1 call`, `3 calls`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", thousands(number))
 }
 
-/// Returns an amount of money: `$0.20`, with more digits only if there are any.
+/// An amount of money: `$0.20`, with more digits only if there are any.
 pub(crate) fn money(micro_usd: u64) -> String {
     let fraction = format!("{:06}", micro_usd % 1_000_000);
     let kept = fraction.trim_end_matches('0').len().max(2);
     format!("${}.{}", micro_usd / 1_000_000, &fraction[..kept])
 }
 
-/// Returns the most similar known name, or all of them; `None` if there are none.
+/// The most similar known name, or all of them; `None` if there are none.
 pub(crate) fn suggest<T: AsRef<str> + Display>(
     written: &str,
     known: &[T],
@@ -82,13 +82,13 @@ pub(crate) fn suggest<T: AsRef<str> + Display>(
     did_you_mean(written, names()).or_else(|| (!known.is_empty()).then(all))
 }
 
-/// Returns the most similar known name, as a question; `None` if none is similar enough.
+/// The most similar known name, as a question; `None` if none is similar enough.
 #[must_use]
 pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(written, known).map(|near| format!("did you mean {}?", code(near)))
 }
 
-/// Returns the most similar name; `None` if none is similar enough.
+/// The most similar name; `None` if none is similar enough.
 pub(crate) fn nearest<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -107,8 +107,8 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
-/// Returns the number of insertions, deletions, replacements and swaps of neighbours that turn one
-/// into the other.
+/// The number of insertions, deletions, replacements and swaps of neighbours that turn one into the
+/// other.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
@@ -127,7 +127,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// Returns a text as TOML writes it; deceptive characters are escaped.
+/// A text as TOML writes it; deceptive characters are escaped.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");

@@ -135,7 +135,14 @@ fn compare_journals(start: &'static str, way: Way) {
     source.close();
 }
 
-/// Returns the records of a recorded journal.
+/// The records of every recorded journal.
+pub(crate) fn recorded_journals() -> impl Iterator<Item = Vec<Record>> {
+    std::iter::once("conformance").chain(SUITES).flat_map(|start| {
+        file::journals(start).into_iter().map(|(_, recorded)| records(&recorded))
+    })
+}
+
+/// The records of a recorded journal.
 fn records(recorded: &[Value]) -> Vec<Record> {
     let line = |recorded: &Value| {
         let mut record = recorded.clone();
@@ -149,7 +156,7 @@ fn records(recorded: &[Value]) -> Vec<Record> {
 
 /// Returns the numbers of a seed, at least 300 (the size of a setup) and fewer than `most`.
 /// SplitMix64 is the same on every machine, with every version of every crate.
-fn row(seed: u64, most: u64) -> Vec<u16> {
+pub(crate) fn row(seed: u64, most: u64) -> Vec<u16> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -33,6 +33,7 @@ mod recorder;
 mod resuming;
 mod rulings;
 mod side_effects;
+mod states;
 mod stuck;
 mod timeline;
 mod tool_turns;

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 /// Maximum characters of a reason, which the model reads.
 const REASON: usize = 300;
 
-/// Returns whether the client can ask its user.
+/// Whether the client can ask its user.
 pub(super) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
     // A client that names neither form nor URL supports forms.
     elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
-/// Returns the question: the caller, the tool with all arguments, and the reason for asking.
+/// The question: the caller, the tool with all arguments, and the reason for asking.
 pub(super) fn question(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     let origin = request.origin();
     let arguments = serde_json::to_string_pretty(&request.arguments).unwrap_or_default();
@@ -56,7 +56,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Returns the decision of the user.
+/// The decision of the user.
 pub(super) fn answer(result: &ElicitResult) -> Approval {
     let field = |name: &str| {
         result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str)
@@ -75,9 +75,9 @@ pub(super) fn answer(result: &ElicitResult) -> Approval {
     }
 }
 
-/// Returns the refusal for a client that cannot ask. The model reads it, so it does not explain how
-/// to get the call approved.
-pub(super) fn nobody() -> Approval {
+/// The refusal for a client that cannot ask. The model reads it, so it does not explain how to get
+/// the call approved.
+pub(super) fn no_approver() -> Approval {
     refused("it needs an approval, and this client cannot ask its person")
 }
 
@@ -89,13 +89,13 @@ pub(super) fn refused(reason: &str) -> Approval {
 mod tests {
     use super::*;
 
-    fn said(action: &str, content: Value) -> Approval {
+    fn respond(action: &str, content: Value) -> Approval {
         answer(&serde_json::from_value(json!({ "action": action, "content": content })).unwrap())
     }
 
     #[test]
     fn only_a_plain_yes_is_one() {
-        assert_eq!(said("accept", json!({ "decision": "allow" })), Approval::Approved);
+        assert_eq!(respond("accept", json!({ "decision": "allow" })), Approval::Approved);
         for (action, content) in [
             ("accept", json!({})),
             ("accept", json!({ "decision": "refuse" })),
@@ -105,7 +105,7 @@ mod tests {
             ("cancel", json!({ "decision": "allow" })),
         ] {
             assert!(
-                matches!(said(action, content.clone()), Approval::Refused { .. }),
+                matches!(respond(action, content.clone()), Approval::Refused { .. }),
                 "{action} {content}"
             );
         }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_reason_reaches_the_model() {
-        let refused = said("accept", json!({ "decision": "refuse", "reason": " not today " }));
+        let refused = respond("accept", json!({ "decision": "refuse", "reason": " not today " }));
         assert_eq!(refused, Approval::Refused { reason: "not today".to_owned() });
     }
 

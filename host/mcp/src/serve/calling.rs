@@ -42,14 +42,15 @@ impl Approver for ClientQuestions {
         let questions = self.0.clone();
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            let gone = || refused("the client has gone").by(ApprovalAuthor::Nobody);
+            let disconnected = || refused("the client has gone").by(ApprovalAuthor::Nobody);
             if questions.send(ClientQuestion { request, answer }).await.is_err() {
-                return gone();
+                return disconnected();
             }
             let at = "the MCP client".to_owned();
-            answered
-                .await
-                .map_or_else(|_| gone(), |approval| approval.by(ApprovalAuthor::Person { at }))
+            answered.await.map_or_else(
+                |_| disconnected(),
+                |approval| approval.by(ApprovalAuthor::Person { at }),
+            )
         })
     }
 }
@@ -107,17 +108,19 @@ impl SuspendedCalls {
         going: ToolCallGuard,
         answer: oneshot::Sender<Approval>,
     ) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut suspended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        kept.retain(|_, waiting| now.duration_since(waiting.since) < KEPT_FOR);
+        suspended.retain(|_, waiting| now.duration_since(waiting.since) < KEPT_FOR);
         // Makes room by dropping the oldest call; its run then gets no answer.
-        if kept.len() >= KEPT
-            && let Some(oldest) =
-                kept.iter().min_by_key(|(_, waiting)| waiting.since).map(|(name, _)| name.clone())
+        if suspended.len() >= KEPT
+            && let Some(oldest) = suspended
+                .iter()
+                .min_by_key(|(_, waiting)| waiting.since)
+                .map(|(name, _)| name.clone())
         {
-            kept.remove(&oldest);
+            suspended.remove(&oldest);
         }
-        kept.insert(name, SuspendedCall { going, answer, tool, since: now });
+        suspended.insert(name, SuspendedCall { going, answer, tool, since: now });
     }
 
     pub(super) fn take(&self, name: &str) -> Option<SuspendedCall> {

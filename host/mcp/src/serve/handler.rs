@@ -21,14 +21,14 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::approval::{answer, can_ask, nobody, question, refused};
+use super::approval::{answer, can_ask, no_approver, question, refused};
 use super::calling::{
     ClientQuestion, ClientQuestions, KEPT_FOR, RunStopper, SuspendedCalls, ToolCallGuard,
 };
 use super::progress::ProgressForwarder;
 use super::tools::{Offered, ServedTool, offered};
 use super::{OfferError, Service, outcome};
-use crate::text::shown;
+use crate::text::display;
 
 /// Maximum concurrent calls of one client.
 const AT_ONCE: usize = 16;
@@ -48,7 +48,7 @@ pub(super) struct Desk {
     at_once: Arc<Semaphore>,
     queue: Arc<Semaphore>,
     recording: Arc<Semaphore>,
-    kept: SuspendedCalls,
+    suspended: SuspendedCalls,
     handles: Mutex<BTreeMap<u64, RoomHandle>>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Handler(pub(super) Arc<Desk>);
 impl Desk {
     pub(super) fn new(service: Service) -> Result<Self, OfferError> {
         let tools = offered(&service.prepared, &service.selection)?;
-        let tools = tools.into_iter().map(|tool| (tool.shown.name.to_string(), tool)).collect();
+        let tools = tools.into_iter().map(|tool| (tool.tool.name.to_string(), tool)).collect();
         let (at_once, queue) =
             (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Semaphore::new(AT_ONCE + QUEUE)));
         Ok(Self {
@@ -66,14 +66,14 @@ impl Desk {
             at_once,
             queue,
             recording: Arc::new(Semaphore::new(RECORDING)),
-            kept: SuspendedCalls::default(),
+            suspended: SuspendedCalls::default(),
             handles: Mutex::default(),
         })
     }
 
     /// Stops the running calls, and waits up to `grace` for them to end.
     pub(super) async fn close(&self, grace: Duration) {
-        self.kept.clear();
+        self.suspended.clear();
         for handle in self.handles.lock().unwrap_or_else(PoisonError::into_inner).values() {
             handle.stop("the client has gone");
         }
@@ -166,7 +166,7 @@ impl Desk {
     fn options(&self, asking: ClientQuestions, context: &RequestContext<RoleServer>) -> RunOptions {
         let options = self.service.options.clone();
         let client =
-            context.client_info().map(|client| shown(&client.name, 60)).unwrap_or_default();
+            context.client_info().map(|client| display(&client.name, 60)).unwrap_or_default();
         let subscribers = match context.meta.get_progress_token() {
             Some(token) => options
                 .subscribers
@@ -198,13 +198,13 @@ impl Desk {
                 }
                 ended = &mut going.result => {
                     going.run.release();
-                    let gone = |_| ErrorData::internal_error("the call was stopped", None);
-                    return ended.map(CallToolResponse::Complete).map_err(gone);
+                    let stopped = |_| ErrorData::internal_error("the call was stopped", None);
+                    return ended.map(CallToolResponse::Complete).map_err(stopped);
                 }
                 Some(ClientQuestion { request, answer: place }) = going.questions.recv() => {
                     let params = can_ask(context.client_capabilities().as_ref()).then(|| question(&request)).flatten();
                     let Some(params) = params else {
-                        let _ = place.send(nobody());
+                        let _ = place.send(no_approver());
                         continue;
                     };
                     // Other calls may run while the user decides.
@@ -213,18 +213,18 @@ impl Desk {
                     // come back.
                     if context.protocol_version().is_some_and(|version| !version.has_initialize()) {
                         let name = unguessable();
-                        self.kept.keep(name.clone(), tool.to_owned(), going, place);
+                        self.suspended.keep(name.clone(), tool.to_owned(), going, place);
                         self.expire(name.clone());
                         return Ok(CallToolResponse::InputRequired(input_required(params, name)));
                     }
-                    let said = tokio::select! {
+                    let approval = tokio::select! {
                         biased;
                         () = context.ct.cancelled() => refused("the client cancelled the call"),
-                        said = tokio::time::timeout(KEPT_FOR, ask(context, params)) => said.unwrap_or_else(|_| too_late()),
+                        approval = tokio::time::timeout(KEPT_FOR, ask(context, params)) => approval.unwrap_or_else(|_| too_late()),
                     };
                     // The permit comes first: with the answer the call starts to run.
                     self.resume(&mut going, context).await;
-                    let _ = place.send(said);
+                    let _ = place.send(approval);
                 }
             }
         }
@@ -244,12 +244,12 @@ async fn ask(context: &RequestContext<RoleServer>, params: ElicitRequestParams) 
         Ok(_) => refused("the client gave an answer of another kind"),
         Err(error) => refused(&format!(
             "the client could not ask its person: {}",
-            shown(&error.to_string(), 200)
+            display(&error.to_string(), 200)
         )),
     }
 }
 
-/// Returns the question as a result, for clients that ask and call again.
+/// The question as a result, for clients that ask and call again.
 fn input_required(params: ElicitRequestParams, name: String) -> InputRequiredResult {
     let mut requests = InputRequests::new();
     requests.insert(APPROVAL.to_owned(), InputRequest::Elicitation(ElicitRequest::new(params)));
@@ -274,12 +274,12 @@ impl ServerHandler for Handler {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(
-            self.0.tools.values().map(|tool| tool.shown.clone()).collect(),
+            self.0.tools.values().map(|tool| tool.tool.clone()).collect(),
         ))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.0.tools.get(name).map(|tool| tool.shown.clone())
+        self.0.tools.get(name).map(|tool| tool.tool.clone())
     }
 
     async fn call_tool(
@@ -292,7 +292,7 @@ impl ServerHandler for Handler {
             let known: Vec<&str> = desk.tools.keys().map(String::as_str).collect();
             let what = format!(
                 "there is no tool {:?}; these are there: {}",
-                shown(&request.name, 80),
+                display(&request.name, 80),
                 known.join(", ")
             );
             return Err(ErrorData::invalid_params(what, None));
@@ -308,17 +308,22 @@ impl ServerHandler for Handler {
             }
             Some(name) => {
                 // Taken out, so that an answer is used once.
-                let kept = desk.kept.take(name).filter(|waiting| waiting.tool == request.name);
-                let waiting = kept.ok_or_else(|| {
+                let suspended =
+                    desk.suspended.take(name).filter(|waiting| waiting.tool == request.name);
+                let waiting = suspended.ok_or_else(|| {
                     ErrorData::invalid_params("no call waits for this answer", None)
                 })?;
-                let said = request.input_responses.and_then(|mut said| said.remove(APPROVAL));
-                let said = said.and_then(|said| serde_json::from_value::<ElicitResult>(said).ok());
-                let said = said
-                    .map_or_else(|| refused("the client gave no decision"), |said| answer(&said));
+                let response =
+                    request.input_responses.and_then(|mut responses| responses.remove(APPROVAL));
+                let response = response
+                    .and_then(|response| serde_json::from_value::<ElicitResult>(response).ok());
+                let approval = response.map_or_else(
+                    || refused("the client gave no decision"),
+                    |response| answer(&response),
+                );
                 let mut going = waiting.going;
                 desk.resume(&mut going, &context).await;
-                let _ = waiting.answer.send(said);
+                let _ = waiting.answer.send(approval);
                 going
             }
         };
@@ -345,7 +350,7 @@ impl Desk {
         let desk = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(KEPT_FOR).await;
-            let Some(waiting) = desk.upgrade().and_then(|desk| desk.kept.take(&name)) else {
+            let Some(waiting) = desk.upgrade().and_then(|desk| desk.suspended.take(&name)) else {
                 return;
             };
             let _ = waiting.answer.send(too_late());

@@ -114,7 +114,7 @@ struct Lines<R> {
     most: usize,
     /// What was read, and how much of it was taken.
     buffer: Vec<u8>,
-    taken: usize,
+    consumed: usize,
     line: Vec<u8>,
     /// Whether the rest of an oversized line is being skipped.
     is_dropped: bool,
@@ -133,7 +133,7 @@ enum InputLine {
 impl<R: AsyncRead + Unpin> Lines<R> {
     fn new(inner: R, most: usize) -> Self {
         let (buffer, line) = (Vec::with_capacity(CHUNK), Vec::new());
-        Self { inner, most, buffer, taken: 0, line, is_dropped: false }
+        Self { inner, most, buffer, consumed: 0, line, is_dropped: false }
     }
 
     /// Returns the next line. Dropping the future loses nothing: what was read is in the buffer. A
@@ -144,7 +144,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return line;
             }
             self.buffer.clear();
-            self.taken = 0;
+            self.consumed = 0;
             match self.inner.read_buf(&mut self.buffer).await {
                 Ok(0) | Err(_) => return InputLine::End,
                 Ok(_) => {}
@@ -154,11 +154,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// Takes the rest of a line from the buffer.
     fn take(&mut self) -> Option<InputLine> {
-        while self.taken < self.buffer.len() {
-            let left = &self.buffer[self.taken..];
-            let end = left.iter().position(|byte| *byte == b'\n');
-            let part = &left[..end.map_or(left.len(), |end| end + 1)];
-            self.taken += part.len();
+        while self.consumed < self.buffer.len() {
+            let remaining = &self.buffer[self.consumed..];
+            let end = remaining.iter().position(|byte| *byte == b'\n');
+            let part = &remaining[..end.map_or(remaining.len(), |end| end + 1)];
+            self.consumed += part.len();
             if self.is_dropped {
                 self.is_dropped = end.is_none();
                 continue;
@@ -271,26 +271,26 @@ fn invalid(message: &Value) -> Result<(), (ErrorCode, &'static str)> {
     Ok(())
 }
 
-/// Returns whether the protocol took a request of a known method for one of another method, because
-/// its parameters do not fit.
+/// Whether the protocol took a request of a known method for one of another method, because its
+/// parameters do not fit.
 fn is_unread_call(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     matches!(message, JsonRpcMessage::Request(request)
         if matches!(&request.request, ClientRequest::CustomRequest(custom)
             if METHODS.contains(&custom.method.as_str())))
 }
 
-/// Returns the answer to an invalid line.
+/// The answer to an invalid line.
 fn refusal(id: Value, code: ErrorCode, what: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code.0, "message": what } })
 }
 
-/// Returns the id of an answer: that of the request, if the protocol can have such an id.
+/// The id of an answer: that of the request, if the protocol can have such an id.
 fn answerable(id: &Value) -> Value {
     if id.is_string() || id.is_number() { id.clone() } else { Value::Null }
 }
 
-/// Returns the id of a request, as far as the line can be parsed, or null. The id of a response
-/// belongs to the server, so it is not returned.
+/// The id of a request, as far as the line can be parsed, or null. The id of a response belongs to
+/// the server, so it is not returned.
 fn id_of(line: &[u8]) -> Value {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     let fields = RefCell::default();
@@ -353,7 +353,7 @@ mod tests {
         }
     }
 
-    /// Returns the ids and codes of the answer; `None` for a message, and nothing for a line that is
+    /// The ids and codes of the answer; `None` for a message, and nothing for a line that is
     /// ignored.
     fn answers(line: &str) -> Option<Vec<(Value, i64)>> {
         let answer = match read(line.as_bytes()) {

@@ -36,8 +36,8 @@ pub(super) fn of_run(outcome: &Outcome, blobs: &dyn Blobs) -> CallToolResult {
     if outcome.status.is_success() && outcome.content.is_some() {
         return result(outcome.content.clone(), outcome.value.clone(), &[], blobs);
     }
-    let said = outcome.content.as_ref().map(|said| format!("\n{said}")).unwrap_or_default();
-    failed(format!("{}: {}{said}", outcome.status.as_str(), outcome.reason))
+    let text = outcome.content.as_ref().map(|text| format!("\n{text}")).unwrap_or_default();
+    failed(format!("{}: {}{text}", outcome.status.as_str(), outcome.reason))
 }
 
 pub(super) fn failed(text: String) -> CallToolResult {
@@ -83,7 +83,7 @@ fn attached(blob: &Blob, blobs: &dyn Blobs) -> ContentBlock {
     }
 }
 
-/// Returns a name as a part of an address.
+/// A name as a part of an address.
 fn percent_encoded(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len());
     for byte in name.bytes() {

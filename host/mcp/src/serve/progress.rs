@@ -15,18 +15,18 @@ const WAITING: usize = 32;
 pub(super) struct ProgressForwarder(mpsc::Sender<(u64, Option<u64>, String)>);
 
 impl ProgressForwarder {
-    /// Returns a forwarder for the client that sent this token.
+    /// A forwarder for the client that sent this token.
     pub(super) fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Arc<Self> {
         let (sender, mut reports) = mpsc::channel::<(u64, Option<u64>, String)>(WAITING);
         tokio::spawn(async move {
             let mut last = None;
-            while let Some((done, total, message)) = reports.recv().await {
+            while let Some((completed, total, message)) = reports.recv().await {
                 // The protocol requires increasing values.
-                if last.is_some_and(|last| done <= last) {
+                if last.is_some_and(|last| completed <= last) {
                     continue;
                 }
-                last = Some(done);
-                let mut report = ProgressNotificationParam::new(token.clone(), precise(done));
+                last = Some(completed);
+                let mut report = ProgressNotificationParam::new(token.clone(), precise(completed));
                 report.total = total.map(precise);
                 report.message = Some(message);
                 if peer.notify_progress(report).await.is_err() {
@@ -52,8 +52,8 @@ impl Subscriber for ProgressForwarder {
     }
 
     fn on(&self, happening: &Published) {
-        if let RunEvent::Progressed { done, total, message, .. } = &happening.what {
-            let _ = self.0.try_send((*done, *total, message.clone()));
+        if let RunEvent::Progressed { done: completed, total, message, .. } = &happening.what {
+            let _ = self.0.try_send((*completed, *total, message.clone()));
         }
     }
 }

@@ -22,7 +22,7 @@ const ASK: &str = "ask";
 /// A served tool.
 #[derive(Clone, Debug)]
 pub(super) struct Offered {
-    pub(super) shown: Tool,
+    pub(super) tool: Tool,
     pub(super) what: ServedTool,
 }
 
@@ -68,13 +68,13 @@ pub(super) fn offered(
     for name in names.iter().filter(|name| is_meant(name)) {
         let Some((plugin, spec)) = setup.tool(name) else { continue };
         let Some(plugin) = setup.plugins.get(plugin) else { continue };
-        let shown = if selection.underscores { underscored(name, &names) } else { name.clone() };
+        let display = if selection.underscores { underscored(name, &names) } else { name.clone() };
         let what = ServedTool::Tool(name.clone());
-        offered.insert(shown.clone(), Offered { shown: tool(shown, plugin, spec), what });
+        offered.insert(display.clone(), Offered { tool: tool(display, plugin, spec), what });
     }
     // No other name is without a dot or an underscore.
     if selection.ask {
-        offered.insert(ASK.to_owned(), Offered { shown: ask(setup), what: ServedTool::Entry });
+        offered.insert(ASK.to_owned(), Offered { tool: ask(setup), what: ServedTool::Entry });
     }
     if offered.is_empty() {
         return Err(OfferError::Nothing(prepared.tools().join(", ")));
@@ -82,15 +82,15 @@ pub(super) fn offered(
     Ok(offered.into_values().collect())
 }
 
-/// Returns the name without dots. `a.b_c` and `a_b.c` would have the same, so each of them gets a
-/// hash: clients remember names, and which tools are served must not exchange two of them.
+/// The name without dots. `a.b_c` and `a_b.c` would have the same, so each of them gets a hash:
+/// clients remember names, and which tools are served must not exchange two of them.
 fn underscored(name: &str, names: &[String]) -> String {
     let plain = |name: &str| name.replace('.', "_");
     let is_alone = names.iter().filter(|other| plain(other) == plain(name)).count() == 1;
     if is_alone { plain(name) } else { with_hash(&plain(name), name, 0) }
 }
 
-/// Returns the tools of a task's agent, by their original names; `None` if there is no such task.
+/// The tools of a task's agent, by their original names; `None` if there is no such task.
 fn tools_of(setup: &Setup, task: &str) -> Option<BTreeSet<String>> {
     let task = setup.tasks.get(task)?;
     let targets =
@@ -103,12 +103,12 @@ fn tools_of(setup: &Setup, task: &str) -> Option<BTreeSet<String>> {
 
 fn tool(name: String, plugin: &PluginSetup, spec: &ToolSpec) -> Tool {
     let schema = spec.input_schema.as_object().cloned().unwrap_or_default();
-    Tool::new(name, spec.description.clone(), Arc::new(whole(schema)))
+    Tool::new(name, spec.description.clone(), Arc::new(with_type(schema)))
         .with_annotations(annotations(plugin))
 }
 
 /// Adds `type`, which clients require.
-fn whole(mut schema: Map<String, Value>) -> Map<String, Value> {
+fn with_type(mut schema: Map<String, Value>) -> Map<String, Value> {
     schema.entry("type").or_insert_with(|| json!("object"));
     schema
 }

@@ -43,7 +43,7 @@ impl Backlog {
         is_room
     }
 
-    /// Returns whether too many requests were open.
+    /// Whether too many requests were open.
     pub(super) fn is_flooded(&self) -> bool {
         self.0.is_flooded.load(Ordering::SeqCst)
     }

@@ -45,7 +45,7 @@ pub(super) struct Connection {
     program: Option<Mutex<Program>>,
     /// The open requests of a server at an address; a program has its own.
     backlog: Backlog,
-    said: KeyFilter,
+    filter: KeyFilter,
     pub(super) listed: ToolList,
 }
 
@@ -92,29 +92,35 @@ impl Connection {
         match &start.source.reach {
             McpReach::Program { command, env, keys, cwd } => {
                 // Keys are read at each start, so that a rotated key needs no restart of the host.
-                let given = given(keys, &*start.secrets).await?;
-                let said = KeyFilter::without(
-                    given.iter().map(|(name, key)| (name.as_str(), key.as_str())),
+                let key_values = key_values(keys, &*start.secrets).await?;
+                let filter = KeyFilter::without(
+                    key_values.iter().map(|(name, key)| (name.as_str(), key.as_str())),
                 )?;
-                let variables = variables(servers.environment, env, &given);
+                let variables = variables(servers.environment, env, &key_values);
                 let supervisor = servers.supervisor.as_ref();
-                let (mut program, (lines, stdin)) =
-                    Program::start(supervisor, command, &cwd.path, &variables, message_max, &said)?;
+                let (mut program, (lines, stdin)) = Program::start(
+                    supervisor,
+                    command,
+                    &cwd.path,
+                    &variables,
+                    message_max,
+                    &filter,
+                )?;
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(lines, stdin)
                     .with_max_line_length(message_max.saturating_add(2));
                 let service = Refusing.serve_with_lifecycle(transport, way).await;
                 let service = service.map_err(|error| {
-                    format!("{}: {}", refused(&error, &said), program.epitaph())
+                    format!("{}: {}", refused(&error, &filter), program.epitaph())
                 })?;
                 // A server can exit right after the handshake; its last stderr line then explains
                 // the failure.
-                let listed = list(&service, &said).await;
+                let listed = list(&service, &filter).await;
                 let listed = listed.map_err(|why| format!("{why}: {}", program.epitaph()))?;
                 Ok(Self {
                     service,
                     program: Some(Mutex::new(program)),
                     backlog: Backlog::default(),
-                    said,
+                    filter,
                     listed,
                 })
             }
@@ -129,15 +135,15 @@ impl Connection {
                     ),
                     None => None,
                 };
-                let said = KeyFilter::without(key.iter().map(|key| ("key", key.reveal())))?;
+                let filter = KeyFilter::without(key.iter().map(|key| ("key", key.reveal())))?;
                 let (key, backlog) = (key.as_ref().map(|key| key.reveal()), Backlog::default());
                 let transport = address::transport(url, key, message_max, backlog.clone())?;
                 let service = Refusing
                     .serve_with_lifecycle(transport, way)
                     .await
-                    .map_err(|error| refused_at(url, &error, &said))?;
-                let listed = list(&service, &said).await?;
-                Ok(Self { service, program: None, backlog, said, listed })
+                    .map_err(|error| refused_at(url, &error, &filter))?;
+                let listed = list(&service, &filter).await?;
+                Ok(Self { service, program: None, backlog, filter, listed })
             }
         }
     }
@@ -160,7 +166,7 @@ impl Connection {
                         "the server gave one of its keys where only other words can be".to_owned(),
                     )
                 };
-                self.said.all(result).ok_or_else(mixed)
+                self.filter.all(result).ok_or_else(mixed)
             }
             Ok(CallToolResponse::InputRequired(_)) => Err(CallFailure::Said(
                 "the server wants to ask a person, which servers are not given here".to_owned(),
@@ -169,7 +175,7 @@ impl Connection {
                 "the server wants to answer later, which is not waited for".to_owned(),
             )),
             Err(ServiceError::McpError(error)) => {
-                Err(CallFailure::Said(self.said.words(&error.message, WORDS)))
+                Err(CallFailure::Said(self.filter.words(&error.message, WORDS)))
             }
             Err(ServiceError::UnexpectedResponse) => {
                 Err(CallFailure::Said("the server gave an answer of another kind".to_owned()))
@@ -182,40 +188,39 @@ impl Connection {
         match &self.program {
             Some(program) => program.lock().unwrap_or_else(PoisonError::into_inner).epitaph(),
             None if self.backlog.is_flooded() => FLOODED.to_owned(),
-            None => self.said.words(&plain(error), WORDS),
+            None => self.filter.words(&plain(error), WORDS),
         }
     }
 }
 
 /// Returns the keys of a program by the names of its environment variables.
-async fn given(
+async fn key_values(
     keys: &BTreeMap<String, KeyRef>,
     secrets: &dyn SecretSource,
 ) -> Result<BTreeMap<String, String>, String> {
-    let mut given = BTreeMap::new();
+    let mut values = BTreeMap::new();
     for (name, from) in keys {
         let key = secrets
             .secret(from)
             .await
             .map_err(|why| format!("the value of {name} is not there: {why}"))?;
-        given.insert(name.clone(), key.reveal().to_owned());
+        values.insert(name.clone(), key.reveal().to_owned());
     }
-    Ok(given)
+    Ok(values)
 }
 
-/// Returns the environment of a program: `PATH` and `HOME`, then the variables and keys of the
-/// config.
+/// The environment of a program: `PATH` and `HOME`, then the variables and keys of the config.
 fn variables(
     environment: fn(&str) -> Option<String>,
     env: &BTreeMap<String, String>,
-    given: &BTreeMap<String, String>,
+    key_values: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let inherited =
         ["PATH", "HOME"].into_iter().filter_map(|name| Some((name.to_owned(), environment(name)?)));
     let mut variables: BTreeMap<String, String> = inherited.collect();
     // Keys come last, so that a plain variable cannot replace one.
     variables.extend(env.clone());
-    variables.extend(given.clone());
+    variables.extend(key_values.clone());
     variables
 }
 
@@ -223,7 +228,7 @@ fn variables(
 /// takes bounded memory.
 async fn list(
     service: &RunningService<RoleClient, Refusing>,
-    said: &KeyFilter,
+    filter: &KeyFilter,
 ) -> Result<ToolList, String> {
     let (mut list, mut bytes) = (ToolList::default(), 0_usize);
     let mut cursor = None;
@@ -233,7 +238,7 @@ async fn list(
             .list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor)))
             .await;
         let page = page.map_err(|error| {
-            format!("its tools could not be listed: {}", said.words(&plain(&error), WORDS))
+            format!("its tools could not be listed: {}", filter.words(&plain(&error), WORDS))
         })?;
         for tool in page.tools {
             bytes = bytes.saturating_add(size(&tool));
@@ -241,7 +246,7 @@ async fn list(
                 list.cut_after = Some(format!("{LIST} bytes"));
                 return Ok(list);
             }
-            match said.all(tool) {
+            match filter.all(tool) {
                 Some(tool) => list.tools.push(tool),
                 None => list.with_key += 1,
             }
@@ -255,18 +260,18 @@ async fn list(
     Ok(list)
 }
 
-/// Returns the bytes of a tool as JSON.
+/// The bytes of a tool as JSON.
 fn size(tool: &Tool) -> usize {
     serde_json::to_vec(tool).map_or(usize::MAX, |json| json.len())
 }
 
-fn refused(error: &ClientInitializeError, said: &KeyFilter) -> String {
-    format!("the connection failed: {}", said.words(&plain(error), WORDS))
+fn refused(error: &ClientInitializeError, filter: &KeyFilter) -> String {
+    format!("the connection failed: {}", filter.words(&plain(error), WORDS))
 }
 
 /// Describes a failure to reach a running server. Only the host is shown: the rest of the address
 /// may contain credentials.
-fn refused_at(url: &str, error: &ClientInitializeError, said: &KeyFilter) -> String {
+fn refused_at(url: &str, error: &ClientInitializeError, filter: &KeyFilter) -> String {
     let of = url
         .split("://")
         .nth(1)
@@ -274,10 +279,10 @@ fn refused_at(url: &str, error: &ClientInitializeError, said: &KeyFilter) -> Str
         .unwrap_or_default();
     let host = of.rsplit('@').next().unwrap_or_default();
     let help = "start the server, or correct `url`, and `key` where it wants one";
-    format!("{host} did not accept the connection: {}; {help}", said.words(&plain(error), WORDS))
+    format!("{host} did not accept the connection: {}; {help}", filter.words(&plain(error), WORDS))
 }
 
-/// Returns the innermost cause. The outer ones name Rust types, which do not help an operator.
+/// The innermost cause. The outer ones name Rust types, which do not help an operator.
 fn plain(error: &(dyn Error + 'static)) -> String {
     if let Some(ClientInitializeError::LegacyFallbackFailed { fallback, .. }) = error.downcast_ref()
     {

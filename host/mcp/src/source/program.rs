@@ -18,7 +18,7 @@ use super::ServerSupervisor;
 use super::backlog::{Answers, Backlog, FLOODED, MessageKind, MessageKinds};
 use super::redaction::KeyFilter;
 use super::weight::JsonWeight;
-use crate::text::shown;
+use crate::text::display;
 
 /// Characters of the last stderr line that are shown.
 const LAST_WORDS: usize = 600;
@@ -48,14 +48,15 @@ pub(super) type Pipes = (LineFrames<ChildStdout>, Answers<ChildStdin>);
 
 impl Program {
     /// Starts the process, through the supervisor if there is one. `variables` is its whole
-    /// environment, and `message_max` the bytes of a message. `said` redacts its last stderr line.
+    /// environment, and `message_max` the bytes of a message. `filter` redacts its last stderr
+    /// line.
     pub(super) fn start(
         supervisor: Option<&ServerSupervisor>,
         command: &[String],
         cwd: &str,
         variables: &BTreeMap<String, String>,
         message_max: usize,
-        said: &KeyFilter,
+        filter: &KeyFilter,
     ) -> Result<(Self, Pipes), String> {
         let (name, arguments) = command.split_first().ok_or("it names no program")?;
         // A relative path is meant from the current directory. The child would resolve it from its
@@ -83,7 +84,7 @@ impl Program {
         process.process_group(0);
         let mut child = process
             .spawn()
-            .map_err(|error| format!("{} could not be started: {error}", shown(name, 100)))?;
+            .map_err(|error| format!("{} could not be started: {error}", display(name, 100)))?;
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -91,7 +92,7 @@ impl Program {
         };
         let (last_words, is_too_long) = (Arc::default(), Arc::default());
         let backlog = Backlog::default();
-        tokio::spawn(listen(stderr, Arc::clone(&last_words), said.clone()));
+        tokio::spawn(listen(stderr, Arc::clone(&last_words), filter.clone()));
         let lines = LineFrames {
             inner: stdout,
             most: message_max,
@@ -175,7 +176,7 @@ fn signal(_: u32, _: bool) {}
 
 /// Keeps the last line that is not empty. Reads everything, so that a full pipe never blocks the
 /// server.
-async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: KeyFilter) {
+async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, filter: KeyFilter) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
     loop {
@@ -191,7 +192,7 @@ async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: KeyFi
         };
         stderr.consume(took);
         if ended {
-            let words = said.words(&String::from_utf8_lossy(&line), LAST_WORDS);
+            let words = filter.words(&String::from_utf8_lossy(&line), LAST_WORDS);
             if !words.trim().is_empty() {
                 *last_words.lock().unwrap_or_else(PoisonError::into_inner) = words;
             }

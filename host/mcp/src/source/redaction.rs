@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::text::shown;
+use crate::text::display;
 
 /// Redacts the keys of one server.
 #[derive(Clone, Debug, Default)]
@@ -30,10 +30,10 @@ impl KeyFilter {
         Ok(Self(Arc::new(Scrubber::new(values))))
     }
 
-    /// Returns the text on one line, escaped and truncated. Keys are redacted before truncation,
-    /// since half a key would not be found.
+    /// The text on one line, escaped and truncated. Keys are redacted before truncation, since half
+    /// a key would not be found.
     pub(super) fn words(&self, text: &str, most: usize) -> String {
-        shown(&self.0.scrub_text(text), most)
+        display(&self.0.scrub_text(text), most)
     }
 
     /// Redacts a whole message. `None` if it is no longer valid afterwards, because a key was in a
@@ -78,15 +78,17 @@ mod tests {
 
     #[test]
     fn no_key_is_left_in_any_place() {
-        let said = KeyFilter::without([("K", "sesame-4711"), ("N", "8812345678")]).unwrap();
+        let filter = KeyFilter::without([("K", "sesame-4711"), ("N", "8812345678")]).unwrap();
         let sent = json!({ "a": ["x sesame-4711", { "sesame-4711": 1 }], "n": 8_812_345_678_u64, "b": "c2VzYW1lLTQ3MTE=", "m": 5 });
-        let left = said.all(sent).unwrap().to_string();
+        let filtered = filter.all(sent).unwrap().to_string();
         assert!(
-            !left.contains("4711") && !left.contains("88123") && !left.contains("c2VzYW1l"),
-            "{left}"
+            !filtered.contains("4711")
+                && !filtered.contains("88123")
+                && !filtered.contains("c2VzYW1l"),
+            "{filtered}"
         );
-        assert!(left.contains("x [secret K]") && left.contains("\"m\":5"), "{left}");
-        assert_eq!(said.words(&format!("{}sesame-4711", " ".repeat(3)), 6), "[secre…");
+        assert!(filtered.contains("x [secret K]") && filtered.contains("\"m\":5"), "{filtered}");
+        assert_eq!(filter.words(&format!("{}sesame-4711", " ".repeat(3)), 6), "[secre…");
         let short = KeyFilter::without([("K", "abc")]).unwrap_err();
         assert!(short.contains("fewer than 8 bytes") && !short.contains("abc"), "{short}");
     }

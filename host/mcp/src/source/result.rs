@@ -34,12 +34,16 @@ pub(super) fn outcome(result: CallToolResult, blobs: &dyn Blobs) -> Result<ToolO
 fn part(block: ContentBlock, blobs: &dyn Blobs, attachments: &mut Vec<Blob>) -> String {
     match block {
         ContentBlock::Text(text) => text.text,
-        ContentBlock::Image(image) => kept(&image.data, &image.mime_type, blobs, attachments),
-        ContentBlock::Audio(audio) => kept(&audio.data, &audio.mime_type, blobs, attachments),
+        ContentBlock::Image(image) => {
+            store_bytes(&image.data, &image.mime_type, blobs, attachments)
+        }
+        ContentBlock::Audio(audio) => {
+            store_bytes(&audio.data, &audio.mime_type, blobs, attachments)
+        }
         ContentBlock::ResourceLink(link) => format!("[resource {}: {}]", link.name, link.uri),
         ContentBlock::Resource(embedded) => match embedded.resource {
             ResourceContents::TextResourceContents { text, .. } => text,
-            ResourceContents::BlobResourceContents { blob, mime_type, .. } => kept(
+            ResourceContents::BlobResourceContents { blob, mime_type, .. } => store_bytes(
                 &blob,
                 mime_type.as_deref().unwrap_or("application/octet-stream"),
                 blobs,
@@ -52,13 +56,18 @@ fn part(block: ContentBlock, blobs: &dyn Blobs, attachments: &mut Vec<Blob>) -> 
 }
 
 /// Attaches bytes, and returns the text that stands for them.
-fn kept(data: &str, media_type: &str, blobs: &dyn Blobs, attachments: &mut Vec<Blob>) -> String {
+fn store_bytes(
+    data: &str,
+    media_type: &str,
+    blobs: &dyn Blobs,
+    attachments: &mut Vec<Blob>,
+) -> String {
     let Ok(bytes) = STANDARD.decode(data) else { return "[bytes that are no base64]".to_owned() };
     match blobs.keep(&bytes, media_type, None) {
         Ok(blob) => {
-            let said = format!("[{}, {} bytes]", blob.media_type, blob.length);
+            let mark = format!("[{}, {} bytes]", blob.media_type, blob.length);
             attachments.push(blob);
-            said
+            mark
         }
         Err(error) => format!("[{} bytes that could not be kept: {error}]", bytes.len()),
     }

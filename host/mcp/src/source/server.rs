@@ -52,7 +52,7 @@ impl McpServer {
             return Err(Failure::invalid_arguments("they must be a JSON object"));
         };
         match connection.call(tool, arguments).await {
-            Ok(given) => result::outcome(given, &*self.start.blobs),
+            Ok(result) => result::outcome(result, &*self.start.blobs),
             Err(CallFailure::Said(why)) => Err(Failure::new(why)),
             Err(CallFailure::Gone(why)) => Err(unavailable(call, &why)),
         }
@@ -67,13 +67,13 @@ impl McpServer {
         }
         // The old process ends before another starts.
         *slot = None;
-        let fresh = Connection::open(&self.servers, &self.start).await?;
+        let opened = Connection::open(&self.servers, &self.start).await?;
         // Only the first list was checked when the config was loaded, so a changed one is refused.
         let name = self.start.plugin.to_string();
-        if !self.admitted.still_holds(&name, &fresh.listed, &self.start.source.tools) {
+        if !self.admitted.still_holds(&name, &opened.listed, &self.start.source.tools) {
             return Err("it was started anew and lists other tools than were admitted".to_owned());
         }
-        Ok(Arc::clone(slot.insert(Arc::new(fresh))))
+        Ok(Arc::clone(slot.insert(Arc::new(opened))))
     }
 }
 

@@ -10,7 +10,7 @@ use conclave_runtime::servers::ServerNote;
 use rmcp::model::Tool;
 use serde_json::{Map, Value};
 
-use crate::text::{cut, shown};
+use crate::text::{cut, display};
 
 /// Maximum bytes of a description; a longer one is truncated. Its contents are checked later, like
 /// those of all plugins.
@@ -57,7 +57,7 @@ impl Admission {
     /// server lists first.
     pub(super) fn of(plugin: &str, list: &ToolList, choice: &ServerTools) -> Self {
         let mut notes = Vec::new();
-        let all = named(plugin, &list.tools, choice, &mut notes);
+        let all = named_tools(plugin, &list.tools, choice, &mut notes);
         let names: Vec<(&str, &str)> =
             all.iter().map(|tool| (tool.own.original.as_str(), tool.own.name.as_str())).collect();
         notes.extend(unmatched(&choice.unmatched(&names), names.len()));
@@ -75,14 +75,14 @@ impl Admission {
         Self { tools, notes, is_cut }
     }
 
-    /// Returns whether a later list of the same server has the admitted tools, and no others that
-    /// would be served. Which tools are the first of too many may differ: the order of a list is
-    /// not part of what was admitted.
+    /// Whether a later list of the same server has the admitted tools, and no others that would be
+    /// served. Which tools are the first of too many may differ: the order of a list is not part of
+    /// what was admitted.
     pub(super) fn still_holds(&self, plugin: &str, list: &ToolList, choice: &ServerTools) -> bool {
         if !self.is_cut {
             return Self::of(plugin, list, choice).tools == self.tools;
         }
-        let listed = named(plugin, &list.tools, choice, &mut Vec::new());
+        let listed = named_tools(plugin, &list.tools, choice, &mut Vec::new());
         self.tools.iter().all(|tool| listed.iter().any(|other| other.own == *tool))
     }
 
@@ -124,7 +124,7 @@ struct NamedTool {
 
 /// Names the tools of a list, in its order. Leaves out those without a name and those whose name
 /// was listed before.
-fn named(
+fn named_tools(
     plugin: &str,
     tools: &[Tool],
     choice: &ServerTools,
@@ -133,8 +133,8 @@ fn named(
     let is_name = |name: &&str| !name.is_empty();
     let names =
         aliases(plugin, tools.iter().map(|tool| &*tool.name).filter(is_name), &choice.rename);
-    let mut named: Vec<NamedTool> = Vec::with_capacity(names.len());
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut named_tools: Vec<NamedTool> = Vec::with_capacity(names.len());
+    let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut nameless, mut twice) = (0_usize, Vec::new());
     for tool in tools {
         let Some(alias) = names.get(&*tool.name) else {
@@ -142,15 +142,15 @@ fn named(
             continue;
         };
         let own = Admitted::new(&alias.name, tool);
-        match places.get(&*tool.name) {
+        match positions.get(&*tool.name) {
             None => {
-                places.insert(&tool.name, named.len());
-                named.push(NamedTool { own, is_hashed: alias.is_hashed });
+                positions.insert(&tool.name, named_tools.len());
+                named_tools.push(NamedTool { own, is_hashed: alias.is_hashed });
             }
             Some(place) => {
                 twice.push(tool.name.to_string());
                 // The server decides which one a call reaches; the order of its list must not.
-                let other = &mut named[*place].own;
+                let other = &mut named_tools[*place].own;
                 if own.text() < other.text() {
                     *other = own;
                 }
@@ -166,7 +166,7 @@ fn named(
         let message = format!("{} listed more than once, and served once", are(&twice));
         notes.push(ServerNote { message, help: None });
     }
-    named
+    named_tools
 }
 
 impl Admitted {
@@ -177,7 +177,7 @@ impl Admitted {
         let description = match *name == *tool.name {
             true => cut(described, DESCRIPTION).to_owned(),
             false => {
-                let theirs = format!("({}) ", shown(&tool.name, NAME));
+                let theirs = format!("({}) ", display(&tool.name, NAME));
                 let rest = cut(described, DESCRIPTION.saturating_sub(theirs.len()));
                 format!("{theirs}{rest}").trim_end().to_owned()
             }
@@ -186,7 +186,7 @@ impl Admitted {
         Self { name: name.to_owned(), original: tool.name.to_string(), description, schema }
     }
 
-    /// Returns the tool's texts, for an order that does not depend on the list.
+    /// The tool's texts, for an order that does not depend on the list.
     fn text(&self) -> (&str, String) {
         (&self.description, self.schema.to_string())
     }
@@ -216,7 +216,7 @@ fn unmatched(entries: &[&str], tools: usize) -> Option<ServerNote> {
     })
 }
 
-/// Returns the note on tools whose names here have a hash.
+/// The note on tools whose names here have a hash.
 fn renamed(plugin: &str, tools: &[&Admitted]) -> Option<ServerNote> {
     let first = tools.first()?;
     let pair = |tool: &&Admitted| format!("{} is `{plugin}.{}`", quoted(&tool.original), tool.name);
@@ -234,16 +234,16 @@ fn renamed(plugin: &str, tools: &[&Admitted]) -> Option<ServerNote> {
     })
 }
 
-/// Returns the names with their verb: `"a" and 3 more are`.
+/// The names with their verb: `"a" and 3 more are`.
 fn are(names: &[String]) -> String {
     let listed: Vec<String> = names.iter().take(NAMED).map(|name| quoted(name)).collect();
     let verb = if names.len() == 1 { "is" } else { "are" };
     format!("{}{} {verb}", listed.join(", "), more(names.len()))
 }
 
-/// Returns the server's name for a tool in quotation marks, harmless and short.
+/// The server's name for a tool in quotation marks, harmless and short.
 fn quoted(name: &str) -> String {
-    format!("{:?}", shown(name, NAME))
+    format!("{:?}", display(name, NAME))
 }
 
 fn more(count: usize) -> String {
@@ -257,8 +257,8 @@ fn count(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// Returns the schema without `$schema`. Tools only use what the dialects have in common, and a
-/// dialect other than ours would be refused.
+/// The schema without `$schema`. Tools only use what the dialects have in common, and a dialect
+/// other than ours would be refused.
 fn schema(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.remove("$schema");

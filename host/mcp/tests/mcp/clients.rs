@@ -53,20 +53,21 @@ impl Client {
             Ok(json!({ "twice": call.arguments["n"].as_i64().unwrap_or_default() * 2 }))
         });
         let any = || json!({ "type": "object" });
-        let asked = Tool::new("asked", "Wants an approval.", any(), |_| async { Ok("done") });
+        let approved_tool =
+            Tool::new("asked", "Wants an approval.", any(), |_| async { Ok("done") });
         let denied = Tool::new("denied", "Is denied.", any(), |_| async { Ok("done") });
         let fails = Tool::new("fails", "Fails.", any(), |_| async {
             Err::<String, _>(Failure::new("out of ink"))
         });
-        let told = Arc::clone(&stopped);
+        let stop_signal = Arc::clone(&stopped);
         let slow = Tool::new("slow", "Never ends.", any(), move |_| {
-            let dropped = Dropped(Arc::clone(&told));
+            let dropped = Dropped(Arc::clone(&stop_signal));
             async move {
                 let _dropped = dropped;
                 std::future::pending::<Result<String, Failure>>().await
             }
         });
-        let agent = Plugin::tools("app", [double, asked, denied, fails, slow])
+        let agent = Plugin::tools("app", [double, approved_tool, denied, fails, slow])
             .with_agent(|step: native::Step| async move {
                 Ok(native::finish(format!("You said {}", step.text())))
             })
@@ -194,21 +195,21 @@ async fn the_newest_revision_is_spoken_without_a_handshake() {
     // An approval: the client gets the question, and repeats the call with the answer.
     let request = json!({ "name": "app.asked", "arguments": {}, "_meta": meta.clone() });
     for (decision, text) in [("allow", "done"), ("refuse", "refused")] {
-        let asked = client.ask("tools/call", request.clone()).await;
-        let message = asked["result"]["inputRequests"]["approval"]["params"]["message"]
+        let response = client.ask("tools/call", request.clone()).await;
+        let message = response["result"]["inputRequests"]["approval"]["params"]["message"]
             .as_str()
-            .unwrap_or_else(|| panic!("{asked}"));
+            .unwrap_or_else(|| panic!("{response}"));
         assert!(message.contains("(mcp) wants to call app.asked"), "{message}");
-        let mut again = request.clone();
-        again["requestState"] = asked["result"]["requestState"].clone();
-        again["inputResponses"] =
+        let mut repeated = request.clone();
+        repeated["requestState"] = response["result"]["requestState"].clone();
+        repeated["inputResponses"] =
             json!({ "approval": { "action": "accept", "content": { "decision": decision } } });
-        let answer = client.ask("tools/call", again.clone()).await;
+        let answer = client.ask("tools/call", repeated.clone()).await;
         assert!(
             answer["result"]["content"][0]["text"].as_str().unwrap_or_default().contains(text),
             "{decision}: {answer}"
         );
-        let twice = client.ask("tools/call", again).await;
+        let twice = client.ask("tools/call", repeated).await;
         assert!(
             twice["error"]["message"].as_str().unwrap_or_default().contains("no call waits"),
             "an answer is used once: {twice}"
@@ -246,9 +247,9 @@ async fn a_denied_call_is_refused_and_no_tool_grants_anything() {
 async fn a_call_that_wants_an_approval_is_refused_where_nobody_can_be_asked() {
     let mut client = Client::started("2025-06-18", json!({})).await;
     let answer = client.call("app.asked", json!({})).await;
-    let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
     assert!(
-        answer["result"]["isError"] == true && said.contains("this client cannot ask its person"),
+        answer["result"]["isError"] == true && text.contains("this client cannot ask its person"),
         "{answer}"
     );
 }
@@ -353,8 +354,8 @@ async fn wrong_arguments_and_failures_are_results_that_a_model_reads() {
         ("app.fails", json!({}), "out of ink"),
     ] {
         let answer = client.call(name, arguments).await;
-        let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
-        assert!(answer["result"]["isError"] == true && said.contains(why), "{answer}");
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(answer["result"]["isError"] == true && text.contains(why), "{answer}");
     }
 }
 
@@ -383,11 +384,11 @@ async fn a_call_before_the_handshake_is_not_made() {
     let mut client = Client::new(Selection::default()).await;
     client.send(1, "tools/call", json!({ "name": "app.double", "arguments": { "n": 1 } })).await;
     client.to.shutdown().await.unwrap();
-    let mut said = String::new();
+    let mut lines = String::new();
     while let Ok(Some(line)) = client.from.next_line().await {
-        said.push_str(&line);
+        lines.push_str(&line);
     }
-    assert!(!said.contains("twice"), "{said}");
+    assert!(!lines.contains("twice"), "{lines}");
     assert!(client.journals.rooms().is_empty(), "nothing has run");
 }
 

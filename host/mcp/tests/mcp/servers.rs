@@ -383,11 +383,11 @@ async fn a_key_that_a_server_repeats_reaches_nobody() {
     let prepared = host(true).load(&config).await.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(prepared.setup().tool("it.go").unwrap().1.description, "Uses [secret KEY]");
     let journals = MemoryJournals::default();
-    for said in ["it is [secret KEY]", "bad key [secret KEY]", "Unavailable"] {
+    for expected in ["it is [secret KEY]", "bad key [secret KEY]", "Unavailable"] {
         let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
         let answer =
             format!("{:?}", prepared.call_tool("it.go", json!({}), options).await.unwrap().answer);
-        assert!(answer.contains(said) && !answer.contains("4711"), "{answer}");
+        assert!(answer.contains(expected) && !answer.contains("4711"), "{answer}");
     }
     for room in journals.rooms() {
         let records = format!("{:?}", journals.records(&room));
@@ -470,12 +470,12 @@ async fn what_a_server_gives_is_text_from_outside() {
     let prepared = prepared("plain", "").await;
     let journals = MemoryJournals::default();
     let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
-    let told = Arc::new(Labels::default());
+    let labels = Arc::new(Labels::default());
     let options =
-        RunOptions { subscribers: options.subscribers.with(Arc::clone(&told) as _), ..options };
+        RunOptions { subscribers: options.subscribers.with(Arc::clone(&labels) as _), ..options };
     let outcome = prepared.start(Some("go".to_owned()), options).unwrap().outcome().await.unwrap();
     assert_eq!(outcome.content.as_deref(), Some("call 1"));
-    let labels = told.0.lock().unwrap().clone();
+    let labels = labels.0.lock().unwrap().clone();
     assert!(labels.contains(&vec![Label::Untrusted, Label::Tool]), "{labels:?}");
 }
 
@@ -515,10 +515,10 @@ async fn the_head_of_a_run_says_what_no_sandbox_holds() {
         return;
     }
     let warned = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let heard = Arc::clone(&warned);
+    let warnings = Arc::clone(&warned);
     let follow: conclave_runtime::Follow = Arc::new(move |step| {
         if let conclave_runtime::LoadStep::Warning { message, .. } = step {
-            heard.lock().unwrap().push(message);
+            warnings.lock().unwrap().push(message);
         }
     });
     let prepared = host(true).prepare(&config("plain", "", ALLOWED), &follow).await.unwrap();

@@ -60,8 +60,8 @@ struct GrowingCall {
 }
 
 impl GrowingCall {
-    /// Returns whether a piece belongs to this call. Servers number all calls 0, give all the same
-    /// id or none, repeat the name in every piece, and send it in parts.
+    /// Whether a piece belongs to this call. Servers number all calls 0, give all the same id or
+    /// none, repeat the name in every piece, and send it in parts.
     fn is_continued_by(&self, name: &str, arguments: &str) -> bool {
         if name.is_empty() || self.names.is_empty() {
             return true;
@@ -74,7 +74,7 @@ impl GrowingCall {
         is_same && (arguments.is_empty() || !self.end.is_reached)
     }
 
-    /// Returns whether a piece with another id belongs to it nevertheless: one without a name, or in
+    /// Whether a piece with another id belongs to it nevertheless: one without a name, or in
     /// the middle of the arguments.
     fn is_unfinished_before(&self, name: &str, arguments: &str) -> bool {
         match name.is_empty() {
@@ -83,14 +83,14 @@ impl GrowingCall {
         }
     }
 
-    /// Returns whether the parts of its name are together this one. It joins nothing, because every
-    /// piece of a server's answer may bring a name.
+    /// Whether the parts of its name are together this one. It joins nothing, because every piece
+    /// of a server's answer may bring a name.
     fn is_named(&self, name: &str) -> bool {
         let rest = self.names.iter().try_fold(name, |rest, part| rest.strip_prefix(part.as_str()));
         rest == Some("")
     }
 
-    /// Returns the calls that the pieces hold: several if each name is that of a tool, and the joined
+    /// The calls that the pieces hold: several if each name is that of a tool, and the joined
     /// names are not.
     fn split(self, names: &ToolNames<'_>) -> Vec<Self> {
         let is_one = self.names.len() < 2 || names.known(&self.names.concat()).is_some();
@@ -164,12 +164,12 @@ impl ServerReply {
         self.max_output = max_output;
     }
 
-    /// Returns whether the model has finished, so that only the usage may follow.
+    /// Whether the model has finished, so that only the usage may follow.
     pub(crate) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// Returns whether the server says that it gave the answer up.
+    /// Whether the server says that it gave the answer up.
     pub(crate) fn is_given_up(&self) -> bool {
         self.ending() == AnswerEnd::GivenUp
     }
@@ -195,9 +195,9 @@ impl ServerReply {
         chunk: Chunk,
         sink: &dyn TextSink,
     ) -> Result<(), AnswerTooLong> {
-        for (kept, new) in [(&mut self.id, chunk.id), (&mut self.model, chunk.model)] {
-            if kept.is_empty() {
-                *kept = self.quoter.plain_name(&new);
+        for (stored, new) in [(&mut self.id, chunk.id), (&mut self.model, chunk.model)] {
+            if stored.is_empty() {
+                *stored = self.quoter.plain_name(&new);
             }
         }
         // Servers send it once at the end, or with every chunk as a running total.
@@ -205,11 +205,11 @@ impl ServerReply {
         if let Some(choice) = chunk.choices.first {
             if let Some(delta) = choice.delta {
                 self.has_deltas |= !delta.is_empty();
-                self.handle_said(delta, sink)?;
+                self.handle_delta(delta, sink)?;
             }
             if let Some(message) = choice.message {
                 let rest = self.beyond(message);
-                self.handle_said(rest, sink)?;
+                self.handle_delta(rest, sink)?;
             }
             self.finish =
                 choice.finish_reason.filter(|reason| !reason.is_empty()).or(self.finish.take());
@@ -241,25 +241,25 @@ impl ServerReply {
         message
     }
 
-    fn handle_said(&mut self, said: WireText, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
+    fn handle_delta(&mut self, text: WireText, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
         // Both names are in use; a server that sends both repeats the same text.
-        if let Some(reasoning) = said.reasoning_content.or(said.reasoning) {
+        if let Some(reasoning) = text.reasoning_content.or(text.reasoning) {
             let reasoning = reasoning.0;
             self.use_room(reasoning.len())?;
             self.reasoning.push_str(&reasoning);
         }
-        if let Some(refusal) = said.refusal {
+        if let Some(refusal) = text.refusal {
             self.use_room(refusal.len())?;
             self.refusal.push_str(&refusal);
         }
-        if let Some(content) = said.content {
+        if let Some(content) = text.content {
             let content = content.0;
             self.use_room(content.len())?;
             self.content.get_or_insert_default().push_str(&content);
-            let shown = self.thinking.handle_text(&content);
-            tell(&self.masking.handle_text(&shown), sink);
+            let visible = self.thinking.handle_text(&content);
+            tell(&self.masking.handle_text(&visible), sink);
         }
-        said.tool_calls
+        text.tool_calls
             .unwrap_or_default()
             .0
             .into_iter()
@@ -300,7 +300,7 @@ impl ServerReply {
         Ok(())
     }
 
-    /// Returns the call that a piece may continue. The protocol identifies calls by index. A new id
+    /// The call that a piece may continue. The protocol identifies calls by index. A new id
     /// starts another call even at a known index, because some servers use index 0 for all calls,
     /// but not in the middle of a call, because others send another id with each piece.
     /// Without an index the id decides; without both, it is the last call, or with a name a new one.
@@ -473,7 +473,7 @@ fn arguments(text: String, is_cut: bool) -> Value {
     }
 }
 
-/// Returns an upper bound for the number of values in a JSON text.
+/// An upper bound for the number of values in a JSON text.
 fn values(json: &str) -> usize {
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
     for byte in json.bytes() {
@@ -488,7 +488,7 @@ fn values(json: &str) -> usize {
     count
 }
 
-/// Returns the value with secrets masked in texts and names.
+/// The value with secrets masked in texts and names.
 fn masked(value: Value, quoter: &Quoter) -> Value {
     match value {
         Value::String(text) => Value::String(quoter.mask(&text)),

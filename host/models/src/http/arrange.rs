@@ -51,7 +51,7 @@ struct PromptTurn<'a> {
 /// The position of a call: its turn, and its index in the turn.
 type Place = (usize, usize);
 
-/// Returns the whole prompt in an order that every provider accepts.
+/// The whole prompt in an order that every provider accepts.
 pub(crate) fn arrange(prompt: &Prompt) -> Vec<OutgoingMessage<'_>> {
     let turns = turns(prompt);
     let (answers, orphans) = pair(&turns);
@@ -64,7 +64,7 @@ pub(crate) fn arrange(prompt: &Prompt) -> Vec<OutgoingMessage<'_>> {
             outgoing.push(OutgoingMessage::Orphaned { result });
         }
         if turn.calls.is_empty() {
-            outgoing.extend(said(turn));
+            outgoing.extend(outgoing_message(turn));
             continue;
         }
         let first = number;
@@ -128,8 +128,8 @@ fn turns(prompt: &Prompt) -> Vec<PromptTurn<'_>> {
     turns
 }
 
-/// Returns the message of a turn without calls; `None` if it is empty.
-fn said<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
+/// The message of a turn without calls; `None` if it is empty.
+fn outgoing_message<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
     let role = match turn.role {
         Role::Llm => "assistant",
         Role::System => "system",
@@ -157,8 +157,8 @@ fn attached<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
     })
 }
 
-/// Returns the call of every result. Ids may repeat, so a result belongs to the newest open call
-/// with its id and name.
+/// The call of every result. Ids may repeat, so a result belongs to the newest open call with its
+/// id and name.
 fn pair<'a>(
     turns: &[PromptTurn<'a>],
 ) -> (HashMap<Place, &'a ToolResult>, Vec<(usize, &'a ToolResult)>) {
@@ -202,9 +202,9 @@ impl<'a> OpenCalls<'a> {
         result: &'a ToolResult,
         is_answered: impl Fn(&Place) -> bool,
     ) -> Option<Place> {
-        let newest = |places: Option<&mut Vec<Place>>| {
-            let places = places?;
-            std::iter::from_fn(|| places.pop()).find(|place| !is_answered(place))
+        let newest = |calls: Option<&mut Vec<Place>>| {
+            let calls = calls?;
+            std::iter::from_fn(|| calls.pop()).find(|place| !is_answered(place))
         };
         let (id, name) = (result.call_id.as_str(), result.name.as_str());
         newest(self.exact.get_mut(&(id, name))).or_else(|| match id {
@@ -279,8 +279,8 @@ mod tests {
         message
     }
 
-    /// Returns one line per message, such as `call 0 a, 1 b` or `0 = text`.
-    fn shown(messages: &[Message], start: usize) -> Vec<String> {
+    /// One line per message, such as `call 0 a, 1 b` or `0 = text`.
+    fn outgoing_lines(messages: &[Message], start: usize) -> Vec<String> {
         let prompt = prompt(messages, start);
         let line = |outgoing: &OutgoingMessage<'_>| match outgoing {
             OutgoingMessage::Said { role, text, .. } => {
@@ -311,7 +311,7 @@ mod tests {
             text(Role::Llm, "done"),
         ];
         assert_eq!(
-            shown(&history, 0),
+            outgoing_lines(&history, 0),
             [
                 "system: be good",
                 "user: do",
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_history_cut_between_call_and_result_stays_valid() {
         let history = [calls(&[("1", "a")]), results(&[("1", "a", "A")]), calls(&[("2", "b")])];
-        assert_eq!(shown(&history, 1), ["orphan A", "call 0 b", "0 = missing"]);
+        assert_eq!(outgoing_lines(&history, 1), ["orphan A", "call 0 b", "0 = missing"]);
     }
 
     #[test]
@@ -350,7 +350,7 @@ mod tests {
             "2 = third",
             "orphan fourth",
         ];
-        assert_eq!(shown(&history, 0), expected);
+        assert_eq!(outgoing_lines(&history, 0), expected);
     }
 
     #[test]
@@ -359,23 +359,29 @@ mod tests {
             calls(&[("", "a"), ("", "b"), ("", "b")]),
             results(&[("", "b", "B1"), ("", "b", "B2"), ("", "a", "A")]),
         ];
-        assert_eq!(shown(&history, 0), ["call 0 a, 1 b, 2 b", "0 = A", "1 = B1", "2 = B2"]);
+        assert_eq!(
+            outgoing_lines(&history, 0),
+            ["call 0 a, 1 b, 2 b", "0 = A", "1 = B1", "2 = B2"]
+        );
         let history =
             [calls(&[("x", "a"), ("y", "b")]), results(&[("", "b", "B"), ("z", "a", "foreign")])];
-        assert_eq!(shown(&history, 0), ["call 0 a, 1 b", "0 = missing", "1 = B", "orphan foreign"]);
+        assert_eq!(
+            outgoing_lines(&history, 0),
+            ["call 0 a, 1 b", "0 = missing", "1 = B", "orphan foreign"]
+        );
     }
 
     #[test]
     fn what_an_agent_did_is_read_as_it_would_be_written() {
         let mut did = Message::new(0, Role::Llm, "x");
         did.action = Some(Action::Read { path: "/a".to_owned(), start: 0, end: -1 });
-        let shown = shown(&[did, text(Role::Agent, "what stands in it")], 0);
+        let lines = outgoing_lines(&[did, text(Role::Agent, "what stands in it")], 0);
         assert!(
-            shown[0].starts_with("assistant: {\"action\":\"read\",\"args\":{")
-                && shown[0].contains("\"path\":\"/a\""),
-            "{shown:?}"
+            lines[0].starts_with("assistant: {\"action\":\"read\",\"args\":{")
+                && lines[0].contains("\"path\":\"/a\""),
+            "{lines:?}"
         );
-        assert_eq!(shown[1], "user: what stands in it");
+        assert_eq!(lines[1], "user: what stands in it");
     }
 
     #[test]
@@ -419,15 +425,15 @@ mod tests {
                 }
             }).collect();
             let prompt = prompt(&history, start);
-            let kept = &history[start.min(history.len())..];
+            let window = &history[start.min(history.len())..];
             let outgoing = arrange(&prompt);
             let mut expected = 0;
             let mut due = 0..0;
-            let mut told = 0;
+            let mut results = 0;
             for message in &outgoing {
                 if let OutgoingMessage::Answered { number, result } = message {
                     prop_assert_eq!(Some(*number), due.next());
-                    told += usize::from(result.is_some());
+                    results += usize::from(result.is_some());
                     continue;
                 }
                 prop_assert!(due.is_empty());
@@ -437,13 +443,13 @@ mod tests {
                         expected = due.end;
                         prop_assert!(!calls.is_empty());
                     }
-                    OutgoingMessage::Orphaned { .. } => told += 1,
+                    OutgoingMessage::Orphaned { .. } => results += 1,
                     _ => {}
                 }
             }
             prop_assert!(due.is_empty());
-            prop_assert_eq!(told, kept.iter().map(|message| message.tool_results.len()).sum::<usize>());
-            prop_assert_eq!(expected, kept.iter().map(|message| message.tool_calls.len()).sum::<usize>());
+            prop_assert_eq!(results, window.iter().map(|message| message.tool_results.len()).sum::<usize>());
+            prop_assert_eq!(expected, window.iter().map(|message| message.tool_calls.len()).sum::<usize>());
         }
     }
 }

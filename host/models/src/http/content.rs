@@ -70,10 +70,10 @@ impl<'s> AttachmentReader<'s> {
             return Ok(ContentPart::Image { media_type: &blob.media_type, bytes });
         }
         // The declared length is not trusted.
-        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(PROMPT_TEXT_MAX)]);
+        let excerpt = String::from_utf8_lossy(&bytes[..bytes.len().min(PROMPT_TEXT_MAX)]);
         if is_data {
             let data = fence::line(
-                &serde_json::json!({ "attachment": title(blob), "content": shown }),
+                &serde_json::json!({ "attachment": title(blob), "content": excerpt }),
                 is_deceptive,
             );
             return Ok(ContentPart::Attachment(fence::fenced(
@@ -82,13 +82,12 @@ impl<'s> AttachmentReader<'s> {
                 [data],
             )));
         }
-        Ok(ContentPart::Attachment(format!("{}:\n{shown}", title(blob))))
+        Ok(ContentPart::Attachment(format!("{}:\n{excerpt}", title(blob))))
     }
 }
 
-/// Returns whether providers accept the image type. The type goes into a URL unescaped, so only
-/// known types are allowed. The Messages API and the Responses API refuse a request with any other
-/// type.
+/// Whether providers accept the image type. The type goes into a URL unescaped, so only known types
+/// are allowed. The Messages API and the Responses API refuse a request with any other type.
 fn is_image(api: ModelApi, media_type: &str) -> bool {
     match media_type {
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" => true,
@@ -192,13 +191,10 @@ mod tests {
         let part = AttachmentReader::new(ModelApi::ChatCompletions, &source)
             .part(&blob, true)
             .map(|part| serde_json::to_value(part).unwrap());
-        let shown = part.unwrap()["text"].as_str().unwrap().to_owned();
-        assert!(
-            shown.starts_with("--- ATTACHMENT ---") && shown.ends_with("--- END ---"),
-            "{shown}"
-        );
-        assert_eq!(shown.lines().filter(|line| *line == "--- END ---").count(), 1, "{shown}");
-        assert!(shown.contains("\\u202e") && !shown.contains('\u{202e}'), "{shown}");
+        let text = part.unwrap()["text"].as_str().unwrap().to_owned();
+        assert!(text.starts_with("--- ATTACHMENT ---") && text.ends_with("--- END ---"), "{text}");
+        assert_eq!(text.lines().filter(|line| *line == "--- END ---").count(), 1, "{text}");
+        assert!(text.contains("\\u202e") && !text.contains('\u{202e}'), "{text}");
     }
 
     #[test]

@@ -65,7 +65,7 @@ struct RequestExchange<'a> {
     shared: &'a ClientState,
     names: ToolNames<'a>,
     request: Request,
-    heard: TrackedSink,
+    tracked: TrackedSink,
     deadline: Instant,
     /// The length of the answer in tokens that the request asks for.
     max_output: Option<u64>,
@@ -84,16 +84,16 @@ impl ClientState {
         let deadline = Instant::now() + self.settings.timeout.min(FOREVER);
         let is_shown = sink.is_shown();
         let any = AtomicBool::new(false);
-        let heard = TrackedSink { sink, is_streamed: prompt.stream, is_shown, any };
+        let tracked = TrackedSink { sink, is_streamed: prompt.stream, is_shown, any };
         let request = self.server.request(self.settings.api.path(), Some(body));
         let exchange =
-            RequestExchange { shared: self, names, request, heard, deadline, max_output };
+            RequestExchange { shared: self, names, request, tracked, deadline, max_output };
         // One deadline for all attempts and delays, besides the timeout of each attempt.
         let outcome = timeout_at(deadline, exchange.attempts()).await;
         let failed = match outcome {
             Ok(Ok(completion)) => return Ok(completion),
             Ok(Err(failed)) => failed,
-            Err(_) => self.teller(None).timed_out(
+            Err(_) => self.report(None).timed_out(
                 "did not answer",
                 self.settings.timeout,
                 RetryAdvice::Never,
@@ -106,7 +106,7 @@ impl ClientState {
     pub(super) async fn probe(&self) -> Result<Vec<String>, Failed> {
         let models = timeout(PROBE_TIMEOUT, self.models()).await;
         models.unwrap_or_else(|_| {
-            Err(self.teller(None).timed_out(
+            Err(self.report(None).timed_out(
                 "did not list its models",
                 PROBE_TIMEOUT,
                 RetryAdvice::Never,
@@ -114,11 +114,11 @@ impl ClientState {
         })
     }
 
-    fn teller(&self, key: Option<&ApiKey>) -> FailureReport<'_> {
+    fn report(&self, key: Option<&ApiKey>) -> FailureReport<'_> {
         let quoter = self.quoter.with(key);
         FailureReport {
             api: self.settings.api,
-            server: &self.server.shown,
+            server: &self.server.display,
             model: &self.settings.model,
             quoter,
             has_key: key.is_some(),
@@ -126,23 +126,23 @@ impl ClientState {
     }
 
     async fn key(&self) -> Result<Option<ApiKey>, Failed> {
-        self.keys.current().await.map_err(|reason| self.teller(None).no_key(&reason))
+        self.keys.current().await.map_err(|reason| self.report(None).no_key(&reason))
     }
 
     async fn models(&self) -> Result<Vec<String>, Failed> {
         let key = self.key().await?;
-        let teller = self.teller(key.as_ref());
-        let response = self.send(self.server.models_request(), key.as_ref(), &teller).await?;
+        let report = self.report(key.as_ref());
+        let response = self.send(self.server.models_request(), key.as_ref(), &report).await?;
         let (bytes, error) = read_at_most(response, LIST_MAX).await;
         let names = serde_json::from_slice::<ModelList>(&bytes)
             .ok()
-            .and_then(|list| list.names(&teller.quoter));
+            .and_then(|list| list.names(&report.quoter));
         names.ok_or_else(|| match error {
-            Some(error) => teller.broken_off(Some(error)),
+            Some(error) => report.broken_off(Some(error)),
             None => {
-                let window = &bytes[..bytes.len().min(teller.quoter.window(BEGINNING))];
-                let beginning = teller.quoter.beginning(window, BEGINNING);
-                teller.reply(ReplyError::NotUnderstood { beginning }, 0, None)
+                let window = &bytes[..bytes.len().min(report.quoter.window(BEGINNING))];
+                let beginning = report.quoter.beginning(window, BEGINNING);
+                report.reply(ReplyError::NotUnderstood { beginning }, 0, None)
             }
         })
     }
@@ -152,13 +152,13 @@ impl ClientState {
         &self,
         mut request: Request,
         key: Option<&ApiKey>,
-        teller: &FailureReport<'_>,
+        report: &FailureReport<'_>,
     ) -> Result<Response, Failed> {
         if let Some(key) = key {
-            self.server.set_key(&mut request, key).ok_or_else(|| teller.unusable_key())?;
+            self.server.set_key(&mut request, key).ok_or_else(|| report.unusable_key())?;
         }
         let response =
-            self.server.send(request).await.map_err(|error| teller.unreachable(error))?;
+            self.server.send(request).await.map_err(|error| report.unreachable(error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -166,11 +166,15 @@ impl ClientState {
         if status.is_redirection() {
             let location =
                 response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-            return Err(teller.redirected(status.as_u16(), location));
+            return Err(report.redirected(status.as_u16(), location));
         }
-        let asked = retry::asked(response.headers());
-        let (bytes, _) = read_at_most(response, teller.quoter.window(ERROR_MAX)).await;
-        Err(teller.refused(status.as_u16(), &ServerError::read(&bytes, &teller.quoter), asked))
+        let retry_after = retry::retry_after(response.headers());
+        let (bytes, _) = read_at_most(response, report.quoter.window(ERROR_MAX)).await;
+        Err(report.refused(
+            status.as_u16(),
+            &ServerError::read(&bytes, &report.quoter),
+            retry_after,
+        ))
     }
 
     /// Adds some known models to an unknown-model error.
@@ -210,10 +214,10 @@ impl RequestExchange<'_> {
                 Err(failed) => failed,
             };
             // A retry would send the same text to the sink twice.
-            if self.heard.any.load(Ordering::Relaxed) {
+            if self.tracked.any.load(Ordering::Relaxed) {
                 return Err(failed);
             }
-            let wait = match failed.again {
+            let wait = match failed.advice {
                 RetryAdvice::Never => return Err(failed),
                 RetryAdvice::WithNewKey => {
                     // A second refusal means that the renewed key is wrong too.
@@ -226,9 +230,9 @@ impl RequestExchange<'_> {
                 }
                 RetryAdvice::WhenLoaded => {
                     let most = settings.attempt_timeout.min(FOREVER);
-                    patience.wait_for_loading(failed.asked(), most)
+                    patience.wait_for_loading(failed.retry_after(), most)
                 }
-                RetryAdvice::Later(asked) => patience.wait(asked),
+                RetryAdvice::Later(retry_after) => patience.wait(retry_after),
             };
             let Some(wait) = wait else {
                 if tried > 1 {
@@ -242,36 +246,36 @@ impl RequestExchange<'_> {
                 millis @ ..1000 => format!("{millis} ms"),
                 _ => format!("{:.1} s", wait.as_secs_f64()),
             };
-            self.heard.sink.waits(&format!("{why}{end} The next attempt is in {wait_words}"));
+            self.tracked.sink.waits(&format!("{why}{end} The next attempt is in {wait_words}"));
             sleep(wait).await;
         }
     }
 
     async fn attempt(&self, key: Option<&ApiKey>) -> Result<Completion, Failed> {
-        let teller = self.shared.teller(key);
+        let report = self.shared.report(key);
         let limit = self.shared.settings.attempt_timeout;
         let request = self.request.try_clone().expect("a body that is in memory can be sent twice");
         let exchange =
-            async { self.read(self.shared.send(request, key, &teller).await?, &teller).await };
+            async { self.read(self.shared.send(request, key, &report).await?, &report).await };
         timeout(limit, exchange).await.unwrap_or_else(|_| {
-            Err(teller.timed_out("did not answer", limit, RetryAdvice::Later(None)))
+            Err(report.timed_out("did not answer", limit, RetryAdvice::Later(None)))
         })
     }
 
     async fn read(
         &self,
         mut response: Response,
-        teller: &FailureReport<'_>,
+        report: &FailureReport<'_>,
     ) -> Result<Completion, Failed> {
         let settings = &self.shared.settings;
-        let asked = retry::asked(response.headers());
-        let told = |error| teller.reply(error, settings.reply_max, asked);
+        let retry_after = retry::retry_after(response.headers());
+        let failure = |error| report.reply(error, settings.reply_max, retry_after);
         let thinking = self.shared.thinking.clone();
         let mut reply =
-            ReplyReader::new(settings.api, settings.reply_max, teller.quoter.clone(), thinking)
+            ReplyReader::new(settings.api, settings.reply_max, report.quoter.clone(), thinking)
                 .with_max_output(self.max_output);
         while !reply.is_done() {
-            let silence = match (self.heard.is_streamed, reply.is_finished()) {
+            let silence = match (self.tracked.is_streamed, reply.is_finished()) {
                 (true, true) => settings.idle_timeout.min(TAIL_TIMEOUT),
                 (true, false) => settings.idle_timeout,
                 // Without streaming nothing has to arrive before the end; the attempt has its own
@@ -279,13 +283,15 @@ impl RequestExchange<'_> {
                 (false, _) => FOREVER,
             };
             match timeout(silence, response.chunk()).await {
-                Ok(Ok(Some(bytes))) => reply.handle_bytes(&bytes, &self.heard).map_err(told)?,
+                Ok(Ok(Some(bytes))) => {
+                    reply.handle_bytes(&bytes, &self.tracked).map_err(failure)?
+                }
                 Ok(Ok(None)) => break,
                 // The answer is complete and only lacks a proper end.
                 _ if reply.is_finished() => break,
-                Ok(Err(error)) => return Err(teller.broken_off(Some(error))),
+                Ok(Err(error)) => return Err(report.broken_off(Some(error))),
                 Err(_) => {
-                    return Err(teller.timed_out(
+                    return Err(report.timed_out(
                         "fell silent: nothing more came",
                         silence,
                         RetryAdvice::Later(None),
@@ -298,7 +304,7 @@ impl RequestExchange<'_> {
             // on its way.
             drop(timeout(END_TIMEOUT, response.chunk()).await);
         }
-        reply.finish(&self.names, &settings.model, &self.heard).map_err(told)
+        reply.finish(&self.names, &settings.model, &self.tracked).map_err(failure)
     }
 }
 
@@ -327,7 +333,7 @@ struct ModelList {
 }
 
 impl ModelList {
-    /// Returns the names, or `None` if this is no model list.
+    /// The names, or `None` if this is no model list.
     fn names(self, quoter: &Quoter) -> Option<Vec<String>> {
         Some(self.data.or(self.models)?.0.iter().map(|name| quoter.name(name)).collect())
     }

@@ -21,12 +21,12 @@ use crate::ModelFailure;
 pub(crate) struct Failed {
     pub error: ModelError,
     pub trouble: ModelDiagnostic,
-    pub again: RetryAdvice,
+    pub advice: RetryAdvice,
 }
 
 impl Failed {
-    /// Returns the delay that the server asks for.
-    pub(crate) fn asked(&self) -> Option<Duration> {
+    /// The delay that the server asks for.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self.error {
             ModelError::Unavailable { retry_after_ms } => retry_after_ms.map(Duration::from_millis),
             _ => None,
@@ -64,7 +64,7 @@ pub(crate) struct FailureReport<'a> {
 }
 
 impl FailureReport<'_> {
-    /// Returns the failure of a missing key, with the source's reason.
+    /// The failure of a missing key, with the source's reason.
     pub(crate) fn no_key(&self, reason: &str) -> Failed {
         let text = format!("There is no key for {}: {}", self.server, self.quoter.quote(reason));
         failed(
@@ -75,7 +75,7 @@ impl FailureReport<'_> {
         )
     }
 
-    /// Returns the failure of a key that is not a valid header value.
+    /// The failure of a key that is not a valid header value.
     pub(crate) fn unusable_key(&self) -> Failed {
         let text = format!(
             "The key for {} has characters that cannot be sent. Look for line breaks and quotes in the place that it comes from.",
@@ -89,38 +89,39 @@ impl FailureReport<'_> {
         )
     }
 
-    /// Returns the failure of an error response.
+    /// The failure of an error response.
     pub(crate) fn refused(
         &self,
         status: u16,
         error: &ServerError,
-        asked: Option<Duration>,
+        retry_after: Option<Duration>,
     ) -> Failed {
-        self.refused_with(status, error, asked, self.said(status, error))
+        self.refused_with(status, error, retry_after, self.status_text(status, error))
     }
 
-    /// Returns the failure of an error in place of an answer, or within one.
-    fn refused_within(&self, error: &ServerError, asked: Option<Duration>) -> Failed {
+    /// The failure of an error in place of an answer, or within one.
+    fn refused_within(&self, error: &ServerError, retry_after: Option<Duration>) -> Failed {
         let code = error.status.map(|code| format!(" {code}")).unwrap_or_default();
         let message = self.quoter.quote(&error.message);
-        let said = format!(
+        let text = format!(
             "{} reported the error{code} in its answer: {}",
             self.server,
             message.trim_end_matches('.')
         );
-        self.refused_with(error.inner_status(), error, asked, said)
+        self.refused_with(error.inner_status(), error, retry_after, text)
     }
 
-    /// Returns the failure for an error with this effective status; `said` tells what happened.
+    /// The failure for an error with this effective status; `text` tells what happened.
     fn refused_with(
         &self,
         status: u16,
         error: &ServerError,
-        asked: Option<Duration>,
-        said: String,
+        retry_after: Option<Duration>,
+        text: String,
     ) -> Failed {
         let (server, model) = (self.server, self.model);
-        let refused = |error, text, again| failed(error, ModelDiagnosticKind::Refused, text, again);
+        let refused =
+            |error, text, advice| failed(error, ModelDiagnosticKind::Refused, text, advice);
         match error.refusal(status) {
             ServerRefusal::Key => {
                 let advice = if self.has_key {
@@ -132,7 +133,7 @@ impl FailureReport<'_> {
                 failed(
                     other(gist),
                     ModelDiagnosticKind::Key,
-                    format!("{said}. {advice}"),
+                    format!("{text}. {advice}"),
                     RetryAdvice::WithNewKey,
                 )
             }
@@ -141,56 +142,56 @@ impl FailureReport<'_> {
                 failed(
                     error,
                     ModelDiagnosticKind::NotFound,
-                    format!("{said}. It does not know the model {model:?}."),
+                    format!("{text}. It does not know the model {model:?}."),
                     RetryAdvice::Never,
                 )
             }
             ServerRefusal::TooLong { fits } => {
                 let size = if fits == 0 { "TOKENS".to_owned() } else { fits.to_string() };
                 let text = if fits != 0 && fits < least_context(None) {
-                    format!("{said}. That is no room for an agent: start the server with more")
+                    format!("{text}. That is no room for an agent: start the server with more")
                 } else {
                     format!(
-                        "{said}. Write `context = {size}` in the model's table, so that older messages are shortened or condensed in time"
+                        "{text}. Write `context = {size}` in the model's table, so that older messages are shortened or condensed in time"
                     )
                 };
                 refused(ModelError::ContextTooLong { tokens: fits }, text, RetryAdvice::Never)
             }
             ServerRefusal::Quota => {
                 let text = format!(
-                    "{said}. The account behind the key is used up: waiting does not help."
+                    "{text}. The account behind the key is used up: waiting does not help."
                 );
                 later(text, None, RetryAdvice::Never)
             }
             ServerRefusal::Busy => {
-                let wait = asked
-                    .map(|asked| format!(". It asks to wait for {asked:?}"))
+                let wait = retry_after
+                    .map(|retry_after| format!(". It asks to wait for {retry_after:?}"))
                     .unwrap_or_default();
-                later(format!("{said}{wait}"), asked, RetryAdvice::Later(asked))
+                later(format!("{text}{wait}"), retry_after, RetryAdvice::Later(retry_after))
             }
-            ServerRefusal::Loading => later(said, asked, RetryAdvice::WhenLoaded),
+            ServerRefusal::Loading => later(text, retry_after, RetryAdvice::WhenLoaded),
             ServerRefusal::Unsupported { remedy } => {
-                refused(gist_of(status), format!("{said}. {remedy}"), RetryAdvice::Never)
+                refused(gist_of(status), format!("{text}. {remedy}"), RetryAdvice::Never)
             }
             ServerRefusal::Unreadable { remedy } => failed(
                 other("the model's server could not read what the model wrote"),
                 ModelDiagnosticKind::Malformed,
-                format!("{said}. {remedy}"),
-                RetryAdvice::Later(asked),
+                format!("{text}. {remedy}"),
+                RetryAdvice::Later(retry_after),
             ),
             ServerRefusal::Other if status == 404 => {
                 let text = format!(
-                    "{said}. Does {server} end where the API begins, mostly with /v1, and has it {}?",
+                    "{text}. Does {server} end where the API begins, mostly with /v1, and has it {}?",
                     self.api
                 );
                 failed(gist_of(status), ModelDiagnosticKind::NotFound, text, RetryAdvice::Never)
             }
-            ServerRefusal::Other => refused(gist_of(status), said, RetryAdvice::Never),
+            ServerRefusal::Other => refused(gist_of(status), text, RetryAdvice::Never),
         }
     }
 
-    /// Returns the failure of a redirect. It is not followed, because the key is meant for the
-    /// configured server.
+    /// The failure of a redirect. It is not followed, because the key is meant for the configured
+    /// server.
     pub(crate) fn redirected(&self, status: u16, location: Option<&str>) -> Failed {
         let base = Url::parse(self.server).ok();
         let target = location.and_then(|location| base?.join(location).ok());
@@ -205,13 +206,13 @@ impl FailureReport<'_> {
         failed(gist_of(status), ModelDiagnosticKind::Refused, text, RetryAdvice::Never)
     }
 
-    /// Returns the failure of a request without a response.
+    /// The failure of a request without a response.
     pub(crate) fn unreachable(&self, error: reqwest::Error) -> Failed {
         let kind = NoConnection::of(&error);
         let error = error.without_url();
         let (words, innermost) =
             (self.quoter.quote(&chain(&error)), self.quoter.quote(&innermost(&error)));
-        let (reason, again) = match kind {
+        let (reason, advice) = match kind {
             NoConnection::Refused => {
                 ("connection refused: is the server running?".to_owned(), RetryAdvice::Later(None))
             }
@@ -239,10 +240,10 @@ impl FailureReport<'_> {
             NoConnection::Other => (words, RetryAdvice::Later(None)),
         };
         let text = format!("{} cannot be reached: {reason}", self.server);
-        failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, again)
+        failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, advice)
     }
 
-    /// Returns the failure of a broken response or connection.
+    /// The failure of a broken response or connection.
     pub(crate) fn broken_off(&self, error: Option<reqwest::Error>) -> Failed {
         let words =
             error.map(|error| format!(": {}", self.quoter.quote(&chain(&error.without_url()))));
@@ -254,14 +255,19 @@ impl FailureReport<'_> {
         failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, RetryAdvice::Later(None))
     }
 
-    /// Returns the failure of a timeout after `limit`; `what` names the missing event.
-    pub(crate) fn timed_out(&self, what: &str, limit: Duration, again: RetryAdvice) -> Failed {
+    /// The failure of a timeout after `limit`; `what` names the missing event.
+    pub(crate) fn timed_out(&self, what: &str, limit: Duration, advice: RetryAdvice) -> Failed {
         let text = format!("{} {what} within {limit:?}", self.server);
-        failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, again)
+        failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, advice)
     }
 
-    /// Returns the failure of an invalid body.
-    pub(crate) fn reply(&self, error: ReplyError, limit: u64, asked: Option<Duration>) -> Failed {
+    /// The failure of an invalid body.
+    pub(crate) fn reply(
+        &self,
+        error: ReplyError,
+        limit: u64,
+        retry_after: Option<Duration>,
+    ) -> Failed {
         match error {
             ReplyError::TooLong => {
                 let text = format!(
@@ -288,12 +294,12 @@ impl FailureReport<'_> {
                 let gist = "the answer of the model's server cannot be read";
                 failed(other(gist), ModelDiagnosticKind::Malformed, text, RetryAdvice::Never)
             }
-            ReplyError::Server(error) => self.refused_within(&error, asked),
+            ReplyError::Server(error) => self.refused_within(&error, retry_after),
             ReplyError::BrokenOff => self.broken_off(None),
         }
     }
 
-    fn said(&self, status: u16, error: &ServerError) -> String {
+    fn status_text(&self, status: u16, error: &ServerError) -> String {
         let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
         let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
         match self.quoter.quote(&error.message) {
@@ -311,14 +317,14 @@ fn failed(
     error: ModelError,
     kind: ModelDiagnosticKind,
     text: String,
-    again: RetryAdvice,
+    advice: RetryAdvice,
 ) -> Failed {
-    Failed { error, trouble: ModelDiagnostic { kind, text }, again }
+    Failed { error, trouble: ModelDiagnostic { kind, text }, advice }
 }
 
-/// Returns the failure of a server that may answer later.
-fn later(text: String, after: Option<Duration>, again: RetryAdvice) -> Failed {
-    failed(unavailable(after), ModelDiagnosticKind::Unavailable, text, again)
+/// The failure of a server that may answer later.
+fn later(text: String, after: Option<Duration>, advice: RetryAdvice) -> Failed {
+    failed(unavailable(after), ModelDiagnosticKind::Unavailable, text, advice)
 }
 
 fn other(message: &str) -> ModelError {

@@ -45,17 +45,17 @@ impl<'a> ToolNames<'a> {
         names
     }
 
-    /// Returns the provider's name of a tool.
+    /// The provider's name of a tool.
     pub(crate) fn wire<'b>(&'b self, name: &'b str) -> &'b str {
         self.wire.get(name).map_or(name, String::as_str)
     }
 
-    /// Returns the host's name of a tool; `None` if it was never sent, which the room handles.
+    /// The host's name of a tool; `None` if it was never sent, which the room handles.
     pub(crate) fn known(&self, wire: &str) -> Option<&str> {
         self.ours.get(wire).copied()
     }
 
-    /// Returns whether a call of the prompt has this id.
+    /// Whether a call of the prompt has this id.
     pub(crate) fn has_call(&self, id: &str) -> bool {
         self.ids.contains(id)
     }
@@ -97,7 +97,7 @@ fn plain(name: &str) -> String {
     plain
 }
 
-/// Returns a truncated name with a hash, which distinguishes equal prefixes.
+/// A truncated name with a hash, which distinguishes equal prefixes.
 fn tailed(plain: &str, name: &str, round: u32) -> String {
     let mut hasher = DefaultHasher::new();
     (name, round).hash(&mut hasher);

@@ -29,7 +29,7 @@ const NOT_IN_RESPONSES: [&str; 4] = ["seed", "stop", "frequency_penalty", "prese
 /// Newer models of some providers require the second; everything else only knows the first.
 const LENGTHS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
-/// Returns the length of the answer in tokens that a request with these options asks for.
+/// The length of the answer in tokens that a request with these options asks for.
 pub(crate) fn max_output(options: &Map<String, Value>) -> Option<u64> {
     let names = LENGTHS.iter().chain(&["max_output_tokens"]);
     names.filter_map(|name| options.get(*name)?.as_u64()).find(|most| *most > 0)

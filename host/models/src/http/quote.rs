@@ -39,8 +39,8 @@ impl Quoter {
         &self.secrets
     }
 
-    /// Returns the text on one line, with secrets as `(key)`, truncated at 300 characters. The
-    /// whole text is withheld if it contains a secret in another encoding.
+    /// The text on one line, with secrets as `(key)`, truncated at 300 characters. The whole text
+    /// is withheld if it contains a secret in another encoding.
     pub(crate) fn quote(&self, text: &str) -> String {
         let clean = self.clean(text);
         if self.is_disguised_in(&clean) {
@@ -60,7 +60,7 @@ impl Quoter {
         self.secrets.longest().saturating_mul(LONGEST_FORM).saturating_add(bytes)
     }
 
-    /// Returns the first `bytes` of a text, which still has to be quoted. `text` is the whole, or a
+    /// The first `bytes` of a text, which still has to be quoted. `text` is the whole, or a
     /// [`window`](Self::window) of it.
     pub(crate) fn beginning(&self, text: &[u8], bytes: usize) -> String {
         let text = String::from_utf8_lossy(text);
@@ -73,7 +73,7 @@ impl Quoter {
         self.secrets.mask_beginning(&text, bytes)
     }
 
-    /// Returns a name for the operator: like [`quote`](Self::quote), with the limit of a name.
+    /// A name for the operator: like [`quote`](Self::quote), with the limit of a name.
     pub(crate) fn name(&self, name: &str) -> String {
         let clean = self.clean(name);
         if self.is_disguised_in(&clean) {
@@ -83,14 +83,14 @@ impl Quoter {
         }
     }
 
-    /// Returns a name from an answer, truncated and without deceptive characters.
+    /// A name from an answer, truncated and without deceptive characters.
     pub(crate) fn plain_name(&self, name: &str) -> String {
-        let shown: String = self.mask(name).chars().filter(|c| !is_deceptive(*c)).collect();
+        let plain: String = self.mask(name).chars().filter(|c| !is_deceptive(*c)).collect();
         // Again, because the removed characters may have split a secret.
-        self.mask(&shown).chars().take(NAME_LENGTH).collect()
+        self.mask(&plain).chars().take(NAME_LENGTH).collect()
     }
 
-    /// Returns a model's text with exact occurrences of secrets masked, otherwise unchanged.
+    /// A model's text with exact occurrences of secrets masked, otherwise unchanged.
     pub(crate) fn mask(&self, text: &str) -> String {
         self.secrets.mask(text, Letters::Exact)
     }
@@ -101,7 +101,7 @@ impl Quoter {
         self.secrets.mask(&printable(&masked), Letters::AnyCase)
     }
 
-    /// Returns whether the text contains a secret as base64, percent-encoded, or with JSON escapes.
+    /// Whether the text contains a secret as base64, percent-encoded, or with JSON escapes.
     fn is_disguised_in(&self, text: &str) -> bool {
         let decoded =
             [without_percents(text), without_escapes(text)].map(|text| text.to_ascii_lowercase());
@@ -129,7 +129,7 @@ fn without_escapes(text: &str) -> String {
 /// Replaces each `mark` with so many hexadecimal `digits` by the character of that number.
 fn decoded(text: &str, mark: &str, digits: usize) -> String {
     let mut parts = text.split(mark);
-    let mut whole = parts.next().unwrap_or_default().to_owned();
+    let mut decoded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let character = part
             .get(..digits)
@@ -137,23 +137,22 @@ fn decoded(text: &str, mark: &str, digits: usize) -> String {
             .and_then(char::from_u32);
         match character {
             Some(character) => {
-                whole.push(character);
-                whole.push_str(&part[digits..]);
+                decoded.push(character);
+                decoded.push_str(&part[digits..]);
             }
             None => {
-                whole.push_str(mark);
-                whole.push_str(part);
+                decoded.push_str(mark);
+                decoded.push_str(part);
             }
         }
     }
-    whole
+    decoded
 }
 
-/// Returns the text without deceptive characters, and with white space and line breaks as single
-/// spaces.
+/// The text without deceptive characters, and with white space and line breaks as single spaces.
 fn printable(text: &str) -> String {
-    let shown: String = text.chars().filter(|c| c.is_whitespace() || !is_deceptive(*c)).collect();
-    shown.split_whitespace().collect::<Vec<_>>().join(" ")
+    let plain: String = text.chars().filter(|c| c.is_whitespace() || !is_deceptive(*c)).collect();
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -214,10 +213,12 @@ mod tests {
             for spaces in 380..=400 {
                 let text = format!("<{}{form}{}", " ".repeat(spaces), "z".repeat(500));
                 let window = &text.as_bytes()[..quoter.window(400)];
-                let told = quoter.quote(&quoter.beginning(window, 400));
+                let quoted = quoter.quote(&quoter.beginning(window, 400));
                 assert!(
-                    !told.contains("sk-1") && !told.contains("c2st") && !told.contains("%73%6b"),
-                    "{told}"
+                    !quoted.contains("sk-1")
+                        && !quoted.contains("c2st")
+                        && !quoted.contains("%73%6b"),
+                    "{quoted}"
                 );
             }
         }
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_after_the_key_was_taken_out() {
-        let told = quote(&format!("{}sk-12345{}", "é".repeat(296), "x".repeat(50)));
-        assert_eq!(told, format!("{}(key…", "é".repeat(296)));
+        let quoted = quote(&format!("{}sk-12345{}", "é".repeat(296), "x".repeat(50)));
+        assert_eq!(quoted, format!("{}(key…", "é".repeat(296)));
     }
 }

@@ -1,13 +1,13 @@
 //! Repairs two faults of servers' JSON: escapes of half a surrogate pair, which servers in JavaScript
 //! send when they split a text, and the numbers `NaN` and `Infinity`. Other faults stay errors.
 
-/// Returns the text with half characters replaced by U+FFFD and `NaN` and `Infinity` by null; `None`
+/// The text with half characters replaced by U+FFFD and `NaN` and `Infinity` by null; `None`
 /// if it has neither.
 pub(super) fn repaired(json: &str) -> Option<String> {
     let mut mended = String::with_capacity(json.len());
     let (mut rest, mut is_in_text, mut is_changed) = (json, false, false);
     while let Some(character) = rest.chars().next() {
-        let (taken, written) = match character {
+        let (length, written) = match character {
             '"' => {
                 is_in_text = !is_in_text;
                 (1, None)
@@ -27,8 +27,8 @@ pub(super) fn repaired(json: &str) -> Option<String> {
             },
         };
         is_changed |= written.is_some();
-        mended.push_str(written.unwrap_or(&rest[..taken]));
-        rest = &rest[taken..];
+        mended.push_str(written.unwrap_or(&rest[..length]));
+        rest = &rest[length..];
     }
     is_changed.then_some(mended)
 }
@@ -38,7 +38,7 @@ const ESCAPE: usize = 6;
 /// What JavaScript and Python write for numbers that JSON cannot.
 const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
-/// Returns the half of a pair of UTF-16 that the text begins with, as an escape.
+/// The half of a pair of UTF-16 that the text begins with, as an escape.
 fn surrogate(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let is_hexadecimal = digits.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -97,7 +97,7 @@ enum Form {
 pub(crate) struct ReplyReader {
     quoter: Quoter,
     limit: u64,
-    taken: u64,
+    received: u64,
     form: Form,
     decoder: Decoder,
     beginning: Vec<u8>,
@@ -115,7 +115,7 @@ impl ReplyReader {
         Self {
             quoter,
             limit,
-            taken: 0,
+            received: 0,
             form: Form::Unknown,
             decoder: Decoder::new(api),
             beginning: Vec::new(),
@@ -132,12 +132,12 @@ impl ReplyReader {
         self
     }
 
-    /// Returns whether nothing more needs to be read.
+    /// Whether nothing more needs to be read.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Returns whether the reply would be complete if it ended here.
+    /// Whether the reply would be complete if it ended here.
     pub(crate) fn is_finished(&self) -> bool {
         self.answer.is_finished()
     }
@@ -151,10 +151,10 @@ impl ReplyReader {
         bytes: &[u8],
         sink: &dyn TextSink,
     ) -> Result<(), ReplyError> {
-        self.taken = self.taken.saturating_add(bytes.len() as u64);
+        self.received = self.received.saturating_add(bytes.len() as u64);
         // Kept for the error message, with enough bytes to mask a secret at its end.
-        let kept = bytes.len().min(self.quoter.window(BEGINNING) - self.beginning.len());
-        self.beginning.extend_from_slice(&bytes[..kept]);
+        let length = bytes.len().min(self.quoter.window(BEGINNING) - self.beginning.len());
+        self.beginning.extend_from_slice(&bytes[..length]);
         let mut bytes = bytes;
         let start;
         if matches!(self.form, Form::Unknown) {
@@ -177,12 +177,12 @@ impl ReplyReader {
         }
         match &mut self.form {
             Form::Unknown => Ok(()),
-            Form::Whole(_) if self.taken > self.limit => Err(ReplyError::TooLong),
-            Form::Whole(whole) => {
-                whole.extend_from_slice(bytes);
+            Form::Whole(_) if self.received > self.limit => Err(ReplyError::TooLong),
+            Form::Whole(body) => {
+                body.extend_from_slice(bytes);
                 Ok(())
             }
-            Form::Events(_) if self.taken > self.limit.saturating_mul(WRAPPING) => {
+            Form::Events(_) if self.received > self.limit.saturating_mul(WRAPPING) => {
                 Err(ReplyError::TooLong)
             }
             Form::Events(stream) => {
@@ -205,8 +205,8 @@ impl ReplyReader {
     ) -> Result<Completion, ReplyError> {
         match std::mem::replace(&mut self.form, Form::Unknown) {
             Form::Unknown => return Err(self.not_understood()),
-            Form::Whole(whole) => {
-                self.handle_json(&whole, sink)?;
+            Form::Whole(body) => {
+                self.handle_json(&body, sink)?;
                 if !self.has_chunks {
                     return Err(self.not_understood());
                 }

@@ -195,7 +195,7 @@ fn other(message: &str) -> ModelError {
     ModelError::Other { message: message.to_owned() }
 }
 
-/// Returns the texts with a blank line between them; `None` if there are attachments.
+/// The texts with a blank line between them; `None` if there are attachments.
 pub(crate) fn plain_text<'a>(parts: &'a [ContentPart<'_>]) -> Option<Cow<'a, str>> {
     let text = |part: &'a ContentPart<'_>| match part {
         ContentPart::Text(text) => Some(&**text),
@@ -220,7 +220,7 @@ pub(crate) fn result_text(result: &ToolResult) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text of a result whose call is not in the prompt.
+/// The text of a result whose call is not in the prompt.
 fn orphaned_text(result: &ToolResult) -> String {
     format!(
         "Result of an earlier call of {}, which is not shown here:\n{}",
@@ -229,8 +229,7 @@ fn orphaned_text(result: &ToolResult) -> String {
     )
 }
 
-/// Returns the arguments as a JSON object. Servers fail on other values, which models sometimes
-/// write.
+/// The arguments as a JSON object. Servers fail on other values, which models sometimes write.
 pub(crate) fn arguments_object(arguments: &Value) -> Cow<'_, Value> {
     match arguments {
         Value::Object(_) => Cow::Borrowed(arguments),

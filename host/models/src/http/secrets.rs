@@ -44,19 +44,19 @@ impl Secrets {
         self.keys.iter().map(ApiKey::reveal)
     }
 
-    /// Returns the bytes of the longest secret.
+    /// The bytes of the longest secret.
     pub(crate) fn longest(&self) -> usize {
         self.iter().map(str::len).max().unwrap_or_default()
     }
 
-    /// Returns the text with every secret masked.
+    /// The text with every secret masked.
     pub(crate) fn mask(&self, text: &str, letters: Letters) -> String {
         let mut masked = String::with_capacity(text.len());
         self.read(text, letters, true, &mut masked);
         masked
     }
 
-    /// Returns the first `bytes` of the text, with every secret masked that begins in them.
+    /// The first `bytes` of the text, with every secret masked that begins in them.
     pub(crate) fn mask_beginning(&self, text: &str, bytes: usize) -> String {
         let mut end = text.floor_char_boundary(bytes);
         let mut at = 0;
@@ -72,16 +72,16 @@ impl Secrets {
         self.mask(&text[..end], Letters::AnyCase)
     }
 
-    /// Returns the text without a trailing prefix of a secret, which may have been truncated.
+    /// The text without a trailing prefix of a secret, which may have been truncated.
     pub(crate) fn without_begun<'a>(&self, text: &'a str) -> &'a str {
         let is_begun = |tail: &str| {
             tail.len() >= SECRET_MIN
                 && self.iter().any(|secret| begins(secret, tail.as_bytes(), Letters::AnyCase))
         };
         let earliest = text.len().saturating_sub(self.longest());
-        let begun = (earliest..text.len())
+        let start = (earliest..text.len())
             .find(|start| text.is_char_boundary(*start) && is_begun(&text[*start..]));
-        &text[..begun.unwrap_or(text.len())]
+        &text[..start.unwrap_or(text.len())]
     }
 
     /// Appends the decided part to `masked`, and returns its length in the source.
@@ -122,12 +122,12 @@ impl Secrets {
     }
 }
 
-/// Returns whether the text begins with the secret.
+/// Whether the text begins with the secret.
 fn begins_with(text: &[u8], secret: &str, letters: Letters) -> bool {
     text.get(..secret.len()).is_some_and(|text| is_same(text, secret.as_bytes(), letters))
 }
 
-/// Returns whether the text is a proper prefix of the secret.
+/// Whether the text is a proper prefix of the secret.
 fn begins(secret: &str, text: &[u8], letters: Letters) -> bool {
     text.len() < secret.len() && is_same(&secret.as_bytes()[..text.len()], text, letters)
 }
@@ -143,26 +143,26 @@ fn is_same(one: &[u8], other: &[u8], letters: Letters) -> bool {
 #[derive(Debug)]
 pub(crate) struct Masking {
     secrets: Secrets,
-    held: String,
+    pending: String,
 }
 
 impl Masking {
     pub(crate) fn new(secrets: Secrets) -> Self {
-        Self { secrets, held: String::new() }
+        Self { secrets, pending: String::new() }
     }
 
     /// Returns the text that is decided so far, possibly empty.
     pub(crate) fn handle_text(&mut self, piece: &str) -> String {
-        self.held.push_str(piece);
-        let mut masked = String::with_capacity(self.held.len());
-        let decided = self.secrets.read(&self.held, Letters::Exact, false, &mut masked);
-        self.held.drain(..decided);
+        self.pending.push_str(piece);
+        let mut masked = String::with_capacity(self.pending.len());
+        let decided = self.secrets.read(&self.pending, Letters::Exact, false, &mut masked);
+        self.pending.drain(..decided);
         masked
     }
 
     /// Returns the rest at the end of the text.
     pub(crate) fn finish(&mut self) -> String {
-        self.secrets.mask(&std::mem::take(&mut self.held), Letters::Exact)
+        self.secrets.mask(&std::mem::take(&mut self.pending), Letters::Exact)
     }
 }
 
@@ -228,18 +228,18 @@ mod tests {
             cuts.extend([0, text.len()]);
             cuts.sort_unstable();
             let mut masking = Masking::new(secrets.clone());
-            let mut heard: String = cuts.windows(2).map(|pair| masking.handle_text(&text[pair[0]..pair[1]])).collect();
-            heard += &masking.finish();
-            prop_assert!(keys.iter().all(|key| !heard.contains(key)), "{}", heard);
-            prop_assert_eq!(&heard, &secrets.mask(&text, Letters::Exact));
+            let mut masked: String = cuts.windows(2).map(|pair| masking.handle_text(&text[pair[0]..pair[1]])).collect();
+            masked += &masking.finish();
+            prop_assert!(keys.iter().all(|key| !masked.contains(key)), "{}", masked);
+            prop_assert_eq!(&masked, &secrets.mask(&text, Letters::Exact));
             if keys.iter().all(|key| !text.contains(key)) {
-                prop_assert_eq!(heard, text);
+                prop_assert_eq!(masked, text);
             } else {
                 // Everything else arrives unchanged.
                 let mut rest = text.as_str();
-                for plain in heard.split("(key)") {
+                for plain in masked.split("(key)") {
                     let at = rest.find(plain);
-                    prop_assert!(at.is_some(), "{} of {}", plain, heard);
+                    prop_assert!(at.is_some(), "{} of {}", plain, masked);
                     rest = &rest[at.unwrap_or_default() + plain.len()..];
                 }
             }

@@ -92,7 +92,7 @@ impl ServerError {
         }
     }
 
-    /// Returns the kind of refusal, given the HTTP status.
+    /// The kind of refusal, given the HTTP status.
     pub(crate) fn refusal(&self, status: u16) -> ServerRefusal {
         let message = self.message.to_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
@@ -144,7 +144,7 @@ impl ServerError {
         }
     }
 
-    /// Returns the effective status of an error inside a successful response.
+    /// The effective status of an error inside a successful response.
     pub(crate) fn inner_status(&self) -> u16 {
         let message = self.message.to_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
@@ -264,15 +264,15 @@ const REMEDIES: [(&[&str], &str); 6] = [
     ),
 ];
 
-/// Returns the number after the phrase that names the limit, or that the prompt exceeds: in
+/// The number after the phrase that names the limit, or that the prompt exceeds: in
 /// `208310 tokens > 200000 maximum` the second.
 fn fits(message: &str) -> Option<u64> {
-    let named = LIMITS.iter().find_map(|words| message.split_once(words));
+    let limit = LIMITS.iter().find_map(|words| message.split_once(words));
     let exceeded = || {
         let (_, after) = TOO_LONG.iter().take(2).find_map(|words| message.split_once(words))?;
         after.split_once('>')
     };
-    let (_, after) = named.or_else(exceeded)?;
+    let (_, after) = limit.or_else(exceeded)?;
     let start = after.find(|c: char| c.is_ascii_digit()).filter(|start| *start <= 16)?;
     let digits: String =
         after[start..].chars().filter(|c| *c != ',').take_while(char::is_ascii_digit).collect();
@@ -310,21 +310,21 @@ mod tests {
         let openai = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.";
         let llama = json!({"code": 400, "message": "the request exceeds the available context size", "type": "exceed_context_size_error",
             "n_prompt_tokens": 9000, "n_ctx": 4096});
-        let said = |message: &str| json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+        let error = |message: &str| json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
         for (status, body, fits) in [
             (400, json!({"error": {"message": openai, "code": "context_length_exceeded"}}), 8192),
             (400, json!({"message": "... longer than the maximum model length of 32,768"}), 32768),
             (400, json!({"error": llama}), 4096),
             (400, json!({"error": "the input length exceeds the context length"}), 0),
-            (400, said("prompt is too long: 208310 tokens > 200000 maximum"), 200_000),
+            (400, error("prompt is too long: 208310 tokens > 200000 maximum"), 200_000),
             (
                 400,
-                said(
+                error(
                     "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease",
                 ),
                 200_000,
             ),
-            (400, said("prompt is too long"), 0),
+            (400, error("prompt is too long"), 0),
             (
                 400,
                 json!({"error": "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough."}),
@@ -350,26 +350,26 @@ mod tests {
 
     #[test]
     fn refusals_are_told_apart() {
-        let said = |message: &str| json!({"error": {"message": message}});
-        assert_eq!(refusal(401, &said("no")), ServerRefusal::Key);
+        let error = |message: &str| json!({"error": {"message": message}});
+        assert_eq!(refusal(401, &error("no")), ServerRefusal::Key);
         assert_eq!(
-            refusal(404, &said("model \"x\" not found, try pulling it first")),
+            refusal(404, &error("model \"x\" not found, try pulling it first")),
             ServerRefusal::UnknownModel
         );
         assert_eq!(
-            refusal(404, &said("The model `x` does not exist.")),
+            refusal(404, &error("The model `x` does not exist.")),
             ServerRefusal::UnknownModel
         );
         assert_eq!(
-            refusal(400, &said("Invalid model name passed in model=x")),
+            refusal(400, &error("Invalid model name passed in model=x")),
             ServerRefusal::UnknownModel
         );
-        assert_eq!(refusal(404, &said("404 page not found")), ServerRefusal::Other);
+        assert_eq!(refusal(404, &error("404 page not found")), ServerRefusal::Other);
         assert_eq!(
             refusal(429, &json!({"error": {"message": "pay", "type": "insufficient_quota"}})),
             ServerRefusal::Quota
         );
-        assert_eq!(refusal(429, &said("slow down")), ServerRefusal::Busy);
+        assert_eq!(refusal(429, &error("slow down")), ServerRefusal::Busy);
         let marked = |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}});
         for (status, kind, message, expected) in [
             (529, "overloaded_error", "Overloaded", ServerRefusal::Busy),
@@ -387,10 +387,10 @@ mod tests {
             assert_eq!(refusal(status, &marked(kind, message)), expected, "{message}");
         }
         assert_eq!(
-            (refusal(408, &said("")), refusal(503, &said(""))),
+            (refusal(408, &error("")), refusal(503, &error(""))),
             (ServerRefusal::Busy, ServerRefusal::Busy)
         );
-        assert_eq!(refusal(400, &said("bad schema")), ServerRefusal::Other);
+        assert_eq!(refusal(400, &error("bad schema")), ServerRefusal::Other);
     }
 
     #[test]

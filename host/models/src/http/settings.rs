@@ -74,8 +74,8 @@ impl Default for HttpModelSettings {
 }
 
 impl HttpModelSettings {
-    /// Returns the values of headers with a secret-like name; of `Bearer x` also the `x`. Other
-    /// values may occur in a model's text.
+    /// The values of headers with a secret-like name; of `Bearer x` also the `x`. Other values may
+    /// occur in a model's text.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
         let bare = |(name, value): (&String, &String)| {
             let (_, bare) = value
@@ -90,8 +90,8 @@ impl HttpModelSettings {
                 .iter()
                 .any(|word| name.contains(word))
         };
-        let whole = self.headers.iter().filter(speaks_of_a_secret).map(|(_, value)| value.clone());
-        whole.chain(self.headers.iter().filter_map(bare))
+        let values = self.headers.iter().filter(speaks_of_a_secret).map(|(_, value)| value.clone());
+        values.chain(self.headers.iter().filter_map(bare))
     }
 }
 

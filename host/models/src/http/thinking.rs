@@ -44,7 +44,7 @@ pub(crate) struct ThinkingFilter {
     partial_mark: String,
     text: String,
     /// Bytes of the text that were returned.
-    shown: usize,
+    returned: usize,
     /// Text that a closing mark without its block ended, after other blocks.
     doubtful: String,
     thinking: String,
@@ -78,7 +78,7 @@ impl ThinkingFilter {
             inner: Vec::new(),
             partial_mark: String::new(),
             text: String::new(),
-            shown: 0,
+            returned: 0,
             doubtful: String::new(),
             thinking: String::new(),
             surroundings: Surroundings::default(),
@@ -89,18 +89,18 @@ impl ThinkingFilter {
     pub(crate) fn handle_text(&mut self, piece: &str) -> String {
         let Some(marks) = self.format.marks.clone() else {
             self.text.push_str(piece);
-            self.shown = self.text.len();
+            self.returned = self.text.len();
             return piece.to_owned();
         };
-        let whole = std::mem::take(&mut self.partial_mark) + piece;
-        let mut rest = whole.as_str();
+        let text = std::mem::take(&mut self.partial_mark) + piece;
+        let mut rest = text.as_str();
         while let Some(character) = rest.chars().next() {
-            let begun = [(&marks.open, Mark::Open), (&marks.close, Mark::Close)]
+            let opening = [(&marks.open, Mark::Open), (&marks.close, Mark::Close)]
                 .into_iter()
                 .filter(|(words, mark)| !words.is_empty() && self.is_mark(*mark));
             let mut is_partial = false;
             let mut found = None;
-            for (words, mark) in begun {
+            for (words, mark) in opening {
                 if rest.starts_with(words.as_str()) {
                     found = Some((words.len(), mark));
                 }
@@ -158,18 +158,18 @@ impl ThinkingFilter {
         } else {
             self.add_thinking(&doubtful);
         }
-        let rest = self.text.get(self.shown..).unwrap_or_default().to_owned();
-        self.shown = self.text.len();
+        let rest = self.text.get(self.returned..).unwrap_or_default().to_owned();
+        self.returned = self.text.len();
         rest
     }
 
-    /// Returns the text and the thinking.
+    /// The text and the thinking.
     pub(crate) fn into_parts(self) -> (String, String) {
         (self.text, self.thinking)
     }
 
-    /// Returns whether a mark counts here. In code, in a string of JSON and in quotes it is a part
-    /// of the text; within the thinking only the marks count.
+    /// Whether a mark counts here. In code, in a string of JSON and in quotes it is a part of the
+    /// text; within the thinking only the marks count.
     fn is_mark(&self, mark: Mark) -> bool {
         self.depth > 0
             || !match mark {
@@ -213,7 +213,7 @@ impl ThinkingFilter {
     /// Ends a block that has no beginning: the text before it was thinking.
     fn handle_unopened_end(&mut self) {
         let text = std::mem::take(&mut self.text);
-        self.shown = 0;
+        self.returned = 0;
         if self.has_blocks {
             let earlier = std::mem::replace(&mut self.doubtful, text);
             self.add_thinking(&earlier);
@@ -266,12 +266,12 @@ impl ThinkingFilter {
     /// Returns the text that was not shown. White space before the first word waits for it, because
     /// a block may follow.
     fn take_shown(&mut self) -> String {
-        let rest = self.text.get(self.shown..).unwrap_or_default();
-        if self.shown == 0 && rest.trim().is_empty() {
+        let rest = self.text.get(self.returned..).unwrap_or_default();
+        if self.returned == 0 && rest.trim().is_empty() {
             return String::new();
         }
         let rest = rest.to_owned();
-        self.shown = self.text.len();
+        self.returned = self.text.len();
         rest
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct ServerAddress {
     headers: HeaderMap,
     base: Url,
     /// The address without possible secrets.
-    pub shown: String,
+    pub display: String,
 }
 
 impl ServerAddress {
@@ -65,8 +65,8 @@ impl ServerAddress {
         let client = builder
             .build()
             .map_err(|error| HttpModelError::Client { reason: chain(&error.without_url()) })?;
-        let shown = shown(&base);
-        Ok(Self { api: settings.api, client, headers: headers(settings)?, base, shown })
+        let display = display(&base);
+        Ok(Self { api: settings.api, client, headers: headers(settings)?, base, display })
     }
 
     /// Returns possible secrets of the address: its query, and values with a secret-like name.
@@ -80,7 +80,7 @@ impl ServerAddress {
         self.base.query().map(str::to_owned).into_iter().chain(values)
     }
 
-    /// Returns a request to a path below the base; a body makes it a POST of JSON.
+    /// A request to a path below the base; a body makes it a POST of JSON.
     pub(crate) fn request(&self, path: &[&str], body: Option<Vec<u8>>) -> Request {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -98,7 +98,7 @@ impl ServerAddress {
         request
     }
 
-    /// Returns a request for the list of models.
+    /// A request for the list of models.
     pub(crate) fn models_request(&self) -> Request {
         let mut request = self.request(&["models"], None);
         if self.api == ModelApi::Messages {
@@ -157,8 +157,8 @@ fn base_url(text: &str, api: ModelApi) -> Result<Url, HttpModelError> {
     Ok(url)
 }
 
-/// Returns whether a parameter's name suggests a secret. Other values, such as a version, may occur
-/// in a model's text.
+/// Whether a parameter's name suggests a secret. Other values, such as a version, may occur in a
+/// model's text.
 fn is_secret_called(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["key", "token", "secret", "sig", "auth", "pass", "code", "cred"]
@@ -166,8 +166,8 @@ fn is_secret_called(name: &str) -> bool {
         .any(|word| name.contains(word))
 }
 
-/// Returns the URL without query and fragment, since a query may contain a key.
-fn shown(url: &Url) -> String {
+/// The URL without query and fragment, since a query may contain a key.
+fn display(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
@@ -282,12 +282,12 @@ impl NoConnection {
     }
 }
 
-/// Returns the text of the innermost cause.
+/// The text of the innermost cause.
 pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Returns the chain of causes as text, outermost first, without repetitions.
+/// The chain of causes as text, outermost first, without repetitions.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut words: Vec<String> = Vec::new();
     for cause in causes(error).map(ToString::to_string) {
@@ -298,7 +298,7 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     words.join(": ")
 }
 
-/// Returns the error and its causes. An I/O error hides its wrapped error from `source`.
+/// The error and its causes. An I/O error hides its wrapped error from `source`.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |outer: &&'a (dyn Error + 'static)| {
         let outer: &'a (dyn Error + 'static) = *outer;
@@ -313,16 +313,16 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
 mod tests {
     use conclave_core::types::completion::ModelApi;
 
-    use super::{base_url, shown};
+    use super::{base_url, display};
 
     #[test]
     fn an_address_is_shown_without_what_may_be_secret() {
         assert_eq!(
-            shown(&base_url("https://api.example/v1/?key=sk-1#x", ModelApi::Messages).unwrap()),
+            display(&base_url("https://api.example/v1/?key=sk-1#x", ModelApi::Messages).unwrap()),
             "https://api.example/v1"
         );
         let local = base_url("http://127.0.0.1:80/", ModelApi::Messages).unwrap();
-        assert_eq!(shown(&local), "http://127.0.0.1");
+        assert_eq!(display(&local), "http://127.0.0.1");
     }
 
     #[test]

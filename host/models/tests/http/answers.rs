@@ -15,12 +15,12 @@ use crate::world::{SECRET, ask, client, prompt, settings};
 #[tokio::test]
 async fn a_whole_answer_is_read_and_the_request_is_as_it_should_be() {
     let server = Server::start(vec![TestReply::says("Hello")]);
-    let (completion, heard) = ask(&client(&server), false).await;
+    let (completion, pieces) = ask(&client(&server), false).await;
     let completion = completion.unwrap();
     assert_eq!((completion.content.as_deref(), completion.stop), (Some("Hello"), StopReason::End));
     assert_eq!((completion.usage.input_tokens, completion.usage.output_tokens), (7, 3));
     assert_eq!((completion.id.as_str(), completion.model.as_str()), ("chatcmpl-1", "test-model-1"));
-    assert!(heard.is_empty());
+    assert!(pieces.is_empty());
     let request = &server.requests()[0];
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/chat/completions"));
     assert_eq!(request.headers["authorization"], format!("Bearer {SECRET}"));
@@ -35,8 +35,8 @@ async fn a_whole_answer_is_read_and_the_request_is_as_it_should_be() {
 #[tokio::test]
 async fn text_is_heard_in_order_while_it_comes() {
     let server = Server::start(vec![TestReply::streams(&["Hel", "lo ", "wörld"])]);
-    let (completion, heard) = ask(&client(&server), true).await;
-    assert_eq!(heard, ["Hel", "lo ", "wörld"]);
+    let (completion, pieces) = ask(&client(&server), true).await;
+    assert_eq!(pieces, ["Hel", "lo ", "wörld"]);
     let completion = completion.unwrap();
     assert_eq!(
         (completion.content.as_deref(), completion.usage.input_tokens),
@@ -48,9 +48,9 @@ async fn text_is_heard_in_order_while_it_comes() {
 #[tokio::test]
 async fn a_stream_may_come_byte_by_byte() {
     let server = Server::start(vec![TestReply::streams(&["Hé", "llo"]).in_pieces_of(1)]);
-    let (completion, heard) = ask(&client(&server), true).await;
+    let (completion, pieces) = ask(&client(&server), true).await;
     assert_eq!(
-        (heard.concat().as_str(), completion.unwrap().content.as_deref()),
+        (pieces.concat().as_str(), completion.unwrap().content.as_deref()),
         ("Héllo", Some("Héllo"))
     );
 }
@@ -80,9 +80,9 @@ async fn tool_calls_come_back_under_the_host_s_names() {
 #[tokio::test]
 async fn a_whole_answer_to_a_request_for_a_stream_is_heard_at_once() {
     let server = Server::start(vec![TestReply::says("Hello")]);
-    let (completion, heard) = ask(&client(&server), true).await;
+    let (completion, pieces) = ask(&client(&server), true).await;
     assert_eq!(
-        (heard, completion.unwrap().content.as_deref()),
+        (pieces, completion.unwrap().content.as_deref()),
         (vec!["Hello".to_owned()], Some("Hello"))
     );
 }
@@ -90,8 +90,8 @@ async fn a_whole_answer_to_a_request_for_a_stream_is_heard_at_once() {
 #[tokio::test]
 async fn a_stream_nobody_asked_for_is_read_and_not_heard() {
     let server = Server::start(vec![TestReply::streams(&["a", "b"])]);
-    let (completion, heard) = ask(&client(&server), false).await;
-    assert_eq!((heard.len(), completion.unwrap().content.as_deref()), (0, Some("ab")));
+    let (completion, pieces) = ask(&client(&server), false).await;
+    assert_eq!((pieces.len(), completion.unwrap().content.as_deref()), (0, Some("ab")));
 }
 
 #[tokio::test]
@@ -165,6 +165,6 @@ async fn the_server_s_models_are_listed() {
         )
     });
     assert_eq!(client(&both).probe().await.unwrap(), ["y"]);
-    let named = Server::answering(|_| TestReply::json(200, &json!({"models": [{"name": "x"}]})));
-    assert_eq!(client(&named).probe().await.unwrap(), ["x"]);
+    let listing = Server::answering(|_| TestReply::json(200, &json!({"models": [{"name": "x"}]})));
+    assert_eq!(client(&listing).probe().await.unwrap(), ["x"]);
 }

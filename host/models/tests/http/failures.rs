@@ -139,10 +139,10 @@ async fn something_else_than_an_answer_is_malformed() {
 
 #[tokio::test]
 async fn a_large_answer_is_stopped_at_the_limit() {
-    let whole = TestReply::says(&"x".repeat(300_000));
+    let large = TestReply::says(&"x".repeat(300_000));
     let stream = TestReply::streams(&["0123456789".repeat(1000).as_str(); 30]);
     let line = TestReply::bytes(200, "text/event-stream", b"data: ".repeat(100_000));
-    for answer in [whole, stream, line] {
+    for answer in [large, stream, line] {
         let server = Server::start(vec![answer.then_silence()]);
         let mut settings = settings(&server);
         settings.reply_max = 100_000;

@@ -13,19 +13,19 @@ use crate::world::{SECRET, ask, client, fails, settings};
 
 /// Returns `key-1`, `key-2`, … up to a last one.
 struct Rotating {
-    asked: AtomicUsize,
+    requests: AtomicUsize,
     last: usize,
 }
 
 impl KeySource for Rotating {
     fn key(&self) -> BoxFuture<'static, Result<ApiKey, String>> {
-        let number = (self.asked.fetch_add(1, Ordering::Relaxed) + 1).min(self.last);
+        let number = (self.requests.fetch_add(1, Ordering::Relaxed) + 1).min(self.last);
         Box::pin(async move { Ok(ApiKey::new(format!("key-{number}"))) })
     }
 }
 
 fn rotating(server: &Server, last: usize) -> (HttpModel, Arc<Rotating>) {
-    let source = Arc::new(Rotating { asked: AtomicUsize::new(0), last });
+    let source = Arc::new(Rotating { requests: AtomicUsize::new(0), last });
     let mut settings = settings(server);
     settings.key = Some(Arc::<Rotating>::clone(&source));
     (HttpModel::new(settings).unwrap(), source)
@@ -34,11 +34,11 @@ fn rotating(server: &Server, last: usize) -> (HttpModel, Arc<Rotating>) {
 /// Returns a server that accepts one key only.
 fn taking(key: &'static str) -> Server {
     Server::answering(move |request: &SeenRequest| {
-        let given = request.headers.get("authorization").map_or("", String::as_str);
-        if given == format!("Bearer {key}") {
+        let header = request.headers.get("authorization").map_or("", String::as_str);
+        if header == format!("Bearer {key}") {
             TestReply::says("in")
         } else {
-            TestReply::error(401, &format!("no such key: {given}"))
+            TestReply::error(401, &format!("no such key: {header}"))
         }
     })
 }
@@ -50,7 +50,7 @@ async fn a_key_is_asked_for_once_and_again_after_a_refusal() {
     for _ in 0..3 {
         ask(&client, false).await.0.unwrap();
     }
-    assert_eq!((source.asked.load(Ordering::Relaxed), server.requests().len()), (2, 4));
+    assert_eq!((source.requests.load(Ordering::Relaxed), server.requests().len()), (2, 4));
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_second_refusal_is_the_last() {
     let (client, source) = rotating(&server, 9);
     let (_, kind, text) = fails(&client, false).await;
     assert_eq!(
-        (kind, server.requests().len(), source.asked.load(Ordering::Relaxed)),
+        (kind, server.requests().len(), source.requests.load(Ordering::Relaxed)),
         (ModelDiagnosticKind::Key, 2, 2)
     );
     assert!(
@@ -177,14 +177,14 @@ async fn a_key_that_a_server_puts_into_its_answer_reaches_nobody() {
     let body = json!({"id": id, "model": SECRET, "choices": [{"message": message, "finish_reason": "stop"}]});
     for stream in [false, true] {
         let server = Server::start(vec![TestReply::json(200, &body)]);
-        let (completion, heard) = ask(&client(&server), stream).await;
+        let (completion, pieces) = ask(&client(&server), stream).await;
         let completion = completion.unwrap();
         assert!(!format!("{completion:?}").contains("sk-v"), "{completion:?}");
         assert_eq!(completion.content.as_deref(), Some("it is (key)!"));
         let call = &completion.tool_calls[0];
         assert_eq!((call.id.as_str(), call.name.as_str()), ("c-(key)", "(key)"));
         assert_eq!(*call.arguments, json!({"a": ["(key)"], "(key)": 1}));
-        assert!(!stream || heard.concat() == "it is (key)!", "{heard:?}");
+        assert!(!stream || pieces.concat() == "it is (key)!", "{pieces:?}");
     }
 }
 
@@ -199,8 +199,8 @@ async fn a_key_in_pieces_is_not_heard_and_other_text_is_not_delayed() {
         "ip",
         " s",
     ])]);
-    let (completion, heard) = ask(&client(&server), true).await;
-    assert_eq!(heard, ["a ", "(key)", "b", " ", "sk-ip", " ", "s"]);
+    let (completion, pieces) = ask(&client(&server), true).await;
+    assert_eq!(pieces, ["a ", "(key)", "b", " ", "sk-ip", " ", "s"]);
     assert_eq!(completion.unwrap().content.as_deref(), Some("a (key)b sk-ip s"));
 }
 

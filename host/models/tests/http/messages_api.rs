@@ -98,12 +98,12 @@ async fn the_operator_may_set_the_version_and_not_the_header_of_the_key() {
 
 #[tokio::test]
 async fn a_stream_is_heard_while_it_comes_also_byte_by_byte() {
-    let whole = streams(&["Hé", "llo"], &stop("end_turn"));
-    for reply in [whole.clone(), whole.in_pieces_of(1)] {
+    let stream_body = streams(&["Hé", "llo"], &stop("end_turn"));
+    for reply in [stream_body.clone(), stream_body.in_pieces_of(1)] {
         let server = Server::start(vec![reply]);
-        let (completion, heard) = ask(&client(&server), true).await;
+        let (completion, pieces) = ask(&client(&server), true).await;
         let completion = completion.unwrap();
-        assert_eq!(heard, ["Hé", "llo"]);
+        assert_eq!(pieces, ["Hé", "llo"]);
         assert_eq!(completion.content.as_deref(), Some("Héllo"));
         assert_eq!((completion.usage.input_tokens, completion.usage.output_tokens), (7, 3));
         assert_eq!(server.requests()[0].json()["stream"], true);

@@ -39,8 +39,8 @@ async fn what_may_pass_is_tried_again() {
     ] {
         for stream in [false, true] {
             let server = Server::start(vec![first.clone(), TestReply::says("second")]);
-            let asked = ask(&client(&server), stream).await.0;
-            assert!(asked.is_ok(), "{first:?}: {asked:?}");
+            let outcome = ask(&client(&server), stream).await.0;
+            assert!(outcome.is_ok(), "{first:?}: {outcome:?}");
             assert_eq!(server.requests().len(), 2, "{first:?}");
         }
     }
@@ -79,8 +79,8 @@ async fn a_server_that_loads_its_model_too_long_is_given_up() {
         Server::start(vec![TestReply::error(503, "Loading model").header("retry-after", "600")]);
     let client = client_with(&server, |settings| settings.attempt_timeout = SOON);
     let (error, kind, text) = fails(&client, false).await;
-    let wanted = ModelError::Unavailable { retry_after_ms: Some(600_000) };
-    assert_eq!((error, kind), (wanted, ModelDiagnosticKind::Unavailable));
+    let expected = ModelError::Unavailable { retry_after_ms: Some(600_000) };
+    assert_eq!((error, kind), (expected, ModelDiagnosticKind::Unavailable));
     assert!(text.contains("Loading model"), "{text}");
     assert_eq!(server.requests().len(), 1);
 }
@@ -168,10 +168,10 @@ async fn text_that_was_heard_is_not_taken_back() {
     ] {
         let server = Server::start(vec![answer.clone(), TestReply::streams(&["second"])]);
         let client = client_with(&server, |settings| settings.idle_timeout = SOON);
-        let (outcome, heard) = ask(&client, true).await;
+        let (outcome, pieces) = ask(&client, true).await;
         let failure = outcome.unwrap_err();
         assert_eq!(
-            (heard, failure.error),
+            (pieces, failure.error),
             (vec!["a".to_owned()], ModelError::Unavailable { retry_after_ms: None }),
             "{answer:?}"
         );
@@ -189,10 +189,10 @@ async fn text_that_nobody_hears_can_be_asked_for_again() {
 #[tokio::test]
 async fn a_dropped_future_hangs_up_and_says_nothing_more() {
     let server = Arc::new(Server::start(vec![TestReply::events(&[PIECE]).then_silence()]));
-    let heard = Arc::new(Heard::default());
-    let asking = client(&server).complete(prompt(true), Arc::<Heard>::clone(&heard));
+    let sink = Arc::new(Heard::default());
+    let asking = client(&server).complete(prompt(true), Arc::<Heard>::clone(&sink));
     let hearing = async {
-        while heard.pieces().is_empty() {
+        while sink.pieces().is_empty() {
             tokio::task::yield_now().await;
         }
     };
@@ -202,5 +202,5 @@ async fn a_dropped_future_hangs_up_and_says_nothing_more() {
     }
     let waited = Arc::clone(&server);
     tokio::task::spawn_blocking(move || waited.wait_for_hang_ups(1)).await.unwrap();
-    assert_eq!((heard.pieces(), server.requests().len()), (vec!["a".to_owned()], 1));
+    assert_eq!((sink.pieces(), server.requests().len()), (vec!["a".to_owned()], 1));
 }

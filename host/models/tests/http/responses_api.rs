@@ -55,11 +55,11 @@ async fn a_stream_is_heard_while_it_comes_and_ends_with_its_last_event() {
         delta("llo"),
         json!({"type": "response.completed", "response": response("Héllo")}),
     ];
-    let whole = TestReply::events(&events);
-    for reply in [whole.clone(), whole.in_pieces_of(1)] {
+    let complete = TestReply::events(&events);
+    for reply in [complete.clone(), complete.in_pieces_of(1)] {
         let server = Server::start(vec![reply]);
-        let (completion, heard) = ask(&client(&server), true).await;
-        assert_eq!(heard, ["Hé", "llo"]);
+        let (completion, pieces) = ask(&client(&server), true).await;
+        assert_eq!(pieces, ["Hé", "llo"]);
         assert_eq!(completion.unwrap().content.as_deref(), Some("Héllo"));
         assert_eq!(server.requests()[0].json()["stream"], true);
     }

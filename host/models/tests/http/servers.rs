@@ -94,37 +94,37 @@ impl AnswerForm {
             };
             settings.options.insert(name.to_owned(), most.into());
         }
-        let heard = Arc::new(Heard::default());
+        let sink = Arc::new(Heard::default());
         let client = HttpModel::new(settings).unwrap();
-        let outcome = client.complete(with_tools(is_streamed), Arc::<Heard>::clone(&heard)).await;
-        let heard = heard.pieces().concat();
+        let outcome = client.complete(with_tools(is_streamed), Arc::<Heard>::clone(&sink)).await;
+        let streamed = sink.pieces().concat();
         let posts = server.requests().iter().filter(|request| request.method == "POST").count();
-        let heard = heard.strip_suffix("second").unwrap_or(&heard);
+        let streamed = streamed.strip_suffix("second").unwrap_or(&streamed);
         let is_again = self.error.as_deref() == Some("again");
-        let attempts = if is_again && heard.is_empty() { 2 } else { 1 };
+        let attempts = if is_again && streamed.is_empty() { 2 } else { 1 };
         let mut wrong = Vec::new();
-        let mut differ = |what: &str, found: String, wanted: String| {
-            if found != wanted {
-                wrong.push(format!("{}: {what}: {found} and not {wanted}", self.name));
+        let mut differ = |what: &str, found: String, expected: String| {
+            if found != expected {
+                wrong.push(format!("{}: {what}: {found} and not {expected}", self.name));
             }
         };
         differ("attempts", posts.to_string(), attempts.to_string());
         match (&self.error, outcome) {
             (None, Ok(completion)) => {
-                differ("calls", shown(&calls(&completion)), shown(&self.calls));
+                differ("calls", json_text(&calls(&completion)), json_text(&self.calls));
                 let text = completion.content.clone().unwrap_or_default();
-                differ("text", shown(&text), shown(&self.text));
-                let is_end = !is_streamed || heard.ends_with(&self.text);
+                differ("text", json_text(&text), json_text(&self.text));
+                let is_end = !is_streamed || streamed.ends_with(&self.text);
                 differ("what was heard is the text", is_end.to_string(), "true".to_owned());
                 let thinking = completion.reasoning.clone().unwrap_or_default();
-                differ("thinking", shown(&thinking), shown(&self.thinking));
+                differ("thinking", json_text(&thinking), json_text(&self.thinking));
                 let usual = match self.calls.is_empty() {
                     true => StopReason::End,
                     false => StopReason::ToolCalls,
                 };
-                differ("stop", shown(&completion.stop), shown(&self.stop.unwrap_or(usual)));
+                differ("stop", json_text(&completion.stop), json_text(&self.stop.unwrap_or(usual)));
                 let usage = (completion.usage.input_tokens, completion.usage.output_tokens);
-                differ("tokens", shown(&usage), shown(&self.tokens.unwrap_or(usage)));
+                differ("tokens", json_text(&usage), json_text(&self.tokens.unwrap_or(usage)));
                 let mut ids: Vec<_> = completion.tool_calls.iter().map(|call| &call.id).collect();
                 ids.sort_unstable();
                 ids.dedup();
@@ -132,14 +132,20 @@ impl AnswerForm {
                     ids.len() == completion.tool_calls.len() && ids.iter().all(|id| !id.is_empty());
                 differ("ids are unique", are_unique.to_string(), "true".to_owned());
             }
-            (Some(_), Ok(completion)) if is_again && heard.is_empty() => {
-                differ("second attempt", shown(&completion.content), shown(&Some("second")));
+            (Some(_), Ok(completion)) if is_again && streamed.is_empty() => {
+                differ(
+                    "second attempt",
+                    json_text(&completion.content),
+                    json_text(&Some("second")),
+                );
             }
             (Some(kind), Err(failure)) => {
                 let kind = if is_again { "unavailable" } else { kind.as_str() };
                 differ("error", kind_of(&failure).to_owned(), kind.to_owned());
             }
-            (wanted, outcome) => differ("outcome", format!("{outcome:?}"), format!("{wanted:?}")),
+            (expected, outcome) => {
+                differ("outcome", format!("{outcome:?}"), format!("{expected:?}"))
+            }
         }
         wrong
     }
@@ -161,7 +167,7 @@ fn calls(completion: &Completion) -> Vec<(String, Value)> {
     completion.tool_calls.iter().map(call).collect()
 }
 
-fn shown(value: &impl serde::Serialize) -> String {
+fn json_text(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap()
 }
 

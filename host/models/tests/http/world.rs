@@ -58,9 +58,9 @@ pub(crate) async fn ask(
     client: &HttpModel,
     stream: bool,
 ) -> (Result<Completion, ModelFailure>, Vec<String>) {
-    let heard = Arc::new(Heard::default());
-    let outcome = client.complete(prompt(stream), Arc::<Heard>::clone(&heard)).await;
-    (outcome, heard.pieces())
+    let sink = Arc::new(Heard::default());
+    let outcome = client.complete(prompt(stream), Arc::<Heard>::clone(&sink)).await;
+    (outcome, sink.pieces())
 }
 
 /// Returns the error, and the kind and text of the diagnosis. Checks that neither contains the
@@ -71,8 +71,8 @@ pub(crate) async fn fails(
 ) -> (ModelError, ModelDiagnosticKind, String) {
     let failure = ask(client, stream).await.0.unwrap_err();
     let trouble = failure.trouble.unwrap();
-    let told = format!("{:?}", failure.error);
-    assert!(!told.contains(SECRET) && !told.contains("127.0.0.1"), "{told}");
+    let error = format!("{:?}", failure.error);
+    assert!(!error.contains(SECRET) && !error.contains("127.0.0.1"), "{error}");
     assert!(!trouble.text.contains(SECRET), "{}", trouble.text);
     assert!(!trouble.text.chars().any(char::is_control), "{:?}", trouble.text);
     (failure.error, trouble.kind, trouble.text)

@@ -33,7 +33,7 @@ impl Driver {
             self.reports_wait = false;
             for queue in self.shared.observers.iter().filter(|queue| queue.end_wait()) {
                 let observer = queue.observer.clone();
-                self.teller.tell(|| RunEvent::ObserverQueueFree { observer });
+                self.publisher.tell(|| RunEvent::ObserverQueueFree { observer });
             }
         }
         self.poll_begun();
@@ -59,7 +59,7 @@ impl Driver {
             && let Some(queued) = queue.begin_wait()
         {
             let observer = queue.observer.clone();
-            self.teller.tell(|| RunEvent::ObserverQueueFull { observer, queued });
+            self.publisher.tell(|| RunEvent::ObserverQueueFull { observer, queued });
             self.reports_wait = true;
         }
         // Work keeps its order.

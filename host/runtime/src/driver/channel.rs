@@ -52,16 +52,16 @@ pub trait Channels: Send + Sync + 'static {
         let _ = room;
     }
 
-    /// Returns whether messages on this channel reach somebody here. In a room that this
-    /// implementation opens, the host sends none on any other channel: a result for it stays in the
-    /// inbox of its task. By default every channel is served.
+    /// Whether messages on this channel reach somebody here. In a room that this implementation
+    /// opens, the host sends none on any other channel: a result for it stays in the inbox of its
+    /// task. By default every channel is served.
     fn serves(&self, channel: &ChannelId) -> bool {
         let _ = channel;
         true
     }
 
-    /// Returns whether this implementation takes the time of speaking itself, so that the host need
-    /// not simulate it (`channels.NAME.simulate`).
+    /// Whether this implementation takes the time of speaking itself, so that the host need not
+    /// simulate it (`channels.NAME.simulate`).
     fn simulates(&self, channel: &ChannelId) -> bool {
         let _ = channel;
         false
@@ -89,7 +89,7 @@ pub struct HumanAnswer {
 }
 
 impl HumanAnswer {
-    /// Returns the answer of a channel that lets the agent continue without asking a person.
+    /// The answer of a channel that lets the agent continue without asking a person.
     #[must_use]
     pub fn pass() -> Self {
         Self { passed: true, ..Self::default() }

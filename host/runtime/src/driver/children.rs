@@ -17,14 +17,14 @@ use crate::storage::journal::JournalFailure;
 use crate::support::fail_points::kill_point;
 
 impl Driver {
-    /// Opens a child room. If `again` is set, the host was restarted: the room may exist already
-    /// and is then resumed.
+    /// Opens a child room. If `is_restart` is set, the host was restarted: the room may exist
+    /// already and is then resumed.
     pub(super) fn start_background(
         &mut self,
         call: CallId,
         id: BackgroundId,
         opening: Box<RunOpening>,
-        again: bool,
+        is_restart: bool,
     ) {
         kill_point!("before-child-opened");
         let (lease, mut leased) = Lease::new();
@@ -41,7 +41,7 @@ impl Driver {
         let inlet = Inlet::new(&self.shared, opening.room.clone());
         let handle = inlet.handle();
         // A resumed child gets its pause state from `pause_as`, once its journal is read.
-        if let (Some(reason), false) = (&self.paused, again) {
+        if let (Some(reason), false) = (&self.paused, is_restart) {
             handle.pause(reason);
         }
         self.under_way.insert(call, UnderWay::Child(handle.clone()));
@@ -50,7 +50,7 @@ impl Driver {
             shared: Arc::clone(&self.shared),
             setup: Arc::clone(&self.setup),
             opening: RunOpening::clone(&opening),
-            again,
+            is_restart,
             paused: self.paused.clone(),
             progressing: progressing.clone(),
         };
@@ -72,6 +72,7 @@ impl Driver {
                 },
                 () = leased.given_up() => return given_up(),
             };
+            // The end first: a child that has ended is not given up.
             let ran = tokio::select! {
                 biased;
                 ran = child.run() => ran,
@@ -105,7 +106,7 @@ impl Driver {
     pub(super) fn detach_child(&mut self, call: CallId) {
         if let Some(UnderWay::Child(child)) = self.under_way.remove(&call) {
             self.shared.runner.detach(child.room());
-            self.shared.everything.detach(child.room());
+            self.shared.rooms.detach(child.room());
         }
         if let Some(lease) = self.children.remove(&call) {
             lease.detach();
@@ -119,7 +120,7 @@ struct Beginning {
     setup: Arc<Setup>,
     opening: RunOpening,
     /// Whether the host was restarted, so that the room may exist already.
-    again: bool,
+    is_restart: bool,
     /// The reason why the parent room is paused.
     paused: Option<String>,
     progressing: Progressing,
@@ -130,7 +131,7 @@ impl Beginning {
     /// loop runs meanwhile.
     async fn child(self, inlet: Inlet) -> Result<Box<Driver>, String> {
         let text = |failure: JournalFailure| failure.to_string();
-        let inlet = match self.again {
+        let inlet = match self.is_restart {
             true => Driver::reopening(Arc::clone(&self.shared), inlet).await.map_err(text)?,
             false => Err(inlet),
         };
@@ -148,7 +149,7 @@ impl Beginning {
             child.give_up(&reason).await.map_err(text)?;
             return Err(reason);
         }
-        if self.again {
+        if self.is_restart {
             child.second = pause_as(self.paused.as_deref(), child.paused.is_some());
         }
         child.progressing = Some(self.progressing);

@@ -67,7 +67,7 @@ impl Driver {
             return Ok(false);
         }
         if commit.changes_channels {
-            self.outside.known.bind(Arc::clone(self.room.bindings()));
+            self.clients.view.bind(Arc::clone(self.room.bindings()));
         }
         let keeping = self.append(&commit, was_over)?;
         self.keep_snapshot();
@@ -82,6 +82,7 @@ impl Driver {
         self.seq += 1;
         self.only_computes &= event.only_computes();
         let control = control_of(&event);
+        // Before the room handles the event: afterwards the call is no longer in flight.
         let decides = event.settled_call().filter(|call| self.room.is_in_flight(*call));
         let over = WaitChange::of_event(&event).filter(|_| commit.is_kept);
         commit.changes_channels |= may_change_channels(&event);
@@ -152,7 +153,7 @@ impl Driver {
         }
     }
 
-    /// Returns a notice as an event for the observers that receive it; `None` if none does.
+    /// A notice as an event for the observers that receive it; `None` if none does.
     fn observed_event(
         &self,
         position: ObservedPosition,
@@ -190,14 +191,14 @@ impl Driver {
     /// Queues the output of a commit behind its records. Returns true if all of it must wait until
     /// the records are durable.
     fn hold(&mut self, mut commit: Commit, keeping: Keeping) -> Result<bool, JournalFailure> {
-        let (kept, first) = match keeping {
+        let (durable, first) = match keeping {
             Keeping::Kept => (None, false),
-            Keeping::Soon(kept) => (Some(kept), false),
-            Keeping::First(kept) => (Some(kept), true),
+            Keeping::Soon(durable) => (Some(durable), false),
+            Keeping::First(durable) => (Some(durable), true),
         };
         let setup = self.room.setup();
         let may_go = |effect: &Effect| !first && !effect.leaves(setup);
-        if self.held.add(&mut commit.output, kept, may_go) {
+        if self.buffer.add(&mut commit.output, durable, may_go) {
             self.journal()?.hurry();
         }
         self.output = commit.output;
@@ -208,7 +209,7 @@ impl Driver {
     /// Confirms repeated control messages once every earlier commit is durable.
     fn hold_repeated(&mut self, repeated: Vec<HeldOutput>) -> Result<(), JournalFailure> {
         if !repeated.is_empty() {
-            self.held.add_after_all(repeated);
+            self.buffer.add_after_all(repeated);
             self.journal()?.hurry();
         }
         Ok(())
@@ -232,12 +233,12 @@ impl Driver {
     }
 }
 
-/// Returns the id of a control message.
+/// The id of a control message.
 fn control_of(event: &Event) -> Option<ControlId> {
     if let Event::ControlReceived { id, .. } = event { Some(id.clone()) } else { None }
 }
 
-/// Returns whether the bindings of channels may be others after the event.
+/// Whether the bindings of channels may be others after the event.
 fn may_change_channels(event: &Event) -> bool {
     matches!(
         event.effective(),

@@ -19,7 +19,7 @@ pub(crate) struct WeakEventSender(WeakUnboundedSender<Box<Event>>);
 #[derive(Debug)]
 pub(crate) struct EventQueue(UnboundedReceiver<Box<Event>>);
 
-/// Returns a new queue.
+/// A new queue.
 pub(crate) fn event_queue() -> (EventSender, EventQueue) {
     let (sender, receiver) = unbounded_channel();
     (EventSender(sender), EventQueue(receiver))
@@ -34,7 +34,7 @@ impl EventSender {
         self.0.send(Box::new(event))
     }
 
-    /// Returns whether the room is over.
+    /// Whether the room is over.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
@@ -45,14 +45,14 @@ impl EventSender {
 }
 
 impl WeakEventSender {
-    /// Returns the sender; `None` if the queue is closed.
+    /// The sender; `None` if the queue is closed.
     pub(crate) fn upgrade(&self) -> Option<EventSender> {
         self.0.upgrade().map(EventSender)
     }
 }
 
 impl EventQueue {
-    /// Returns the number of events.
+    /// The number of events.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()

@@ -32,8 +32,8 @@ pub(super) enum HeldOutput {
 }
 
 impl HeldOutput {
-    /// Returns whether a caller outside the room waits for the output. An event that is published may come a
-    /// little later, and the loop itself waits for the records of a run's end.
+    /// Whether a caller outside the room waits for the output. An event that is published may come
+    /// a little later, and the loop itself waits for the records of a run's end.
     fn is_urgent(&self) -> bool {
         match self {
             Self::Publish(..) | Self::Observe(_) | Self::CommitPublished(_) => false,
@@ -57,44 +57,44 @@ pub(super) struct OutputBuffer {
 }
 
 impl OutputBuffer {
-    /// Returns whether no commit waits.
+    /// Whether no commit waits.
     pub(super) fn is_empty(&self) -> bool {
         self.commits.is_empty()
     }
 
-    /// Takes the output of a commit. `kept` is `None` if its records are durable
+    /// Takes the output of a commit. `durable` is `None` if its records are durable
     /// already. Effects that `may_go` accepts become free at once. Returns whether the rest is urgent.
     pub(super) fn add(
         &mut self,
         output: &mut Vec<HeldOutput>,
-        kept: Option<Kept>,
+        durable: Option<Kept>,
         may_go: impl Fn(&Effect) -> bool,
     ) -> bool {
-        let Some(kept) = kept else {
+        let Some(durable) = durable else {
             // Without durable waits every commit is complete on append, so none can be ahead of this
             // one.
             self.free.extend(output.drain(..));
             return false;
         };
         let may_go =
-            |told: &HeldOutput| matches!(told, HeldOutput::Effect(effect, _) if may_go(effect));
+            |item: &HeldOutput| matches!(item, HeldOutput::Effect(effect, _) if may_go(effect));
         let (free, waits): (Vec<HeldOutput>, Vec<HeldOutput>) = output.drain(..).partition(may_go);
         self.free.extend(free);
         self.numbered += 1;
         let is_urgent = waits.iter().any(HeldOutput::is_urgent);
-        self.commits.push_back((kept, waits));
+        self.commits.push_back((durable, waits));
         is_urgent
     }
 
     /// Appends output that waits until every earlier commit is durable.
-    pub(super) fn add_after_all(&mut self, told: Vec<HeldOutput>) {
+    pub(super) fn add_after_all(&mut self, output: Vec<HeldOutput>) {
         match self.commits.back_mut() {
-            Some((_, waits)) => waits.extend(told),
-            None => self.free.extend(told),
+            Some((_, waits)) => waits.extend(output),
+            None => self.free.extend(output),
         }
     }
 
-    /// Returns the number of the commit that was added last.
+    /// The number of the commit that was added last.
     pub(super) fn last_commit(&self) -> u64 {
         self.numbered
     }
@@ -105,9 +105,11 @@ impl OutputBuffer {
     }
 
     /// Waits until the oldest commit is durable and frees its output. The future is cancel-safe.
-    pub(super) async fn kept(&mut self) -> Result<(), JournalFailure> {
-        let Some((kept, _)) = self.commits.front_mut() else { return std::future::pending().await };
-        kept.await?;
+    pub(super) async fn wait_durable(&mut self) -> Result<(), JournalFailure> {
+        let Some((durable, _)) = self.commits.front_mut() else {
+            return std::future::pending().await;
+        };
+        durable.await?;
         if let Some((_, waited)) = self.commits.pop_front() {
             self.free.extend(waited);
             self.free

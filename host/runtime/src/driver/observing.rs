@@ -46,7 +46,7 @@ impl ObserverQueues {
         self.0.is_empty()
     }
 
-    /// Returns the observers that receive events of this kind by the setup of their run.
+    /// The observers that receive events of this kind by the setup of their run.
     pub(crate) fn receivers(&self, setup: &Setup, kind: &str) -> Vec<PluginName> {
         let receives = |observer: &PluginName| {
             let rule = setup.observers.iter().find(|rule| rule.plugin == *observer);
@@ -63,7 +63,7 @@ impl ObserverQueues {
         }
     }
 
-    /// Returns a queue that makes the run wait.
+    /// A queue that makes the run wait.
     pub(crate) fn full(&self) -> Option<&Arc<ObserverQueue>> {
         self.0.iter().find(|queue| queue.is_full())
     }
@@ -94,7 +94,7 @@ struct QueueState {
     /// Whether the run is over and adds no more events.
     is_closed: bool,
     /// The number of events that came too late, or were waiting when the observer was stopped.
-    left: u64,
+    undelivered: u64,
     /// The reason why the observer takes no more events.
     stopped: Option<String>,
     /// Whether the observer's task has ended.
@@ -155,7 +155,7 @@ impl ObserverQueue {
         self.change(|state| {
             // A stopped observer gets its events from the journal, when the run is resumed.
             if state.stopped.is_some() || state.is_over {
-                state.left += 1;
+                state.undelivered += 1;
                 return;
             }
             state.events.push_back(event);
@@ -188,7 +188,8 @@ impl ObserverQueue {
     }
 
     /// Waits for events and returns the next batch: events of one room, in order. `None` if the run
-    /// is over and all were taken. They stay in the queue until [`taken`](Self::taken).
+    /// is over and all were taken. They stay in the queue until
+    /// [`remove_batch`](Self::remove_batch).
     pub(crate) async fn next(&self) -> Option<Vec<ObservedEvent>> {
         let events = self
             .wait_for(|state| match state.events.front() {
@@ -217,10 +218,10 @@ impl ObserverQueue {
     }
 
     /// Removes the events of the last batch: the observer took them.
-    pub(crate) fn taken(&self) {
+    pub(crate) fn remove_batch(&self) {
         self.change(|state| {
-            let taken = std::mem::take(&mut state.under_way);
-            state.events.drain(..taken);
+            let count = std::mem::take(&mut state.under_way);
+            state.events.drain(..count);
             state.is_full &= state.events.len() > self.limit / 2;
         });
     }
@@ -235,9 +236,9 @@ impl ObserverQueue {
         self.change(|state| {
             state.stopped = Some(reason);
             state.is_full = false;
-            state.left += state.events.len() as u64;
+            state.undelivered += state.events.len() as u64;
             state.events.clear();
-            state.left
+            state.undelivered
         })
     }
 
@@ -254,7 +255,7 @@ impl ObserverQueue {
         });
     }
 
-    /// Returns whether nothing more can come from this queue.
+    /// Whether nothing more can come from this queue.
     pub(crate) fn is_over(&self) -> bool {
         self.lock().is_over
     }
@@ -272,7 +273,7 @@ impl ObserverQueue {
     /// Returns what the observer has not taken; `None` if it took everything.
     pub(crate) fn backlog(&self) -> Option<ObserverBacklog> {
         let state = self.lock();
-        let undelivered = state.events.len() as u64 + state.left;
+        let undelivered = state.events.len() as u64 + state.undelivered;
         let is_left = undelivered > 0 || state.is_catching_up || state.stopped.is_some();
         is_left.then(|| ObserverBacklog {
             run: self.run.clone(),

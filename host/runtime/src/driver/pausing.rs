@@ -6,7 +6,7 @@ use conclave_core::protocol::event::Event;
 
 use super::{Driver, UnderWay};
 
-/// Returns the pause state after an event; `None` if the event does not change it.
+/// The pause state after an event; `None` if the event does not change it.
 fn paused_by(event: &Event) -> Option<Option<String>> {
     match event.effective() {
         Event::Paused { reason } => Some(Some(reason.clone())),
@@ -17,7 +17,7 @@ fn paused_by(event: &Event) -> Option<Option<String>> {
 }
 
 impl Driver {
-    /// Returns the reason why the run is paused; `None` if it is not.
+    /// The reason why the run is paused; `None` if it is not.
     pub(crate) fn paused(&self) -> Option<&str> {
         self.paused.as_deref()
     }
@@ -45,7 +45,7 @@ impl Driver {
     }
 }
 
-/// Returns the event that gives a child room the pause state of its parent. The child may have been
+/// The event that gives a child room the pause state of its parent. The child may have been
 /// interrupted before it received the parent's event.
 pub(super) fn pause_as(parent: Option<&str>, was_paused: bool) -> Option<Event> {
     match (parent, was_paused) {

@@ -16,6 +16,7 @@ use conclave_core::types::completion::{ModelError, Prompt};
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::{CallId, ModelName, PluginName};
+use conclave_models::{ModelFailure, TextSink};
 
 use super::approving::ApproverQueue;
 use super::port::RoomPort;
@@ -26,7 +27,6 @@ use crate::driver::approve::Approver;
 use crate::driver::channel::HumanAnswer;
 use crate::driver::event_queue::EventSender;
 use crate::driver::runner::{Progressing, TaskProgress};
-use crate::models::{ModelFailure, TextSink};
 use crate::observe::subscribe::{FollowGate, Level, Publisher, RunEvent};
 use crate::support::fail_points::kill_point;
 
@@ -80,14 +80,14 @@ impl Driver {
                     Some(Event::UserAnswered { call, text: Some(text), attachments, passed })
                 };
                 // Also the fallback: a channel that panics counts as one without a person.
-                let nobody = move || Event::UserAnswered {
+                let no_answer = move || Event::UserAnswered {
                     call,
                     text: None,
                     attachments: Vec::new(),
                     passed: false,
                 };
-                self.start(call, nobody(), async move {
-                    answered(channels.ask(channel, task, prompt).await).unwrap_or_else(nobody)
+                self.start(call, no_answer(), async move {
+                    answered(channels.ask(channel, task, prompt).await).unwrap_or_else(no_answer)
                 });
             }
             Effect::CallModel { call, ordinal, model, prompt } => {
@@ -122,7 +122,7 @@ impl Driver {
                     Event::Sent { call, failure }
                 });
             }
-            Effect::Reply { request, reply } => self.outside.requests.answer(request, reply),
+            Effect::Reply { request, reply } => self.clients.requests.answer(request, reply),
             Effect::TellTask { call, id, text } => self.report_child(call, &id, &text),
             Effect::DetachTask { call } => self.detach_child(call),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),
@@ -173,7 +173,7 @@ impl Driver {
                 gate: Arc::clone(&self.follow),
                 // Log lines of the call wait for this commit, which contains the record that began
                 // it.
-                commit: self.held.last_commit(),
+                commit: self.buffer.last_commit(),
                 events: self.sender.clone(),
                 progressing: self.progressing.clone(),
                 plugin: plugin.clone(),
@@ -203,7 +203,7 @@ impl Driver {
             let answer = answered(id, plugins.call(start, call).await);
             answering.answer(answer);
         });
-        if let Some((earlier, work)) = self.begun.replace((id, work)) {
+        if let Some((earlier, work)) = self.started_call.replace((id, work)) {
             self.continue_beside(earlier, work);
         }
     }
@@ -212,7 +212,7 @@ impl Driver {
     /// them a change of threads; one that does not end continues beside the loop, as earlier calls
     /// do. A guest returns within a tick.
     pub(super) fn poll_begun(&mut self) {
-        let Some((call, mut work)) = self.begun.take() else { return };
+        let Some((call, mut work)) = self.started_call.take() else { return };
         // The task polls again before it waits for a wake-up, so none is lost.
         let mut context = Context::from_waker(Waker::noop());
         let poll = || work.as_mut().poll(&mut context);
@@ -232,7 +232,7 @@ impl Driver {
         let name = model.to_string();
         let was_shown = AtomicBool::new(false);
         let sink = Arc::new(StreamedText {
-            teller: self.teller.clone(),
+            publisher: self.publisher.clone(),
             call,
             ordinal,
             model: model.clone(),
@@ -274,7 +274,8 @@ impl Driver {
         // The host has no use for the answer, so the server can stop. A plugin that ends first
         // still pays for its requests.
         self.asking.iter().filter(|(of, _)| *of == call).for_each(|(_, asking)| asking.abort());
-        self.begun.take_if(|(begun, _)| *begun == call);
+        // A call that was never polled has nothing to abort.
+        self.started_call.take_if(|(started, _)| *started == call);
         match self.under_way.remove(&call) {
             Some(UnderWay::Work(work)) => work.abort(),
             Some(UnderWay::Child(child)) => {
@@ -285,7 +286,7 @@ impl Driver {
     }
 }
 
-/// Returns the event that answers a plugin call.
+/// The event that answers a plugin call.
 fn answered(call: CallId, PluginAnswer { output, report }: PluginAnswer) -> Event {
     match output {
         PluginOutput::Step(answer) => Event::AgentStepped { call, answer, report },
@@ -299,13 +300,14 @@ fn answered(call: CallId, PluginAnswer { output, report }: PluginAnswer) -> Even
 /// The number of times an approver is asked; a program could return invalid amounts for ever.
 const TRIES: u32 = 16;
 
-/// Asks until the answer holds a valid amount. The room ignores an invalid one and would wait on.
+/// Asks until the answer holds a valid amount.
 async fn asked_for_more(approver: &dyn Approver, mut top_up: LimitIncrease) -> ApprovalAnswer {
     for _ in 0..TRIES {
         let answer = approver.top_up(top_up.clone()).await;
         let Approval::Edited { arguments } = &answer.approval else { return answer };
         match top_up.amount(arguments) {
             Ok(_) => return answer,
+            // The room ignores an invalid amount and would wait on.
             Err(problem) => top_up.problem = Some(problem.to_string()),
         }
     }
@@ -316,7 +318,7 @@ fn decided(call: CallId, ApprovalAnswer { approval, author }: ApprovalAnswer) ->
     Event::Decided { call, approval, author }
 }
 
-/// Returns the answer for an approver whose future ends without one.
+/// The answer for an approver whose future ends without one.
 fn approver_broke_off(call: CallId) -> Event {
     let refused = Approval::Refused { reason: "the approver broke off".to_owned() };
     decided(call, refused.by(ApprovalAuthor::Nobody))
@@ -351,7 +353,7 @@ fn broke_off() -> Fault {
 
 /// Publishes the text of a model while it streams.
 struct StreamedText {
-    teller: Publisher,
+    publisher: Publisher,
     call: CallId,
     ordinal: u32,
     model: ModelName,
@@ -364,7 +366,7 @@ impl TextSink for StreamedText {
         if self.is_shown() {
             self.was_shown.store(true, Ordering::Relaxed);
         }
-        self.teller.tell(|| RunEvent::Streamed {
+        self.publisher.tell(|| RunEvent::Streamed {
             call: self.call,
             ordinal: self.ordinal,
             text: piece.to_owned(),
@@ -372,11 +374,11 @@ impl TextSink for StreamedText {
     }
 
     fn is_shown(&self) -> bool {
-        self.teller.shows_text()
+        self.publisher.shows_text()
     }
 
     fn waits(&self, why: &str) {
-        self.teller.tell(|| RunEvent::ModelWaiting {
+        self.publisher.tell(|| RunEvent::ModelWaiting {
             call: self.call,
             ordinal: self.ordinal,
             model: self.model.clone(),
@@ -405,14 +407,14 @@ impl Observer for Follower {
         });
     }
 
-    fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str) {
+    fn progress(&self, call: CallId, completed: u64, total: Option<u64>, message: &str) {
         if let Some(progressing) = &self.progressing {
-            progressing.tell(|| TaskProgress { done, total, message: message.to_owned() });
+            progressing.tell(|| TaskProgress { completed, total, message: message.to_owned() });
         }
         self.gate.tell(self.commit, || RunEvent::Progressed {
             call,
             plugin: self.plugin.clone(),
-            done,
+            done: completed,
             total,
             message: message.to_owned(),
         });

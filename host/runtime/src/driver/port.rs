@@ -73,7 +73,7 @@ impl<A: Send + 'static> Waiting<A> {
         self.expected().insert((call, ordinal), None);
     }
 
-    /// Returns the number of a call's waiting requests.
+    /// The number of a call's waiting requests.
     fn count(&self, call: CallId) -> usize {
         self.lock().get(&call).map_or(0, HashMap::len)
     }
@@ -95,6 +95,7 @@ impl<A: Send + 'static> Waiting<A> {
         call: CallId,
         ordinal: u32,
     ) -> Option<BoxFuture<'static, Option<A>>> {
+        // Locked until the request waits: an answer that comes in between would find neither.
         let mut expected = self.expected();
         Some(match expected.remove(&(call, ordinal))? {
             Some(answer) => Box::pin(std::future::ready(Some(answer))),
@@ -105,11 +106,11 @@ impl<A: Send + 'static> Waiting<A> {
     fn take(&self, call: CallId, ordinal: u32) -> Option<oneshot::Sender<A>> {
         let mut waiting = self.lock();
         let of_call = waiting.get_mut(&call)?;
-        let taken = of_call.remove(&ordinal);
+        let sender = of_call.remove(&ordinal);
         if of_call.is_empty() {
             waiting.remove(&call);
         }
-        taken
+        sender
     }
 
     /// Delivers an answer to its waiting request, if it still waits.
@@ -160,6 +161,7 @@ impl ModelPort for RoomPort {
         let answer = match models.enter_expected(call, ordinal) {
             Some(answer) => answer,
             None => {
+                // Only for new requests: a replayed one was permitted before.
                 let refused = if ordinal >= REQUESTS {
                     Some(format!("more than {REQUESTS} model requests in one call"))
                 } else if models.count(call) >= AT_ONCE {
@@ -170,6 +172,7 @@ impl ModelPort for RoomPort {
                 if let Some(refused) = refused {
                     return Box::pin(std::future::ready(failed(refused)));
                 }
+                // Before the event is sent, because the answer may come at once.
                 let answer = models.enter(call, ordinal);
                 if self.events.send(Event::ModelAsked { call, ordinal, request }).is_err() {
                     return Box::pin(std::future::ready(failed(OVER.to_owned())));
@@ -251,8 +254,8 @@ mod tests {
         drop(waiting.pop());
         waiting.push(ask(&port, CALL, 65));
         assert_eq!(received.len(), 65);
-        let gone = ModelError::Other { message: "gone".to_owned() };
-        port.waiting.models.answer(CALL, 65, Err(gone.clone()));
-        assert_eq!(waiting.pop().unwrap().await, Err(gone));
+        let error = ModelError::Other { message: "gone".to_owned() };
+        port.waiting.models.answer(CALL, 65, Err(error.clone()));
+        assert_eq!(waiting.pop().unwrap().await, Err(error));
     }
 }

@@ -37,7 +37,7 @@ impl Default for Rooms {
 struct OpenRoom {
     room: RoomId,
     events: WeakEventSender,
-    outside: Weak<RoomClients>,
+    clients: Weak<RoomClients>,
     /// Whether the room has no parent that stops it.
     is_alone: bool,
 }
@@ -52,10 +52,10 @@ impl std::fmt::Debug for OpenRoom {
 }
 
 impl OpenRoom {
-    /// Returns a handle to the room; `None` if the room is over.
+    /// A handle to the room; `None` if the room is over.
     fn handle(&self) -> Option<RoomHandle> {
         let events = self.events.upgrade().filter(|events| !events.is_closed())?;
-        Some(RoomHandle::new(self.room.clone(), &events, self.outside.upgrade()?))
+        Some(RoomHandle::new(self.room.clone(), &events, self.clients.upgrade()?))
     }
 }
 
@@ -64,7 +64,7 @@ impl RoomRegistry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, room: &RoomId, events: &EventSender, outside: &Arc<RoomClients>) {
+    pub(crate) fn add(&self, room: &RoomId, events: &EventSender, clients: &Arc<RoomClients>) {
         let mut rooms = self.lock();
         if rooms.open.len() >= rooms.clean_at {
             rooms.open.retain(|open| open.handle().is_some());
@@ -74,7 +74,7 @@ impl RoomRegistry {
         rooms.open.push(OpenRoom {
             room: room.clone(),
             events: events.downgrade(),
-            outside: Arc::downgrade(outside),
+            clients: Arc::downgrade(clients),
             is_alone,
         });
     }
@@ -109,7 +109,7 @@ impl RoomRegistry {
         }
     }
 
-    /// Returns a handle to a room; `None` if it does not run here.
+    /// A handle to a room; `None` if it does not run here.
     pub(crate) fn handle(&self, room: &RoomId) -> Option<RoomHandle> {
         let rooms = self.lock();
         // The newest entry wins: a reopened room is registered again under its name.
@@ -120,9 +120,9 @@ impl RoomRegistry {
     /// child rooms.
     pub(crate) fn stop(&self, reason: &str) -> usize {
         let rooms = self.lock();
-        let alone = rooms.open.iter().filter(|open| open.is_alone).filter_map(OpenRoom::handle);
+        let detached = rooms.open.iter().filter(|open| open.is_alone).filter_map(OpenRoom::handle);
         let stop = || ControlCommand::Stop { reason: reason.to_owned() };
-        alone.filter(|room| room.control(stop())).count()
+        detached.filter(|room| room.control(stop())).count()
     }
 }
 
@@ -136,24 +136,24 @@ mod tests {
 
     #[test]
     fn rooms_that_are_over_are_taken_out_in_time() {
-        let everything = RoomRegistry::default();
-        let outside =
+        let registry = RoomRegistry::default();
+        let clients =
             Arc::new(RoomClients::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
         // Reserves the capacity of a list that was long once.
-        everything.lock().open.reserve(100_000);
+        registry.lock().open.reserve(100_000);
         let (lasting, _events) = event_queue();
-        everything.add(&RoomId::from("lasting"), &lasting, &outside);
+        registry.add(&RoomId::from("lasting"), &lasting, &clients);
         for number in 0..10_000 {
             let (sender, _over) = event_queue();
-            everything.add(&RoomId::from(number.to_string()), &sender, &outside);
+            registry.add(&RoomId::from(number.to_string()), &sender, &clients);
             assert!(
-                everything.lock().open.len() <= CLEAN_AT,
+                registry.lock().open.len() <= CLEAN_AT,
                 "at most one is open beside the lasting one: {number}"
             );
         }
         assert!(
-            everything.handle(&RoomId::from("lasting")).is_some()
-                && everything.handle(&RoomId::from("1")).is_none()
+            registry.handle(&RoomId::from("lasting")).is_some()
+                && registry.handle(&RoomId::from("1")).is_none()
         );
     }
 }

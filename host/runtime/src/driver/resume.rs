@@ -54,13 +54,14 @@ impl Driver {
         driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none())
             .then(|| unfinished.resumption(now, &driver.shared.admitted));
         *driver.room = unfinished.room;
+        // Changes that the replay reports again; all tasks follow below.
         while driver.room.poll_task().is_some() {}
-        driver.room.tasks().for_each(|task| driver.outside.known.put(Arc::clone(task)));
-        driver.outside.known.bind(Arc::clone(driver.room.bindings()));
-        driver.outside.requests.resume_from(unfinished.in_flight.next_request());
+        driver.room.tasks().for_each(|task| driver.clients.view.put(Arc::clone(task)));
+        driver.clients.view.bind(Arc::clone(driver.room.bindings()));
+        driver.clients.requests.resume_from(unfinished.in_flight.next_request());
         driver.track(unfinished.in_flight);
         if driver.is_cut_off() {
-            driver.outside.open();
+            driver.clients.open();
             driver.messages = messages;
         }
         Ok(Ok(driver))
@@ -86,11 +87,11 @@ impl Driver {
     }
 
     /// Ends a background task that was cancelled before the host was interrupted: its room gets the
-    /// end that it had no time for. It runs beside the loop, because the journal must be
-    /// read; the run awaits it at its end.
+    /// end that it had no time for.
     fn end_child(&mut self, effect: &Effect) {
         let Effect::StartBackground { opening, .. } = effect else { return };
         let (shared, room) = (Arc::clone(&self.shared), opening.room.clone());
+        // Beside the loop, because the journal must be read; the run awaits it at its end.
         self.ends.spawn(async move {
             // If the journal cannot be read now, the room stays interrupted.
             if let Ok(Some(mut child)) = Self::reopen(shared, &room).await
@@ -101,28 +102,28 @@ impl Driver {
         });
     }
 
-    /// Returns whether the room was opened before and its run has not ended.
+    /// Whether the room was opened before and its run has not ended.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.resumption.is_some()
     }
 
-    /// Returns the first plugin whose component is another one now, so that the run cannot be
-    /// resumed: one of its calls would be run again, or it is another plugin under the same name.
+    /// The first plugin whose component is another one now, so that the run cannot be resumed: one
+    /// of its calls would be run again, or it is another plugin under the same name.
     pub(crate) fn changed_plugin(&self) -> Option<&ChangedComponent> {
         let resumption = self.resumption.as_ref()?;
-        let again = resumption.plugins();
+        let restarted = resumption.plugins();
         let is_in_the_way = |changed: &&ChangedComponent| {
-            changed.refusal.is_some() || again.contains(&changed.plugin)
+            changed.refusal.is_some() || restarted.contains(&changed.plugin)
         };
         resumption.changed.iter().find(is_in_the_way)
     }
 
-    /// Returns the plugins of an interrupted run whose components are other ones now.
+    /// The plugins of an interrupted run whose components are other ones now.
     pub(crate) fn changed_components(&self) -> &[ChangedComponent] {
         self.resumption.as_ref().map(|it| &it.changed[..]).unwrap_or_default()
     }
 
-    /// Returns the effective setup of an interrupted run.
+    /// The effective setup of an interrupted run.
     pub(crate) fn effective_setup(&self) -> &Arc<Setup> {
         self.resumption.as_ref().map_or(&self.setup, |resumption| &resumption.setup)
     }
@@ -134,7 +135,7 @@ impl Driver {
         let failed = self.room.failed_exchange(events).filter(|_| self.checks_exchanged);
         let Some((plugin, fault)) = failed else { return Ok(()) };
         self.failed_exchange = Some((plugin, fault.message.clone()));
-        Err(self.left())
+        Err(self.abandoned_run())
     }
 
     /// Replaces the event that would end the run for lack of a model, and those after it, by a record
@@ -153,9 +154,9 @@ impl Driver {
         true
     }
 
-    /// Returns the error that stops the loop of a run that is left as it is. The session replaces it
+    /// The error that stops the loop of a run that is left as it is. The session replaces it
     /// by the reason.
-    pub(super) fn left(&self) -> JournalFailure {
+    pub(super) fn abandoned_run(&self) -> JournalFailure {
         let cause = std::io::Error::other("the run was left as it is");
         JournalFailure { room: self.id.clone(), place: "its journal".to_owned(), cause }
     }
@@ -165,12 +166,14 @@ impl Driver {
         &mut self,
         resumption: Resumption,
     ) -> Result<Vec<Event>, JournalFailure> {
-        let Resumption { mut events, again, setup: _, changed: _ } = resumption;
+        let Resumption { mut events, again: restarts, setup: _, changed: _ } = resumption;
         // The events below may hold answers to calls that run again only after them.
-        for Restart { effect, trace, .. } in &again {
+        for Restart { effect, trace, .. } in &restarts {
             effect.starts().into_iter().for_each(|call| self.expect(call, trace));
         }
         self.commit_and_perform(&mut events).await?;
+        // Not before: the events above hold the faults of interrupted calls, which no component has
+        // caused.
         self.checks_exchanged = true;
         // Child rooms, approvers and the next run see the effective setup from here on.
         self.setup = Arc::clone(self.room.setup());
@@ -197,7 +200,7 @@ impl Driver {
             received.iter().position(|event| matches!(event.effective(), Event::Requested { .. }));
         let later = requests.map_or_else(Vec::new, |at| received.split_off(at));
         self.commit_and_perform(&mut received).await?;
-        for Restart { effect, start, trace } in again {
+        for Restart { effect, start, trace } in restarts {
             if self.room.outcome().is_some() || !self.is_wanted(&effect) {
                 self.end_child(&effect);
                 effect.starts().into_iter().for_each(|call| self.waiting.forget(call));
@@ -221,9 +224,9 @@ impl Driver {
 
     /// Registers the answers that can arrive before their call runs again.
     fn expect(&self, call: CallId, trace: &CallLog) {
-        let open = trace.models.iter().filter(|(_, asked)| asked.answer.is_none());
+        let open = trace.models.iter().filter(|(_, request)| request.answer.is_none());
         open.for_each(|(ordinal, _)| self.waiting.models.expect(call, *ordinal));
-        let open = trace.tools.iter().filter(|(_, asked)| asked.answer.is_none());
+        let open = trace.tools.iter().filter(|(_, request)| request.answer.is_none());
         open.for_each(|(ordinal, _)| self.waiting.tools.expect(call, *ordinal));
     }
 }

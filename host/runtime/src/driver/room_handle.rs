@@ -35,7 +35,7 @@ pub use tasks::WaitError;
 pub(crate) struct RoomClients {
     pub(crate) requests: Requests,
     pub(crate) controls: Controls,
-    pub(crate) known: RoomView,
+    pub(crate) view: RoomView,
     runner: Arc<dyn TaskRunner>,
     clock: Arc<dyn Clock>,
 }
@@ -45,7 +45,7 @@ impl RoomClients {
         Self {
             requests: Requests::default(),
             controls: Controls::default(),
-            known: RoomView::default(),
+            view: RoomView::default(),
             runner,
             clock,
         }
@@ -55,14 +55,14 @@ impl RoomClients {
     pub(crate) fn open(&self) {
         self.requests.open();
         self.controls.open();
-        self.known.open();
+        self.view.open();
     }
 
     /// Refuses further requests: no run is active.
     pub(crate) fn close(&self) {
         self.requests.close();
         self.controls.close();
-        self.known.close();
+        self.view.close();
     }
 }
 
@@ -115,7 +115,7 @@ pub struct RoomHandle {
     room: RoomId,
     /// A weak sender: the room's loop holds the receiver and the strong sender that keeps it open.
     events: WeakEventSender,
-    outside: Arc<RoomClients>,
+    clients: Arc<RoomClients>,
 }
 
 impl fmt::Debug for RoomHandle {
@@ -178,11 +178,11 @@ impl TaskHandle {
 }
 
 impl RoomHandle {
-    pub(crate) fn new(room: RoomId, events: &EventSender, outside: Arc<RoomClients>) -> Self {
-        Self { room, events: events.downgrade(), outside }
+    pub(crate) fn new(room: RoomId, events: &EventSender, clients: Arc<RoomClients>) -> Self {
+        Self { room, events: events.downgrade(), clients }
     }
 
-    /// Returns the room's id.
+    /// The room's id.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         &self.room
@@ -193,11 +193,11 @@ impl RoomHandle {
     /// # Errors
     /// Returns why the request was refused; `room_closed` also if the room ends before it answers.
     pub async fn ask(&self, what: RoomRequest) -> Result<RequestReply, Refusal> {
-        let (request, reply) = self.outside.requests.enter().ok_or_else(requests::over)?;
+        let (request, reply) = self.clients.requests.enter().ok_or_else(requests::room_closed)?;
         if !self.send(Event::Requested { request, what }) {
-            return Err(requests::over());
+            return Err(requests::room_closed());
         }
-        reply.await.unwrap_or_else(|_| Err(requests::over()))
+        reply.await.unwrap_or_else(|_| Err(requests::room_closed()))
     }
 
     /// Accepts a message on one of the room's channels.
@@ -283,7 +283,7 @@ impl RoomHandle {
     /// # Errors
     /// `unknown_task`, `task_ended`, `room_closed`.
     pub async fn tell(&self, task: &BackgroundId, text: impl Into<String>) -> Result<(), Refusal> {
-        self.done(RoomRequest::TellTask { task: task.clone(), text: text.into() }).await
+        self.perform(RoomRequest::TellTask { task: task.clone(), text: text.into() }).await
     }
 
     /// Announces a text in the room that no task there requested.
@@ -308,7 +308,7 @@ impl RoomHandle {
         channel: impl Into<ChannelId>,
         binding: Binding,
     ) -> Result<(), Refusal> {
-        self.done(RoomRequest::Bind { channel: channel.into(), binding: Some(binding) }).await
+        self.perform(RoomRequest::Bind { channel: channel.into(), binding: Some(binding) }).await
     }
 
     /// Detaches a channel; succeeds for a channel that is not attached.
@@ -316,7 +316,7 @@ impl RoomHandle {
     /// # Errors
     /// `room_closed`.
     pub async fn unbind(&self, channel: impl Into<ChannelId>) -> Result<(), Refusal> {
-        self.done(RoomRequest::Bind { channel: channel.into(), binding: None }).await
+        self.perform(RoomRequest::Bind { channel: channel.into(), binding: None }).await
     }
 
     /// Reports the activity of a channel. Strategies that wait for quiet are asked again when it
@@ -329,7 +329,7 @@ impl RoomHandle {
         channel: impl Into<ChannelId>,
         activity: Activity,
     ) -> Result<(), Refusal> {
-        self.done(RoomRequest::Activity { channel: channel.into(), activity }).await
+        self.perform(RoomRequest::Activity { channel: channel.into(), activity }).await
     }
 
     /// Closes the room: it accepts no more requests, and each background task ends as its
@@ -338,28 +338,28 @@ impl RoomHandle {
     /// # Errors
     /// None today: `room_closed`, also from a reply that could not be kept, counts as success.
     pub async fn close(&self, reason: impl Into<String>) -> Result<(), Refusal> {
-        match self.done(RoomRequest::Close { reason: reason.into() }).await {
+        match self.perform(RoomRequest::Close { reason: reason.into() }).await {
             Err(refusal) if refusal.error == RefusalCode::RoomClosed => Ok(()),
-            done => done,
+            reply => reply,
         }
     }
 
-    async fn done(&self, what: RoomRequest) -> Result<(), Refusal> {
+    async fn perform(&self, what: RoomRequest) -> Result<(), Refusal> {
         self.ask(what).await.map(drop)
     }
 
-    /// Returns the room's background tasks in the order in which they began. Of those that have
-    /// ended and whose result was delivered, the newest thousand are included. It works after the
-    /// room is over, and sends no request.
+    /// The room's background tasks in the order in which they began. Of those that have ended and
+    /// whose result was delivered, the newest thousand are included. It works after the room is
+    /// over, and sends no request.
     #[must_use]
     pub fn tasks(&self) -> Vec<Arc<BackgroundRecord>> {
-        self.outside.known.tasks()
+        self.clients.view.tasks()
     }
 
-    /// Returns one background task, under the same conditions.
+    /// One background task, under the same conditions.
     #[must_use]
     pub fn task(&self, id: &BackgroundId) -> Option<Arc<BackgroundRecord>> {
-        self.outside.known.task(id)
+        self.clients.view.task(id)
     }
 
     /// Waits for the end of a task, but not for the delivery of its result, which has its own
@@ -391,9 +391,9 @@ impl RoomHandle {
         id: &BackgroundId,
         at_most: Option<Duration>,
     ) -> Result<Arc<BackgroundRecord>, WaitError> {
-        let ended = self.outside.known.ended(id);
+        let ended = self.clients.view.ended(id);
         let Some(at_most) = at_most else { return ended.await };
-        let clock = &self.outside.clock;
+        let clock = &self.clients.clock;
         let at = clock.now().plus(u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX));
         tokio::select! {
             biased;
@@ -402,22 +402,22 @@ impl RoomHandle {
         }
     }
 
-    /// Returns the progress of a background task's plugins from now on; `None` if the task does not
-    /// run here.
+    /// The progress of a background task's plugins from now on; `None` if the task does not run
+    /// here.
     #[must_use]
     pub fn progress(&self, id: &BackgroundId) -> Option<ProgressStream> {
         let task = self.task(id)?;
-        self.outside.runner.progress(&task.room)
+        self.clients.runner.progress(&task.room)
     }
 
-    /// Returns the current channel bindings of the room, also after it is over.
+    /// The current channel bindings of the room, also after it is over.
     #[must_use]
     pub fn bindings(&self) -> Arc<BTreeMap<ChannelId, Binding>> {
-        self.outside.known.bindings()
+        self.clients.view.bindings()
     }
 }
 
-/// Returns the refusal for a reply of the wrong kind, which is a bug of the host.
+/// The refusal for a reply of the wrong kind, which is a bug of the host.
 fn unfit(reply: &RequestReply) -> Refusal {
     Refusal::new(
         RefusalCode::Busy,

@@ -68,13 +68,13 @@ pub trait TaskRunner: Send + Sync + 'static {
         at_most: Option<Duration>,
     ) -> BoxFuture<'static, Result<Arc<EndedTask>, WaitError>>;
 
-    /// Returns the tasks that are here, ordered by the names of their rooms.
+    /// The tasks that are here, ordered by the names of their rooms.
     fn list(&self) -> Vec<Submitted>;
 
-    /// Returns one task; `None` if it is not here.
+    /// One task; `None` if it is not here.
     fn inspect(&self, room: &RoomId) -> Option<Submitted>;
 
-    /// Returns the progress of a task's plugins from now on; `None` if the task is not here.
+    /// The progress of a task's plugins from now on; `None` if the task is not here.
     fn progress(&self, room: &RoomId) -> Option<ProgressStream>;
 
     /// Detaches a task from its parent; returns false if it is not here.

@@ -62,7 +62,7 @@ pub(super) struct SideEffectPort {
 
 impl SideEffectPort {
     /// Sends an event and waits until its record is durable; `None` if the room is over.
-    fn kept(&self, key: Key, event: Event) -> BoxFuture<'static, Option<Leave>> {
+    fn send_durable(&self, key: Key, event: Event) -> BoxFuture<'static, Option<Leave>> {
         let (sender, receiver) = oneshot::channel();
         // Registered before the event is sent, so that the answer finds its receiver.
         self.waiting.lock().insert(key, sender);
@@ -89,11 +89,11 @@ impl EffectPort for SideEffectPort {
             detail: "the run is over".to_owned(),
         };
         kill_point!("before-side-effect-asked");
-        let kept = self.kept(
+        let recorded = self.send_durable(
             (call, ordinal, EffectStep::Asked),
             Event::SideEffectAsked { call, ordinal, side_effect },
         );
-        Box::pin(async move { kept.await.unwrap_or(Err(over)) })
+        Box::pin(async move { recorded.await.unwrap_or(Err(over)) })
     }
 
     fn read(&self, call: CallId, reads: Vec<LoggedRead>) {
@@ -116,11 +116,11 @@ impl EffectPort for SideEffectPort {
         answer: SideEffectAnswer,
     ) -> BoxFuture<'static, ()> {
         kill_point!("after-side-effect-done");
-        let kept = self.kept(
+        let recorded = self.send_durable(
             (call, ordinal, EffectStep::Ended),
             Event::SideEffectEnded { call, ordinal, answer },
         );
-        Box::pin(async move { drop(kept.await) })
+        Box::pin(async move { drop(recorded.await) })
     }
 }
 

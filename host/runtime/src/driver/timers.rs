@@ -117,7 +117,7 @@ mod tests {
             self.most.fetch_max(sleeping, Ordering::Relaxed);
             let (sleeping, now) = (Sleeping(Arc::clone(&self.sleeping)), Arc::clone(&self.now));
             Box::pin(std::future::poll_fn(move |_| {
-                let _held = &sleeping;
+                let _permit = &sleeping;
                 if now.load(Ordering::Relaxed) >= at.0 { Poll::Ready(()) } else { Poll::Pending }
             }))
         }

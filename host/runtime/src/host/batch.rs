@@ -75,7 +75,7 @@ pub enum ItemEnd<T, E> {
 }
 
 impl<T, E> ItemEnd<T, E> {
-    /// Returns the result; `None` for every other end.
+    /// The result; `None` for every other end.
     #[must_use]
     pub fn value(&self) -> Option<&T> {
         match self {
@@ -102,7 +102,7 @@ pub struct BatchProgress<'a, T, E> {
     /// The end of that job.
     pub end: &'a ItemEnd<T, E>,
     /// The number of jobs that have ended, this one included.
-    pub done: usize,
+    pub completed: usize,
     /// The number of ended jobs that failed, however `on_error` counts them.
     pub failed: usize,
     /// The number of jobs in the batch.
@@ -143,7 +143,7 @@ where
     let mut items: Vec<ItemEnd<T, E>> =
         std::iter::repeat_with(|| ItemEnd::Cancelled).take(total).collect();
     let (mut waiting, mut going) = (jobs.into_iter().enumerate(), JoinSet::new());
-    let (mut done, mut failed, mut ended_by) = (0, 0, None);
+    let (mut completed, mut failed, mut ended_by) = (0, 0, None);
     loop {
         while going.len() < batch.concurrency.max(1)
             && let Some((index, job)) = waiting.next()
@@ -157,10 +157,10 @@ where
             // The executor is shutting down.
             Err(Err(_)) => break,
         };
-        done += 1;
+        completed += 1;
         failed += usize::from(result.is_err());
         let (end, is_enough) = judge(result, batch);
-        on_progress(&BatchProgress { index, end: &end, done, failed, total });
+        on_progress(&BatchProgress { index, end: &end, completed, failed, total });
         if let Some(place) = items.get_mut(index) {
             *place = end;
         }
@@ -174,7 +174,7 @@ where
     BatchOutcome { items, ended_by }
 }
 
-/// Returns the end that a result counts as, and whether it ends the batch (L-191, L-192).
+/// The end that a result counts as, and whether it ends the batch (L-191, L-192).
 fn judge<T, E>(result: Result<Option<T>, E>, batch: &Batch) -> (ItemEnd<T, E>, bool) {
     match (result, batch.on_error) {
         (Ok(Some(value)), _) => (ItemEnd::Value(value), batch.stop_on_first),
@@ -228,7 +228,7 @@ fn says_something(outcome: &Outcome) -> bool {
         || !outcome.tools.is_empty()
 }
 
-/// Returns the room of one run of a batch: `ROOM.INDEX`.
+/// The room of one run of a batch: `ROOM.INDEX`.
 #[must_use]
 pub fn room_of(room: &RoomId, index: usize) -> RoomId {
     RoomId::from(format!("{room}.{index}"))
@@ -299,7 +299,7 @@ mod tests {
 
     type Job = Box<dyn FnOnce() -> BoxFuture<'static, Result<Option<u32>, u32>> + Send>;
 
-    /// Returns a job that yields this result after `rounds` turns of the executor.
+    /// A job that yields this result after `rounds` turns of the executor.
     fn job(result: Result<Option<u32>, u32>, rounds: usize) -> Job {
         Box::new(move || {
             Box::pin(async move {
@@ -405,14 +405,14 @@ mod tests {
                     Ok::<_, u32>(Some(number))
                 }
             });
-            let mut told = Vec::new();
+            let mut reports = Vec::new();
             let batch = Batch { concurrency: window, ..Batch::default() };
             let ended = run_all(jobs.collect(), &batch, |progress| {
-                told.push((progress.done, progress.failed, progress.total))
+                reports.push((progress.completed, progress.failed, progress.total))
             })
             .await;
             assert_eq!(ended.items, (0..50).map(ItemEnd::Value).collect::<Vec<_>>());
-            assert_eq!(told, (1..=50).map(|done| (done, 0, 50)).collect::<Vec<_>>());
+            assert_eq!(reports, (1..=50).map(|completed| (completed, 0, 50)).collect::<Vec<_>>());
             assert_eq!(
                 (most.load(Ordering::SeqCst), going.load(Ordering::SeqCst)),
                 (window.max(1), 0)

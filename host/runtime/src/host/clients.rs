@@ -7,19 +7,18 @@ use std::sync::Arc;
 use conclave_core::config::{
     Config, ConfigProblem, ModelConfig, ModelKind, ModelServerConfig, ProblemCode, Problems,
 };
-use conclave_core::types::ids::ModelName;
-
 #[cfg(feature = "http-models")]
 use conclave_core::types::completion::{ModelDiagnostic, ModelDiagnosticKind};
+use conclave_core::types::ids::ModelName;
+#[cfg(feature = "http-models")]
+use conclave_models::http::{HttpModel, HttpModelError, HttpModelSettings, ProbeFailure};
+use conclave_models::{ModelClient, Scripted};
 #[cfg(feature = "http-models")]
 use std::time::{Duration, Instant};
 
 use super::Host;
 #[cfg(feature = "http-models")]
 use crate::imports::secrets::KeyOf;
-#[cfg(feature = "http-models")]
-use crate::models::http::{HttpModel, HttpModelError, HttpModelSettings, ProbeFailure};
-use crate::models::{ModelClient, Scripted};
 
 /// The reply of a model server to the request for its list of models.
 #[cfg(feature = "http-models")]
@@ -140,7 +139,7 @@ impl Host {
             key: server
                 .key
                 .as_ref()
-                .map(|key| Arc::new(from(key)) as Arc<dyn crate::models::KeySource>),
+                .map(|key| Arc::new(from(key)) as Arc<dyn conclave_models::KeySource>),
             headers: server.headers.clone(),
             options: server.options.clone(),
             proxy: server.proxy.clone(),
@@ -150,7 +149,7 @@ impl Host {
             idle_timeout: Duration::from_millis(server.idle_timeout_ms),
             reply_max: server.reply_max,
             thinking: server.thinking.clone(),
-            images: Arc::clone(&self.blobs) as Arc<dyn crate::models::BlobSource>,
+            images: Arc::clone(&self.blobs) as Arc<dyn conclave_models::BlobSource>,
             ..HttpModelSettings::default()
         })
     }

@@ -69,7 +69,7 @@ impl ControlInbox {
     fn hand_over(&self, received: ReceivedMail, notify: &impl Fn(&ControlMessage)) {
         // Marked before the delivery, so that the next poll skips the message.
         lock(&self.in_hand).insert(received.mail.id.clone());
-        let held = MessageGuard(Arc::clone(&self.in_hand), received.mail.id.clone());
+        let guard = MessageGuard(Arc::clone(&self.in_hand), received.mail.id.clone());
         let ControlMessage { id, room, word } = &received.mail;
         let delivered = self.host.handle(room).and_then(|handle| handle.deliver(id, word.clone()));
         if let Some(confirmed) = delivered {
@@ -80,13 +80,13 @@ impl ControlInbox {
                 if confirmed.await.is_ok() {
                     let _ = tokio::task::spawn_blocking(move || received.delete()).await;
                 }
-                drop(held);
+                drop(guard);
             });
         } else if matches!(word, ControlCommand::Stop { .. }) {
             let store = self.store.clone();
             tokio::task::spawn_blocking(move || {
                 end(&store, &received);
-                drop(held);
+                drop(guard);
             });
         }
     }

@@ -13,8 +13,8 @@ use crate::imports::exec::interpreters;
 
 use super::guarded::{Guarded, GuardedPath, LINKS, guarded, ways};
 
-/// Returns the config's folder with links resolved as far as possible. Its path separates the
-/// stores of different configs.
+/// The config's folder with links resolved as far as possible. Its path separates the stores of
+/// different configs.
 pub(super) fn home(config: &Config) -> PathBuf {
     let folder = if config.folder.is_empty() { Path::new(".") } else { Path::new(&config.folder) };
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
@@ -75,13 +75,13 @@ pub(super) fn check(
             let holds = guarded
                 .iter()
                 .find(|guarded| (writes || guarded.secret) && guarded.is_in_reach_of(&dir));
-            if let Some(Guarded { what, secret, whole, .. }) = holds {
+            if let Some(Guarded { what, secret, is_folder, .. }) = holds {
                 let (way, could) = if *secret { ("", "read") } else { (" for writing", "change") };
                 let what = format!(
                     "{} cannot be granted{way}: {name} could {could} {what} with it",
                     grant.shown
                 );
-                let help = match (secret, whole) {
+                let help = match (secret, is_folder) {
                     (true, true) => "grant it a folder of its own, such as `./notes`",
                     (true, false) => "keep the key in another folder",
                     (false, _) => "let it write in a folder of its own, such as `./out`",
@@ -169,10 +169,10 @@ impl ProgramFolders<'_> {
                 add(ProblemCode::MissingFolder, &key, what, None);
                 continue;
             }
-            let mut places = ways(path, LINKS);
+            let mut links = ways(path, LINKS);
             let interpreters = interpreters(path, exec.env.get("PATH").map(String::as_str));
-            places.extend(interpreters.iter().flat_map(|path| ways(path, LINKS)));
-            if let Some(writer) = self.writer_above(&places, false) {
+            links.extend(interpreters.iter().flat_map(|path| ways(path, LINKS)));
+            if let Some(writer) = self.writer_above(&links, false) {
                 let what = format!("{} cannot be granted: it is in {writer}", pattern.program());
                 let help = "grant a program that no plugin can replace";
                 add(ProblemCode::ProtectedFolder, &key, what, Some(help));
@@ -180,14 +180,15 @@ impl ProgramFolders<'_> {
         }
     }
 
-    /// Returns the folder, with words about it, in which a plugin can replace one of these places.
+    /// The folder, with words about it, in which a plugin can replace one of these places.
     /// `strictly` leaves out the places that are granted folders themselves, which cannot be moved.
-    fn writer_above(&self, places: &[PathBuf], strictly: bool) -> Option<String> {
+    fn writer_above(&self, paths: &[PathBuf], strictly: bool) -> Option<String> {
         let can_replace = |granted: &&GrantedDir<'_>| {
             let is_in = |place: &PathBuf| {
                 place.starts_with(&granted.dir) && !(strictly && *place == granted.dir)
             };
-            granted.mode == FileMode::ReadWrite && places.iter().any(is_in)
+            // An overlay changes nothing on the disk.
+            granted.mode == FileMode::ReadWrite && paths.iter().any(is_in)
         };
         let found = self.granted.iter().find(can_replace)?;
         Some(format!("{}, which a plugin of this config may write", found.dir.display()))
@@ -305,12 +306,12 @@ mod tests {
             resolve_grants(&mut grants);
             grants
         };
-        let begun = granted("one");
-        for (to, places) in [("one", 1), ("./one/../one", 1), ("other", 0)] {
-            let effective = begun.narrowed_by(&granted(to));
+        let original = granted("one");
+        for (to, count) in [("one", 1), ("./one/../one", 1), ("other", 0)] {
+            let effective = original.narrowed_by(&granted(to));
             let exec = effective.exec.unwrap();
-            let left = (effective.files.len(), exec.read.len(), exec.starts.len());
-            assert_eq!(left, (places, places, places), "{to}");
+            let effective_count = (effective.files.len(), exec.read.len(), exec.starts.len());
+            assert_eq!(effective_count, (count, count, count), "{to}");
         }
     }
 
@@ -362,8 +363,8 @@ mod tests {
         assert_eq!(warned("../beside", "read-write", exec), "");
     }
 
-    /// Returns the problems of granting a folder below `conf/..` for writing and for reading; the
-    /// config lies in `conf`.
+    /// The problems of granting a folder below `conf/..` for writing and for reading; the config
+    /// lies in `conf`.
     fn both(temp: &Path, dir: &str, rest: &str, guards: &[GuardedPath]) -> [String; 2] {
         ["read-write", "read"].map(|mode| {
             let text = format!(
@@ -454,11 +455,11 @@ mod tests {
     #[test]
     fn what_the_program_guards_is_out_of_reach_even_before_it_is_there() {
         let temp = folders(&["conf/x", "data/real.toml", "up/x"]);
-        let guard = |path: &str, secret, whole| GuardedPath {
+        let guard = |path: &str, secret, is_folder| GuardedPath {
             what: "the thing".to_owned(),
             path: temp.path().join(path),
             secret,
-            whole,
+            is_folder,
         };
         let state = [guard("up/state", true, true)];
         assert!(
@@ -490,7 +491,7 @@ mod tests {
             what: "the config".to_owned(),
             path: temp.path().join("conf/a.toml"),
             secret: false,
-            whole: false,
+            is_folder: false,
         }];
         for dir in ["../data", "../link", "."] {
             assert!(

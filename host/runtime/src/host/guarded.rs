@@ -22,7 +22,7 @@ pub struct GuardedPath {
     /// Whether plugins may not read it either.
     pub secret: bool,
     /// Whether it is a folder that is closed with everything below it.
-    pub whole: bool,
+    pub is_folder: bool,
 }
 
 /// A path that plugins may not change.
@@ -32,12 +32,12 @@ pub(super) struct Guarded {
     /// Whether plugins may not read it either.
     pub(super) secret: bool,
     /// Whether it is a folder that is closed with everything below it.
-    pub(super) whole: bool,
+    pub(super) is_folder: bool,
 }
 
 impl Guarded {
     pub(super) fn is_in_reach_of(&self, dir: &Path) -> bool {
-        self.path.starts_with(dir) || (self.whole && dir.starts_with(&self.path))
+        self.path.starts_with(dir) || (self.is_folder && dir.starts_with(&self.path))
     }
 }
 
@@ -48,12 +48,12 @@ struct GuardedPaths {
 }
 
 impl GuardedPaths {
-    fn add(&mut self, what: &str, path: &Path, secret: bool, whole: bool) {
+    fn add(&mut self, what: &str, path: &Path, secret: bool, is_folder: bool) {
         let ways = ways(path, LINKS);
         let guarded = ways.into_iter().enumerate().map(|(index, path)| {
             // Only the resolved path covers a folder's content: a link's own place contains
             // nothing.
-            Guarded { what: what.to_owned(), path, secret, whole: whole && index == 0 }
+            Guarded { what: what.to_owned(), path, secret, is_folder: is_folder && index == 0 }
         });
         self.all.extend(guarded);
     }
@@ -99,20 +99,20 @@ impl GuardedPaths {
         }
         // A folder that contains the config also holds unrelated files; the config itself is
         // guarded separately.
-        let whole =
+        let is_folder =
             path.canonicalize().is_ok_and(|path| path.is_dir() && !self.home.starts_with(path));
-        self.add(what, path, false, whole);
+        self.add(what, path, false, is_folder);
     }
 }
 
-/// Returns the resolved path and the place of each link on the way to it. Changing one of these
-/// links changes the target.
+/// The resolved path and the place of each link on the way to it. Changing one of these links
+/// changes the target.
 pub(super) fn ways(path: &Path, links: usize) -> Vec<PathBuf> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut ways = vec![resolved(&path)];
+    let mut ways = vec![resolve_links(&path)];
     for link in path.ancestors().filter(|prefix| links > 0 && prefix.is_symlink()) {
         let (Some(folder), Some(name)) = (link.parent(), link.file_name()) else { continue };
-        ways.push(resolved(folder).join(name));
+        ways.push(resolve_links(folder).join(name));
         ways.extend(
             std::fs::read_link(link)
                 .into_iter()
@@ -122,11 +122,10 @@ pub(super) fn ways(path: &Path, links: usize) -> Vec<PathBuf> {
     ways
 }
 
-/// Returns the path with the links of its existing part resolved; the missing part may be created
-/// later.
-fn resolved(path: &Path) -> PathBuf {
-    let there = path.ancestors().find_map(|prefix| Some((prefix, prefix.canonicalize().ok()?)));
-    match there {
+/// The path with the links of its existing part resolved; the missing part may be created later.
+fn resolve_links(path: &Path) -> PathBuf {
+    let existing = path.ancestors().find_map(|prefix| Some((prefix, prefix.canonicalize().ok()?)));
+    match existing {
         Some((prefix, found)) => path.strip_prefix(prefix).map_or(found.clone(), |rest| match rest
             .as_os_str()
             .is_empty()
@@ -149,7 +148,7 @@ pub(super) fn guarded(
     // this one.
     found.add("the config", &folder.join("conclave.toml"), false, false);
     for guard in guards {
-        found.add(&guard.what, &guard.path, guard.secret, guard.whole);
+        found.add(&guard.what, &guard.path, guard.secret, guard.is_folder);
     }
     for (name, secret) in &config.secrets {
         found.key(&format!("the secret {name}"), &secret.from, &folder);
@@ -189,7 +188,7 @@ impl GuardedPaths {
                 self.command(&what, command, command.first().map(Path::new), cwd);
                 // Without its own folder the server starts in the config's folder, in which plugins
                 // often have granted folders.
-                if resolved(cwd) != self.home {
+                if resolve_links(cwd) != self.home {
                     self.add(
                         &format!("the folder in which the server {name} starts"),
                         cwd,

@@ -18,16 +18,16 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
     if micro.is_empty() && knowledge.is_empty() {
         return None;
     }
-    let mut taken = config.clone();
+    let mut resolved = config.clone();
     for (task, file) in micro {
-        let read = |text: &str| taken.take_micro(&task, text);
+        let read = |text: &str| resolved.take_micro(&task, text);
         take(config, &file, &format!("tasks.{task}.prompt_agent"), read, problems);
     }
     for (task, index, file) in knowledge {
-        let read = |text: &str| taken.take_knowledge(&task, index, text);
+        let read = |text: &str| resolved.take_knowledge(&task, index, text);
         take(config, &file, &format!("tasks.{task}.knowledge[{index}]"), read, problems);
     }
-    Some(taken)
+    Some(resolved)
 }
 
 /// Reads one file; `key` is its place in the config.

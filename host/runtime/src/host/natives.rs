@@ -36,8 +36,7 @@ impl LoadedNative {
         Ok(Self { plugin: plugin.clone(), facts, arguments: ArgumentChecker::new(schemas) })
     }
 
-    /// Does the same for the plugin of a server: a tool that is refused is left out, and named. Its
-    /// siblings stay, because the operator cannot change the server.
+    /// Does the same for the plugin of a server: a tool that is refused is left out, and named.
     ///
     /// # Errors
     /// Also if no tool is left.
@@ -49,6 +48,7 @@ impl LoadedNative {
                 faults.insert(tool.name.clone(), format!("it {first}"));
             }
         }
+        // The others stay, because the operator cannot change the server.
         let fit = facts.tools.iter().filter(|tool| !faults.contains_key(&tool.name));
         let schemas = each_schema(fit.cloned().collect()).await.map_err(|why| why.to_string())?;
         let mut compiled = Vec::new();
@@ -74,8 +74,8 @@ impl LoadedNative {
         Ok((Self { plugin, facts, arguments: ArgumentChecker::new(compiled) }, notes.collect()))
     }
 
-    /// Returns the plugin with its grants from the config.
-    pub(super) fn given(self, name: PluginName, setup: Arc<PluginSetup>) -> Native {
+    /// The plugin with its grants from the config.
+    pub(super) fn with_setup(self, name: PluginName, setup: Arc<PluginSetup>) -> Native {
         Native::new(self.plugin, self.arguments, name, setup)
     }
 }
@@ -137,8 +137,7 @@ impl Host {
         loaded
     }
 
-    /// Loads the plugin of a tool server. The warning comes before the server starts, because the
-    /// server runs outside the sandbox.
+    /// Loads the plugin of a tool server.
     async fn load_server(
         &self,
         name: &PluginName,
@@ -147,6 +146,7 @@ impl Host {
         follow: &Follow,
     ) -> Result<(LoadedNative, Vec<ServerNote>), NativeRefusal> {
         let Some(servers) = &self.servers else { return Err(NativeRefusal::Missing(no_servers())) };
+        // The warning comes before the server starts, because the server runs outside the sandbox.
         if source.is_started_here() {
             let message = format!(
                 "{}: this program runs outside the sandbox, as you; no grant holds it back",
@@ -185,7 +185,7 @@ impl Host {
     }
 }
 
-/// Returns the warning for a remark on a server's tools.
+/// The warning for a remark on a server's tools.
 fn warning(config: &Config, name: &PluginName, key: &str, note: ServerNote) -> ConfigProblem {
     let what = format!("`{name}`: {}", note.message);
     let problem = config.problem(ProblemCode::ForeignTool, key, what).as_warning();
@@ -195,8 +195,7 @@ fn warning(config: &Config, name: &PluginName, key: &str, note: ServerNote) -> C
     }
 }
 
-/// Returns a digest of the way to a tool server. Keys are left out: another key leads to the same
-/// server.
+/// A digest of the way to a tool server. Keys are left out: another key leads to the same server.
 fn way_to(source: &McpSource) -> String {
     let way = match &source.reach {
         McpReach::Program { command, env, keys: _, cwd } => {

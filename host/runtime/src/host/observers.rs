@@ -44,8 +44,8 @@ pub(crate) struct Observers {
 }
 
 impl Observers {
-    /// Returns the observers that the setup names; none for the room of an observer. With
-    /// `is_resumed` they first get the events that they missed.
+    /// The observers that the setup names; none for the room of an observer. With `is_resumed` they
+    /// first get the events that they missed.
     pub(crate) fn new(
         parts: &SessionParts,
         options: &RunOptions,
@@ -82,7 +82,7 @@ impl Observers {
         let waiting =
             std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         for delivery in waiting {
-            delivery.parts.everything.add_observer(&delivery.queue);
+            delivery.parts.rooms.add_observer(&delivery.queue);
             tokio::spawn(delivery.run());
         }
     }
@@ -120,7 +120,7 @@ async fn effective_setup(today: &Setup, options: &RunOptions, run: &RoomId) -> O
     Some(setup_in_force(&records)?.narrowed_by(today))
 }
 
-/// Returns the deliveries to the observers of a setup.
+/// The deliveries to the observers of a setup.
 fn deliveries(
     parts: &SessionParts,
     options: &RunOptions,
@@ -149,7 +149,7 @@ fn deliveries(
             publisher: publisher.clone(),
             is_resumed,
             is_same_run: is_resumed,
-            taken: BTreeMap::new(),
+            positions: BTreeMap::new(),
             delivered: 0,
             open: None,
         })
@@ -169,7 +169,7 @@ struct Delivery {
     /// used of them.
     is_same_run: bool,
     /// The last event of each room that the observer took before.
-    taken: BTreeMap<RoomId, ObservedPosition>,
+    positions: BTreeMap<RoomId, ObservedPosition>,
     delivered: u64,
     /// The observer's room. It opens with the first batch: a run without events has none.
     open: Option<(RoomHandle, RoomGuard)>,
@@ -207,7 +207,7 @@ impl Delivery {
         }
         while let Some(batch) = self.queue.next().await {
             self.deliver(batch).await?;
-            self.queue.taken();
+            self.queue.remove_batch();
         }
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Delivery {
                     ));
                 }
                 for event in fold.take(record) {
-                    if self.taken.get(&room).is_some_and(|last| event.position <= *last) {
+                    if self.positions.get(&room).is_some_and(|last| event.position <= *last) {
                         continue;
                     }
                     bytes += event.weight();
@@ -268,7 +268,7 @@ impl Delivery {
         let (parts, options) = (self.parts.clone(), self.options.clone());
         let session = Session::reopen_observer(parts, options, &self.room, self.is_same_run).await;
         if let Some(session) = session.map_err(|failure| failure.to_string())? {
-            self.taken = session.observed().clone();
+            self.positions = session.observed().clone();
             self.open(session);
         }
         Ok(())

@@ -36,7 +36,7 @@ impl Pins {
         admit(self.lock.as_ref(), plugin, source, facts, self.locked)
     }
 
-    /// Returns whether the lock marks this plugin as built by the operator.
+    /// Whether the lock marks this plugin as built by the operator.
     #[must_use]
     pub fn is_dev(&self, plugin: &str) -> bool {
         self.lock
@@ -45,7 +45,7 @@ impl Pins {
             .is_some_and(|pinned| pinned.dev)
     }
 
-    /// Returns the config with the pinned digests in place of its tags; `None` if it names none.
+    /// The config with the pinned digests in place of its tags; `None` if it names none.
     pub(super) fn resolve_tags(&self, config: &Config) -> Option<Config> {
         let lock = self.lock.as_ref()?;
         let has_tags = config.plugins.values().any(|plugin| plugin.source.is_open_tag());
@@ -56,7 +56,7 @@ impl Pins {
         })
     }
 
-    /// Returns the problem of a plugin whose tag is not pinned.
+    /// The problem of a plugin whose tag is not pinned.
     pub(super) fn open_tag(
         &self,
         config: &Config,
@@ -194,7 +194,7 @@ impl Host {
     }
 }
 
-/// Returns the path of a config's lock: beside the config, under its name.
+/// The path of a config's lock: beside the config, under its name.
 #[must_use]
 pub fn lock_of(config: &Path) -> std::path::PathBuf {
     match config.extension() {

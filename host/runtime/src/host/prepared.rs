@@ -56,7 +56,7 @@ pub struct Prepared {
     pub(crate) rebuilt: Rebuilt,
     /// The wall-time limit of one turn of a conversation; set by `for_chat`.
     pub(crate) turn_wall: Option<Duration>,
-    pub(crate) everything: Arc<RoomRegistry>,
+    pub(crate) rooms: Arc<RoomRegistry>,
     /// The setups of single calls so far.
     pub(crate) call_setups: CallSetups,
 }
@@ -119,44 +119,44 @@ impl Default for RunOptions {
 pub struct Run(pub(super) Box<Session>);
 
 impl Prepared {
-    /// Returns the setup of the rooms.
+    /// The setup of the rooms.
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
 
-    /// Returns a reloader for plugins from files, for authors who rebuild them: the next call uses
-    /// the new component.
+    /// A reloader for plugins from files, for authors who rebuild them: the next call uses the new
+    /// component.
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         Reloader::new(self.rebuilt.clone())
     }
 
-    /// Returns whether the config was checked against a lock.
+    /// Whether the config was checked against a lock.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.rebuilt.pins.lock.is_some()
     }
 
-    /// Returns whether the lock marks this plugin as built by the operator.
+    /// Whether the lock marks this plugin as built by the operator.
     #[must_use]
     pub fn is_dev(&self, plugin: &PluginName) -> bool {
         self.rebuilt.pins.is_dev(plugin.as_str())
     }
 
-    /// Returns the plugins, ordered by name.
+    /// The plugins, ordered by name.
     #[must_use]
     pub fn plugins(&self) -> &[PluginInfo] {
         &self.plugins
     }
 
-    /// Returns the label of each plugin's source.
+    /// The label of each plugin's source.
     #[must_use]
     pub fn sources(&self) -> &BTreeMap<PluginName, String> {
         &self.sources
     }
 
-    /// Returns the warnings: valid settings that are probably mistakes.
+    /// The warnings: valid settings that are probably mistakes.
     #[must_use]
     pub fn warnings(&self) -> &Problems {
         &self.warnings
@@ -183,8 +183,8 @@ impl Prepared {
         self
     }
 
-    /// Returns the wall-time limit of one turn of a conversation, from `limits.run.wall`. `None` if
-    /// there is no limit, or outside a conversation.
+    /// The wall-time limit of one turn of a conversation, from `limits.run.wall`. `None` if there
+    /// is no limit, or outside a conversation.
     #[must_use]
     pub fn turn_wall(&self) -> Option<Duration> {
         self.turn_wall
@@ -284,19 +284,19 @@ impl Prepared {
             setup: Arc::clone(&self.setup),
             plugins: Arc::clone(&self.calls),
             models: Arc::clone(&self.models),
-            everything: Arc::clone(&self.everything),
+            rooms: Arc::clone(&self.rooms),
         }
     }
 }
 
 impl Run {
-    /// Returns the root room's id.
+    /// The root room's id.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         self.0.room()
     }
 
-    /// Returns a handle to the room.
+    /// A handle to the room.
     #[must_use]
     pub fn handle(&self) -> RoomHandle {
         self.0.handle()

@@ -45,7 +45,7 @@ pub enum Reloaded {
 pub(crate) struct PluginFile {
     pub(crate) path: PathBuf,
     /// The source as the config names it.
-    pub(crate) named: PluginSource,
+    pub(crate) source: PluginSource,
     pub(crate) setup: Arc<PluginSetup>,
 }
 
@@ -88,7 +88,7 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// Returns the version of a file; `None` if there is no such file.
+    /// The version of a file; `None` if there is no such file.
     #[must_use]
     pub fn of(file: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(file).ok()?;
@@ -120,12 +120,12 @@ impl Reloader {
     pub fn watch(
         mut self,
         every: Duration,
-        told: impl Fn(Reloaded) + Send + Sync + 'static,
+        report: impl Fn(Reloaded) + Send + Sync + 'static,
     ) -> FileWatch {
         FileWatch(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(every).await;
-                self.look().await.into_iter().for_each(&told);
+                self.look().await.into_iter().for_each(&report);
             }
         }))
     }
@@ -145,14 +145,14 @@ impl Reloader {
                 file.changed = seen;
             }
         }
-        let mut told = Vec::with_capacity(settled.len());
+        let mut reloaded = Vec::with_capacity(settled.len());
         for (plugin, source) in settled {
-            told.push(match self.take_in(&plugin, &source).await {
+            reloaded.push(match self.take_in(&plugin, &source).await {
                 Ok((sha256, took)) => Reloaded::Replaced { plugin, sha256, took },
                 Err(reason) => Reloaded::Refused { plugin, reason },
             });
         }
-        told
+        reloaded
     }
 
     async fn take_in(
@@ -171,8 +171,8 @@ impl Reloader {
             .map_err(|error| error.to_string())?;
         may_replace(&source.setup.facts, &self.config.described(name, plugin.facts()))
             .map_err(|what| format!("{what}; start anew to take it"))?;
-        let held = self.pins.admit(name, &source.named, plugin.facts());
-        held.map_err(|refusal| {
+        let admitted = self.pins.admit(name, &source.source, plugin.facts());
+        admitted.map_err(|refusal| {
             format!("{refusal}; `{}` shows the difference", refusal.remedy(name))
         })?;
         let (sha256, took) = (plugin.facts().sha256.clone(), plugin.took());

@@ -240,7 +240,7 @@ pub(crate) struct SessionParts {
     pub(crate) setup: Arc<Setup>,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) models: Arc<Models>,
-    pub(crate) everything: Arc<RoomRegistry>,
+    pub(crate) rooms: Arc<RoomRegistry>,
 }
 
 /// A room for several runs, one at a time. Its agents keep their histories, unless a task's
@@ -281,13 +281,13 @@ impl RoomGuard {
         }
     }
 
-    /// Returns a handle to the room.
+    /// A handle to the room.
     #[must_use]
     pub fn handle(&self) -> &RoomHandle {
         &self.handle
     }
 
-    /// Returns whether the room is over.
+    /// Whether the room is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.running.is_finished()
@@ -344,6 +344,7 @@ impl Session {
                 let room = room.clone();
                 let mut session = Self { room, driver, is_broken: false, observers, _over: over };
                 if session.is_cut_off() {
+                    // Observers, too, get what both the start of the run and today's config grant.
                     session.observers.narrow(session.driver.effective_setup());
                 } else {
                     session.driver.renew();
@@ -376,19 +377,19 @@ impl Session {
         Ok(Some(Self { room, driver, is_broken: false, observers, _over: over }))
     }
 
-    /// Returns the last event of each room that an observer took in this one.
+    /// The last event of each room that an observer took in this one.
     pub(crate) fn observed(&self) -> &BTreeMap<RoomId, ObservedPosition> {
         self.driver.observed()
     }
 
-    /// Returns whether the last run was interrupted; [`resume`](Self::resume) brings it to its end.
+    /// Whether the last run was interrupted; [`resume`](Self::resume) brings it to its end.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
         self.driver.is_cut_off()
     }
 
-    /// Returns the reason why the run is paused; `None` if it is not. A run that was interrupted
-    /// while paused stays paused on resumption, until its handle unpauses it.
+    /// The reason why the run is paused; `None` if it is not. A run that was interrupted while
+    /// paused stays paused on resumption, until its handle unpauses it.
     #[must_use]
     pub fn paused(&self) -> Option<&str> {
         self.driver.paused()
@@ -412,9 +413,11 @@ impl Session {
         self.observers.begin();
         let mut going = RunGuard(Some(self));
         let outcome = going.outcome().await;
+        // Taken out of the guard, whose drop would give the run up.
         if let Some(session) = going.0.take() {
             session.is_broken = outcome.is_err();
             let ended = session.end(outcome);
+            // Later runs begin with today's config, and not with the narrowed one of this run.
             session.driver.renew();
             return ended;
         }
@@ -437,26 +440,26 @@ impl Session {
         Ok(outcome?)
     }
 
-    /// Returns the setup that an interrupted run goes on with: what it began with, as far as today's
+    /// The setup that an interrupted run goes on with: what it began with, as far as today's
     /// config still allows it. After a run, the setup of the next one.
     #[must_use]
     pub fn effective_setup(&self) -> &Arc<Setup> {
         self.driver.effective_setup()
     }
 
-    /// Returns the plugins of an interrupted run whose components are other ones now.
+    /// The plugins of an interrupted run whose components are other ones now.
     #[must_use]
     pub fn changed_components(&self) -> &[ChangedComponent] {
         self.driver.changed_components()
     }
 
-    /// Returns the root room's id.
+    /// The root room's id.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         &self.room
     }
 
-    /// Returns a handle to the room; it has no effect between two runs.
+    /// A handle to the room; it has no effect between two runs.
     #[must_use]
     pub fn handle(&self) -> RoomHandle {
         self.driver.handle()
@@ -474,14 +477,14 @@ impl Session {
     ) -> impl Future<Output = Result<Arc<Outcome>, SessionError>> + Send {
         let ask = ask.into();
         // Begun here, not at the first poll, so that a stop from now on applies to this run.
-        let begun = self.check_begin(&ask).map(|()| {
+        let guard = self.check_begin(&ask).map(|()| {
             self.begin(ask);
             RunGuard(Some(self))
         });
         async move {
-            let begun = begun?;
-            begun.begin_observers();
-            begun.into_end().await
+            let guard = guard?;
+            guard.begin_observers();
+            guard.into_end().await
         }
     }
 
@@ -500,38 +503,38 @@ impl Session {
     /// loop runs on the executor that this is called on.
     #[must_use = "the room is stopped when its `RoomGuard` is dropped"]
     pub fn open_room(mut self, input: RunInput) -> (RoomHandle, RoomGuard) {
-        let begun = self.check_begin(&input).map(|()| {
+        let start = self.check_begin(&input).map(|()| {
             self.begin(RunInput { persistent: true, ..input });
         });
-        self.run_beside(begun)
+        self.run_beside(start)
     }
 
     /// Opens the room of an observer. With `keeps_usage` the limits of its grants include what its
     /// earlier runs in the room used.
     pub(crate) fn open_observer_room(mut self, keeps_usage: bool) -> (RoomHandle, RoomGuard) {
         let input = RunInput { persistent: true, ..RunInput::default() };
-        let begun = self.check_begin(&input).map(|()| {
+        let start = self.check_begin(&input).map(|()| {
             let mut opening = self.opening(input);
             if keeps_usage {
                 opening.used.clone_from(self.driver.used());
             }
             self.driver.begin(opening);
         });
-        self.run_beside(begun)
+        self.run_beside(start)
     }
 
     /// Resumes a room that was interrupted while open, like [`open_room`](Self::open_room). Without
     /// an interrupted run the room is over, with the outcome of its last run.
     #[must_use = "the room is stopped when its `RoomGuard` is dropped"]
     pub fn resume_room(self) -> (RoomHandle, RoomGuard) {
-        let begun = self.check(None);
-        self.run_beside(begun)
+        let start = self.check(None);
+        self.run_beside(start)
     }
 
-    fn run_beside(mut self, begun: Result<(), SessionError>) -> (RoomHandle, RoomGuard) {
+    fn run_beside(mut self, start: Result<(), SessionError>) -> (RoomHandle, RoomGuard) {
         let handle = self.handle();
         let running = tokio::spawn(async move {
-            begun?;
+            start?;
             self.observers.begin();
             if let Some(outcome) = self.driver.outcome().filter(|_| !self.driver.is_begun()) {
                 return Ok(Arc::clone(outcome));
@@ -551,20 +554,20 @@ impl Session {
         change: HistoryChange,
     ) -> Result<(), SessionError> {
         self.check(Some(task))?;
-        let taken =
+        let result =
             self.driver.take_now(Event::HistoryChanged { task: task.clone(), change }).await;
-        self.is_broken = taken.is_err();
-        Ok(taken?)
+        self.is_broken = result.is_err();
+        Ok(result?)
     }
 
-    /// Returns the history of a task's agent; empty if there is none, or no such task.
+    /// The history of a task's agent; empty if there is none, or no such task.
     #[must_use]
     pub fn history(&self, task: &TaskName) -> History {
         self.driver.history(task)
     }
 
-    /// Returns the history as text for [`import_history`](Self::import_history), here or in another
-    /// session (L-183).
+    /// The history as text for [`import_history`](Self::import_history), here or in another session
+    /// (L-183).
     #[must_use]
     pub fn export_history(&self, task: &TaskName) -> String {
         history_file::to_text(&self.history(task))
@@ -588,7 +591,7 @@ impl Session {
     /// Replaces the config for later runs: tasks, plugins and models. Histories stay with the tasks
     /// that keep their names.
     pub fn reconfigure(&mut self, prepared: &Prepared) {
-        let SessionParts { setup, plugins, models, everything: _ } = prepared.parts();
+        let SessionParts { setup, plugins, models, rooms: _ } = prepared.parts();
         let setup = with_served_channels(setup, self.driver.channels());
         self.driver.reconfigure(setup, plugins, models_of_session(models));
     }
@@ -639,6 +642,7 @@ impl Session {
             inputs: ask.inputs,
             persistent: ask.persistent,
             metadata: ask.metadata,
+            // By the room's time, which may be ahead of the clock.
             deadline: limits.wall_ms.map(|wall| self.driver.now().plus(wall)),
             limits,
             channel: ask.channel.unwrap_or_else(|| ChannelId::from(USER_CHANNEL)),
@@ -681,14 +685,14 @@ fn shared(
         subscribers: options.subscribers,
         observers: observers.queues().clone(),
         principal: options.principal,
-        everything: parts.everything,
+        rooms: parts.rooms,
         leaves_without_model: options.leaves_without_model,
     };
     (Arc::new(shared), over)
 }
 
-/// Returns the setup in which the channels that nobody serves here have no access, so that
-/// strategies see at once that they lead to nobody.
+/// The setup in which the channels that nobody serves here have no access, so that strategies see
+/// at once that they lead to nobody.
 fn with_served_channels(setup: Arc<Setup>, served: &dyn Channels) -> Arc<Setup> {
     if setup.channels.keys().all(|channel| served.serves(channel)) {
         return setup;
@@ -701,12 +705,12 @@ fn with_served_channels(setup: Arc<Setup>, served: &dyn Channels) -> Arc<Setup> 
     Arc::new(Setup { channels, ..Setup::clone(&setup) })
 }
 
-/// Returns the overlays of the run that a room is part of.
+/// The overlays of the run that a room is part of.
 fn overlays(journals: &dyn Journals, room: &RoomId) -> Option<Arc<RunOverlays>> {
     Some(RunOverlays::of(&run_folder(&journals.folder()?, room.run().as_str())))
 }
 
-/// Returns the models with a client of its own for each that needs one in every session.
+/// The models with a client of its own for each that needs one in every session.
 fn models_of_session(models: Arc<Models>) -> Arc<Models> {
     let own =
         models.iter().filter_map(|(name, client)| Some((name.clone(), client.for_session()?)));
@@ -741,6 +745,7 @@ impl RunGuard<'_> {
     /// Returns the run's outcome and releases the session.
     async fn into_end(mut self) -> Result<Arc<Outcome>, SessionError> {
         let outcome = self.outcome().await;
+        // Taken out, because the drop would give the run up.
         let Some(session) = self.0.take() else { return Ok(outcome?) };
         session.is_broken = outcome.is_err();
         session.end(outcome)

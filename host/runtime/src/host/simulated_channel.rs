@@ -73,7 +73,7 @@ struct SpeechState {
     /// The number of interruptions so far.
     cuts: watch::Sender<u64>,
     /// The keys of the messages that were spoken in full.
-    said: HashSet<String>,
+    spoken: HashSet<String>,
     is_speaking: bool,
     is_user_speaking: bool,
 }
@@ -94,7 +94,7 @@ impl ChannelLine {
             is_taken: false,
             waiting: VecDeque::new(),
             cuts: watch::Sender::new(0),
-            said: HashSet::new(),
+            spoken: HashSet::new(),
             is_speaking: false,
             is_user_speaking: false,
         }))
@@ -142,6 +142,7 @@ impl Drop for FloorPermit {
                 talk.is_taken = false;
                 return;
             };
+            // Unlocked first: the next message may lock the line as soon as it has the floor.
             drop(talk);
             match next.send(Self(Some(Arc::clone(&line)))) {
                 Ok(()) => return,
@@ -163,7 +164,7 @@ impl Voices {
         self.room.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the pace from the room's current binding, else from the config.
+    /// The pace from the room's current binding, else from the config.
     fn pace(&self, channel: &ChannelId) -> Option<u32> {
         let bound = self.room().and_then(|room| room.bindings().get(channel)?.simulate_ms);
         bound.or_else(|| self.pace.get(channel).copied())
@@ -196,7 +197,7 @@ impl Voices {
         }
         let _turn = line.turn(message.interrupt).await;
         // Checked with the floor, because the same key may have been spoken during the wait.
-        if line.lock().said.contains(&message.key) {
+        if line.lock().spoken.contains(&message.key) {
             return Ok(());
         }
         // Subscribed before the message begins, so that no interruption is missed.
@@ -211,7 +212,7 @@ impl Voices {
             _ = cuts.changed() => Err(INTERRUPTED.to_owned()),
             () = self.wait(Duration::from_millis(u64::from(word_ms) * u64::from(words))) => {
                 if !key.is_empty() {
-                    line.lock().said.insert(key);
+                    line.lock().spoken.insert(key);
                 }
                 Ok(())
             }
@@ -271,7 +272,7 @@ impl SimulatedVoice {
         Self { inner: channels, voices: Arc::new(voices) }
     }
 
-    /// Returns the channels, wrapped if the setup has voices to simulate that they do not simulate
+    /// The channels, wrapped if the setup has voices to simulate that they do not simulate
     /// themselves.
     pub(crate) fn around(
         channels: Arc<dyn Channels>,
@@ -416,10 +417,10 @@ mod tests {
     }
 
     fn voice() -> (Arc<SimulatedVoice>, Arc<Hands>, Arc<Heard>) {
-        let (hands, heard) = (Arc::new(Hands::default()), Arc::new(Heard::default()));
+        let (hands, sink) = (Arc::new(Hands::default()), Arc::new(Heard::default()));
         let voice =
-            SimulatedVoice::new(heard.clone(), hands.clone(), [(ChannelId::from("phone"), 100)]);
-        (Arc::new(voice), hands, heard)
+            SimulatedVoice::new(sink.clone(), hands.clone(), [(ChannelId::from("phone"), 100)]);
+        (Arc::new(voice), hands, sink)
     }
 
     fn message(text: &str, key: &str, interrupt: bool) -> OutgoingMessage {
@@ -433,7 +434,7 @@ mod tests {
     }
 
     /// Starts a message and waits until it is being spoken.
-    async fn begun(
+    async fn start_speaking(
         voice: &SimulatedVoice,
         hands: &Hands,
         message: OutgoingMessage,
@@ -445,8 +446,8 @@ mod tests {
 
     #[tokio::test]
     async fn it_speaks_for_as_long_as_its_words_take() {
-        let (voice, hands, heard) = voice();
-        let saying = begun(&voice, &hands, message("one two three", "a", false)).await;
+        let (voice, hands, sink) = voice();
+        let saying = start_speaking(&voice, &hands, message("one two three", "a", false)).await;
         assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Speaking);
         hands.move_on(299);
         tokio::task::yield_now().await;
@@ -456,7 +457,7 @@ mod tests {
         assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
         // The same key once more is accepted and not spoken.
         assert_eq!(voice.send(message("one two three", "a", false)).await, Ok(()));
-        assert_eq!(*heard.0.lock().unwrap(), ["one two three"]);
+        assert_eq!(*sink.0.lock().unwrap(), ["one two three"]);
         // Another channel is not simulated.
         let desk = OutgoingMessage {
             channel: ChannelId::from("desk"),
@@ -467,8 +468,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_that_interrupts_cuts_off_the_one_that_is_said_and_is_next() {
-        let (voice, hands, heard) = voice();
-        let first = begun(&voice, &hands, message("a long story", "a", false)).await;
+        let (voice, hands, sink) = voice();
+        let first = start_speaking(&voice, &hands, message("a long story", "a", false)).await;
         let second = tokio::spawn(voice.send(message("another", "b", false)));
         while voice.voices.line(&"phone".into()).lock().waiting.is_empty() {
             tokio::task::yield_now().await;
@@ -481,17 +482,17 @@ mod tests {
         hands.slept.notified().await;
         hands.move_on(100);
         assert_eq!(second.await.unwrap(), Ok(()));
-        assert_eq!(*heard.0.lock().unwrap(), ["a long story", "fire", "another"]);
+        assert_eq!(*sink.0.lock().unwrap(), ["a long story", "fire", "another"]);
         // An interrupted message was not spoken, so the same key is spoken again.
-        let again = begun(&voice, &hands, message("a long story", "a", false)).await;
+        let repeated = start_speaking(&voice, &hands, message("a long story", "a", false)).await;
         hands.move_on(300);
-        assert_eq!(again.await.unwrap(), Ok(()));
+        assert_eq!(repeated.await.unwrap(), Ok(()));
     }
 
     #[tokio::test]
     async fn a_user_who_speaks_is_not_talked_over() {
         let (voice, hands, _) = voice();
-        let saying = begun(&voice, &hands, message("a long story", "a", false)).await;
+        let saying = start_speaking(&voice, &hands, message("a long story", "a", false)).await;
         let user = tokio::spawn(voice.user_speaks_for("phone", Duration::from_millis(50)));
         assert_eq!(saying.await.unwrap(), Err(INTERRUPTED.to_owned()));
         assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::UserSpeaking);
@@ -503,11 +504,11 @@ mod tests {
     #[tokio::test]
     async fn a_message_that_is_given_up_leaves_the_channel_free() {
         let (voice, hands, _) = voice();
-        let saying = begun(&voice, &hands, message("a long story", "a", false)).await;
+        let saying = start_speaking(&voice, &hands, message("a long story", "a", false)).await;
         saying.abort();
         assert!(saying.await.unwrap_err().is_cancelled());
         assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
-        let next = begun(&voice, &hands, message("next", "b", false)).await;
+        let next = start_speaking(&voice, &hands, message("next", "b", false)).await;
         hands.move_on(100);
         assert_eq!(next.await.unwrap(), Ok(()));
     }

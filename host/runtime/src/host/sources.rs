@@ -41,7 +41,7 @@ impl FoundComponent {
         }
     }
 
-    /// Returns the reference of the artifact, with its digest.
+    /// The reference of the artifact, with its digest.
     #[cfg(feature = "registry")]
     pub(super) fn reference(&self) -> Option<OciReference> {
         self.artifact.as_ref().map(|artifact| artifact.reference().clone())
@@ -65,7 +65,7 @@ pub struct MissingStock {
 }
 
 impl MissingStock {
-    /// Returns the error for `name` in a program with the stock plugins `known`.
+    /// The error for `name` in a program with the stock plugins `known`.
     pub fn new<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         let known: Vec<&str> = known.into_iter().collect();
         let help = if known.is_empty() {
@@ -81,14 +81,14 @@ impl MissingStock {
         Self { name: short(name), help }
     }
 
-    /// Returns the plugins that the program has, or how it gets them.
+    /// The plugins that the program has, or how it gets them.
     #[must_use]
     pub fn help(&self) -> &str {
         &self.help
     }
 }
 
-/// Returns the beginning of a name in one line, as an unknown one may be anything.
+/// The beginning of a name in one line, as an unknown one may be anything.
 fn short(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME).collect()
 }
@@ -180,10 +180,10 @@ impl Host {
         use crate::plugin::RegistryError;
 
         let mut downloading = Some(downloading);
-        let mut told = || downloading.take().into_iter().for_each(|told| told());
+        let mut report = || downloading.take().into_iter().for_each(|downloading| downloading());
         let pulled = async {
-            let artifact = self.registry.artifact(reference, &mut told).await?;
-            let bytes = self.registry.component(&artifact, limit, &mut told).await?;
+            let artifact = self.registry.artifact(reference, &mut report).await?;
+            let bytes = self.registry.component(&artifact, limit, &mut report).await?;
             Ok(FoundComponent { component: bytes.into(), artifact: Some(artifact) })
         };
         pulled.await.map_err(|error: RegistryError| {
@@ -219,7 +219,7 @@ impl Host {
     }
 }
 
-/// Returns the problem for a tool server when the program has no client for them.
+/// The problem for a tool server when the program has no client for them.
 pub(super) fn no_servers() -> Missing {
     let help = "run this config with `conclave`, or give the host a client: `HostOptions::servers`";
     Missing::new("this program does not speak to MCP servers", help)

@@ -49,7 +49,7 @@ impl Host {
         checked.map_err(|untrusted| untrusted.problem(config, plugin))
     }
 
-    /// Returns whether signatures of the component are at hand, on this machine.
+    /// Whether signatures of the component are at hand, on this machine.
     #[cfg(feature = "registry")]
     fn has_signatures(&self, source: Option<&PluginSource>, found: &FoundComponent) -> bool {
         match source {
@@ -145,9 +145,9 @@ impl Candidate<'_> {
         signers: &BTreeSet<PublicKey>,
     ) -> Result<VerifiedSigners, Untrusted> {
         let component = SignedComponent { sha256: &self.sha256, artifact_sha256, signers };
-        let named = self.config.check_trust(self.plugin, component);
-        let named = named.map_err(Untrusted::Refused)?;
-        Ok(VerifiedSigners { named, unknown: self.config.trust.unknown(signers) })
+        let trusted = self.config.check_trust(self.plugin, component);
+        let trusted = trusted.map_err(Untrusted::Refused)?;
+        Ok(VerifiedSigners { trusted, unknown: self.config.trust.unknown(signers) })
     }
 }
 
@@ -155,16 +155,16 @@ impl Candidate<'_> {
 #[derive(Debug, Default)]
 pub(super) struct VerifiedSigners {
     /// The operator's names of trusted keys.
-    named: BTreeSet<String>,
+    trusted: BTreeSet<String>,
     /// The keys that `[trust]` does not name.
     unknown: BTreeSet<PublicKey>,
 }
 
 impl VerifiedSigners {
-    /// Returns the provenance of the component, which came as this artifact.
+    /// The provenance of the component, which came as this artifact.
     pub(super) fn provenance(self, artifact: Option<OciReference>) -> Provenance {
         let unknown_signers = self.unknown.iter().map(ToString::to_string).collect();
-        Provenance { artifact, signed_by: self.named, unknown_signers }
+        Provenance { artifact, signed_by: self.trusted, unknown_signers }
     }
 }
 
@@ -185,7 +185,7 @@ pub(super) enum Untrusted {
 }
 
 impl Untrusted {
-    /// Returns the remedy, for display.
+    /// The remedy, for display.
     pub(super) fn help(&self) -> String {
         match self {
             Self::Refused(refusal) => refusal.help(),

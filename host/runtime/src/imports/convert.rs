@@ -103,10 +103,10 @@ pub(crate) fn denial_out(denial: &Denial) -> types::Denial {
     }
 }
 
-/// Converts a denial that a guest passes on. It is the guest's text, so it is truncated and
-/// escaped.
+/// Converts a denial that a guest passes on.
 pub(crate) fn denial_in(denial: &types::Denial) -> Denial {
     Denial {
+        // It is the guest's text, so it is truncated and escaped.
         capability: excerpt(&denial.capability, 32),
         target: excerpt(&denial.target, 256),
         detail: excerpt(&denial.detail, 512),
@@ -154,7 +154,7 @@ faults!(
     delivery_strategy::StrategyError
 );
 
-/// Returns the fault of a guest that gave up after a refusal.
+/// The fault of a guest that gave up after a refusal.
 fn denied_fault(denial: &types::Denial) -> Fault {
     let denial = denial_in(denial);
     Fault::new(FaultKind::Error, format!("it was refused {}: {}", denial.capability, denial.target))

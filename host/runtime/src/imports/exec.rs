@@ -147,9 +147,9 @@ impl ProgramLauncher {
     }
 }
 
-/// Returns the interpreters of a script, as far as they are known: that of its first line, that of
-/// the interpreter if it is a script too, and the program that `env` looks up by the name in that
-/// line. `path` is the `PATH` of the script.
+/// The interpreters of a script, as far as they are known: that of its first line, that of the
+/// interpreter if it is a script too, and the program that `env` looks up by the name in that line.
+/// `path` is the `PATH` of the script.
 pub(crate) fn interpreters(program: &Path, path: Option<&str>) -> Vec<PathBuf> {
     /// As many as the kernel follows.
     const DEPTH: usize = 5;
@@ -169,7 +169,7 @@ pub(crate) fn interpreters(program: &Path, path: Option<&str>) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the interpreter in the first line of a script, and the word after it.
+/// The interpreter in the first line of a script, and the word after it.
 fn interpreter(program: &Path) -> Option<(PathBuf, Option<String>)> {
     use std::io::Read as _;
     let mut start = Vec::new();

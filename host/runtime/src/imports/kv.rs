@@ -73,18 +73,18 @@ pub trait KvStore: Send + Sync + 'static {
     ) -> Result<Vec<String>, KvError>;
 }
 
-/// Returns the size of a key and its value in bytes.
+/// The size of a key and its value in bytes.
 fn weight(key: &str, value: &[u8]) -> u64 {
     (key.len() + value.len()) as u64
 }
 
-/// Returns whether a change fits the quota. A change that shrinks a value always fits.
+/// Whether a change fits the quota. A change that shrinks a value always fits.
 fn fits(now: KvGrant, old: Option<u64>, new: u64, most: KvGrant) -> bool {
     let KvGrant { bytes, keys } = after(now, old, Some(new));
     old.is_some_and(|old| new <= old) || (bytes <= most.bytes && keys <= most.keys)
 }
 
-/// Returns the totals after a change of one key; `new` is `None` for a removal.
+/// The totals after a change of one key; `new` is `None` for a removal.
 fn after(now: KvGrant, old: Option<u64>, new: Option<u64>) -> KvGrant {
     KvGrant {
         bytes: now.bytes.saturating_sub(old.unwrap_or(0)).saturating_add(new.unwrap_or(0)),
@@ -116,27 +116,28 @@ impl MemoryKv {
 
 impl KvStore for MemoryKv {
     fn get(&self, owner: &KvOwner, key: &str) -> Result<Option<Vec<u8>>, KvError> {
-        Ok(self.lock().get(owner).and_then(|held| held.values.get(key).cloned()))
+        Ok(self.lock().get(owner).and_then(|stored| stored.values.get(key).cloned()))
     }
 
     fn set(&self, owner: &KvOwner, key: &str, value: &[u8], most: KvGrant) -> Result<(), KvError> {
         // Held for check and change, which must be atomic.
         let mut all = self.lock();
-        let held = all.entry(owner.clone()).or_default();
-        let (old, new) = (held.values.get(key).map(|value| weight(key, value)), weight(key, value));
-        if !fits(held.used, old, new, most) {
+        let stored = all.entry(owner.clone()).or_default();
+        let (old, new) =
+            (stored.values.get(key).map(|value| weight(key, value)), weight(key, value));
+        if !fits(stored.used, old, new, most) {
             return Err(KvError::Full(most));
         }
-        held.used = after(held.used, old, Some(new));
-        held.values.insert(key.to_owned(), value.to_vec());
+        stored.used = after(stored.used, old, Some(new));
+        stored.values.insert(key.to_owned(), value.to_vec());
         Ok(())
     }
 
     fn delete(&self, owner: &KvOwner, key: &str) -> Result<(), KvError> {
-        if let Some(held) = self.lock().get_mut(owner)
-            && let Some(value) = held.values.remove(key)
+        if let Some(stored) = self.lock().get_mut(owner)
+            && let Some(value) = stored.values.remove(key)
         {
-            held.used = after(held.used, Some(weight(key, &value)), None);
+            stored.used = after(stored.used, Some(weight(key, &value)), None);
         }
         Ok(())
     }
@@ -153,8 +154,8 @@ impl KvStore for MemoryKv {
             _ => Bound::Included(prefix),
         };
         let all = self.lock();
-        let Some(held) = all.get(owner) else { return Ok(Vec::new()) };
-        let found = held
+        let Some(stored) = all.get(owner) else { return Ok(Vec::new()) };
+        let found = stored
             .values
             .range::<str, _>((from, Bound::Unbounded))
             .map(|(key, _)| key)

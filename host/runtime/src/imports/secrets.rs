@@ -62,7 +62,6 @@ pub trait SecretSource: Send + Sync + 'static {
     ///
     /// # Errors
     /// As `secret`.
-    /// As `secret`.
     fn check(&self, from: &KeyRef) -> Result<(), String>;
 }
 
@@ -98,7 +97,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Returns a source that reads variables with this function.
+    /// A source that reads variables with this function.
     #[must_use]
     pub fn new(environment: fn(&str) -> Option<String>) -> Self {
         Self { environment, folder: None }

@@ -84,31 +84,31 @@ impl CallAccess {
         }))
     }
 
-    /// Returns the room of the call.
+    /// The room of the call.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         &self.0.room
     }
 
-    /// Returns the number of the call, which is unique in its room.
+    /// The number of the call, which is unique in its room.
     #[must_use]
     pub fn call(&self) -> CallId {
         self.0.call
     }
 
-    /// Returns the plugin's name in the config.
+    /// The plugin's name in the config.
     #[must_use]
     pub fn plugin(&self) -> &PluginName {
         &self.0.plugin
     }
 
-    /// Returns the time of the run's clock when the call began.
+    /// The time of the run's clock when the call began.
     #[must_use]
     pub fn now(&self) -> Millis {
         self.0.now
     }
 
-    /// Returns the plugin's settings: the operator's `config` with defaults filled in, an object.
+    /// The plugin's settings: the operator's `config` with defaults filled in, an object.
     #[must_use]
     pub fn config(&self) -> &Value {
         &self.0.setup.config
@@ -123,9 +123,9 @@ impl CallAccess {
     }
 
     /// Reports the progress of the call. It shares the volume of the log.
-    pub fn progress(&self, done: u64, total: Option<u64>, message: &str) {
+    pub fn progress(&self, completed: u64, total: Option<u64>, message: &str) {
         if !self.is_over() {
-            self.0.book.progress(done, total, message);
+            self.0.book.progress(completed, total, message);
         }
     }
 
@@ -142,13 +142,13 @@ impl CallAccess {
             }));
         }
         let plugin = &self.0.plugin;
-        let wanted = request.model.as_deref().unwrap_or("default");
-        let smallest = || Some(format!("[plugins.{plugin}] grants.model = [{wanted:?}]"));
-        if let Err(record) = self.rights().require(Capability::Model, wanted, smallest) {
+        let model = request.model.as_deref().unwrap_or("default");
+        let smallest = || Some(format!("[plugins.{plugin}] grants.model = [{model:?}]"));
+        if let Err(record) = self.rights().require(Capability::Model, model, smallest) {
             return Err(self.refused(*record));
         }
         let ordinal = self.0.requests.fetch_add(1, Ordering::Relaxed);
-        let before = self.0.trace.models.get(&ordinal).map(|asked| asked.before(&request));
+        let before = self.0.trace.models.get(&ordinal).map(|logged| logged.before(&request));
         match before.unwrap_or(Before::New) {
             // A replayed answer, which was paid for in the first run.
             Before::Answered(answer) => answer.clone().map_err(ModelCallFailure),
@@ -172,7 +172,7 @@ impl CallAccess {
         }
         let ordinal = self.0.tool_requests.fetch_add(1, Ordering::Relaxed);
         let calls = vec![call];
-        let before = self.0.trace.tools.get(&ordinal).map(|asked| asked.before(&calls));
+        let before = self.0.trace.tools.get(&ordinal).map(|logged| logged.before(&calls));
         let answers = match before.unwrap_or(Before::New) {
             Before::Answered(answers) => answers.clone(),
             Before::New | Before::Open => self.0.tools.ask(self.0.call, ordinal, calls).await,

@@ -116,7 +116,7 @@ pub(super) enum NativeQuery {
 }
 
 impl NativeQuery {
-    /// Returns the query; `None` if it needs a view and has none.
+    /// The query; `None` if it needs a view and has none.
     pub(super) fn new(
         question: PluginQuery,
         view: Option<AgentView>,

@@ -28,14 +28,13 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns the text that is to be answered; empty if there is none.
+    /// The text that is to be answered; empty if there is none.
     #[must_use]
     pub fn text(&self) -> &str {
         self.view.pending.as_deref().map(Message::text).unwrap_or_default()
     }
 
-    /// Returns the answers to the tool calls of the last turn, in their order; empty if it made
-    /// none.
+    /// The answers to the tool calls of the last turn, in their order; empty if it made none.
     #[must_use]
     pub fn results(&self) -> &[ToolResult] {
         self.view
@@ -57,7 +56,7 @@ impl Step {
 
 /// A type that a closure can return as an agent's turn.
 pub trait IntoTurn {
-    /// Returns the value as a turn.
+    /// The value as a turn.
     fn into_turn(self) -> Turn;
 }
 
@@ -96,20 +95,19 @@ impl IntoTurn for Completion {
     }
 }
 
-/// Returns a turn with a text reply, which leaves open whether the task is done.
+/// A turn with a text reply, which leaves open whether the task is done.
 pub fn say(text: impl Into<String>) -> Turn {
     Action::Reply(Reply { content: Some(text.into()), ..Reply::default() }).into_turn()
 }
 
-/// Returns a turn that calls one tool, `plugin.tool`. The next step gets the answer in
-/// [`Step::results`].
+/// A turn that calls one tool, `plugin.tool`. The next step gets the answer in [`Step::results`].
 #[must_use]
 pub fn call(tool: &str, arguments: Value) -> Turn {
     let call = ToolCall::new(tool, arguments);
     Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() }).into_turn()
 }
 
-/// Returns a turn that ends the task with this result: text or any other JSON value.
+/// A turn that ends the task with this result: text or any other JSON value.
 pub fn finish(outputs: impl Into<Value>) -> Turn {
     Action::Finish { outputs: outputs.into() }.into_turn()
 }

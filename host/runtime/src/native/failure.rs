@@ -47,8 +47,8 @@ impl Failure {
         Self(ToolError::Unavailable { retry_after_ms })
     }
 
-    /// Returns the failure for a query of a kind that the closure does not handle, which the host
-    /// never sends.
+    /// The failure for a query of a kind that the closure does not handle, which the host never
+    /// sends.
     pub(super) fn other_kind() -> Self {
         Self::new("it was asked something that it is not for")
     }
@@ -57,7 +57,7 @@ impl Failure {
         self.0
     }
 
-    /// Returns the fault of an agent, named after `plugin`.
+    /// The fault of an agent, named after `plugin`.
     pub(super) fn into_fault(self, plugin: &str) -> Fault {
         let message = match self.0 {
             ToolError::Other { message } | ToolError::InvalidArguments { message } => message,

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use conclave_core::types::completion::{Completion, Prompt, StopReason, TokenUsage};
+use conclave_models::{ModelClient, ModelFailure, TextSink};
 
-use crate::models::{ModelClient, ModelFailure, TextSink};
 use crate::support::clock::BoxFuture;
 
-/// Returns a client for `[models.NAME]` with `kind = "native"`: a closure from the prompt to the
+/// A client for `[models.NAME]` with `kind = "native"`: a closure from the prompt to the
 /// completion. Its future is dropped when the request is abandoned. A client that streams its text
 /// implements [`ModelClient`] itself.
 ///
@@ -53,7 +53,7 @@ where
     Arc::new(Closure(body))
 }
 
-/// Returns a completion that is only text and reports no usage.
+/// A completion that is only text and reports no usage.
 pub fn answer(text: impl Into<String>) -> Completion {
     Completion {
         id: String::new(),

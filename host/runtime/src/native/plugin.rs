@@ -236,9 +236,9 @@ impl Plugin {
         F: Fn(Recall) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Vec<String>, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::Memory, move |asked| {
+        self.with_advisor(PluginKind::Memory, move |query| {
             let work =
-                if let NativeQuery::Recall(asked) = asked { Some(body(asked)) } else { None };
+                if let NativeQuery::Recall(query) = query { Some(body(query)) } else { None };
             async move {
                 Ok(PluginReply::Memories { memories: work.ok_or_else(Failure::other_kind)?.await? })
             }
@@ -252,9 +252,9 @@ impl Plugin {
         F: Fn(Assess) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Verdict, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::SecurityAnalyzer, move |asked| {
+        self.with_advisor(PluginKind::SecurityAnalyzer, move |query| {
             let work =
-                if let NativeQuery::Assess(asked) = asked { Some(body(*asked)) } else { None };
+                if let NativeQuery::Assess(query) = query { Some(body(*query)) } else { None };
             async move {
                 Ok(PluginReply::Risk { verdict: work.ok_or_else(Failure::other_kind)?.await? })
             }
@@ -268,9 +268,9 @@ impl Plugin {
         F: Fn(Condense) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Option<Condensation>, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::Condenser, move |asked| {
+        self.with_advisor(PluginKind::Condenser, move |query| {
             let work =
-                if let NativeQuery::Condense(asked) = asked { Some(body(*asked)) } else { None };
+                if let NativeQuery::Condense(query) = query { Some(body(*query)) } else { None };
             async move {
                 Ok(PluginReply::Condense {
                     condensation: work.ok_or_else(Failure::other_kind)?.await?,
@@ -286,9 +286,9 @@ impl Plugin {
         F: Fn(Check) -> W + Send + Sync + 'static,
         W: Future<Output = Result<GateVerdict, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::Gate, move |asked| {
+        self.with_advisor(PluginKind::Gate, move |query| {
             let work =
-                if let NativeQuery::Check(asked) = asked { Some(body(*asked)) } else { None };
+                if let NativeQuery::Check(query) = query { Some(body(*query)) } else { None };
             async move {
                 Ok(PluginReply::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? })
             }
@@ -304,9 +304,9 @@ impl Plugin {
         W: Future<Output = Result<Ruling, Failure>> + Send + 'static,
     {
         let concludes = self.judge_body();
-        self.with_advisor(PluginKind::Judge, move |asked| match asked {
-            NativeQuery::Rule(asked) => {
-                let work = body(*asked);
+        self.with_advisor(PluginKind::Judge, move |query| match query {
+            NativeQuery::Rule(query) => {
+                let work = body(*query);
                 Box::pin(async move { Ok(PluginReply::Rule { ruling: work.await? }) })
             }
             other => concludes(other),
@@ -322,21 +322,21 @@ impl Plugin {
         W: Future<Output = Result<Option<TaskResult>, Failure>> + Send + 'static,
     {
         let rules = self.judge_body();
-        self.with_advisor(PluginKind::Judge, move |asked| match asked {
-            NativeQuery::Conclude(asked) => {
-                let work = body(*asked);
+        self.with_advisor(PluginKind::Judge, move |query| match query {
+            NativeQuery::Conclude(query) => {
+                let work = body(*query);
                 Box::pin(async move { Ok(PluginReply::Conclude { result: work.await? }) })
             }
             other => rules(other),
         })
     }
 
-    /// Returns the judge so far, which by default overrules nothing. Its two queries have a closure
-    /// each, and the kind has one body.
+    /// The judge so far, which by default overrules nothing. Its two queries have a closure each,
+    /// and the kind has one body.
     fn judge_body(&self) -> AdvisorBody {
         self.advisors.get(&PluginKind::Judge).cloned().unwrap_or_else(|| {
-            Arc::new(|asked| {
-                Box::pin(std::future::ready(match asked {
+            Arc::new(|query| {
+                Box::pin(std::future::ready(match query {
                     NativeQuery::Rule(_) => Ok(PluginReply::Rule { ruling: Ruling::default() }),
                     NativeQuery::Conclude(_) => Ok(PluginReply::Conclude { result: None }),
                     _ => Err(Failure::other_kind()),
@@ -352,9 +352,9 @@ impl Plugin {
         F: Fn(AnswerAsUser) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Option<String>, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::SimulatedUser, move |asked| {
-            let work = if let NativeQuery::AnswerAsUser(asked) = asked {
-                Some(body(*asked))
+        self.with_advisor(PluginKind::SimulatedUser, move |query| {
+            let work = if let NativeQuery::AnswerAsUser(query) = query {
+                Some(body(*query))
             } else {
                 None
             };
@@ -371,9 +371,9 @@ impl Plugin {
         F: Fn(Observe) -> W + Send + Sync + 'static,
         W: Future<Output = Result<ObserverReply, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::Observer, move |asked| {
+        self.with_advisor(PluginKind::Observer, move |query| {
             let work =
-                if let NativeQuery::Observe(asked) = asked { Some(body(asked)) } else { None };
+                if let NativeQuery::Observe(query) = query { Some(body(query)) } else { None };
             async move {
                 Ok(PluginReply::Observe { reply: work.ok_or_else(Failure::other_kind)?.await? })
             }
@@ -385,7 +385,7 @@ impl Plugin {
         F: Fn(NativeQuery) -> W + Send + Sync + 'static,
         W: Future<Output = Result<PluginReply, Failure>> + Send + 'static,
     {
-        self.advisors.insert(kind, Arc::new(move |asked| Box::pin(body(asked))));
+        self.advisors.insert(kind, Arc::new(move |query| Box::pin(body(query))));
         self
     }
 
@@ -465,13 +465,13 @@ impl Plugin {
         self
     }
 
-    /// Returns the plugin's name, which configs use after `native:`.
+    /// The plugin's name, which configs use after `native:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the plugin without the tools of these names.
+    /// The plugin without the tools of these names.
     pub(crate) fn without_tools(&self, names: &BTreeSet<&str>) -> Self {
         let mut fewer = self.clone();
         fewer.tools.retain(|tool| !names.contains(tool.spec.name.as_str()));

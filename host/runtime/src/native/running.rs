@@ -35,7 +35,7 @@ const WORDS: usize = 600;
 /// A native plugin with its grants and limits.
 pub(crate) struct Native {
     plugin: Plugin,
-    grantee: PluginContext,
+    context: PluginContext,
     arguments: ArgumentChecker,
     at_once: Arc<Semaphore>,
 }
@@ -50,19 +50,19 @@ impl Native {
         let at_once = usize::try_from(setup.limits.at_once)
             .unwrap_or(Semaphore::MAX_PERMITS)
             .clamp(1, Semaphore::MAX_PERMITS);
-        let grantee = PluginContext::without_folders(name, setup);
-        Self { plugin, grantee, arguments, at_once: Arc::new(Semaphore::new(at_once)) }
+        let context = PluginContext::without_folders(name, setup);
+        Self { plugin, context, arguments, at_once: Arc::new(Semaphore::new(at_once)) }
     }
 
-    /// Returns the plugin's name in the config.
+    /// The plugin's name in the config.
     pub(super) fn name(&self) -> &PluginName {
-        &self.grantee.name
+        &self.context.name
     }
 
     /// Calls the closure that the call goes to, within the plugin's limits.
     pub(super) async fn call(&self, start: CallStart, call: PluginCall) -> PluginAnswer {
         let kind = call.kind();
-        let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
+        let host = CallAccess::new(start, Arc::clone(&self.context.setup));
         match call {
             PluginCall::Step { view } => self.step(host, view).await,
             PluginCall::Tool(input) => self.call_tool(host, input).await,
@@ -76,7 +76,7 @@ impl Native {
     }
 
     async fn step(&self, host: CallAccess, view: AgentView) -> PluginAnswer {
-        let name = &self.grantee.name;
+        let name = &self.context.name;
         let Some(agent) = self.plugin.agent.clone() else {
             return PluginOutput::Step(Err(self.is_no(PluginKind::Agent))).into();
         };
@@ -87,7 +87,7 @@ impl Native {
     }
 
     async fn respond(&self, host: CallAccess, view: AgentView) -> PluginAnswer {
-        let name = &self.grantee.name;
+        let name = &self.context.name;
         let Some(responder) = self.plugin.responder.clone() else {
             return PluginOutput::Respond(Err(self.is_no(PluginKind::Responder))).into();
         };
@@ -103,7 +103,7 @@ impl Native {
         query: PluginQuery,
         view: Option<AgentView>,
     ) -> PluginAnswer {
-        let (name, kind) = (&self.grantee.name, query.kind());
+        let (name, kind) = (&self.context.name, query.kind());
         let Some(advisor) = self.plugin.advisors.get(&kind).cloned() else {
             return PluginOutput::Query(Err(self.is_no(kind))).into();
         };
@@ -124,7 +124,7 @@ impl Native {
         let Some(index) = self.tool_index(&name) else {
             return failed(ToolError::Other { message: self.has_no_tool(&name) });
         };
-        let most = self.grantee.limits().arguments;
+        let most = self.context.limits().arguments;
         if let Err(message) = self.arguments.check(index, &arguments, most).await {
             return failed(ToolError::InvalidArguments { message });
         }
@@ -139,7 +139,7 @@ impl Native {
     }
 
     fn is_no(&self, kind: PluginKind) -> Fault {
-        let message = format!("{} is no `{}`", self.grantee.name, kind.as_str());
+        let message = format!("{} is no `{}`", self.context.name, kind.as_str());
         Fault::new(FaultKind::NotStarted, message)
     }
 
@@ -148,20 +148,19 @@ impl Native {
     }
 
     fn has_no_tool(&self, tool: &str) -> String {
-        format!("{} has no tool {tool:?}", self.grantee.name)
+        format!("{} has no tool {tool:?}", self.context.name)
     }
 
     /// Checks the arguments of a tool; the error is a message for the model.
     pub(super) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
         let index = self.tool_index(tool).ok_or_else(|| self.has_no_tool(tool))?;
         self.arguments
-            .check(index, &Arc::new(arguments), self.grantee.limits().arguments)
+            .check(index, &Arc::new(arguments), self.context.limits().arguments)
             .await
             .map(drop)
     }
 
-    /// Runs a closure's future within the limits. It runs in its own task, so that one that blocks
-    /// its thread still times out.
+    /// Runs a closure's future within the limits.
     async fn run<T>(
         &self,
         host: &CallAccess,
@@ -174,6 +173,7 @@ impl Native {
             Arc::clone(&self.at_once).acquire_owned().await.expect("the semaphore is never closed");
         // After the permit: waiting for it does not count against the wall-time limit.
         let began = Instant::now();
+        // In a task of its own, so that work that blocks its thread still times out.
         let mut task = Cancelled(tokio::spawn(async move {
             let answer = work.await;
             // The work itself holds the permit: abandoned work that still blocks a thread keeps
@@ -181,7 +181,7 @@ impl Native {
             drop(place);
             answer
         }));
-        let wall = Duration::from_millis(self.grantee.limits().wall_ms);
+        let wall = Duration::from_millis(self.context.limits().wall_ms);
         let answer = match tokio::time::timeout(wall, &mut task.0).await {
             Ok(Ok(answer)) => self.within_output(answer),
             Ok(Err(error)) if error.is_panic() => {
@@ -197,7 +197,7 @@ impl Native {
         &self,
         answer: Result<T, Failure>,
     ) -> Result<Result<T, Failure>, Fault> {
-        let limit = self.grantee.limits().output;
+        let limit = self.context.limits().output;
         let fits = match &answer {
             Ok(answer) => fits_json(answer, limit),
             Err(failure) => fits_json(&failure.clone().into_tool_error(), limit),
@@ -206,7 +206,7 @@ impl Native {
     }
 
     fn broken(&self, kind: FaultKind) -> Fault {
-        Fault::new(kind, self.grantee.limit_sentence(kind))
+        Fault::new(kind, self.context.limit_sentence(kind))
     }
 }
 
@@ -230,7 +230,7 @@ fn panic_sentence(panic: &(dyn Any + Send)) -> String {
     )
 }
 
-/// Returns whether a value has at most `limit` bytes as JSON, without keeping them.
+/// Whether a value has at most `limit` bytes as JSON, without keeping them.
 fn fits_json(value: &impl Serialize, limit: u64) -> bool {
     serde_json::to_writer(CallsLeft(limit), value).is_ok()
 }
@@ -240,7 +240,7 @@ struct CallsLeft(u64);
 impl Write for CallsLeft {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self.0.checked_sub(bytes.len() as u64) {
-            Some(left) => self.0 = left,
+            Some(remaining) => self.0 = remaining,
             None => return Err(std::io::ErrorKind::FileTooLarge.into()),
         }
         Ok(bytes.len())

@@ -60,7 +60,7 @@ impl Call {
 
 /// A type that a closure can return as a tool's outcome.
 pub trait IntoOutcome {
-    /// Returns the value as an outcome.
+    /// The value as an outcome.
     fn into_outcome(self) -> ToolOutcome;
 }
 
@@ -165,7 +165,7 @@ impl Tool {
         self
     }
 
-    /// Returns the tool's name, without the plugin's.
+    /// The tool's name, without the plugin's.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.spec.name

@@ -167,8 +167,8 @@ pub trait Subscriber: Send + Sync + 'static {
     /// Called for each event.
     fn on(&self, happening: &Published);
 
-    /// Returns whether it shows a model's text while it is generated. If no subscriber does, a
-    /// request that breaks off in the middle of the text is sent again.
+    /// Whether it shows a model's text while it is generated. If no subscriber does, a request that
+    /// breaks off in the middle of the text is sent again.
     fn shows_text(&self) -> bool {
         true
     }
@@ -185,18 +185,18 @@ pub trait Subscriber: Send + Sync + 'static {
 pub struct Subscribers(Arc<[Arc<dyn Subscriber>]>);
 
 impl Subscribers {
-    /// Returns these subscribers, called in this order.
+    /// These subscribers, called in this order.
     pub fn new(subscribers: impl IntoIterator<Item = Arc<dyn Subscriber>>) -> Self {
         Self(subscribers.into_iter().collect())
     }
 
-    /// Returns whether there are no subscribers, so that events need not be built.
+    /// Whether there are no subscribers, so that events need not be built.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns these subscribers and one more, which is called last.
+    /// These subscribers and one more, which is called last.
     #[must_use]
     pub fn with(&self, subscriber: Arc<dyn Subscriber>) -> Self {
         Self(self.0.iter().cloned().chain([subscriber]).collect())
@@ -230,7 +230,7 @@ impl Publisher {
         Self { subscribers, room, clock }
     }
 
-    /// Returns whether a subscriber shows a model's text while it is generated.
+    /// Whether a subscriber shows a model's text while it is generated.
     pub(crate) fn shows_text(&self) -> bool {
         self.subscribers.show_text()
     }
@@ -255,34 +255,34 @@ impl Publisher {
 /// Delays the events of running calls until their start was published. A call starts while its
 /// record is still being written, and the record must be durable before it is published.
 pub(crate) struct FollowGate {
-    teller: Publisher,
+    publisher: Publisher,
     waiting: Mutex<SubscriberQueue>,
 }
 
 #[derive(Default)]
 struct SubscriberQueue {
     /// The last commit of records that was published.
-    told: u64,
+    published: u64,
     /// Events of calls of later commits.
-    said: VecDeque<(u64, RunEvent)>,
+    events: VecDeque<(u64, RunEvent)>,
 }
 
 impl FollowGate {
-    pub(crate) fn new(teller: Publisher) -> Self {
-        Self { teller, waiting: Mutex::default() }
+    pub(crate) fn new(publisher: Publisher) -> Self {
+        Self { publisher, waiting: Mutex::default() }
     }
 
     /// Publishes an event of a call once the commit of records that began the call is published.
     pub(crate) fn tell(&self, commit: u64, what: impl FnOnce() -> RunEvent) {
-        if self.teller.subscribers.is_empty() {
+        if self.publisher.subscribers.is_empty() {
             return;
         }
         // Held while subscribers run, so that a later event cannot overtake a queued one.
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if commit <= waiting.told {
-            self.teller.tell(what)
+        if commit <= waiting.published {
+            self.publisher.tell(what)
         } else {
-            waiting.said.push_back((commit, what()))
+            waiting.events.push_back((commit, what()))
         }
     }
 
@@ -290,13 +290,13 @@ impl FollowGate {
     /// them.
     pub(crate) fn told_through(&self, commit: u64) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.told = waiting.told.max(commit);
-        let (now, later) = std::mem::take(&mut waiting.said)
+        waiting.published = waiting.published.max(commit);
+        let (now, later) = std::mem::take(&mut waiting.events)
             .into_iter()
             .partition::<VecDeque<_>, _>(|(of, _)| *of <= commit);
-        waiting.said = later;
+        waiting.events = later;
         // Still under the lock, so that no newer event overtakes these.
-        now.into_iter().for_each(|(_, what)| self.teller.tell(|| what));
+        now.into_iter().for_each(|(_, what)| self.publisher.tell(|| what));
     }
 }
 
@@ -319,8 +319,8 @@ mod tests {
 
     #[test]
     fn a_call_is_heard_of_behind_its_beginning() {
-        let heard = Arc::new(Heard::default());
-        let subscribers = Subscribers::new([Arc::clone(&heard) as Arc<dyn Subscriber>]);
+        let subscriber = Arc::new(Heard::default());
+        let subscribers = Subscribers::new([Arc::clone(&subscriber) as Arc<dyn Subscriber>]);
         let gate = FollowGate::new(Publisher::new(
             subscribers,
             RoomId::from("3f2a"),
@@ -337,11 +337,11 @@ mod tests {
         };
         log(2, "second");
         log(1, "first");
-        assert!(heard.0.lock().unwrap().is_empty());
+        assert!(subscriber.0.lock().unwrap().is_empty());
         gate.told_through(1);
-        assert_eq!(*heard.0.lock().unwrap(), ["first"]);
+        assert_eq!(*subscriber.0.lock().unwrap(), ["first"]);
         gate.told_through(2);
         log(2, "third");
-        assert_eq!(*heard.0.lock().unwrap(), ["first", "second", "third"]);
+        assert_eq!(*subscriber.0.lock().unwrap(), ["first", "second", "third"]);
     }
 }

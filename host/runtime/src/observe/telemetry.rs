@@ -126,12 +126,12 @@ impl SpanSubscriber {
         if let Event::ModelAnswered { call, ordinal, answer: Ok(completion), .. } = &record.event
             && self.content
         {
-            open.chat(*call, *ordinal).record(names::OUTPUT_MESSAGES, said(completion));
+            open.chat(*call, *ordinal).record(names::OUTPUT_MESSAGES, output_message(completion));
         }
     }
 
-    fn told(&self, open: &mut OpenSpans, room: &RoomId, told: &Notice) {
-        match told {
+    fn record_notice(&self, open: &mut OpenSpans, room: &RoomId, notice: &Notice) {
+        match notice {
             Notice::StepStarted { call, task, agent } => {
                 open.step_started(room, *call, task, agent)
             }
@@ -247,7 +247,7 @@ impl Subscriber for SpanSubscriber {
         let Some(open) = rooms.get_mut(room) else { return };
         match &happening.what {
             RunEvent::Recorded { record } => self.recorded(open, record),
-            RunEvent::Notice { notice: told } => self.told(open, room, told),
+            RunEvent::Notice { notice } => self.record_notice(open, room, notice),
             RunEvent::Logged { call, plugin, level, message } => {
                 self.logged(open.call(*call), plugin, *level, message)
             }
@@ -274,8 +274,8 @@ impl Subscriber for SpanSubscriber {
     }
 }
 
-/// Returns a model's text in the form of the conventions.
-fn said(completion: &Completion) -> String {
+/// A model's text in the form of the conventions.
+fn output_message(completion: &Completion) -> String {
     let text =
         completion.content.iter().map(|content| json!({ "type": "text", "content": cut(content) }));
     let calls = completion.tool_calls.iter();
@@ -289,7 +289,7 @@ fn cut(text: &str) -> String {
     text.chars().take(CONTENT).collect()
 }
 
-/// Returns a kind as the journal writes it.
+/// A kind as the journal writes it.
 fn word(kind: &impl Serialize) -> String {
     serde_json::to_value(kind)
         .ok()
@@ -297,7 +297,7 @@ fn word(kind: &impl Serialize) -> String {
         .unwrap_or_else(|| "_OTHER".to_owned())
 }
 
-/// Returns the decision without its subject.
+/// The decision without its subject.
 fn tag(approval: &conclave_core::types::approval::Approval) -> &'static str {
     use conclave_core::types::approval::Approval::{Approved, Edited, Invalid, Refused};
     match approval {

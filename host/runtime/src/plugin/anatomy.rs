@@ -35,7 +35,7 @@ enum SectionLevel {
 pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
     // The first four bytes identify WebAssembly, the next four a component.
     if !bytes.starts_with(b"\0asm") {
-        return Err(LoadError::NotAComponent { found: "not WebAssembly" });
+        return Err(LoadError::NotAComponent { kind: "not WebAssembly" });
     }
     let mut levels: Vec<SectionLevel> = Vec::new();
     let mut found = ManifestSections::default();
@@ -47,7 +47,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
         budget.section(&payload, bytes)?;
         match payload {
             Payload::Version { encoding: Encoding::Module, .. } if levels.is_empty() => {
-                return Err(LoadError::NotAComponent { found: "a core module, not a component" });
+                return Err(LoadError::NotAComponent { kind: "a core module, not a component" });
             }
             Payload::Version { encoding, .. } => {
                 let level = if encoding == Encoding::Module {
@@ -89,7 +89,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
     Ok(Anatomy { manifest: found.decide()?, imports, exports })
 }
 
-/// Returns whether the outermost component has a manifest.
+/// Whether the outermost component has a manifest.
 ///
 /// # Errors
 /// As for `read`, for bytes that are no component.
@@ -235,11 +235,11 @@ mod tests {
     fn what_is_no_component_is_told_apart() {
         assert!(matches!(
             read(b"#!/bin/sh"),
-            Err(LoadError::NotAComponent { found: "not WebAssembly" })
+            Err(LoadError::NotAComponent { kind: "not WebAssembly" })
         ));
         assert!(matches!(
             read(&module(&[b"m"]).finish()),
-            Err(LoadError::NotAComponent { found: "a core module, not a component" })
+            Err(LoadError::NotAComponent { kind: "a core module, not a component" })
         ));
         let mut cut = component(&[b"a"], &[]);
         cut.pop();
@@ -248,9 +248,12 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_component_is_one_harmless_line() {
-        let shown = malformed(&format!("unknown name \u{1b}[2J\n\u{202e}{}", "x".repeat(1_000)))
+        let message = malformed(&format!("unknown name \u{1b}[2J\n\u{202e}{}", "x".repeat(1_000)))
             .to_string();
-        assert!(shown.len() < 600 && !shown.contains(['\u{1b}', '\n', '\u{202e}']), "{shown:?}");
+        assert!(
+            message.len() < 600 && !message.contains(['\u{1b}', '\n', '\u{202e}']),
+            "{message:?}"
+        );
     }
 
     #[test]

@@ -23,14 +23,14 @@ const AT_ONCE: usize = 2;
 pub(crate) struct ArgumentChecker {
     /// Schemas in the order of the tools.
     schemas: Vec<Arc<Schema>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl ArgumentChecker {
     pub(crate) fn new(schemas: Vec<Schema>) -> Self {
         Self {
             schemas: schemas.into_iter().map(Arc::new).collect(),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            permits: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
 
@@ -64,12 +64,12 @@ impl ArgumentChecker {
         if schema.steps(arguments)? <= INLINE {
             return schema.check(arguments).map(|()| text);
         }
-        let (schema, places) = (Arc::clone(schema), Arc::clone(&self.places));
+        let (schema, permits) = (Arc::clone(schema), Arc::clone(&self.permits));
         let arguments = Arc::clone(arguments);
         // The timeout includes the wait for a permit, so a hostile plugin delays no caller for
         // longer.
         let checked = tokio::time::timeout(patience, async move {
-            let place = places.acquire_owned().await.expect("the semaphore is never closed");
+            let place = permits.acquire_owned().await.expect("the semaphore is never closed");
             let check = move || {
                 // Held until the work ends, even if the caller stops waiting.
                 let _place = place;
@@ -97,7 +97,7 @@ mod tests {
 
     const BYTES: u64 = 1 << 20;
 
-    /// Returns a checker with the maximum number of patterns.
+    /// A checker with the maximum number of patterns.
     fn arguments() -> ArgumentChecker {
         let input_schema =
             json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "^x*$" }); 32] } } });
@@ -153,7 +153,7 @@ mod tests {
     #[tokio::test]
     async fn a_check_that_takes_too_long_is_given_up_and_a_short_one_goes_on() {
         let arguments = arguments();
-        let _others = Arc::clone(&arguments.places).acquire_many_owned(2).await.unwrap();
+        let _others = Arc::clone(&arguments.permits).acquire_many_owned(2).await.unwrap();
         let refused =
             arguments.check_within(Duration::ZERO, 0, &Arc::new(long()), BYTES).await.unwrap_err();
         assert!(refused.contains("took too long"), "{refused}");

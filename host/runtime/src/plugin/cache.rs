@@ -84,6 +84,7 @@ impl Cache {
     pub fn open(folder: &Path) -> Result<Self, CacheError> {
         let failed = |cause| CacheError::Io { path: folder.to_owned(), cause };
         private::make_folder(folder).map_err(failed)?;
+        // Also a folder that was there before: another user may have made it.
         private::check(
             folder,
             &fs::symlink_metadata(folder).map_err(failed)?,
@@ -93,7 +94,7 @@ impl Cache {
         Ok(Self { folder: folder.to_owned(), key })
     }
 
-    /// Returns the entry of this name.
+    /// The entry of this name.
     pub(crate) fn get(&self, name: &str) -> Lookup {
         let path = self.path(name);
         let Ok(file) = File::open(&path) else { return Lookup::Miss };
@@ -127,6 +128,7 @@ impl Cache {
         entry.extend_from_slice(&(code.len() as u64).to_le_bytes());
         entry.extend_from_slice(self.mac(name).update(code).finalize().as_bytes());
         entry.extend_from_slice(code);
+        // In the same folder: only within one file system is a rename atomic.
         let temporary = temporary(&self.folder)?;
         // Bytes first, then the name, then the folder: a power cut leaves a whole entry or none.
         let written = write_synced(&temporary, &entry).and_then(|()| fs::rename(&temporary, &path));
@@ -197,10 +199,10 @@ impl Cache {
         })
     }
 
-    /// Returns the MAC of an entry without its code. It covers the name, so that no entry can
-    /// replace another.
+    /// The MAC of an entry without its code.
     fn mac(&self, name: &str) -> blake3::Hasher {
         let mut mac = blake3::Hasher::new_keyed(&self.key);
+        // It covers the name, so that no entry can replace another.
         mac.update(&(name.len() as u64).to_le_bytes());
         mac.update(name.as_bytes());
         mac
@@ -228,15 +230,15 @@ fn read_or_make_key(folder: &Path) -> Result<[u8; KEY], CacheError> {
 
 /// Removes an incomplete key and every entry, since the key that authenticates them is lost.
 fn put_aside(folder: &Path, path: &Path) -> Result<(), CacheError> {
-    let aside = temporary(folder)?;
-    match fs::rename(path, &aside) {
+    let moved = temporary(folder)?;
+    match fs::rename(path, &moved) {
         // Another host has removed it.
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
         renamed => renamed.map_err(|cause| CacheError::Io { path: path.to_owned(), cause })?,
     }
-    if read_key(&aside).is_ok() {
+    if read_key(&moved).is_ok() {
         // Another host has written a complete key meanwhile, so it goes back.
-        let _ = fs::hard_link(&aside, path);
+        let _ = fs::hard_link(&moved, path);
     } else {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|extension| extension == "cwasm") {
@@ -244,7 +246,7 @@ fn put_aside(folder: &Path, path: &Path) -> Result<(), CacheError> {
             }
         }
     }
-    let _ = fs::remove_file(aside);
+    let _ = fs::remove_file(moved);
     Ok(())
 }
 
@@ -266,7 +268,7 @@ fn is_torn(cause: &io::Error) -> bool {
     cause.kind() == io::ErrorKind::UnexpectedEof
 }
 
-/// Returns whether the bytes begin with zeros alone.
+/// Whether the bytes begin with zeros alone.
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().take(MAGIC.len()).all(|byte| *byte == 0)
 }
@@ -407,9 +409,9 @@ mod tests {
     fn an_entry_comes_back_even_after_the_cache_is_opened_again() {
         let (_temp, cache) = cache();
         cache.put("a", b"code").unwrap();
-        let again = Cache::open(&cache.folder).unwrap();
-        assert_eq!(get(&again, "a"), Found::Hit(b"code".to_vec()));
-        assert_eq!(get(&again, "b"), Found::Miss);
+        let reopened = Cache::open(&cache.folder).unwrap();
+        assert_eq!(get(&reopened, "a"), Found::Hit(b"code".to_vec()));
+        assert_eq!(get(&reopened, "b"), Found::Miss);
     }
 
     #[test]
@@ -422,23 +424,23 @@ mod tests {
             cache.put(name, &[0; 100]).unwrap();
             used(&cache.path(name), ago(seconds));
         }
-        let (left, fresh) = (cache.folder.join("0.tmp"), cache.folder.join("1.tmp"));
-        for file in [&left, &fresh] {
+        let (stale, recent) = (cache.folder.join("0.tmp"), cache.folder.join("1.tmp"));
+        for file in [&stale, &recent] {
             fs::write(file, b"half").unwrap();
         }
-        used(&left, ago(4_000));
+        used(&stale, ago(4_000));
         // The lookup makes this the most recently used entry.
         assert!(matches!(get(&cache, "a"), Found::Hit(_)));
         cache.trim(300, &cache.path("c"));
-        let there = |names: [&str; 3]| names.map(|name| cache.path(name).exists());
-        assert_eq!(there(["a", "b", "c"]), [true, false, true]);
+        let exist = |names: [&str; 3]| names.map(|name| cache.path(name).exists());
+        assert_eq!(exist(["a", "b", "c"]), [true, false, true]);
         assert_eq!(
-            (left.exists(), fresh.exists()),
+            (stale.exists(), recent.exists()),
             (false, true),
             "another host may still write it"
         );
         cache.trim(0, &cache.path("c"));
-        assert_eq!(there(["a", "b", "c"]), [false, false, true], "what was just written stays");
+        assert_eq!(exist(["a", "b", "c"]), [false, false, true], "what was just written stays");
         assert!(cache.folder.join(KEY_FILE).exists());
     }
 
@@ -457,9 +459,9 @@ mod tests {
     fn any_changed_byte_is_noticed_and_the_entry_deleted() {
         let (_temp, cache) = cache();
         cache.put("a", b"code").unwrap();
-        let whole = fs::read(cache.path("a")).unwrap();
-        for at in 0..whole.len() {
-            let mut changed = whole.clone();
+        let original = fs::read(cache.path("a")).unwrap();
+        for at in 0..original.len() {
+            let mut changed = original.clone();
             changed[at] ^= 1;
             fs::write(cache.path("a"), changed).unwrap();
             // A changed format or length looks like another version, or like a crash.
@@ -478,10 +480,10 @@ mod tests {
     fn an_entry_that_was_not_written_to_its_end_is_missing_and_no_alarm() {
         let (_temp, cache) = cache();
         cache.put("a", b"code").unwrap();
-        let whole = fs::read(cache.path("a")).unwrap();
-        for length in 0..whole.len() {
+        let original = fs::read(cache.path("a")).unwrap();
+        for length in 0..original.len() {
             let zeros = vec![0; length];
-            for cut in [&whole[..length], &zeros] {
+            for cut in [&original[..length], &zeros] {
                 fs::write(cache.path("a"), cut).unwrap();
                 assert_eq!(get(&cache, "a"), Found::Miss, "{length} bytes");
                 assert!(!cache.path("a").exists(), "it was deleted");
@@ -489,29 +491,29 @@ mod tests {
                 assert_eq!(get(&cache, "a"), Found::Hit(b"again".to_vec()));
             }
         }
-        let longer = [&whole[..], b"more"].concat();
+        let longer = [&original[..], b"more"].concat();
         fs::write(cache.path("a"), longer).unwrap();
         assert_eq!(get(&cache, "a"), Found::Tampered, "no crash makes an entry longer");
     }
 
     #[test]
     fn a_torn_key_is_replaced_and_the_entries_are_made_again() {
-        let whole = [7; KEY];
-        let cuts = (0..KEY).map(|length| whole[..length].to_vec()).chain([vec![0; KEY]]);
+        let key = [7; KEY];
+        let cuts = (0..KEY).map(|length| key[..length].to_vec()).chain([vec![0; KEY]]);
         for torn in cuts {
             let (_temp, cache) = cache();
             cache.put("a", b"code").unwrap();
             fs::write(cache.folder.join(KEY_FILE), &torn).unwrap();
-            let again = Cache::open(&cache.folder).unwrap();
+            let reopened = Cache::open(&cache.folder).unwrap();
             assert_eq!(
-                get(&again, "a"),
+                get(&reopened, "a"),
                 Found::Miss,
                 "no alarm about an entry of the lost key; key of {} bytes",
                 torn.len()
             );
-            again.put("a", b"code").unwrap();
+            reopened.put("a", b"code").unwrap();
             let third = Cache::open(&cache.folder).unwrap();
-            assert_eq!((third.key, get(&third, "a")), (again.key, Found::Hit(b"code".to_vec())));
+            assert_eq!((third.key, get(&third, "a")), (reopened.key, Found::Hit(b"code".to_vec())));
             assert_eq!(
                 fs::read_dir(&cache.folder).unwrap().count(),
                 2,

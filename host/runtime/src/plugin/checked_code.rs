@@ -62,7 +62,7 @@ impl CheckedCode {
         Ok(Self::Program(file))
     }
 
-    /// Returns a path under which the engine can map the code; `None` for bytes.
+    /// A path under which the engine can map the code; `None` for bytes.
     pub(super) fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Program(file) => Some(mapped::path_of(file)),
@@ -102,13 +102,13 @@ mod mapped {
     use std::os::unix::fs::MetadataExt as _;
     use std::path::PathBuf;
 
-    /// Returns whether only this user and the system's administrator can write to the file.
+    /// Whether only this user and the system's administrator can write to the file.
     pub(super) fn is_protected(file: &Metadata) -> bool {
         let is_own = file.uid() == 0 || file.uid() == rustix::process::geteuid().as_raw();
         file.is_file() && is_own && file.mode() & 0o022 == 0
     }
 
-    /// Returns a path of this open file, also if its name is another file's by now.
+    /// A path of this open file, also if its name is another file's by now.
     pub(super) fn path_of(file: &File) -> PathBuf {
         format!("/proc/self/fd/{}", file.as_raw_fd()).into()
     }
@@ -142,8 +142,8 @@ mod sealed {
     pub(crate) struct SealedFile(File);
 
     impl SealedFile {
-        /// Returns an empty file that can be written until it is sealed; `None` if the system
-        /// refuses it or has no path for it.
+        /// An empty file that can be written until it is sealed; `None` if the system refuses it or
+        /// has no path for it.
         pub(super) fn create() -> Option<Self> {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
             let file = Self(memfd_create("conclave-code", flags).ok()?.into());
@@ -155,7 +155,7 @@ mod sealed {
             Ok(fcntl_add_seals(&self.0, seals)?)
         }
 
-        /// Returns a path of the file that is valid in this process.
+        /// A path of the file that is valid in this process.
         pub(crate) fn path(&self) -> PathBuf {
             super::mapped::path_of(&self.0)
         }
@@ -225,8 +225,9 @@ mod tests {
         assert_eq!((length, &checked), (bytes.len() as u64, &bytes));
         let CheckedCode::Sealed(file) = copy else { panic!("Linux has files in memory") };
         assert_eq!(std::fs::read(file.path()).unwrap(), bytes);
-        let again = File::options().write(true).open(file.path()).unwrap();
-        for change in [(&again).write_all(b"x"), again.set_len(1), again.set_len(1 << 30)] {
+        let reopened = File::options().write(true).open(file.path()).unwrap();
+        for change in [(&reopened).write_all(b"x"), reopened.set_len(1), reopened.set_len(1 << 30)]
+        {
             assert_eq!(change.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
     }

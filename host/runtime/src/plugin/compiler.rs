@@ -75,9 +75,9 @@ pub(super) fn in_child(
         // A failed write shows in the child's exit status.
         scope.spawn(move || stdin.write_all(component));
         let words = scope.spawn(move || read(stderr, WORDS).unwrap_or_default());
-        let (told, answered) = mpsc::channel();
+        let (sender, answered) = mpsc::channel();
         // One byte more than allowed, so that an oversized answer is recognised.
-        scope.spawn(move || told.send(read(stdout, CODE + 1)));
+        scope.spawn(move || sender.send(read(stdout, CODE + 1)));
         let answer = answered.recv_timeout(wall.saturating_sub(began.elapsed()));
         let status = if answer.is_ok() { process.end_by(began + wall) } else { None };
         // After the output was read: killing the child closes the pipes, which ends the threads.
@@ -162,20 +162,20 @@ fn too_long(limits: &PluginLimits) -> LoadError {
     LoadError::CompileTime { limit: duration(limits.compile_ms) }
 }
 
-/// Returns whether the signal of the CPU limit ended the child.
+/// Whether the signal of the CPU limit ended the child.
 #[cfg(unix)]
 fn stopped_for_time(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
     status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
 }
 
-/// Returns whether the child ran out of memory. Either the kernel killed it, or it aborted without
-/// a message, which would have needed memory.
+/// Whether the child ran out of memory.
 #[cfg(unix)]
 fn killed(status: ExitStatus, words: &str) -> bool {
     use rustix::process::Signal;
     use std::os::unix::process::ExitStatusExt;
     let by = |signal: Signal| status.signal() == Some(signal.as_raw());
+    // Either the kernel killed it, or it aborted without a message, which would have needed memory.
     by(Signal::KILL) || by(Signal::ABORT) && words.trim().is_empty()
 }
 

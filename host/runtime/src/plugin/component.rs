@@ -94,7 +94,7 @@ impl PluginComponent {
         }
     }
 
-    /// Returns the size in bytes.
+    /// The size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         match &self.0 {
@@ -103,7 +103,7 @@ impl PluginComponent {
         }
     }
 
-    /// Returns the digest of the bytes in lower-case hexadecimal.
+    /// The digest of the bytes in lower-case hexadecimal.
     pub(crate) fn sha256(&self) -> String {
         match &self.0 {
             Content::Bytes(bytes) => digest::sha256(bytes),
@@ -111,7 +111,7 @@ impl PluginComponent {
         }
     }
 
-    /// Returns the file with the component, if it is one beside the program.
+    /// The file with the component, if it is one beside the program.
     #[must_use]
     pub fn file(&self) -> Option<&ProgramFile> {
         match &self.0 {
@@ -123,7 +123,7 @@ impl PluginComponent {
         }
     }
 
-    /// Returns the file with the machine code, if some was made when the program was built.
+    /// The file with the machine code, if some was made when the program was built.
     #[must_use]
     pub fn code(&self) -> Option<&ProgramFile> {
         match &self.0 {
@@ -153,8 +153,8 @@ mod tests {
         for (name, bytes) in conclave_stock::stock() {
             let inspection = PluginComponent::from(bytes).inspection().expect("it is a plugin");
             let json = serde_json::to_string(&inspection).expect("they are plain data");
-            let again: Inspection = serde_json::from_str(&json).expect("they are plain data");
-            assert_eq!(again, inspection, "{name}");
+            let parsed: Inspection = serde_json::from_str(&json).expect("they are plain data");
+            assert_eq!(parsed, inspection, "{name}");
         }
     }
 }

@@ -75,8 +75,8 @@ pub(crate) fn check(anatomy: &Anatomy<'_>) -> Result<BTreeSet<PluginKind>, LoadE
     }
 }
 
-/// Returns a manifest for a component that is not built for the contract. It asks for what the
-/// imports can use, so that an operator can grant it.
+/// A manifest for a component that is not built for the contract. It asks for what the imports can
+/// use, so that an operator can grant it.
 pub(crate) fn plain_manifest(anatomy: &Anatomy<'_>) -> Manifest {
     let mut asks = BTreeMap::new();
     for found in unasked(anatomy, &Manifest::default()) {
@@ -103,7 +103,7 @@ pub(crate) fn plain_manifest(anatomy: &Anatomy<'_>) -> Manifest {
     }
 }
 
-/// Returns the export name of a kind.
+/// The export name of a kind.
 pub(crate) fn export_name(kind: PluginKind) -> String {
     format!("{PACKAGE}{}@{VERSION}", kind.as_str())
 }
@@ -138,7 +138,7 @@ fn check_import(import: &str) -> Result<(), LoadError> {
     }
 }
 
-/// Returns the imports of authority that the manifest does not ask for.
+/// The imports of authority that the manifest does not ask for.
 pub(crate) fn unasked(anatomy: &Anatomy<'_>, manifest: &Manifest) -> Vec<UnaskedImport> {
     let authority = |import: &str| {
         if let Some(name) = import.strip_prefix(PACKAGE) {
@@ -266,7 +266,9 @@ mod tests {
             "conclave:plugin/telepathy@0.1.0-draft",
         ] {
             match check(&anatomy(&[import], &[TOOLS])) {
-                Err(LoadError::ForeignImport { import: named, .. }) => assert_eq!(named, import),
+                Err(LoadError::ForeignImport { import: refused, .. }) => {
+                    assert_eq!(refused, import)
+                }
                 other => panic!("{import}: {other:?}"),
             }
         }
@@ -299,10 +301,10 @@ mod tests {
             (vec![other.as_str()], vec![]),
             (vec![], vec![other.as_str()]),
         ] {
-            let shown = check(&anatomy(&imports, &exports)).unwrap_err().to_string();
+            let message = check(&anatomy(&imports, &exports)).unwrap_err().to_string();
             assert!(
-                shown.len() < 600 && !shown.contains(['\u{1b}', '\n', '\u{202e}']),
-                "{shown:?}"
+                message.len() < 600 && !message.contains(['\u{1b}', '\n', '\u{202e}']),
+                "{message:?}"
             );
         }
     }

@@ -56,15 +56,15 @@ pub enum DownloadError {
     },
     /// The downloaded component does not have the pinned digest.
     #[error(
-        "{url} gives another component than the one that was wanted: its SHA-256 is {found}, not {wanted}"
+        "{url} gives another component than the one that was wanted: its SHA-256 is {actual}, not {expected}"
     )]
     OtherDigest {
         /// The URL of the component.
         url: String,
         /// The SHA-256 digest of the download, in lower-case hexadecimal.
-        found: String,
+        actual: String,
         /// The SHA-256 digest in the config.
-        wanted: String,
+        expected: String,
     },
     /// The HTTP client could not be created; the text is its reason.
     #[error("no secure connection can be made: {0}")]
@@ -109,7 +109,7 @@ impl Downloads {
         sha256: &str,
         downloading: impl FnOnce(),
     ) -> Result<Vec<u8>, DownloadError> {
-        if let Some(bytes) = self.kept(sha256, FileKind::Component) {
+        if let Some(bytes) = self.stored(sha256, FileKind::Component) {
             return Ok(bytes);
         }
         downloading();
@@ -118,16 +118,16 @@ impl Downloads {
         if found != sha256 {
             return Err(DownloadError::OtherDigest {
                 url: url.to_owned(),
-                found,
-                wanted: sha256.to_owned(),
+                actual: found,
+                expected: sha256.to_owned(),
             });
         }
         self.keep(sha256, FileKind::Component, &bytes);
         Ok(bytes)
     }
 
-    /// Returns the kept file if its digest still matches.
-    pub(super) fn kept(&self, sha256: &str, kind: FileKind) -> Option<Vec<u8>> {
+    /// The kept file if its digest still matches.
+    pub(super) fn stored(&self, sha256: &str, kind: FileKind) -> Option<Vec<u8>> {
         let bytes = read_component(&self.path(sha256, kind)?).ok()?;
         (digest(&bytes) == sha256).then_some(bytes)
     }
@@ -139,7 +139,7 @@ impl Downloads {
         let _ = made.and_then(|()| durable_file::replace(&path, bytes, &FileAccess::Usual));
     }
 
-    /// Returns the kept signatures of a manifest. They are verified at every use, so nothing depends
+    /// The kept signatures of a manifest. They are verified at every use, so nothing depends
     /// on who wrote them.
     #[cfg(feature = "registry")]
     pub(super) fn kept_signatures(&self, sha256: &str) -> Vec<Envelope> {
@@ -194,15 +194,15 @@ fn host_of(url: &str) -> String {
 #[derive(Debug)]
 struct OutsideAddresses {
     /// The host that the operator named.
-    named: String,
+    host: String,
 }
 
 impl Resolve for OutsideAddresses {
     fn resolve(&self, name: Name) -> Resolving {
-        let named = self.named.clone();
+        let host = self.host.clone();
         Box::pin(async move {
             let mut addresses = lookup(name.as_str()).await?;
-            if name.as_str() != named && !lookup(&named).await?.iter().any(is_of_own_network) {
+            if name.as_str() != host && !lookup(&host).await?.iter().any(is_of_own_network) {
                 addresses.retain(|address| !is_of_own_network(address));
                 if addresses.is_empty() {
                     let why = format!(
@@ -229,7 +229,7 @@ fn is_of_own_network(address: &SocketAddr) -> bool {
 /// about each redirect, given the first address, the next one and the number of hops. Without
 /// `is_secure` it needs no certificates, and cannot connect securely.
 pub(super) fn client(
-    named: &str,
+    host: &str,
     is_secure: bool,
     may_follow: fn(Option<&Url>, &Url, usize) -> Result<(), &'static str>,
 ) -> Result<Client, DownloadError> {
@@ -241,13 +241,13 @@ pub(super) fn client(
             Err(why) => attempt.error(why),
         }
     });
-    let tls = crate::models::http::shared_tls(is_secure).map_err(|error| setup(&error))?;
+    let tls = conclave_models::http::shared_tls(is_secure).map_err(|error| setup(&error))?;
     let builder = Client::builder()
         .user_agent(concat!("conclave/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
         .timeout(WHOLE)
         .redirect(redirects)
-        .dns_resolver(Arc::new(OutsideAddresses { named: named.to_owned() }))
+        .dns_resolver(Arc::new(OutsideAddresses { host: host.to_owned() }))
         .no_proxy()
         .no_gzip()
         .no_brotli()
@@ -256,8 +256,8 @@ pub(super) fn client(
     builder.build().map_err(|error| setup(&error))
 }
 
-/// Returns whether a redirect is followed. It must not lead from HTTPS to HTTP. It must not lead
-/// from a public address to this machine or its network.
+/// Whether a redirect is followed. It must not lead from HTTPS to HTTP. It must not lead from a
+/// public address to this machine or its network.
 pub(super) fn may_follow(first: Option<&Url>, to: &Url, hops: usize) -> Result<(), &'static str> {
     if hops > REDIRECTS {
         return Err("it leads on and on");
@@ -292,7 +292,7 @@ fn unreachable(url: &str, error: reqwest::Error) -> DownloadError {
     DownloadError::Unreachable { url: url.to_owned(), cause: innermost(error) }
 }
 
-/// Returns the innermost cause, which is the most specific.
+/// The innermost cause, which is the most specific.
 pub(super) fn innermost(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut cause: &dyn Error = &error;
@@ -335,8 +335,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_a_server_led_to_is_not_resolved_to_this_machine() {
-        let resolved = async |named: &str| {
-            let resolver = OutsideAddresses { named: named.to_owned() };
+        let resolved = async |host: &str| {
+            let resolver = OutsideAddresses { host: host.to_owned() };
             let addresses = resolver.resolve("localhost".parse().unwrap()).await;
             addresses.map(Iterator::count).map_err(|error| error.to_string())
         };
@@ -351,8 +351,8 @@ mod tests {
     async fn server(answers: Vec<String>) -> (String, Arc<AtomicU32>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&asked);
+        let requests = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&requests);
         tokio::spawn(async move {
             for answer in answers {
                 let (mut stream, _) = listener.accept().await.unwrap();
@@ -363,7 +363,7 @@ mod tests {
                     stream.write_all(answer.replace("HERE", &address.to_string()).as_bytes()).await;
             }
         });
-        (format!("http://{address}/x.wasm"), asked)
+        (format!("http://{address}/x.wasm"), requests)
     }
 
     fn ok(body: &str) -> String {
@@ -378,18 +378,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let downloads = Downloads::new(Some(folder.path().join("components")));
         let detour = "HTTP/1.1 302 Found\r\nlocation: http://HERE/y.wasm\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned();
-        let (url, asked) = server(vec![detour, ok("component"), ok("component")]).await;
-        let wanted = digest(b"component");
-        assert_eq!(downloads.component(&url, &wanted, || {}).await.unwrap(), b"component");
+        let (url, requests) = server(vec![detour, ok("component"), ok("component")]).await;
+        let expected = digest(b"component");
+        assert_eq!(downloads.component(&url, &expected, || {}).await.unwrap(), b"component");
         assert_eq!(
-            downloads.component(&url, &wanted, || panic!("it was kept")).await.unwrap(),
+            downloads.component(&url, &expected, || panic!("it was kept")).await.unwrap(),
             b"component"
         );
-        assert_eq!(asked.load(Ordering::SeqCst), 2);
-        std::fs::write(folder.path().join("components").join(format!("{wanted}.wasm")), b"changed")
-            .unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 2);
+        std::fs::write(
+            folder.path().join("components").join(format!("{expected}.wasm")),
+            b"changed",
+        )
+        .unwrap();
         assert_eq!(
-            downloads.component(&url, &wanted, || {}).await.unwrap(),
+            downloads.component(&url, &expected, || {}).await.unwrap(),
             b"component",
             "what was changed is fetched anew"
         );
@@ -406,21 +409,21 @@ mod tests {
             long,
         ])
         .await;
-        let wanted = digest(b"component");
+        let expected = digest(b"component");
         assert!(matches!(
-            downloads.component(&url, &wanted, || {}).await,
+            downloads.component(&url, &expected, || {}).await,
             Err(DownloadError::OtherDigest { .. })
         ));
         assert!(matches!(
-            downloads.component(&url, &wanted, || {}).await,
+            downloads.component(&url, &expected, || {}).await,
             Err(DownloadError::Status { status: 404, .. })
         ));
         assert!(matches!(
-            downloads.component(&url, &wanted, || {}).await,
+            downloads.component(&url, &expected, || {}).await,
             Err(DownloadError::TooLarge { .. })
         ));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        let nobody = downloads.component("http://127.0.0.1:9/x.wasm", &wanted, || {}).await;
-        assert!(matches!(nobody, Err(DownloadError::Unreachable { .. })), "{nobody:?}");
+        let unreachable = downloads.component("http://127.0.0.1:9/x.wasm", &expected, || {}).await;
+        assert!(matches!(unreachable, Err(DownloadError::Unreachable { .. })), "{unreachable:?}");
     }
 }

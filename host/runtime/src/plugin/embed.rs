@@ -20,12 +20,12 @@ pub fn embed(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, LoadError
     write_length(&mut section, SECTION.len());
     section.extend_from_slice(SECTION.as_bytes());
     section.extend_from_slice(&json);
-    let mut whole = component.to_vec();
+    let mut embedded = component.to_vec();
     // A custom section has the id 0, and is valid at the end.
-    whole.push(0);
-    write_length(&mut whole, section.len());
-    whole.extend_from_slice(&section);
-    Ok(whole)
+    embedded.push(0);
+    write_length(&mut embedded, section.len());
+    embedded.extend_from_slice(&section);
+    Ok(embedded)
 }
 
 /// Appends a length as LEB128, the encoding of the binary format.
@@ -65,8 +65,8 @@ mod tests {
     fn an_embedded_manifest_is_read_back() {
         // Encoded lengths of one, two and three bytes.
         for length in [0, 200, 20_000] {
-            let whole = embed(EMPTY, &manifest(&"d".repeat(length))).expect("it is a component");
-            let read = anatomy::read(&whole).expect("it is a component with a manifest");
+            let embedded = embed(EMPTY, &manifest(&"d".repeat(length))).expect("it is a component");
+            let read = anatomy::read(&embedded).expect("it is a component with a manifest");
             assert_eq!(
                 Manifest::parse(read.manifest.expect("it has one"))
                     .expect("it is right")
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_second_manifest_is_refused() {
-        let whole = embed(EMPTY, &manifest("first")).expect("it is a component");
-        assert!(embed(&whole, &manifest("second")).is_err());
+        let embedded = embed(EMPTY, &manifest("first")).expect("it is a component");
+        assert!(embed(&embedded, &manifest("second")).is_err());
         assert!(embed(b"not wasm", &manifest("third")).is_err());
     }
 }

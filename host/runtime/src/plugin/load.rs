@@ -51,7 +51,7 @@ impl Loader {
         Self { engine, cache: cache.map(Arc::new), compiler: Compiler::InProcess }
     }
 
-    /// Returns the same loader with another compiler.
+    /// The same loader with another compiler.
     #[must_use]
     pub fn with_compiler(self, compiler: Compiler) -> Self {
         Self { compiler, ..self }
@@ -178,11 +178,12 @@ impl Loader {
         }
         compiling();
         let (compiled, code) = self.compile(component, limits)?;
-        let kept =
+        let stored =
             code.map_or_else(|| compiled.serialize().map_err(|error| format!("{error:#}")), Ok);
-        let kept = kept.and_then(|code| cache.put(&name, &code).map_err(|error| error.to_string()));
+        let stored =
+            stored.and_then(|code| cache.put(&name, &code).map_err(|error| error.to_string()));
         // Without a cache entry the next load only takes longer.
-        notes.extend(kept.err());
+        notes.extend(stored.err());
         Ok((compiled, CodeOrigin::Compiled, notes))
     }
 
@@ -219,8 +220,7 @@ impl Loader {
         unsafe { Component::deserialize(self.engine.wasm(), code) }
     }
 
-    /// Returns `None` for code of another build of the engine, or for another machine, which is no
-    /// error.
+    /// `None` for code of another build of the engine, or for another machine, which is no error.
     #[expect(
         unsafe_code,
         reason = "loading compiled code cannot be checked by the engine; a MAC or a digest says that this host or its build made it"
@@ -245,7 +245,7 @@ impl Loader {
         .ok()
     }
 
-    /// Returns a hash that differs between engines with incompatible code.
+    /// A hash that differs between engines with incompatible code.
     fn compatibility(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
@@ -270,8 +270,8 @@ impl Loader {
     }
 }
 
-/// Returns the operator's settings with the manifest's defaults. Their types are checked later
-/// against the manifest; until then the tool list may depend on wrong settings.
+/// The operator's settings with the manifest's defaults. Their types are checked later against the
+/// manifest; until then the tool list may depend on wrong settings.
 fn with_defaults(manifest: &Manifest, settings: &Value) -> Value {
     let defaults = manifest
         .config

@@ -50,14 +50,14 @@ mod tests {
         CodeOrigin, LoadedPlugin, Loader, PluginComponent, PrebuiltBytes, ProgramFile,
     };
 
-    /// Returns a stock plugin, and what is made of it.
+    /// A stock plugin, and what is made of it.
     fn compiled(target: CodeTarget) -> Option<(Vec<u8>, CompiledComponent)> {
         let component = conclave_stock::stock().get("search")?.to_vec();
         let compiled = precompile(&component, target).expect("it compiles");
         Some((component, compiled))
     }
 
-    /// Returns the component with its code in this file, of which it expects these bytes.
+    /// The component with its code in this file, of which it expects these bytes.
     fn prebuilt(
         bytes: PrebuiltBytes,
         inspection: Inspection,

@@ -54,7 +54,7 @@ pub(super) async fn probe(
     let name = PluginName::from(facts.manifest.name.as_str());
     let setup =
         PluginSetup { facts, grants: Grants::default(), limits: limits.clone(), config: settings };
-    let grantee = Arc::new(
+    let context = Arc::new(
         PluginContext::new(name.clone(), Arc::new(setup))
             .expect("nothing is granted, so there is no folder to open"),
     );
@@ -74,7 +74,7 @@ pub(super) async fn probe(
         effects: Arc::new(NoEffects),
         observer: Arc::new(NoHost),
     };
-    let state = Box::new(CallState::new(grantee, start, CallInput::Nothing));
+    let state = Box::new(CallState::new(context, start, CallInput::Nothing));
     let (listed, _) = run::run(engine, code, None, state, &ListTools(exports)).await;
     if let (Ok(Ok(_)), Some(plain)) = (&listed, exports.plain()) {
         let specs = plain.specs();

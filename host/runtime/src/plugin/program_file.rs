@@ -36,7 +36,7 @@ pub enum ProgramFileError {
 }
 
 impl ProgramFileError {
-    /// Returns whether there is no such file.
+    /// Whether there is no such file.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Unreadable { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
@@ -44,12 +44,12 @@ impl ProgramFileError {
 }
 
 impl ProgramFile {
-    /// Returns the file at `path` whose bytes have this [`digest`](Self::digest_of).
+    /// The file at `path` whose bytes have this [`digest`](Self::digest_of).
     pub fn new(path: impl Into<PathBuf>, digest: impl Into<String>) -> Self {
         Self { path: path.into(), digest: digest.into() }
     }
 
-    /// Returns the digest of a file with these bytes: BLAKE3, in lower-case hexadecimal.
+    /// The digest of a file with these bytes: BLAKE3, in lower-case hexadecimal.
     #[must_use]
     pub fn digest_of(bytes: &[u8]) -> String {
         blake3::hash(bytes).to_hex().to_string()

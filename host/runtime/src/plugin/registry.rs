@@ -86,16 +86,16 @@ pub enum RegistryError {
         limit: String,
     },
     /// The registry returned other bytes than those of the digest.
-    #[error("{what} of {reference} has the SHA-256 {found}, not {wanted}")]
+    #[error("{what} of {reference} has the SHA-256 {actual}, not {expected}")]
     OtherDigest {
         /// The artifact.
         reference: String,
         /// The part that differs.
         what: &'static str,
         /// The digest of the received bytes, in lower-case hexadecimal.
-        found: String,
+        actual: String,
         /// The expected digest, in lower-case hexadecimal.
-        wanted: String,
+        expected: String,
     },
     /// The artifact is not one component; the text is the reason.
     #[error("{reference} is not a WebAssembly component: {reason}")]
@@ -180,9 +180,9 @@ impl Registry {
         reference: &OciReference,
         downloading: impl FnOnce(),
     ) -> Result<Artifact, RegistryError> {
-        let kept =
-            reference.digest().and_then(|digest| self.downloads.kept(digest, FileKind::Manifest));
-        if let Some(manifest) = kept {
+        let stored =
+            reference.digest().and_then(|digest| self.downloads.stored(digest, FileKind::Manifest));
+        if let Some(manifest) = stored {
             return Artifact::parse(reference, manifest);
         }
         downloading();
@@ -198,12 +198,12 @@ impl Registry {
             });
         };
         let found = sha256(&manifest);
-        if let Some(wanted) = reference.digest().filter(|wanted| **wanted != *found) {
+        if let Some(expected) = reference.digest().filter(|expected| **expected != *found) {
             return Err(RegistryError::OtherDigest {
                 reference: reference.to_string(),
                 what: "the manifest",
-                found,
-                wanted: wanted.to_owned(),
+                actual: found,
+                expected: expected.to_owned(),
             });
         }
         let artifact = Artifact::parse(reference, manifest)?;
@@ -232,29 +232,29 @@ impl Registry {
         if artifact.component_size() > limit {
             return Err(too_large());
         }
-        let wanted = artifact.component_sha256();
-        if let Some(bytes) = self.downloads.kept(wanted, FileKind::Component) {
+        let expected = artifact.component_sha256();
+        if let Some(bytes) = self.downloads.stored(expected, FileKind::Component) {
             return Ok(bytes);
         }
         downloading();
         let mut exchange = self.exchange(reference)?;
         // The manifest fixes the size, so a longer blob is another one.
-        let blob = exchange.blob(wanted, artifact.component_size()).await?.ok_or_else(|| {
+        let blob = exchange.blob(expected, artifact.component_size()).await?.ok_or_else(|| {
             RegistryError::Protocol {
                 registry: reference.registry().to_owned(),
                 reason: "the component is longer than its manifest says".to_owned(),
             }
         })?;
         let found = sha256(&blob);
-        if found != wanted {
+        if found != expected {
             return Err(RegistryError::OtherDigest {
                 reference: reference.to_string(),
                 what: COMPONENT,
-                found,
-                wanted: wanted.to_owned(),
+                actual: found,
+                expected: expected.to_owned(),
             });
         }
-        self.downloads.keep(wanted, FileKind::Component, &blob);
+        self.downloads.keep(expected, FileKind::Component, &blob);
         Ok(blob)
     }
 
@@ -272,6 +272,7 @@ impl Registry {
             return Err(RegistryError::NoTag(reference.to_string()));
         };
         let mut exchange = self.exchange(reference)?;
+        // Before the manifest, because a registry refuses one whose parts it lacks.
         for blob in [&package.component, &package.config] {
             exchange.push_blob(blob).await?;
         }
@@ -353,8 +354,7 @@ impl Registry {
         Ok(Signatures { envelopes, unread })
     }
 
-    /// Returns the signatures that were kept when they were last requested. None of them is
-    /// verified.
+    /// The signatures that were kept when they were last requested. None of them is verified.
     #[must_use]
     pub fn kept_signatures(&self, artifact: &Artifact) -> Vec<Envelope> {
         self.downloads.kept_signatures(artifact.reference().digest().unwrap_or_default())
@@ -390,7 +390,7 @@ async fn envelope(
     Ok(envelope.as_deref().and_then(Envelope::parse))
 }
 
-/// Returns the tag that lists the referrers of an artifact, by the distribution specification.
+/// The tag that lists the referrers of an artifact, by the distribution specification.
 fn referrers_tag(artifact: &Artifact) -> String {
     format!("sha256-{}", artifact.reference().digest().unwrap_or_default())
 }
@@ -402,7 +402,7 @@ fn parse_index(reference: &OciReference, bytes: &[u8]) -> Result<ImageIndex, Reg
     })
 }
 
-/// Returns a cheap clone of bytes for requests that may be sent twice.
+/// A cheap clone of bytes for requests that may be sent twice.
 fn shared(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }

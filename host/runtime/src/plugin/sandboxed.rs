@@ -28,7 +28,7 @@ use crate::support::clock::BoxFuture;
 #[derive(Debug)]
 pub(crate) struct Sandbox {
     plugin: Arc<LoadedPlugin>,
-    grantee: Arc<PluginContext>,
+    context: Arc<PluginContext>,
     at_once: CallPermits,
     /// The contexts of resumed rooms, whose grants or limits are narrower than the config's.
     narrowed: Mutex<Vec<Arc<PluginContext>>>,
@@ -48,35 +48,35 @@ impl Sandbox {
         setup: Arc<PluginSetup>,
     ) -> Result<Self, FolderError> {
         let at_once = CallPermits::new(usize::try_from(setup.limits.at_once).unwrap_or(usize::MAX));
-        let grantee = Arc::new(PluginContext::new(name, setup)?);
-        Ok(Self { plugin, grantee, at_once, narrowed: Mutex::default() })
+        let context = Arc::new(PluginContext::new(name, setup)?);
+        Ok(Self { plugin, context, at_once, narrowed: Mutex::default() })
     }
 
     /// Sets the secrets of the config, which are empty by default.
     #[must_use]
     pub(crate) fn with_secrets(mut self, vault: &Arc<Vault>) -> Self {
-        if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
-            grantee.vault = Arc::clone(vault);
+        if let Some(context) = Arc::get_mut(&mut self.context) {
+            context.vault = Arc::clone(vault);
         }
         self
     }
 
     pub(crate) fn vault(&self) -> &Arc<Vault> {
-        &self.grantee.vault
+        &self.context.vault
     }
 
     /// Sets the stores; the default ones live as long as the plugin.
     #[must_use]
     pub(crate) fn with_services(mut self, services: HostServices) -> Self {
-        if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
-            grantee.services = services;
+        if let Some(context) = Arc::get_mut(&mut self.context) {
+            context.services = services;
         }
         self
     }
 
-    /// Returns the plugin's stores.
+    /// The plugin's stores.
     pub(crate) fn services(&self) -> &HostServices {
-        &self.grantee.services
+        &self.context.services
     }
 
     /// Runs a call in a fresh sandbox, within the plugin's limits. The arguments of a tool are
@@ -121,8 +121,8 @@ impl Sandbox {
                         == (&context.setup.grants, &context.setup.limits)
             })
         };
-        let Some(in_room) = in_room.filter(|_| !is_of_room(&self.grantee)) else {
-            return Ok(Arc::clone(&self.grantee));
+        let Some(in_room) = in_room.filter(|_| !is_of_room(&self.context)) else {
+            return Ok(Arc::clone(&self.context));
         };
         let known = {
             let known = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,9 +134,9 @@ impl Sandbox {
         let setup = PluginSetup {
             grants: in_room.grants.clone(),
             limits: in_room.limits.clone(),
-            ..PluginSetup::clone(&self.grantee.setup)
+            ..PluginSetup::clone(&self.context.setup)
         };
-        let (name, of_config) = (self.grantee.name.clone(), Arc::clone(&self.grantee));
+        let (name, of_config) = (self.context.name.clone(), Arc::clone(&self.context));
         // Opening folders is disk work. Done twice by two first calls, it does no harm.
         let opened = tokio::task::spawn_blocking(move || {
             let context = PluginContext::new(name, Arc::new(setup))?;
@@ -164,12 +164,12 @@ impl Sandbox {
         &self,
         call: PluginCall,
     ) -> Result<(GuestFunction<'_>, CallInput), ToolError> {
-        let (exports, name) = (self.plugin.exports(), &self.grantee.name);
+        let (exports, name) = (self.plugin.exports(), &self.context.name);
         let lacks = |export: PluginKind| {
             let message = format!("{name} does not export `{}`", export.as_str());
             ToolError::Fault { fault: Fault::new(FaultKind::NotStarted, message) }
         };
-        let shown =
+        let require_view =
             |view: Option<AgentView>| view.ok_or_else(|| ToolError::Fault { fault: no_view(name) });
         Ok(match call {
             PluginCall::Step { view } => {
@@ -187,7 +187,7 @@ impl Sandbox {
                 let index = index.ok_or_else(no_tool)?;
                 let arguments = self
                     .plugin
-                    .check_arguments(index, &input.arguments, self.grantee.limits().arguments)
+                    .check_arguments(index, &input.arguments, self.context.limits().arguments)
                     .await
                     .map_err(|message| ToolError::InvalidArguments { message })?;
                 let plain = exports.plain().and_then(|plain| plain.get(&input.tool));
@@ -205,13 +205,13 @@ impl Sandbox {
                 (GuestFunction::Recall { memory, query, limit }, CallInput::Nothing)
             }
             PluginCall::Query { query: PluginQuery::Risk { action, thought }, view } => {
-                let input = CallInput::Agent(shown(view)?);
+                let input = CallInput::Agent(require_view(view)?);
                 let analyzer =
                     exports.analyzer().ok_or_else(|| lacks(PluginKind::SecurityAnalyzer))?;
                 (GuestFunction::Assess { analyzer, action: *action, thought }, input)
             }
             PluginCall::Query { query: PluginQuery::Condense { reason }, view } => {
-                let input = CallInput::Agent(shown(view)?);
+                let input = CallInput::Agent(require_view(view)?);
                 let condenser = exports.condenser().ok_or_else(|| lacks(PluginKind::Condenser))?;
                 (GuestFunction::Condense { condenser, reason }, input)
             }
@@ -220,17 +220,17 @@ impl Sandbox {
                 (GuestFunction::Check { gate, input }, CallInput::Nothing)
             }
             PluginCall::Query { query: PluginQuery::Rule { answer }, view } => {
-                let input = CallInput::Agent(shown(view)?);
+                let input = CallInput::Agent(require_view(view)?);
                 let judge = exports.judge().ok_or_else(|| lacks(PluginKind::Judge))?;
                 (GuestFunction::Rule { judge, answer }, input)
             }
             PluginCall::Query { query: PluginQuery::Conclude { ending }, view } => {
-                let input = CallInput::Agent(shown(view)?);
+                let input = CallInput::Agent(require_view(view)?);
                 let judge = exports.judge().ok_or_else(|| lacks(PluginKind::Judge))?;
                 (GuestFunction::Conclude { judge, ending }, input)
             }
             PluginCall::Query { query: PluginQuery::AnswerAsUser { prompt }, view } => {
-                let input = CallInput::Agent(shown(view)?);
+                let input = CallInput::Agent(require_view(view)?);
                 let user =
                     exports.simulated_user().ok_or_else(|| lacks(PluginKind::SimulatedUser))?;
                 (GuestFunction::AnswerAsUser { user, prompt }, input)
@@ -252,10 +252,10 @@ impl Sandbox {
         match self.plugin.tool_index(tool) {
             Some(index) => self
                 .plugin
-                .check_arguments(index, &Arc::new(arguments), self.grantee.limits().arguments)
+                .check_arguments(index, &Arc::new(arguments), self.context.limits().arguments)
                 .await
                 .map(drop),
-            None => Err(format!("{} has no tool {tool:?}", self.grantee.name)),
+            None => Err(format!("{} has no tool {tool:?}", self.context.name)),
         }
     }
 }
@@ -265,17 +265,17 @@ impl Sandbox {
 pub(crate) struct Sandboxes(Arc<HashMap<PluginName, RwLock<Arc<Sandbox>>>>);
 
 impl Sandboxes {
-    /// Returns these plugins, each under its name in the config.
+    /// These plugins, each under its name in the config.
     pub(crate) fn new(sandboxes: impl IntoIterator<Item = Sandbox>) -> Self {
         Self(Arc::new(
             sandboxes
                 .into_iter()
-                .map(|sandbox| (sandbox.grantee.name.clone(), RwLock::new(Arc::new(sandbox))))
+                .map(|sandbox| (sandbox.context.name.clone(), RwLock::new(Arc::new(sandbox))))
                 .collect(),
         ))
     }
 
-    /// Returns the plugin of this name.
+    /// The plugin of this name.
     #[must_use]
     pub(crate) fn get(&self, name: &PluginName) -> Option<Arc<Sandbox>> {
         self.0
@@ -285,7 +285,7 @@ impl Sandboxes {
 
     /// Replaces the plugin of the same name, from the next call on. Ignores unknown names.
     pub(crate) fn replace(&self, sandbox: Sandbox) {
-        if let Some(place) = self.0.get(&sandbox.grantee.name) {
+        if let Some(place) = self.0.get(&sandbox.context.name) {
             *place.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sandbox);
         }
     }

@@ -40,7 +40,7 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Returns the statement about an artifact.
+    /// The statement about an artifact.
     #[must_use]
     pub fn of_artifact(artifact: &Artifact) -> Self {
         let text = |digest: &str| format!("sha256:{digest}");
@@ -51,8 +51,8 @@ impl Statement {
         }
     }
 
-    /// Returns the statement about a component in a file, with the manifest and the config under
-    /// which it is pushed.
+    /// The statement about a component in a file, with the manifest and the config under which it
+    /// is pushed.
     #[must_use]
     pub fn of_package(package: &Package) -> Self {
         let text = |digest: String| format!("sha256:{digest}");
@@ -63,8 +63,8 @@ impl Statement {
         }
     }
 
-    /// Returns whether it is about this component: by all digests that are known of it. A file has
-    /// neither manifest nor config.
+    /// Whether it is about this component: by all digests that are known of it. A file has neither
+    /// manifest nor config.
     fn is_about(&self, subject: Subject<'_>) -> bool {
         match subject {
             Subject::Artifact(artifact) => *self == Self::of_artifact(artifact),
@@ -118,13 +118,13 @@ impl Envelope {
         bytes.split(|byte| *byte == b'\n').filter_map(Self::parse).take(ENVELOPES).collect()
     }
 
-    /// Returns the envelope as JSON on one line.
+    /// The envelope as JSON on one line.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("it has only texts")
     }
 
-    /// Returns the keys with a valid signature over a statement about this component.
+    /// The keys with a valid signature over a statement about this component.
     fn signers(&self, subject: Subject<'_>) -> BTreeSet<PublicKey> {
         let payload = match BASE64.decode(&self.payload) {
             Ok(payload) if self.payload_type == PAYLOAD_TYPE => payload,
@@ -149,8 +149,8 @@ impl Envelope {
     }
 }
 
-/// Returns the file with the signatures of a component's file, which need not be there: the name of
-/// the component with `.sig` appended.
+/// The file with the signatures of a component's file, which need not be there: the name of the
+/// component with `.sig` appended.
 #[must_use]
 pub fn signature_file(component: &Path) -> PathBuf {
     let mut name = component.as_os_str().to_owned();
@@ -170,13 +170,13 @@ pub fn signatures_beside(component: &Path) -> io::Result<Vec<Envelope>> {
     }
 }
 
-/// Returns the keys with a valid signature in any of these envelopes.
+/// The keys with a valid signature in any of these envelopes.
 #[must_use]
 pub fn signers(envelopes: &[Envelope], subject: Subject<'_>) -> BTreeSet<PublicKey> {
     envelopes.iter().take(ENVELOPES).flat_map(|envelope| envelope.signers(subject)).collect()
 }
 
-/// Returns the bytes that a signature covers: DSSE's pre-authentication encoding.
+/// The bytes that a signature covers: DSSE's pre-authentication encoding.
 fn signed_bytes(payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {PAYLOAD_TYPE} {} ", PAYLOAD_TYPE.len(), payload.len());
     [head.as_bytes(), payload].concat()
@@ -203,14 +203,14 @@ impl SigningKey {
         Ok(Self(ed25519_dalek::SigningKey::from_bytes(&seed)))
     }
 
-    /// Returns the key as one line of a file, which is as secret as the key.
+    /// The key as one line of a file, which is as secret as the key.
     #[must_use]
     pub fn to_secret(&self) -> String {
         let digits: String = self.0.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{SECRET_PREFIX}{digits}")
     }
 
-    /// Returns the public key.
+    /// The public key.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         PublicKey::new(self.0.verifying_key().as_bytes())
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_signature_that_was_changed_in_any_part_counts_for_nobody() {
-        let whole = key(1).sign(&statement());
+        let signature = key(1).sign(&statement());
         let changes: [fn(&mut Envelope); 7] = [
             |envelope| envelope.payload_type.push('x'),
             |envelope| {
@@ -313,7 +313,7 @@ mod tests {
             |envelope| envelope.signatures[0].sig.clear(),
         ];
         for (index, change) in changes.iter().enumerate() {
-            let mut changed = whole.clone();
+            let mut changed = signature.clone();
             change(&mut changed);
             assert!(signers_of(&changed).is_empty(), "{index}");
         }

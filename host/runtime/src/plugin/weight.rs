@@ -53,8 +53,7 @@ pub(crate) fn weigh(schema: &Value) -> Result<Weight, String> {
 }
 
 impl Weight {
-    /// Returns the maximum number of steps for checking these arguments; `None` if it exceeds the
-    /// limit.
+    /// The maximum number of steps for checking these arguments; `None` if it exceeds the limit.
     pub(crate) fn steps(self, arguments: &Value) -> Option<u64> {
         let JsonWeight { nodes, depth, bytes } = measure(arguments);
         if self.loops > 0 && self.levels.saturating_mul(depth) > DEPTH {
@@ -195,15 +194,15 @@ impl<'a> Scale<'a> {
             target.ok_or_else(|| format!("`$ref` {text:?} is not a JSON pointer into the schema itself, such as \"#/$defs/name\""))?;
         let target_pointer = std::ptr::from_ref(target);
         // The root contains every schema, even if no reference led to it.
-        let begun = if std::ptr::eq(target, self.root) { Some(0) } else { None };
-        let begun = begun.or_else(|| {
+        let opening = if std::ptr::eq(target, self.root) { Some(0) } else { None };
+        let opening = opening.or_else(|| {
             self.within
                 .iter()
                 .find(|(within, _)| *within == target_pointer)
                 .map(|(_, depth)| *depth)
         });
-        match begun {
-            Some(begun) if begun == depth => {
+        match opening {
+            Some(opening) if opening == depth => {
                 Err(format!("`$ref` {text:?} leads back to itself without going deeper"))
             }
             Some(_) => {
@@ -280,8 +279,8 @@ mod tests {
         let patterns = |count: usize| json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "x" }); count] } } });
         assert!(steps(patterns(2), 1_000_000).is_some());
         assert!(steps(patterns(32), 1_000_000).is_none());
-        let named = json!({ "patternProperties": { "a": {} } });
-        assert!(steps(named.clone(), 1_000).unwrap() > 4 * 1_000, "its names are patterns");
+        let schema = json!({ "patternProperties": { "a": {} } });
+        assert!(steps(schema.clone(), 1_000).unwrap() > 4 * 1_000, "its names are patterns");
         let lengths =
             json!({ "properties": { "a": { "allOf": vec![json!({ "maxLength": 9 }); 1_000] } } });
         assert!(steps(lengths, 1_000_000).is_none());
@@ -313,9 +312,9 @@ mod tests {
 
     #[test]
     fn more_comparisons_than_schemas_may_make_are_refused() {
-        let again = |count: usize| json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); count], "$defs": { "a": { "enum": vec![0; 999] } } });
-        assert!(weigh(&again(100)).is_ok());
-        assert!(weigh(&again(101)).unwrap_err().contains("more than 100000 values"));
+        let repeated = |count: usize| json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); count], "$defs": { "a": { "enum": vec![0; 999] } } });
+        assert!(weigh(&repeated(100)).is_ok());
+        assert!(weigh(&repeated(101)).unwrap_err().contains("more than 100000 values"));
     }
 
     #[test]
@@ -326,8 +325,8 @@ mod tests {
         let names: serde_json::Map<String, Value> =
             (0..33).map(|number| (number.to_string(), json!({}))).collect();
         assert!(weigh(&json!({ "patternProperties": names })).is_err());
-        let again = json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); 33], "$defs": { "a": { "pattern": "x" } } });
-        assert!(weigh(&again).is_err(), "a reference is one more pattern to run");
+        let repeated = json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); 33], "$defs": { "a": { "pattern": "x" } } });
+        assert!(weigh(&repeated).is_err(), "a reference is one more pattern to run");
     }
 
     #[test]

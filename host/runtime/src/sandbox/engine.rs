@@ -128,20 +128,19 @@ impl Engine {
         self.0.slots.take().await
     }
 
-    /// Returns the number of live sandboxes.
+    /// The number of live sandboxes.
     #[must_use]
     pub fn live(&self) -> usize {
-        self.0.slots.taken()
+        self.0.slots.in_use()
     }
 
-    /// Returns the number of calls that wait without a sandbox.
+    /// The number of calls that wait without a sandbox.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.parked.load(Ordering::SeqCst)
     }
 
-    /// Returns the suspension policy for a plugin with these permits; `None` if calls keep their
-    /// sandbox.
+    /// The suspension policy for a plugin with these permits; `None` if calls keep their sandbox.
     pub(crate) fn parking(&self, at_once: Option<&CallPermits>) -> Option<Suspension> {
         let after = self.0.park_after?;
         Some(Suspension {
@@ -152,7 +151,7 @@ impl Engine {
         })
     }
 
-    /// Returns the clock for suspending calls.
+    /// The clock for suspending calls.
     pub(crate) fn park_clock(&self) -> &dyn MonotonicClock {
         &*self.0.park_clock
     }
@@ -182,8 +181,8 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// Returns whether the machine can report the written pages of a sandbox. Without that, fresh
-/// instances cost more.
+/// Whether the machine can report the written pages of a sandbox. Without that, fresh instances
+/// cost more.
 #[must_use]
 pub fn has_page_map_scan() -> bool {
     PoolingAllocationConfig::is_pagemap_scan_available()
@@ -209,7 +208,7 @@ pub(crate) fn portable_compiler() -> wasmtime::Result<wasmtime::Engine> {
     wasmtime::Engine::new(code_config().target(&format!("{ARCH}-{system}"))?)
 }
 
-/// Returns all settings that compiled code depends on.
+/// All settings that compiled code depends on.
 fn code_config() -> Config {
     let mut config = Config::new();
     config
@@ -258,6 +257,7 @@ fn start_ticker(engine: EngineWeak) -> std::io::Result<()> {
     let ticks = move || {
         while let Some(engine) = engine.upgrade() {
             engine.increment_epoch();
+            // Before the sleep, so that this thread does not keep the engine alive.
             drop(engine);
             std::thread::sleep(Duration::from_millis(TICK_MS));
         }

@@ -19,12 +19,12 @@ const WORDS: usize = 600;
 
 /// Returns why a call has no answer. `stderr` is the end of the guest's output.
 pub(crate) fn fault(error: &Error, state: &CallState, stderr: &str) -> Fault {
-    let grantee = &state.grantee;
-    if let Some(fault) = state.past.fault() {
+    let plugin = &state.plugin;
+    if let Some(fault) = state.replay.fault() {
         return fault;
     }
     if let Some(kind) = state.meter.broken().or_else(|| broken_in_engine(error)) {
-        return broken(kind, grantee);
+        return broken(kind, plugin);
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return Fault::new(
@@ -44,9 +44,9 @@ pub(crate) fn fault(error: &Error, state: &CallState, stderr: &str) -> Fault {
     }
 }
 
-/// Returns the fault of an exceeded limit.
-pub(crate) fn broken(kind: FaultKind, grantee: &PluginContext) -> Fault {
-    Fault::new(kind, grantee.limit_sentence(kind))
+/// The fault of an exceeded limit.
+pub(crate) fn broken(kind: FaultKind, plugin: &PluginContext) -> Fault {
+    Fault::new(kind, plugin.limit_sentence(kind))
 }
 
 /// The engine's messages for its own limits that have no error type. They contain no text of a
@@ -62,7 +62,7 @@ const ENGINE_TEXTS: [(&str, FaultKind); 3] = [
 /// The prefix of such a message, before the number of instances.
 const TOO_MANY_INSTANCES: &str = "resource limit exceeded: instance count too high at ";
 
-/// Returns the limit of the engine that was exceeded, if any.
+/// The limit of the engine that was exceeded, if any.
 fn broken_in_engine(error: &Error) -> Option<FaultKind> {
     if let Some(broken) = error.downcast_ref::<Broken>() {
         return Some(broken.0);
@@ -87,8 +87,8 @@ fn recursion() -> Fault {
     Fault::new(FaultKind::Stack, "it recursed too deep: its stack ran out")
 }
 
-/// Returns whether the guest overflowed the stack that its language keeps in memory. It then writes
-/// below its memory, deep in a recursion of few functions.
+/// Whether the guest overflowed the stack that its language keeps in memory. It then writes below
+/// its memory, deep in a recursion of few functions.
 fn is_deep_recursion(error: &Error) -> bool {
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return false };
     let mut functions: Vec<u32> =
@@ -127,8 +127,8 @@ mod tests {
             (fault.kind, fault.message.as_str()),
             (FaultKind::Trap, "unknown handle index 7\\n")
         );
-        let shown = ToolError::Fault { fault }.to_text("notes.add");
-        assert_eq!(shown.matches("stopped").count(), 1, "{shown}");
+        let text = ToolError::Fault { fault }.to_text("notes.add");
+        assert_eq!(text.matches("stopped").count(), 1, "{text}");
     }
 
     #[test]

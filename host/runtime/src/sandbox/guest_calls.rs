@@ -103,7 +103,7 @@ impl GuestCall for GuestFunction<'_> {
             Self::Condense { condenser, reason } => {
                 let reason = reason_out(*reason);
                 let answer = call!(condenser.call_condense(reason) in store, instance);
-                let condensation = answer.map(|wanted| wanted.map(condensation_in));
+                let condensation = answer.map(|condensation| condensation.map(condensation_in));
                 reply(condensation.map(|condensation| PluginReply::Condense { condensation }), 0)
             }
             Self::Check { gate, input } => {
@@ -132,8 +132,8 @@ impl GuestCall for GuestFunction<'_> {
             Self::Observe { observer, events } => {
                 let events: Vec<_> = events.iter().map(observed_out).collect();
                 let answer = call!(observer.call_observe(&events) in store, instance);
-                let taken = observer_reply_in(answer);
-                PluginOutput::Query(taken.map(|reply| PluginReply::Observe { reply }))
+                let observed = observer_reply_in(answer);
+                PluginOutput::Query(observed.map(|reply| PluginReply::Observe { reply }))
             }
             Self::Decide { strategy, wake } => {
                 let wake = wake_out(wake);
@@ -145,8 +145,7 @@ impl GuestCall for GuestFunction<'_> {
     }
 }
 
-/// Returns the reply to a query. It has no more memories than `limit`, and no part that is too
-/// long.
+/// The reply to a query. It has no more memories than `limit`, and no part that is too long.
 fn reply(answer: Result<PluginReply, impl Into<Fault>>, limit: u32) -> PluginOutput {
     PluginOutput::Query(answer.map_err(Into::into).and_then(|reply| checked(reply, limit)))
 }

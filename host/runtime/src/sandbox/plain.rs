@@ -142,7 +142,8 @@ impl PlainTools {
         let mut writer = TypeWriter::default();
         for function in functions {
             if (&*function.interface, function.name.as_str()) == TOOLCHAIN {
-                self.unserved.push(format!("{}: it belongs to the toolchain", function.shown()));
+                self.unserved
+                    .push(format!("{}: it belongs to the toolchain", function.display_name()));
                 continue;
             }
             let own = tool_name(&function.name);
@@ -150,7 +151,7 @@ impl PlainTools {
                 Some(1) | None => own,
                 Some(_) => tool_name(&format!("{}-{own}", interface_name(&function.interface))),
             };
-            let shown = function.shown();
+            let display = function.display_name();
             let tool = if !is_tool_name(&name) {
                 Err(Unserved(format!("{} cannot be the name of a tool", excerpt(&name, 64))))
             } else if names.contains(&name) {
@@ -170,7 +171,7 @@ impl PlainTools {
                     names.insert(tool.spec.name.clone());
                     self.tools.push(tool);
                 }
-                Err(Unserved(why)) => self.unserved.push(format!("{shown}: {why}")),
+                Err(Unserved(why)) => self.unserved.push(format!("{display}: {why}")),
             }
         }
         Ok(())
@@ -180,12 +181,12 @@ impl PlainTools {
         self.tools.is_empty()
     }
 
-    /// Returns the descriptions of the tools.
+    /// The descriptions of the tools.
     pub(crate) fn specs(&self) -> Vec<ToolSpec> {
         self.tools.iter().map(|tool| tool.spec.clone()).collect()
     }
 
-    /// Returns a tool by its name.
+    /// A tool by its name.
     pub(crate) fn get(&self, name: &str) -> Option<&PlainTool> {
         self.tools.iter().find(|tool| tool.spec.name == name)
     }
@@ -219,8 +220,8 @@ fn program(component: &Component, name: &str) -> Option<PlainTool> {
 }
 
 impl ExportedFunction {
-    /// Returns its name with that of its interface, as text for a person.
-    fn shown(&self) -> String {
+    /// Its name with that of its interface, as text for a person.
+    fn display_name(&self) -> String {
         let name = excerpt(&self.name, 200);
         match &*self.interface {
             "" => name,
@@ -290,7 +291,7 @@ impl ExportedFunction {
 }
 
 impl PlainTool {
-    /// Returns the arguments and the input with which the program is started; `None` for a function.
+    /// The arguments and the input with which the program is started; `None` for a function.
     pub(crate) fn program_input(&self, arguments: &str) -> Option<ProgramInput> {
         if let PlainForm::Function { .. } = self.form {
             return None;
@@ -330,19 +331,19 @@ impl PlainTool {
             }
             PlainForm::Function { params, result } => {
                 let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
-                let given: Result<Vec<Val>, String> = params
+                let arguments: Result<Vec<Val>, String> = params
                     .iter()
                     .map(|(name, ty)| {
                         let value = arguments.get(name).unwrap_or(&Value::Null);
                         values::from_json(value, ty).map_err(|why| format!("`{name}`: {why}"))
                     })
                     .collect();
-                let given = match given {
-                    Ok(given) => given,
+                let arguments = match arguments {
+                    Ok(arguments) => arguments,
                     Err(message) => return Ok(Err(ToolError::InvalidArguments { message })),
                 };
                 let mut results = vec![Val::Bool(false); usize::from(result.is_some())];
-                function.call_async(&mut *store, &given, &mut results).await?;
+                function.call_async(&mut *store, &arguments, &mut results).await?;
                 Ok(outcome(results.pop()))
             }
         }
@@ -372,31 +373,31 @@ fn outcome(result: Option<Val>) -> Result<ToolOutcome, ToolError> {
         Some(Val::Result(Err(error))) => {
             let message = match error {
                 None => "it reported an error without a text".to_owned(),
-                Some(error) => shown(&values::to_json(&error)),
+                Some(error) => plain_text(&values::to_json(&error)),
             };
             return Err(ToolError::Other { message });
         }
         Some(value) => Some(values::to_json(&value)),
     };
-    let content = value.as_ref().map_or_else(|| "done".to_owned(), shown);
+    let content = value.as_ref().map_or_else(|| "done".to_owned(), plain_text);
     Ok(ToolOutcome { content: Some(content), value, ..ToolOutcome::default() })
 }
 
-/// Returns a text as it is, and any other value as JSON.
-fn shown(value: &Value) -> String {
+/// A text as it is, and any other value as JSON.
+fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         value => value.to_string(),
     }
 }
 
-/// Returns the name of a function as the name of a tool: lower-case words with `_` between them.
-/// `[method]` and the like stay, and make the name invalid.
+/// The name of a function as the name of a tool: lower-case words with `_` between them. `[method]`
+/// and the like stay, and make the name invalid.
 fn tool_name(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }
 
-/// Returns whether the contract allows the name of a tool.
+/// Whether the contract allows the name of a tool.
 pub(crate) fn is_tool_name(name: &str) -> bool {
     let word = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -406,7 +407,7 @@ pub(crate) fn is_tool_name(name: &str) -> bool {
         && name.split('_').all(word)
 }
 
-/// Returns `calc` of `acme:math/calc@1.0.0`.
+/// `calc` of `acme:math/calc@1.0.0`.
 fn interface_name(interface: &str) -> &str {
     let name = interface.rsplit_once('/').map_or(interface, |(_, name)| name);
     name.split('@').next().unwrap_or(name)

@@ -36,49 +36,50 @@ pub(crate) async fn run<E: GuestCall>(
     guest_call: &E,
 ) -> (Result<E::Answer, Fault>, CallReport) {
     state.parking = engine.parking(at_once);
-    let mut left = TimeLeft(Duration::from_millis(state.grantee.limits().wall_ms), Duration::ZERO);
+    let mut remaining =
+        TimeLeft(Duration::from_millis(state.plugin.limits().wall_ms), Duration::ZERO);
     loop {
         // The plugin's own permit comes first, so that a waiting plugin holds no slot of the pool.
         let turn = match at_once {
-            Some(places) => Some(places.take().await),
+            Some(permits) => Some(permits.take().await),
             None => None,
         };
         let slot = engine.slot().await;
         let began = Instant::now();
         state.began = engine.park_clock().now();
         // Boxed, so that a call which waits without a sandbox holds no part of an attempt.
-        let attempt = Box::pin(attempt(engine, code, state, guest_call, left.0));
+        let attempt = Box::pin(attempt(engine, code, state, guest_call, remaining.0));
         let (end, ended) = attempt.await;
-        left.take(began);
+        remaining.take(began);
         state = ended;
         let parked = match end {
-            AttemptEnd::Answer(answer) => return left.told(answer, state),
+            AttemptEnd::Answer(answer) => return remaining.report(answer, state),
             AttemptEnd::Parked => engine.parked(),
         };
         // `parked` is counted before the permits are released, so the call is always counted
         // somewhere.
         drop((slot, turn));
-        if state.past.waits_for_tools() {
+        if state.replay.waits_for_tools() {
             // They have limits of their own, and a call of one may wait for an approver for hours.
-            state.past.parked_answer().await;
+            state.replay.parked_answer().await;
             drop(parked);
-            state.again();
+            state.begin_attempt();
             continue;
         }
         let began = Instant::now();
         // The wall clock also runs while the call is suspended.
         let is_late = tokio::select! {
             biased;
-            () = state.past.parked_answer() => false,
-            () = engine.park_clock().sleep(left.0) => true,
+            () = state.replay.parked_answer() => false,
+            () = engine.park_clock().sleep(remaining.0) => true,
         };
         drop(parked);
-        left.take(began);
+        remaining.take(began);
         if is_late {
-            let fault = broken(FaultKind::Wall, &state.grantee);
-            return left.told(Err(fault), state);
+            let fault = broken(FaultKind::Wall, &state.plugin);
+            return remaining.report(Err(fault), state);
         }
-        state.again();
+        state.begin_attempt();
     }
 }
 
@@ -92,7 +93,7 @@ impl TimeLeft {
         self.1 += took;
     }
 
-    fn told<T>(
+    fn report<T>(
         &self,
         answer: Result<T, Fault>,
         state: Box<CallState>,
@@ -118,6 +119,7 @@ async fn attempt<E: GuestCall>(
     let mut started = false;
     let mut store = store(engine, *state);
     let outcome = tokio::time::timeout(wall, async {
+        // Within the time limit, because the start function of a module is guest code.
         let instance = code.instantiate_async(&mut store).await?;
         started = true;
         guest_call.run(&mut store, &instance).await
@@ -135,15 +137,15 @@ async fn attempt<E: GuestCall>(
     // Flushed before the fault is built, because a panic message is only found there.
     let stderr = state.finish_output();
     let answer = match outcome {
-        Ok(Ok(answer)) => match (state.past.fault(), state.meter.broken()) {
+        Ok(Ok(answer)) => match (state.replay.fault(), state.meter.broken()) {
             (Some(fault), _) => Err(fault),
             // The limit was exceeded where the import could not fail, and the guest ended before
             // the next tick.
-            (None, Some(kind)) => Err(broken(kind, &state.grantee)),
+            (None, Some(kind)) => Err(broken(kind, &state.plugin)),
             (None, None) => Ok(answer),
         },
         Ok(Err(error)) => Err(started_or_not(fault(&error, &state, &stderr), started)),
-        Err(_) => Err(broken(state.meter.broken().unwrap_or(FaultKind::Wall), &state.grantee)),
+        Err(_) => Err(broken(state.meter.broken().unwrap_or(FaultKind::Wall), &state.plugin)),
     };
     (AttemptEnd::Answer(answer), state)
 }
@@ -159,11 +161,11 @@ fn started_or_not(fault: Fault, started: bool) -> Fault {
     }
 }
 
-/// Returns a store with all limits set.
+/// A store with all limits set.
 fn store(engine: &Engine, state: CallState) -> Store<CallState> {
-    let grantee: &PluginContext = &state.grantee;
-    let output = usize::try_from(grantee.limits().output).unwrap_or(usize::MAX);
-    let handles = usize::try_from(grantee.limits().handles).unwrap_or(usize::MAX);
+    let plugin: &PluginContext = &state.plugin;
+    let output = usize::try_from(plugin.limits().output).unwrap_or(usize::MAX);
+    let handles = usize::try_from(plugin.limits().handles).unwrap_or(usize::MAX);
     let mut store = Store::new(engine.wasm(), state);
     store.limiter(|state| &mut state.meter);
     store.set_hostcall_fuel(output);
@@ -175,7 +177,7 @@ fn store(engine: &Engine, state: CallState) -> Store<CallState> {
 
 /// Counts the tick and yields. Only reads the store: changing it here is unsound (CVE-2026-104855).
 fn on_tick(store: StoreContextMut<'_, CallState>) -> wasmtime::Result<UpdateDeadline> {
-    store.data().past.check()?;
+    store.data().replay.check()?;
     store.data().meter.tick().map_err(wasmtime::Error::new)?;
     // Tokio's own yield lets timers and sockets make progress, which a plain wake-up would delay.
     Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
@@ -214,7 +216,7 @@ mod tests {
         let code = engine.linker().instantiate_pre(&component).unwrap();
         let mut setup = testing::setup();
         setup.limits.wall_ms = 50;
-        let (held, waits) = mpsc::channel();
+        let (held_sender, waits) = mpsc::channel();
         let (answer, _) = run(
             &engine,
             &code,
@@ -234,7 +236,7 @@ mod tests {
         let (answer, _) =
             run(&engine, &code, None, Box::new(testing::state(testing::setup())), &Nothing).await;
         assert!(answer.is_ok(), "{answer:?}");
-        drop(held);
+        drop(held_sender);
     }
 
     struct Nothing;

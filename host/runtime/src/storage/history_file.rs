@@ -17,10 +17,10 @@ pub enum HistoryFileError {
     #[error("this is not a history: {0}")]
     Malformed(serde_json::Error),
     /// Another version of the host wrote the history.
-    #[error("the history has format {found}; this host reads format {FORMAT}")]
+    #[error("the history has format {version}; this host reads format {FORMAT}")]
     OtherFormat {
         /// The format version of the text.
-        found: u64,
+        version: u64,
     },
     /// Messages are counted from 0.
     #[error("message {message} of the history has two calls with the id {id:?}")]
@@ -62,7 +62,7 @@ struct HistoryHeader {
     format: u64,
 }
 
-/// Returns the history as JSON: `{"format":1,"messages":[…]}`.
+/// The history as JSON: `{"format":1,"messages":[…]}`.
 #[must_use]
 pub fn to_text(history: &History) -> String {
     let written = HistoryWrite {
@@ -83,7 +83,7 @@ pub fn from_text(text: &str) -> Result<Vec<Message>, HistoryFileError> {
     let HistoryHeader { format } =
         serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
     if format != u64::from(FORMAT) {
-        return Err(HistoryFileError::OtherFormat { found: format });
+        return Err(HistoryFileError::OtherFormat { version: format });
     }
     let HistoryRead { messages, .. } =
         serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
@@ -119,7 +119,7 @@ fn check<'a>(
     Ok(())
 }
 
-/// Returns the ids of the calls; calls made by the host have none.
+/// The ids of the calls; calls made by the host have none.
 fn ids(calls: &[ToolCall]) -> impl Iterator<Item = &str> {
     calls.iter().map(|call| call.id.as_str()).filter(|id| !id.is_empty())
 }

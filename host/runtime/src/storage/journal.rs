@@ -70,7 +70,7 @@ pub trait Journal: Send + 'static {
     /// later ones. It must not block.
     fn hurry(&mut self) {}
 
-    /// Returns whether the journal stores records; if not, the driver does not build them.
+    /// Whether the journal stores records; if not, the driver does not build them.
     fn keeps(&self) -> bool {
         true
     }
@@ -81,8 +81,8 @@ pub trait Journal: Send + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Returns the number of records at which a snapshot of the room is due. `None` if the journal
-    /// keeps no snapshots, and then always; the driver does not prepare any.
+    /// The number of records at which a snapshot of the room is due. `None` if the journal keeps no
+    /// snapshots, and then always; the driver does not prepare any.
     fn snapshot_due(&self) -> Option<u64> {
         None
     }
@@ -112,7 +112,7 @@ pub struct Reopened {
 }
 
 impl Reopened {
-    /// Returns the room after all of its records, the writer and the messages.
+    /// The room after all of its records, the writer and the messages.
     pub(crate) fn folded(self) -> (Unfinished, Box<dyn Journal>, Vec<(ControlId, ControlCommand)>) {
         let Self { snapshot, records, stopped, messages, journal } = self;
         let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
@@ -180,28 +180,28 @@ pub trait Journals: Send + Sync + 'static {
     /// future.
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure>;
 
-    /// Returns whether acknowledged records survive a power cut. If so, a plugin's changes to the
-    /// disk are synced before their end is journalled; otherwise syncing would promise more than
-    /// the journal.
+    /// Whether acknowledged records survive a power cut. If so, a plugin's changes to the disk are
+    /// synced before their end is journalled; otherwise syncing would promise more than the
+    /// journal.
     fn survive_power_cuts(&self) -> bool {
         true
     }
 
-    /// Returns the folder beside whose journals the overlays of granted folders are kept. `None`, the
+    /// The folder beside whose journals the overlays of granted folders are kept. `None`, the
     /// default, refuses their use.
     fn folder(&self) -> Option<PathBuf> {
         None
     }
 
-    /// Returns the records of a room from the first one, whether or not it is active; `None` as in
+    /// The records of a room from the first one, whether or not it is active; `None` as in
     /// [`reopen`](Self::reopen). Observers that missed events get them from here.
     fn records(&self, room: &RoomId) -> RecordsReading {
         let _ = room;
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Returns the journal of an interrupted room. `None` if there is none, or if these journals
-    /// cannot be read again. The future fails if the journal exists and cannot be read.
+    /// The journal of an interrupted room. `None` if there is none, or if these journals cannot be
+    /// read again. The future fails if the journal exists and cannot be read.
     fn reopen(&self, room: &RoomId) -> Reopening {
         let _ = room;
         Box::pin(std::future::ready(Ok(None)))
@@ -233,10 +233,10 @@ async fn off_the_loop<T: Send + 'static>(
     place: String,
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, JournalFailure> {
-    let done = tokio::task::spawn_blocking(work)
+    let result = tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|broken| Err(std::io::Error::other(broken)));
-    done.map_err(|cause| JournalFailure { room, place, cause })
+    result.map_err(|cause| JournalFailure { room, place, cause })
 }
 
 /// Journals that store no records.
@@ -277,13 +277,13 @@ impl MemoryJournals {
         Self(Arc::new(Mutex::new([(room, records.into_iter().collect())].into())))
     }
 
-    /// Returns the records of a room so far; empty if there is no such room.
+    /// The records of a room so far; empty if there is no such room.
     #[must_use]
     pub fn records(&self, room: &RoomId) -> Vec<Arc<Record>> {
         self.lock().get(room).cloned().unwrap_or_default()
     }
 
-    /// Returns the rooms that have a journal, ordered by name.
+    /// The rooms that have a journal, ordered by name.
     #[must_use]
     pub fn rooms(&self) -> Vec<RoomId> {
         self.lock().keys().cloned().collect()
@@ -321,7 +321,7 @@ impl Journals for MemoryJournals {
         let records = self
             .lock()
             .get(room)
-            .map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
+            .map(|records| records.iter().map(|record| Record::clone(record)).collect());
         Box::pin(std::future::ready(Ok(records)))
     }
 
@@ -329,7 +329,7 @@ impl Journals for MemoryJournals {
         let records = self
             .lock()
             .get(room)
-            .map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
+            .map(|records| records.iter().map(|record| Record::clone(record)).collect());
         let journal = || Box::new(MemoryJournal { room: room.clone(), journals: self.clone() });
         Box::pin(std::future::ready(Ok(records.map(|records| Reopened {
             snapshot: None,
@@ -348,8 +348,8 @@ struct MemoryJournal {
 
 impl Journal for MemoryJournal {
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
-        if let Some(kept) = self.journals.lock().get_mut(&self.room) {
-            kept.extend(entry.records.iter().cloned());
+        if let Some(records) = self.journals.lock().get_mut(&self.room) {
+            records.extend(entry.records.iter().cloned());
         }
         Ok(Keeping::Kept)
     }
@@ -369,7 +369,7 @@ impl JsonLines {
         Self { folder: folder.to_owned() }
     }
 
-    /// Returns the file of a room.
+    /// The file of a room.
     #[must_use]
     pub fn path(&self, room: &RoomId) -> PathBuf {
         self.folder.join(format!("{}.jsonl", room.as_str().replace('/', "-")))

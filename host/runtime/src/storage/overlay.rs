@@ -33,7 +33,7 @@ pub struct FolderChanges {
     /// The folder's canonical path.
     pub dir: PathBuf,
     /// The path as the operator wrote it.
-    pub shown: String,
+    pub display_path: String,
     /// The changed files, in the order of their paths.
     pub files: Vec<PendingChange>,
     overlay: PathBuf,
@@ -58,7 +58,7 @@ pub struct PendingChange {
 }
 
 impl PendingChange {
-    /// Returns whether the folder has this content already.
+    /// Whether the folder has this content already.
     #[must_use]
     pub fn is_applied(&self) -> bool {
         self.conflict.is_none() && !self.is_lost && self.old == self.new
@@ -95,18 +95,18 @@ pub enum OverlayError {
         run: RoomId,
     },
     /// The folder has changed since the run; nothing was applied.
-    #[error("{} changed in {shown} since the run", Paths(.files))]
+    #[error("{} changed in {display_path} since the run", Paths(.files))]
     Conflicts {
         /// The folder as the operator wrote it.
-        shown: String,
+        display_path: String,
         /// The files.
         files: Vec<Conflict>,
     },
     /// The run changed files again after its changes were read; nothing was applied or dropped.
-    #[error("the run changed {files:?} in {shown} again after its changes were read")]
+    #[error("the run changed {files:?} in {display_path} again after its changes were read")]
     ChangedAgain {
         /// The folder as the operator wrote it.
-        shown: String,
+        display_path: String,
         /// The paths relative to the folder.
         files: Vec<String>,
     },
@@ -148,8 +148,8 @@ pub struct RunChanges {
     pub principal: Principal,
 }
 
-/// Returns the number of files that a run changed in overlays and that wait for a person; the store
-/// is a [`Store`](crate::store::Store)'s folder. What cannot be read counts as one.
+/// The number of files that a run changed in overlays and that wait for a person; the store is a
+/// [`Store`](crate::store::Store)'s folder. What cannot be read counts as one.
 #[must_use]
 pub fn pending_changes(store: &Path, run: &RoomId) -> usize {
     count_changes(store, run.as_str())
@@ -237,12 +237,13 @@ impl RunChanges {
         self.clean(lock)
     }
 
-    /// Opens the overlays, which still hold the changes that were read. Without that check a person
-    /// would apply what a resumed run wrote after the difference was shown.
+    /// Opens the overlays, which still hold the changes that were read.
     fn open(&self) -> Result<Vec<(&FolderChanges, OpenOverlay)>, OverlayError> {
         let mut opened = Vec::new();
         for folder in &self.folders {
             let open = OpenOverlay::open(&folder.overlay)?;
+            // Without that check a person would apply what a resumed run wrote after the difference
+            // was shown.
             open.require_as_read(&folder.files)?;
             opened.push((folder, open));
         }
@@ -272,11 +273,11 @@ impl RunChanges {
                 let reason = format!(
                     "the run has another version of it in the overlay of {}; apply one of the two \
                      by naming its path, and drop the other",
-                    other.shown
+                    other.display_path
                 );
-                let (shown, path) = (folder.shown.clone(), file.path.clone());
+                let (display_path, path) = (folder.display_path.clone(), file.path.clone());
                 let files = vec![Conflict { path, reason }];
-                return Err(OverlayError::Conflicts { shown, files });
+                return Err(OverlayError::Conflicts { display_path, files });
             }
         }
         Ok(())
@@ -289,7 +290,7 @@ impl RunChanges {
                 at: SystemClock.now(),
                 principal: self.principal.0.to_string(),
                 kind,
-                folder: folder.shown.clone(),
+                folder: folder.display_path.clone(),
                 files: folder.files.iter().map(|file| file.path.clone()).collect(),
             };
             append_decision(&self.folder, &decision)
@@ -300,13 +301,14 @@ impl RunChanges {
 
     /// Removes the overlays if no change is left. Returns the number of changes that are gone.
     fn clean(&self, lock: Option<File>) -> Result<usize, OverlayError> {
-        let done = self.folders.iter().map(|folder| folder.files.len()).sum();
+        let count = self.folders.iter().map(|folder| folder.files.len()).sum();
         let overlays = overlays_of(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
-        let is_empty = |overlay: &PathBuf| read(overlay).is_ok_and(|(_, left)| left.is_empty());
+        let is_empty =
+            |overlay: &PathBuf| read(overlay).is_ok_and(|(_, changes)| changes.is_empty());
         if lock.is_some() && overlays.iter().all(is_empty) {
             remove_overlays(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
         }
-        Ok(done)
+        Ok(count)
     }
 
     /// Locks the changes; `None` if there are none.
@@ -325,6 +327,7 @@ impl FolderChanges {
         let mut files = Vec::new();
         for (path, change) in open.changes.iter() {
             let content = content_of(&open.content(path, change)?);
+            // For display, every change counts as chosen.
             let now = open.entry(path, change, |_| true);
             let conflict = match apply_step(change, &content, &now) {
                 ApplyStep::Conflict(reason) => Some(reason),
@@ -335,8 +338,8 @@ impl FolderChanges {
             let (new, is_lost) = (content.digest().cloned(), content == ChangeContent::Lost);
             files.push(PendingChange { path, base, old, new, is_lost, conflict });
         }
-        let (dir, shown) = (open.origin.dir, open.origin.shown);
-        Ok(Self { dir, shown, files, overlay: overlay.to_owned() })
+        let (dir, display_path) = (open.origin.dir, open.origin.shown);
+        Ok(Self { dir, display_path, files, overlay: overlay.to_owned() })
     }
 
     /// Returns the contents of a changed file.
@@ -392,8 +395,8 @@ impl OpenOverlay {
         }
     }
 
-    /// Returns the entry of the folder at the path of a change. `is_chosen` returns whether another
-    /// change is applied too: below a file there is nothing once its removal is applied.
+    /// The entry of the folder at the path of a change. `is_chosen` returns whether another change
+    /// is applied too: below a file there is nothing once its removal is applied.
     fn entry(
         &self,
         path: &str,
@@ -434,10 +437,10 @@ impl OpenOverlay {
                 changed.push(file.path.clone());
             }
         }
-        let shown = self.origin.shown.clone();
+        let display_path = self.origin.shown.clone();
         match changed.is_empty() {
             true => Ok(()),
-            false => Err(OverlayError::ChangedAgain { shown, files: changed }),
+            false => Err(OverlayError::ChangedAgain { display_path, files: changed }),
         }
     }
 
@@ -451,10 +454,10 @@ impl OpenOverlay {
                 conflicts.push(Conflict { path: file.path.clone(), reason });
             }
         }
-        let shown = self.origin.shown.clone();
+        let display_path = self.origin.shown.clone();
         match conflicts.is_empty() {
             true => Ok(()),
-            false => Err(OverlayError::Conflicts { shown, files: conflicts }),
+            false => Err(OverlayError::Conflicts { display_path, files: conflicts }),
         }
     }
 
@@ -472,15 +475,16 @@ impl OpenOverlay {
 
     /// Applies one change and forgets it.
     fn apply(&mut self, path: &str) -> Result<(), OverlayError> {
+        // Paths are applied in order, so a chosen removal above this one is done by now.
         let (content, step) = self.step(path, |_| false)?;
-        let done = match (&self.target, step) {
+        let result = match (&self.target, step) {
             // The folder changed after the check, so other changes are applied already.
             (_, ApplyStep::Conflict(reason)) => return Err(self.failed(path, reason)),
             (Ok(target), ApplyStep::Write) => target.write(path, &content.unwrap_or_default()),
             (Ok(target), ApplyStep::Remove) => target.remove(path),
             _ => Ok(()),
         };
-        done.map_err(|failure| self.failed(path, failure.to_string()))?;
+        result.map_err(|failure| self.failed(path, failure.to_string()))?;
         self.forget(path)
     }
 

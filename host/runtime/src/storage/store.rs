@@ -61,22 +61,22 @@ pub enum StoreError {
         what: String,
     },
     /// A newer host created it.
-    #[error("the store {} was written by a newer host (its format is {found}, this host knows {known})", .folder.display())]
+    #[error("the store {} was written by a newer host (its format is {version}, this host knows {known})", .folder.display())]
     Newer {
         /// The store's folder.
         folder: PathBuf,
         /// The format version of the store.
-        found: i64,
+        version: i64,
         /// The newest format version that this host reads.
         known: i64,
     },
     /// An older host created it. Opening it for writing brings it up to this host's format.
-    #[error("the store {} has the format {found}, and this host reads {known}; `conclave resume`, `run` and `store gc` bring it up to that", .folder.display())]
+    #[error("the store {} has the format {version}, and this host reads {known}; `conclave resume`, `run` and `store gc` bring it up to that", .folder.display())]
     Older {
         /// The store's folder.
         folder: PathBuf,
         /// The format version of the store.
-        found: i64,
+        version: i64,
         /// The format version that this host reads.
         known: i64,
     },
@@ -165,13 +165,13 @@ impl Store {
         writer::open_free(stores)
     }
 
-    /// Returns the store's folder.
+    /// The store's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.0.folder()
     }
 
-    /// Returns the counters so far.
+    /// The counters so far.
     #[must_use]
     pub fn written(&self) -> StoreTotals {
         self.0.written()
@@ -183,7 +183,7 @@ impl Store {
         writer::journals(&self.0, durability, about)
     }
 
-    /// Returns a store of attachments beside the records that refer to them.
+    /// A store of attachments beside the records that refer to them.
     #[must_use]
     pub fn blobs(&self) -> Arc<dyn Blobs> {
         writer::blobs(&self.0)
@@ -236,14 +236,14 @@ impl Store {
     }
 }
 
-/// Returns whether a process, this one included, writes to the store in a folder. It only checks
-/// the lock: it opens no database and does not wait.
+/// Whether a process, this one included, writes to the store in a folder. It only checks the lock:
+/// it opens no database and does not wait.
 #[must_use]
 pub fn is_in_use(folder: &Path) -> bool {
     lock::is_held(folder)
 }
 
-/// Returns the stores below a folder, in order; [`Store::open_free`] created them.
+/// The stores below a folder, in order; [`Store::open_free`] created them.
 #[must_use]
 pub fn all(stores: &Path) -> Vec<PathBuf> {
     writer::all(stores)

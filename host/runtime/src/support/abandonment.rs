@@ -12,7 +12,7 @@ pub(crate) struct AbandonGuard(AbandonFlag);
 pub(crate) struct AbandonFlag(Arc<AtomicBool>);
 
 impl AbandonGuard {
-    /// Returns the flag for the working thread.
+    /// The flag for the working thread.
     pub(crate) fn flag(&self) -> AbandonFlag {
         self.0.clone()
     }

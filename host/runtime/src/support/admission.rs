@@ -15,18 +15,18 @@ struct AdmissionState {
     free: Semaphore,
     all: usize,
     waiting: AtomicUsize,
-    wanted: Notify,
+    demand: Notify,
 }
 
 impl CallPermits {
-    pub(crate) fn new(places: usize) -> Self {
+    pub(crate) fn new(permits: usize) -> Self {
         // Without a permit, every call would wait forever.
-        let all = places.clamp(1, Semaphore::MAX_PERMITS);
+        let all = permits.clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(AdmissionState {
             free: Semaphore::new(all),
             all,
             waiting: AtomicUsize::new(0),
-            wanted: Notify::new(),
+            demand: Notify::new(),
         }))
     }
 
@@ -41,17 +41,17 @@ impl CallPermits {
     }
 
     /// Returns when a call waits for a permit.
-    pub(crate) async fn wanted(&self) {
-        let mut wanted = std::pin::pin!(self.0.wanted.notified());
+    pub(crate) async fn wait_for_demand(&self) {
+        let mut notified = std::pin::pin!(self.0.demand.notified());
         // Enabled before the check, so that a notification in between is not lost.
-        wanted.as_mut().enable();
+        notified.as_mut().enable();
         if self.0.waiting.load(Ordering::SeqCst) == 0 {
-            wanted.await;
+            notified.await;
         }
     }
 
-    /// Returns the number of permits in use.
-    pub(crate) fn taken(&self) -> usize {
+    /// The number of permits in use.
+    pub(crate) fn in_use(&self) -> usize {
         self.0.all - self.0.free.available_permits().min(self.0.all)
     }
 }
@@ -62,7 +62,7 @@ struct WaiterCount<'a>(&'a AdmissionState);
 impl<'a> WaiterCount<'a> {
     fn new(inner: &'a AdmissionState) -> Self {
         inner.waiting.fetch_add(1, Ordering::SeqCst);
-        inner.wanted.notify_waiters();
+        inner.demand.notify_waiters();
         Self(inner)
     }
 }
@@ -79,22 +79,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_wanted_while_somebody_waits_for_it() {
-        let places = CallPermits::new(1);
-        let held = places.take().await;
-        assert_eq!(places.taken(), 1);
-        let wanted = tokio::spawn({
-            let places = places.clone();
-            async move { places.wanted().await }
+        let permits = CallPermits::new(1);
+        let permit = permits.take().await;
+        assert_eq!(permits.in_use(), 1);
+        let waiter = tokio::spawn({
+            let permits = permits.clone();
+            async move { permits.wait_for_demand().await }
         });
         let waits = tokio::spawn({
-            let places = places.clone();
-            async move { drop(places.take().await) }
+            let permits = permits.clone();
+            async move { drop(permits.take().await) }
         });
-        wanted.await.unwrap();
-        places.wanted().await;
-        drop(held);
+        waiter.await.unwrap();
+        permits.wait_for_demand().await;
+        drop(permit);
         waits.await.unwrap();
-        assert_eq!(places.taken(), 0);
-        assert_eq!(places.0.waiting.load(Ordering::SeqCst), 0);
+        assert_eq!(permits.in_use(), 0);
+        assert_eq!(permits.0.waiting.load(Ordering::SeqCst), 0);
     }
 }

@@ -99,7 +99,7 @@ pub fn describe(bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Bl
 #[derive(Debug)]
 pub struct MemoryBlobs {
     limit: usize,
-    kept: Mutex<StoredBlob>,
+    stored: Mutex<StoredBlob>,
 }
 
 #[derive(Debug, Default)]
@@ -120,13 +120,13 @@ impl MemoryBlobs {
     /// Returns a store with a limit in bytes for all blobs.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit, kept: Mutex::default() }
+        Self { limit, stored: Mutex::default() }
     }
 }
 
 impl BlobSource for MemoryBlobs {
     fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).blobs.get(sha256).cloned()
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner).blobs.get(sha256).cloned()
     }
 }
 
@@ -139,17 +139,17 @@ impl Blobs for MemoryBlobs {
             });
         }
         let blob = describe(bytes, media_type, name)?;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.blobs.insert(blob.sha256.clone(), bytes.into()).is_some() {
+        let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        if stored.blobs.insert(blob.sha256.clone(), bytes.into()).is_some() {
             // Moved to the end, since it is about to be used again.
-            kept.order.retain(|sha256| *sha256 != blob.sha256);
+            stored.order.retain(|sha256| *sha256 != blob.sha256);
         } else {
-            kept.bytes += bytes.len();
+            stored.bytes += bytes.len();
         }
-        kept.order.push_back(blob.sha256.clone());
-        while kept.bytes > self.limit {
-            let Some(oldest) = kept.order.pop_front() else { break };
-            kept.bytes -= kept.blobs.remove(&oldest).map_or(0, |bytes| bytes.len());
+        stored.order.push_back(blob.sha256.clone());
+        while stored.bytes > self.limit {
+            let Some(oldest) = stored.order.pop_front() else { break };
+            stored.bytes -= stored.blobs.remove(&oldest).map_or(0, |bytes| bytes.len());
         }
         Ok(blob)
     }

@@ -39,14 +39,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// # drop(options);
 /// ```
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the milliseconds since the Unix epoch.
+    /// The milliseconds since the Unix epoch.
     fn now(&self) -> Millis;
 
     /// Completes at this time or later.
     fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()>;
 
-    /// Returns a clock that starts at the current time and never jumps, for a session. `None` if a
-    /// session should use this clock itself.
+    /// A clock that starts at the current time and never jumps, for a session. `None` if a session
+    /// should use this clock itself.
     fn steady(&self) -> Option<Arc<dyn Clock>> {
         None
     }
@@ -99,15 +99,16 @@ impl Clock for SteadyClock {
     }
 }
 
-/// Returns the time since some fixed moment, including suspended time. [`Instant`] leaves that out
-/// on Linux, and a session that runs overnight would show its guests the wrong date.
+/// The time since some fixed moment, including suspended time.
 #[cfg(target_os = "linux")]
 fn since_boot() -> Duration {
+    // `Instant` leaves suspended time out on Linux, and a session that runs overnight would show
+    // its guests the wrong date.
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// Returns the time since the first call in this process.
+/// The time since the first call in this process.
 #[cfg(not(target_os = "linux"))]
 fn since_boot() -> Duration {
     static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
@@ -117,7 +118,7 @@ fn since_boot() -> Duration {
 /// The clock for suspending calls: their computing time, the delay before they give their sandbox
 /// back, and their remaining `limits.wall`. Unlike [`Clock`] it never goes back.
 pub trait MonotonicClock: Debug + Send + Sync + 'static {
-    /// Returns the current instant, which is never before an earlier one.
+    /// The current instant, which is never before an earlier one.
     fn now(&self) -> Instant;
 
     /// Completes after this time or later.

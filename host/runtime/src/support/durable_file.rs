@@ -132,7 +132,7 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the folder that contains a file.
+/// The folder that contains a file.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -140,6 +140,7 @@ pub fn folder_of(path: &Path) -> &Path {
 
 fn write_new(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
     let mut options = OpenOptions::new();
+    // What is there already, such as a link, is not written through.
     options.write(true).create_new(true);
     #[cfg(unix)]
     if matches!(access, FileAccess::Private) {

@@ -43,13 +43,15 @@ pub fn arm(name: &str, nth: u64) {
 #[cfg(feature = "kill-points")]
 pub(crate) fn pass(name: &'static str) {
     let mut armed = ARMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let Some((wanted, left)) = armed.as_mut().filter(|(wanted, _)| wanted == name) else { return };
+    let Some((point, remaining)) = armed.as_mut().filter(|(point, _)| point == name) else {
+        return;
+    };
     debug_assert!(
-        NAMES.iter().chain(&OF_CONTROL).chain(&OF_SNAPSHOT).any(|name| name == wanted),
-        "{wanted} is in the list"
+        NAMES.iter().chain(&OF_CONTROL).chain(&OF_SNAPSHOT).any(|name| name == point),
+        "{point} is in the list"
     );
-    *left -= 1;
-    if *left == 0 {
+    *remaining -= 1;
+    if *remaining == 0 {
         #[cfg(unix)]
         let _ =
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);

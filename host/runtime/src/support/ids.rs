@@ -32,8 +32,8 @@ pub use conclave_core::types::ids::{
 /// assert_eq!(options.ids.run().as_str(), "ticket-1");
 /// ```
 pub trait Ids: Send + Sync + 'static {
-    /// Returns a name that is unique in this process and among the journals in the same place. It
-    /// must not contain `/`: the name of a child room is this one, `/` and a number.
+    /// A name that is unique in this process and among the journals in the same place. It must not
+    /// contain `/`: the name of a child room is this one, `/` and a number.
     fn run(&self) -> RoomId;
 }
 

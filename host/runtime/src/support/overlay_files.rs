@@ -46,10 +46,11 @@ pub(crate) struct OverlayOrigin {
     pub(crate) shown: String,
 }
 
-/// Returns the folder for the overlays of a run. Characters that a file name may lack are escaped.
+/// The folder for the overlays of a run. Characters that a file name may lack are escaped.
 pub(crate) fn run_folder(store: &Path, run: &str) -> PathBuf {
     let mut name = String::new();
     for byte in run.bytes() {
+        // No dot at the beginning: `..` would lead out of the folder.
         if byte.is_ascii_alphanumeric()
             || b"-_".contains(&byte)
             || (byte == b'.' && !name.is_empty())
@@ -62,17 +63,17 @@ pub(crate) fn run_folder(store: &Path, run: &str) -> PathBuf {
     store.join(OVERLAYS).join(name)
 }
 
-/// Returns the folder of one overlay.
+/// The folder of one overlay.
 pub(crate) fn overlay_folder(run_folder: &Path, dir: &Path) -> PathBuf {
     run_folder.join(&sha256(dir.as_os_str().as_encoded_bytes())[..16])
 }
 
-/// Returns the name of a changed file below [`FILES`].
+/// The name of a changed file below [`FILES`].
 pub(crate) fn content_name(path: &str) -> String {
     sha256(path.as_bytes())
 }
 
-/// Returns whether an overlay holds the content of a written file. A link is none.
+/// Whether an overlay holds the content of a written file. A link is none.
 pub(crate) fn has_content(overlay: &Path, path: &str) -> bool {
     let content = overlay.join(FILES).join(content_name(path));
     std::fs::symlink_metadata(content).is_ok_and(|file| file.is_file())
@@ -197,7 +198,7 @@ impl OverlayLog {
         self.append_line(record, durable)
     }
 
-    /// Returns whether the log has many more lines than the overlay has changes.
+    /// Whether the log has many more lines than the overlay has changes.
     pub(crate) fn is_long(&self, changes: usize) -> bool {
         self.lines >= 2 * changes + SPARE_LINES
     }
@@ -251,6 +252,7 @@ impl OverlayLog {
 /// The operating system's error.
 pub(crate) fn append_decision(run_folder: &Path, decision: &ChangeDecision) -> io::Result<()> {
     let path = run_folder.join(DECISIONS);
+    // Not appended: a line that a power cut tears would make all decisions unreadable.
     let mut bytes = match read_own(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         bytes => bytes?,
@@ -279,8 +281,8 @@ pub(crate) fn read_decisions(run_folder: &Path) -> io::Result<Vec<ChangeDecision
     text.lines().enumerate().map(decision).collect()
 }
 
-/// Returns the number of changed files of a run. What cannot be read counts as one change, so that
-/// it is not removed.
+/// The number of changed files of a run. What cannot be read counts as one change, so that it is
+/// not removed.
 pub(crate) fn count_changes(store: &Path, run: &str) -> usize {
     let Ok(overlays) = overlays_of(&run_folder(store, run)) else { return 1 };
     overlays.iter().map(|overlay| read(overlay).map_or(1, |(_, changes)| changes.len())).sum()
@@ -413,8 +415,8 @@ mod tests {
         torn.extend_from_slice(b"{\"change\":\"removed\",\"pa");
         std::fs::write(&path, torn).unwrap();
         assert_eq!(read(&overlay).unwrap().1, changes);
-        let (mut log, mut again) = OverlayLog::open(&overlay).unwrap().unwrap();
-        append(&mut log, &mut again, record("b"));
+        let (mut log, mut reopened) = OverlayLog::open(&overlay).unwrap().unwrap();
+        append(&mut log, &mut reopened, record("b"));
         assert_eq!(read(&overlay).unwrap().1.len(), 2);
     }
 

@@ -24,20 +24,20 @@ impl Suspension {
     /// Completes when a waiting call should release its permits.
     pub(crate) async fn due(self) {
         let Self { after, slots, at_once, clock } = self;
-        let wanted = async {
+        let demand = async {
             match at_once {
                 Some(at_once) => {
                     tokio::select! {
-                        () = slots.wanted() => {}
-                        () = at_once.wanted() => {}
+                        () = slots.wait_for_demand() => {}
+                        () = at_once.wait_for_demand() => {}
                     }
                 }
-                None => slots.wanted().await,
+                None => slots.wait_for_demand().await,
             }
             clock.sleep(GRACE).await;
         };
         tokio::select! {
-            () = wanted => {}
+            () = demand => {}
             () = clock.sleep(after) => {}
         }
     }

@@ -153,9 +153,9 @@ async fn a_memory_is_asked_and_gives_no_more_than_was_wanted() {
             Ok((0..9).map(|n| format!("{} {n} of {}", ask.query, ask.limit)).collect())
         })
     };
-    let given = advice(memory(), memories(2)).await.unwrap();
+    let recalled = advice(memory(), memories(2)).await.unwrap();
     assert_eq!(
-        given,
+        recalled,
         PluginReply::Memories {
             memories: vec!["lamp 0 of 2".to_owned(), "lamp 1 of 2".to_owned()]
         }
@@ -188,10 +188,10 @@ async fn a_condenser_says_what_may_be_forgotten_or_nothing() {
         summary: Some("three lamps".to_owned()),
         ..Condensation::default()
     };
-    let wanted = condensation.clone();
+    let expected = condensation.clone();
     let condenser = Plugin::condenser("app", move |ask: Condense| {
-        let wanted = (ask.reason == CondenseReason::Overflow).then(|| wanted.clone());
-        async { Ok(wanted) }
+        let reply = (ask.reason == CondenseReason::Overflow).then(|| expected.clone());
+        async { Ok(reply) }
     });
     let prepared = with(condenser, "").await;
     assert_eq!(
@@ -225,15 +225,15 @@ async fn a_judge_rules_on_answers_and_on_the_result_with_a_closure_each() {
         Plugin::tools("app", []).with_conclusion(concluded).with_judge(ruled),
     ] {
         let prepared = with(judge, "").await;
-        let asked = async |query| consult(&prepared, query, Some(view())).await.0;
-        assert_eq!(asked(rule("42")).await, ruling(Some(true)));
-        assert_eq!(asked(rule("41")).await, ruling(Some(false)));
+        let ask = async |query| consult(&prepared, query, Some(view())).await.0;
+        assert_eq!(ask(rule("42")).await, ruling(Some(true)));
+        assert_eq!(ask(rule("41")).await, ruling(Some(false)));
         let replaced = PluginReply::Conclude { result: Some(result.clone()) };
-        assert_eq!(asked(conclude("done")).await, Ok(replaced));
+        assert_eq!(ask(conclude("done")).await, Ok(replaced));
     }
     // One of them alone leaves the other decision to the host.
-    let kept = advice(Plugin::judge("app", ruled), conclude("done")).await;
-    assert_eq!(kept, Ok(PluginReply::Conclude { result: None }));
+    let unchanged = advice(Plugin::judge("app", ruled), conclude("done")).await;
+    assert_eq!(unchanged, Ok(PluginReply::Conclude { result: None }));
     let only_result = Plugin::tools("app", []).with_conclusion(concluded);
     assert_eq!(advice(only_result, rule("41")).await, ruling(None));
 }
@@ -246,8 +246,8 @@ async fn a_simulated_user_gets_the_question_and_the_view() {
         })
     };
     let text = Some("which desk? desk".to_owned());
-    let said = advice(customer(), question("which desk?")).await;
-    assert_eq!(said, Ok(PluginReply::AnswerAsUser { text }));
+    let answer = advice(customer(), question("which desk?")).await;
+    assert_eq!(answer, Ok(PluginReply::AnswerAsUser { text }));
     let silent = advice(customer(), question("")).await;
     assert_eq!(silent, Ok(PluginReply::AnswerAsUser { text: None }));
     let fault = consult(&with(customer(), "").await, question("?"), None).await.0.unwrap_err();

@@ -69,13 +69,13 @@ async fn what_is_approved_runs_as_it_is() {
 #[tokio::test]
 async fn what_is_edited_runs_as_edited_and_is_checked_like_any() {
     assert_eq!(after(Approval::Edited { arguments: json!({ "euros": 10 }) }).await, "paid 10");
-    let said = after(Approval::Edited { arguments: json!({ "euros": 1_000 }) }).await;
+    let text = after(Approval::Edited { arguments: json!({ "euros": 1_000 }) }).await;
     assert!(
-        said.contains("at /euros"),
-        "an approver that does not learn is not asked for ever: {said}"
+        text.contains("at /euros"),
+        "an approver that does not learn is not asked for ever: {text}"
     );
-    let said = after(Approval::Edited { arguments: json!({ "euros": 13 }) }).await;
-    assert!(said.contains("denies it"), "what a rule denies no approver can write: {said}");
+    let text = after(Approval::Edited { arguments: json!({ "euros": 13 }) }).await;
+    assert!(text.contains("denies it"), "what a rule denies no approver can write: {text}");
 }
 
 #[tokio::test]
@@ -111,14 +111,15 @@ impl Journals for Mailed {
 
 #[tokio::test]
 async fn a_decision_that_arrived_meanwhile_comes_before_any_question() {
-    let (told, journals, prepared) = (Told::default(), MemoryJournals::default(), paying().await);
-    let options = || RunOptions { journals: Arc::new(journals.clone()), ..told.options() };
+    let (recorder, journals, prepared) =
+        (Told::default(), MemoryJournals::default(), paying().await);
+    let options = || RunOptions { journals: Arc::new(journals.clone()), ..recorder.options() };
     let away = RunOptions { approver: Arc::new(Away), ..options() };
     let run = prepared.start(Some("Pay!".to_owned()), away).unwrap();
     let (room, ended) = (run.room().clone(), run.outcome());
     let mut ended = std::pin::pin!(ended);
-    let asked = || {
-        told.notices().into_iter().find_map(|notice| match notice {
+    let question = || {
+        recorder.notices().into_iter().find_map(|notice| match notice {
             Notice::ApprovalAsked { call, .. } => Some(call),
             _ => None,
         })
@@ -129,14 +130,14 @@ async fn a_decision_that_arrived_meanwhile_comes_before_any_question() {
             _ = &mut ended => panic!("it waits"),
             () = tokio::task::yield_now() => {}
         }
-        if let Some(call) = asked() {
+        if let Some(call) = question() {
             break call;
         }
     };
-    let kept = MemoryJournals::of(room.clone(), journals.records(&room));
+    let stored = MemoryJournals::of(room.clone(), journals.records(&room));
     let decided = ControlCommand::Decide { call, approval: Approval::Approved };
-    let journals = Arc::new(Mailed(kept, vec![(ControlId::from("mail"), decided)]));
-    let mut again = prepared.reopen(&room, RunOptions { journals, ..options() }).await.unwrap();
-    let outcome = again.resume().await.unwrap();
+    let journals = Arc::new(Mailed(stored, vec![(ControlId::from("mail"), decided)]));
+    let mut reopened = prepared.reopen(&room, RunOptions { journals, ..options() }).await.unwrap();
+    let outcome = reopened.resume().await.unwrap();
     assert_eq!(outcome.content.as_deref(), Some("paid 100"), "{outcome:?}");
 }

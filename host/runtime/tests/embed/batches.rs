@@ -29,11 +29,11 @@ async fn desk() -> Prepared {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_runs_end_in_the_order_of_what_was_asked() {
-    let (journals, told) = (MemoryJournals::default(), Told::default());
+    let (journals, recorder) = (MemoryJournals::default(), Told::default());
     let options = RunOptions {
         journals: Arc::new(journals.clone()),
         ids: Arc::new(RoomId::from("many")),
-        ..told.options()
+        ..recorder.options()
     };
     let asks = (0..1_000).map(|number| RunInput {
         inputs: serde_json::json!({ "n": number }),
@@ -41,14 +41,14 @@ async fn a_thousand_runs_end_in_the_order_of_what_was_asked() {
     });
     let ended =
         desk().await.batch(asks, options, &Batch { concurrency: 16, ..Batch::default() }).await;
-    let said: Vec<Option<String>> = ended
+    let contents: Vec<Option<String>> = ended
         .items
         .iter()
         .map(|item| item.value().and_then(|outcome| outcome.content.clone()))
         .collect();
     let expected: Vec<Option<String>> =
         (0..1_000).map(|number| Some(format!("ask {number}, {{\"n\":{number}}}"))).collect();
-    assert_eq!(said, expected);
+    assert_eq!(contents, expected);
     assert_eq!(journals.rooms().len(), 1_000);
     assert!(!journals.records(&RoomId::from("many.999")).is_empty());
 }

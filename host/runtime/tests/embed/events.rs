@@ -47,7 +47,7 @@ fn lines() -> Vec<String> {
     };
     whats()
         .into_iter()
-        .chain(notices().into_iter().map(|told| RunEvent::Notice { notice: told }))
+        .chain(notices().into_iter().map(|notice| RunEvent::Notice { notice }))
         .map(line)
         .collect()
 }
@@ -80,7 +80,7 @@ fn is_sampled(what: &RunEvent) -> bool {
         | RunEvent::ObserverStopped { .. }
         | RunEvent::Streamed { .. }
         | RunEvent::ModelWaiting { .. } => true,
-        RunEvent::Notice { notice: told } => is_notice_sampled(told),
+        RunEvent::Notice { notice } => is_notice_sampled(notice),
     }
 }
 
@@ -242,7 +242,7 @@ fn notices() -> Vec<Notice> {
         content: Some("--- BACKGROUND TASK COMPLETED ---".to_owned()),
         ..Message::new(4, Role::Agent, "host")
     };
-    let aside = Message {
+    let side_message = Message {
         content: Some("And its keeper?".to_owned()),
         ..Message::new(3, Role::User, "user")
     };
@@ -442,7 +442,7 @@ fn notices() -> Vec<Notice> {
         },
         Notice::RunPaused { reason: "paused with `conclave pause`".to_owned() },
         Notice::RunUnpaused,
-        Notice::UserMessageRead { task: task("answer"), message: Arc::new(aside) },
+        Notice::UserMessageRead { task: task("answer"), message: Arc::new(side_message) },
         Notice::UserMessageDropped {
             task: task("answer"),
             text: "And its keeper?".to_owned(),

@@ -15,10 +15,10 @@ use serde_json::json;
 use crate::support::{Told, config, prepared};
 
 /// A gate that decides by the text and records its input.
-fn guard(shown: &Arc<Mutex<Vec<GateInput>>>) -> Plugin {
-    let shown = Arc::clone(shown);
+fn guard(inputs: &Arc<Mutex<Vec<GateInput>>>) -> Plugin {
+    let inputs = Arc::clone(inputs);
     Plugin::gate("app", move |ask: Check| {
-        shown.lock().unwrap().push(ask.input.clone());
+        inputs.lock().unwrap().push(ask.input.clone());
         async move {
             match ask.input.text.as_str() {
                 "hang" => std::future::pending().await,
@@ -36,18 +36,18 @@ fn guard(shown: &Arc<Mutex<Vec<GateInput>>>) -> Plugin {
 
 #[tokio::test]
 async fn a_native_gate_stands_in_front_of_a_room_and_whatever_goes_wrong_with_it_blocks() {
-    let (shown, told) = (Arc::default(), Told::default());
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (inputs, recorder) = (Arc::default(), Told::default());
+    let step_texts = Arc::new(Mutex::new(Vec::new()));
     let desk = Plugin::agent("desk", {
-        let heard = Arc::clone(&heard);
+        let step_texts = Arc::clone(&step_texts);
         move |step: Step| {
-            heard.lock().unwrap().push(step.text().to_owned());
+            step_texts.lock().unwrap().push(step.text().to_owned());
             async { Ok(native::finish("yes")) }
         }
     });
     let gates = "[[gates]]\non = \"inbound\"\nplugin = \"app\"\ndeadline = \"100 ms\"";
-    let prepared = prepared([desk, guard(&shown)], &config("", gates)).await;
-    let (room, hosted) = prepared.open_room(told.options()).unwrap();
+    let prepared = prepared([desk, guard(&inputs)], &config("", gates)).await;
+    let (room, hosted) = prepared.open_room(recorder.options()).unwrap();
     for (text, expected) in [
         ("the password is x", "gate app blocked it: no passwords"),
         ("hang", "gate app failed: it gave no answer within 100 ms"),
@@ -57,7 +57,7 @@ async fn a_native_gate_stands_in_front_of_a_room_and_whatever_goes_wrong_with_it
     ] {
         let refused = room.say("terminal", text).await.unwrap_err();
         assert_eq!(refused.error, RefusalCode::Blocked, "{text}: {refused:?}");
-        let notices = told.notices();
+        let notices = recorder.notices();
         let why = notices.iter().rev().find_map(|notice| match notice {
             Notice::GateBlocked { reason, .. } => Some(reason.clone()),
             _ => None,
@@ -72,13 +72,21 @@ async fn a_native_gate_stands_in_front_of_a_room_and_whatever_goes_wrong_with_it
     room.say("terminal", "it is 1234").await.unwrap();
     room.close("enough").await.unwrap();
     hosted.closed().await.unwrap();
-    assert_eq!(*heard.lock().unwrap(), ["it is …"], "nothing that was blocked reached anybody");
-    let shown = shown.lock().unwrap();
+    assert_eq!(
+        *step_texts.lock().unwrap(),
+        ["it is …"],
+        "nothing that was blocked reached anybody"
+    );
+    let inputs = inputs.lock().unwrap();
     assert!(
-        shown.iter().all(|input| input.point == GatePoint::Inbound && input.from_task.is_none())
+        inputs.iter().all(|input| input.point == GatePoint::Inbound && input.from_task.is_none())
     );
     assert_eq!(
-        told.notices().iter().filter(|notice| matches!(notice, Notice::GateBlocked { .. })).count(),
+        recorder
+            .notices()
+            .iter()
+            .filter(|notice| matches!(notice, Notice::GateBlocked { .. }))
+            .count(),
         5
     );
 }

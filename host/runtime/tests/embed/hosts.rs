@@ -60,8 +60,8 @@ const TEXT: &str = "entry = \"desk\"\n[models.default]\nkind = \"native\"\n[plug
 /// Returns a host whose model answers with one word, and whose agent appends the time.
 fn host_saying(word: &'static str) -> Host {
     let desk = Plugin::agent("desk", |step: Step| async move {
-        let said = step.complete().await?.content.unwrap_or_default();
-        Ok(native::finish(format!("{said} at {}", step.host.now().0)))
+        let text = step.complete().await?.content.unwrap_or_default();
+        Ok(native::finish(format!("{text} at {}", step.host.now().0)))
     })
     .asks(Capability::Model, "Answers.");
     let model = native::model(move |_: Prompt| async move { Ok(native::answer(word)) });
@@ -84,22 +84,22 @@ async fn two_hosts_know_nothing_of_each_other() {
         };
         tokio::spawn(prepared.start(Some("Well?".to_owned()), options).unwrap().outcome())
     };
-    let asked: Vec<_> = (0..50)
+    let runs: Vec<_> = (0..50)
         .flat_map(|time| {
             [(time, "aye", ask(&aye, time)), (time + 100, "nay", ask(&nay, time + 100))]
         })
         .collect();
-    for (time, word, asked) in asked {
-        assert_eq!(asked.await.unwrap().unwrap().content, Some(format!("{word} at {time}")));
+    for (time, word, run) in runs {
+        assert_eq!(run.await.unwrap().unwrap().content, Some(format!("{word} at {time}")));
     }
     assert_eq!(journals.rooms().len(), 100, "every run has a name of its own");
 }
 
 #[tokio::test]
 async fn on_a_clock_that_stands_still_nothing_is_over() {
-    let (begun, release) =
+    let (started, release) =
         (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
-    let (begins, released) = (Arc::clone(&begun), Arc::clone(&release));
+    let (begins, released) = (Arc::clone(&started), Arc::clone(&release));
     let desk = Plugin::agent("desk", move |_| {
         let (begins, released) = (Arc::clone(&begins), Arc::clone(&released));
         async move {
@@ -110,18 +110,19 @@ async fn on_a_clock_that_stands_still_nothing_is_over() {
     });
     let text = "entry = \"a\"\n[plugins.a]\nsource = \"native:desk\"\n[tasks.a]\nagent = \"a\"\n[limits.run]\nwall = \"1 ms\"\n";
     let prepared = prepared([desk], text).await;
-    let (told, still) = (Told::default(), Still::at(7));
+    let (recorder, still) = (Told::default(), Still::at(7));
     let start = || {
-        let options = RunOptions { clock: Arc::new(Hands(Arc::clone(&still))), ..told.options() };
+        let options =
+            RunOptions { clock: Arc::new(Hands(Arc::clone(&still))), ..recorder.options() };
         tokio::spawn(prepared.start(Some("go".to_owned()), options).unwrap().outcome())
     };
     let running = start();
-    begun.notified().await;
+    started.notified().await;
     release.notify_one();
     assert_eq!(running.await.unwrap().unwrap().content.as_deref(), Some("in time"));
-    assert!(told.happenings().iter().all(|happening| happening.at == Millis(7)));
+    assert!(recorder.happenings().iter().all(|happening| happening.at == Millis(7)));
     let running = start();
-    begun.notified().await;
+    started.notified().await;
     still.set(8);
     assert_eq!(running.await.unwrap().unwrap().status, Status::Timeout);
 }
@@ -196,9 +197,9 @@ async fn every_run_is_over_once_however_it_ends() {
 #[tokio::test]
 async fn where_native_code_sends_data_is_not_known_and_said() {
     let prepared = host_saying("aye").load(&parse(TEXT)).await.unwrap();
-    let places = conclave_core::inspect::permission_summary::data_can_leave(prepared.setup());
+    let destinations = conclave_core::inspect::permission_summary::data_can_leave(prepared.setup());
     assert_eq!(
-        places,
+        destinations,
         "wherever the native plugin desk sends it, wherever this program's client sends it (model default)"
     );
 }

@@ -20,43 +20,43 @@ fn asking() -> Plugin {
 }
 
 /// Runs `desk` in an interactive task, with `app` as these lines of the task say.
-async fn talk(app: Plugin, task: &str, told: &Told) -> Outcome {
+async fn talk(app: Plugin, task: &str, recorder: &Told) -> Outcome {
     let text = config("", &format!("interactive = true\n{task}"));
     let prepared = prepared([asking(), app], &text).await;
-    let run = prepared.start(Some("forty".to_owned()), told.options()).unwrap();
+    let run = prepared.start(Some("forty".to_owned()), recorder.options()).unwrap();
     Arc::unwrap_or_clone(run.outcome().await.unwrap())
 }
 
 #[tokio::test]
 async fn a_judge_ends_a_conversation_with_a_simulated_user_and_names_its_result() {
-    let (asked, told) = (Arc::new(Mutex::new(Vec::new())), Told::default());
+    let (queries, recorder) = (Arc::new(Mutex::new(Vec::new())), Told::default());
     let app = Plugin::simulated_user("app", {
-        let asked = Arc::clone(&asked);
+        let queries = Arc::clone(&queries);
         move |ask: AnswerAsUser| {
-            let mut asked = asked.lock().unwrap();
-            asked.push((ask.question, ask.view.task.to_string()));
-            let number = 39 + asked.len();
+            let mut queries = queries.lock().unwrap();
+            queries.push((ask.question, ask.view.task.to_string()));
+            let number = 39 + queries.len();
             async move { Ok(Some(number.to_string())) }
         }
     })
     .with_judge(|ask: Rule| async move {
         let text = ask.answer.message.text();
         // What the user says is no end; the agent's question about 41 is.
-        let done = ask.answer.responder == "llm" && text.contains("41");
-        Ok(Ruling { done: done.then_some(true), ..Ruling::default() })
+        let is_done = ask.answer.responder == "llm" && text.contains("41");
+        Ok(Ruling { done: is_done.then_some(true), ..Ruling::default() })
     })
     .with_conclusion(|ask: Conclude| async move {
         let text = ask.ending.result.text.replace(", really?", "");
         let value = Some(json!({ "status": ask.ending.status.as_str() }));
         Ok(Some(TaskResult { text, value }))
     });
-    let outcome = talk(app, "judge = \"app\"\nsimulated_user = \"app\"", &told).await;
+    let outcome = talk(app, "judge = \"app\"\nsimulated_user = \"app\"", &recorder).await;
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("41")));
     assert_eq!(outcome.value, Some(json!({ "status": "DONE" })));
     let question = |text: &str| (text.to_owned(), "desk".to_owned());
     let questions = [question("forty, really?"), question("40, really?")];
-    assert_eq!(*asked.lock().unwrap(), questions);
-    let notices = told.notices();
+    assert_eq!(*queries.lock().unwrap(), questions);
+    let notices = recorder.notices();
     let overruled = notices.iter().filter(|notice| {
         matches!(notice, Notice::AnswerOverruled { responder, ruling, .. }
             if responder == "llm" && *ruling == Ruling { done: Some(true), ..Ruling::default() })

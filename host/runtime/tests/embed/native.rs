@@ -56,14 +56,14 @@ async fn a_tool_gets_its_arguments_and_its_answer_goes_back() {
         );
         Ok(format!("{} doubled", call.arguments["number"]))
     });
-    let told = Told::default();
+    let recorder = Told::default();
     let prepared = prepared([desk(), app], &granted("")).await;
     assert_eq!(prepared.sources()["app"], "native");
     assert!(prepared.plugins().iter().all(|plugin| plugin.is_native));
-    let outcome = run(&prepared, r#"{"number": 21}"#, told.options()).await;
+    let outcome = run(&prepared, r#"{"number": 21}"#, recorder.options()).await;
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("21 doubled")));
     let whats: Vec<RunEvent> =
-        told.happenings().into_iter().map(|happening| happening.what).collect();
+        recorder.happenings().into_iter().map(|happening| happening.what).collect();
     assert!(whats.iter().any(
         |what| matches!(what, RunEvent::Logged { message, .. } if message == "at work\\u{1b}")
     ));
@@ -139,12 +139,13 @@ async fn without_a_grant_no_tool_is_called() {
 
 #[tokio::test]
 async fn a_tool_that_panics_is_a_fault() {
-    let told = Told::default();
+    let recorder = Told::default();
     let app = app(|call: Call| async move { panic!("no {}\u{1b}", call.arguments["number"]) });
     let outcome =
-        run(&prepared([desk(), app], &granted("")).await, r#"{"number": 1}"#, told.options()).await;
-    assert_eq!((outcome.status, told.fault().kind), (Status::Done, FaultKind::Panic));
-    assert_eq!(told.fault().message, "it panicked: no 1\\u{1b}");
+        run(&prepared([desk(), app], &granted("")).await, r#"{"number": 1}"#, recorder.options())
+            .await;
+    assert_eq!((outcome.status, recorder.fault().kind), (Status::Done, FaultKind::Panic));
+    assert_eq!(recorder.fault().message, "it panicked: no 1\\u{1b}");
 }
 
 /// Sends when it is dropped.
@@ -163,9 +164,9 @@ fn hanging() -> (Plugin, oneshot::Receiver<()>, Arc<Notify>) {
     let (sender, began) = (std::sync::Mutex::new(Some(sender)), Arc::new(Notify::new()));
     let begins = Arc::clone(&began);
     let app = app(move |_| {
-        let (held, begins) = (Dropped(sender.lock().unwrap().take()), Arc::clone(&begins));
+        let (guard, begins) = (Dropped(sender.lock().unwrap().take()), Arc::clone(&begins));
         async move {
-            let _held = held;
+            let _guard = guard;
             begins.notify_one();
             std::future::pending().await
         }
@@ -176,15 +177,15 @@ fn hanging() -> (Plugin, oneshot::Receiver<()>, Arc<Notify>) {
 #[tokio::test]
 async fn a_tool_that_hangs_is_stopped_at_its_wall_time_and_dropped() {
     let (app, dropped, _) = hanging();
-    let told = Told::default();
+    let recorder = Told::default();
     let outcome = run(
         &prepared([desk(), app], &granted("limits.wall = \"50 ms\"")).await,
         "{}",
-        told.options(),
+        recorder.options(),
     )
     .await;
-    assert_eq!((outcome.status, told.fault().kind), (Status::Done, FaultKind::Wall));
-    assert_eq!(told.fault().message, "it took more than 50 ms (plugins.app.limits.wall)");
+    assert_eq!((outcome.status, recorder.fault().kind), (Status::Done, FaultKind::Wall));
+    assert_eq!(recorder.fault().message, "it took more than 50 ms (plugins.app.limits.wall)");
     dropped.await.unwrap();
 }
 
@@ -222,25 +223,29 @@ async fn a_tool_that_blocks_its_thread_is_given_up_all_the_same() {
         let blocked = Arc::clone(&blocked);
         async move { Ok(format!("{:?}", blocked.lock().unwrap().recv())) }
     });
-    let told = Told::default();
-    run(&prepared([desk(), app], &granted("limits.wall = \"20 ms\"")).await, "{}", told.options())
-        .await;
-    assert_eq!(told.fault().kind, FaultKind::Wall);
+    let recorder = Told::default();
+    run(
+        &prepared([desk(), app], &granted("limits.wall = \"20 ms\"")).await,
+        "{}",
+        recorder.options(),
+    )
+    .await;
+    assert_eq!(recorder.fault().kind, FaultKind::Wall);
     drop(release);
 }
 
 #[tokio::test]
 async fn an_answer_that_is_too_large_is_a_fault() {
-    let told = Told::default();
+    let recorder = Told::default();
     let app = app(|_| async { Ok("x".repeat(2_000)) });
     run(
         &prepared([desk(), app], &granted("limits.output = \"1 KiB\"")).await,
         "{}",
-        told.options(),
+        recorder.options(),
     )
     .await;
-    assert_eq!(told.fault().kind, FaultKind::Output);
-    let message = told.fault().message;
+    assert_eq!(recorder.fault().kind, FaultKind::Output);
+    let message = recorder.fault().message;
     let end = "more than 1 KiB at once, as the host holds the values in memory (plugins.app.limits.output)";
     assert!(message.ends_with(end), "{message}");
 }
@@ -280,17 +285,17 @@ async fn no_more_calls_run_at_once_than_may() {
 
 #[tokio::test]
 async fn an_agent_that_fails_is_given_up_after_three_times() {
-    let told = Told::default();
+    let recorder = Told::default();
     let desk = Plugin::agent("desk", |_: Step| async { Err::<String, _>(Failure::new("no idea")) });
     let outcome = run(
         &prepared([desk, app(|_| async { Ok(String::new()) })], &config("", "")).await,
         "hello",
-        told.options(),
+        recorder.options(),
     )
     .await;
     assert_eq!(outcome.status, Status::Error);
     assert!(outcome.reason.contains("no idea"), "{outcome:?}");
-    assert_eq!(told.agent_faults(), [FaultKind::Error; 3]);
+    assert_eq!(recorder.agent_faults(), [FaultKind::Error; 3]);
 }
 
 #[tokio::test]
@@ -421,12 +426,12 @@ async fn a_tool_calls_other_tools_of_its_agent_within_both_grants() {
         ("grants.tools = [\"box.*\"]", "[\"box.twice\"] 2 4 true", 3),
         ("", "[] denied denied true", 1),
     ] {
-        let told = Told::default();
+        let recorder = Told::default();
         let prepared = prepared([desk(), app(), others()], &config(grant, agent)).await;
-        let outcome = run(&prepared, "{}", told.options()).await;
+        let outcome = run(&prepared, "{}", recorder.options()).await;
         assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some(content)));
         let called =
-            told.notices().iter().filter(|n| matches!(n, Notice::ToolCalled { .. })).count();
-        assert_eq!(called, calls, "{:?}", told.notices());
+            recorder.notices().iter().filter(|n| matches!(n, Notice::ToolCalled { .. })).count();
+        assert_eq!(called, calls, "{:?}", recorder.notices());
     }
 }

@@ -43,11 +43,11 @@ impl Taken {
 
     /// Returns an observer that takes everything.
     fn observer(&self) -> Plugin {
-        let taken = self.clone();
+        let observed = self.clone();
         Plugin::observer("app", move |ask: Observe| {
-            let taken = taken.clone();
+            let observed = observed.clone();
             async move {
-                taken.add(&ask.events);
+                observed.add(&ask.events);
                 Ok(ObserverReply::Taken)
             }
         })
@@ -82,34 +82,35 @@ async fn loaded(host: &Host, more: &str) -> Prepared {
     host.load(&parse(&config("", more))).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn options(told: &Told, journals: &MemoryJournals) -> RunOptions {
+fn options(recorder: &Told, journals: &MemoryJournals) -> RunOptions {
     RunOptions {
         ids: Arc::new(RoomId::from("run")),
         journals: Arc::new(journals.clone()),
-        subscribers: Subscribers::new([Arc::new(told.clone()) as Arc<_>]),
+        subscribers: Subscribers::new([Arc::new(recorder.clone()) as Arc<_>]),
         ..RunOptions::default()
     }
 }
 
-fn stops(told: &Told) -> Vec<(u64, String)> {
+fn stops(recorder: &Told) -> Vec<(u64, String)> {
     let stop = |event: conclave_runtime::subscribe::Published| match event.what {
         RunEvent::ObserverStopped { undelivered, reason, .. } => Some((undelivered, reason)),
         _ => None,
     };
-    told.happenings().into_iter().filter_map(stop).collect()
+    recorder.happenings().into_iter().filter_map(stop).collect()
 }
 
 #[tokio::test]
 async fn every_notice_of_a_run_arrives_once_in_order_and_nothing_of_the_observer_itself() {
-    let (taken, told, journals) = (Taken::default(), Told::default(), MemoryJournals::default());
-    let host = host([desk(), taken.observer()]);
+    let (observed, recorder, journals) =
+        (Taken::default(), Told::default(), MemoryJournals::default());
+    let host = host([desk(), observed.observer()]);
     let prepared = loaded(&host, OBSERVED).await;
-    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    let run = prepared.start(Some("hi".to_owned()), options(&recorder, &journals)).unwrap();
     assert_eq!(run.outcome().await.unwrap().status, Status::Done);
     assert!(host.drain_observers(LONG).await.is_empty());
-    let positions = taken.positions();
+    let positions = observed.positions();
     assert!(positions.is_sorted() && positions.windows(2).all(|pair| pair[0] != pair[1]));
-    let of_run: Vec<String> = told
+    let of_run: Vec<String> = recorder
         .happenings()
         .iter()
         .filter(|event| event.room.as_str() == "run")
@@ -118,7 +119,7 @@ async fn every_notice_of_a_run_arrives_once_in_order_and_nothing_of_the_observer
             _ => None,
         })
         .collect();
-    assert_eq!(taken.kinds(), of_run);
+    assert_eq!(observed.kinds(), of_run);
     assert!(of_run.contains(&"task-ended".to_owned()));
     // The calls of the observer are in a journal of the run.
     let room = observer_room(&RoomId::from("run"), &"app".into());
@@ -127,24 +128,24 @@ async fn every_notice_of_a_run_arrives_once_in_order_and_nothing_of_the_observer
 
 #[tokio::test]
 async fn the_config_selects_the_kinds() {
-    let taken = Taken::default();
-    let host = host([desk(), taken.observer()]);
+    let observed = Taken::default();
+    let host = host([desk(), observed.observer()]);
     let filter = "[[observers]]\nplugin = \"app\"\nevents = [\"task-ended\", \"task-started\"]\n";
     let prepared = loaded(&host, filter).await;
     let run = prepared.start(Some("hi".to_owned()), RunOptions::default()).unwrap();
     run.outcome().await.unwrap();
     assert!(host.drain_observers(LONG).await.is_empty());
-    assert_eq!(taken.kinds(), ["task-started", "task-ended"]);
+    assert_eq!(observed.kinds(), ["task-started", "task-ended"]);
 }
 
 /// Returns an observer that takes events only with permits of the semaphore.
-fn held(permits: &Arc<Semaphore>, taken: &Taken) -> Plugin {
-    let (permits, taken) = (Arc::clone(permits), taken.clone());
+fn held_observer(permits: &Arc<Semaphore>, observed: &Taken) -> Plugin {
+    let (permits, observed) = (Arc::clone(permits), observed.clone());
     Plugin::observer("app", move |ask: Observe| {
-        let (permits, taken) = (Arc::clone(&permits), taken.clone());
+        let (permits, observed) = (Arc::clone(&permits), observed.clone());
         async move {
             permits.acquire().await.map_err(|error| Failure::new(error.to_string()))?.forget();
-            taken.add(&ask.events);
+            observed.add(&ask.events);
             Ok(ObserverReply::Taken)
         }
     })
@@ -152,67 +153,76 @@ fn held(permits: &Arc<Semaphore>, taken: &Taken) -> Plugin {
 
 #[tokio::test]
 async fn a_run_ends_while_its_observer_is_still_in_its_first_call() {
-    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
-    let host = host([desk(), held(&permits, &taken)]);
+    let (permits, observed) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let host = host([desk(), held_observer(&permits, &observed)]);
     let prepared = loaded(&host, &format!("{OBSERVED}deadline = \"10 min\"\n")).await;
     let run = prepared.start(Some("hi".to_owned()), RunOptions::default()).unwrap();
     // It ends although nothing was taken, and a drain without time says what is left.
     assert_eq!(run.outcome().await.unwrap().content.as_deref(), Some("hi"));
-    let [left] = &host.drain_observers(Duration::ZERO).await[..] else { panic!("nothing is left") };
-    assert!(left.undelivered > 0 && left.stopped.is_none() && taken.kinds().is_empty());
+    let [remaining] = &host.drain_observers(Duration::ZERO).await[..] else {
+        panic!("nothing is left")
+    };
+    assert!(
+        remaining.undelivered > 0 && remaining.stopped.is_none() && observed.kinds().is_empty()
+    );
     permits.add_permits(100);
     assert!(host.drain_observers(LONG).await.is_empty());
-    assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
+    assert_eq!(observed.kinds().last().map(String::as_str), Some("result-ready"));
 }
 
 #[tokio::test]
 async fn a_full_queue_makes_the_run_wait_says_so_once_and_loses_nothing() {
-    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
-    let (told, journals) = (Told::default(), MemoryJournals::default());
-    let host = host([busy(), held(&permits, &taken)]);
+    let (permits, observed) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let (recorder, journals) = (Told::default(), MemoryJournals::default());
+    let host = host([busy(), held_observer(&permits, &observed)]);
     let lines = "queue = 4\ndeadline = \"10 min\"\n[plugins.desk.grants]\ntools = [\"desk.*\"]\n";
     let prepared = loaded(&host, &format!("{OBSERVED}{lines}")).await;
-    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    let run = prepared.start(Some("hi".to_owned()), options(&recorder, &journals)).unwrap();
     let running = tokio::spawn(run.outcome());
     let full = || {
         let is_full = |event: &conclave_runtime::subscribe::Published| {
             matches!(event.what, RunEvent::ObserverQueueFull { .. })
         };
-        told.happenings().iter().filter(|event| is_full(event)).count()
+        recorder.happenings().iter().filter(|event| is_full(event)).count()
     };
     while full() == 0 {
         tokio::task::yield_now().await;
     }
-    let ends = |told: &Told| {
-        told.notices().iter().filter(|notice| matches!(notice, Notice::TaskEnded { .. })).count()
+    let ends = |recorder: &Told| {
+        recorder
+            .notices()
+            .iter()
+            .filter(|notice| matches!(notice, Notice::TaskEnded { .. }))
+            .count()
     };
     // As long as nothing is taken, the run does not end, however often its loop is polled.
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!((ends(&told), full(), running.is_finished()), (0, 1, false));
+    assert_eq!((ends(&recorder), full(), running.is_finished()), (0, 1, false));
     permits.add_permits(1_000);
     assert_eq!(running.await.unwrap().unwrap().status, Status::Done);
     assert!(host.drain_observers(LONG).await.is_empty());
-    let free = told.happenings();
+    let free = recorder.happenings();
     let free = free.iter().filter(|e| matches!(e.what, RunEvent::ObserverQueueFree { .. })).count();
     assert_eq!(free, full(), "each wait has an end");
-    assert_eq!(taken.kinds().iter().filter(|kind| *kind == "tool-called").count(), 10);
-    assert!(taken.positions().is_sorted());
+    assert_eq!(observed.kinds().iter().filter(|kind| *kind == "tool-called").count(), 10);
+    assert!(observed.positions().is_sorted());
 }
 
 #[tokio::test]
 async fn a_stop_does_not_wait_for_an_observer() {
-    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
-    let (told, journals) = (Told::default(), MemoryJournals::default());
-    let host = host([busy(), held(&permits, &taken)]);
+    let (permits, observed) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let (recorder, journals) = (Told::default(), MemoryJournals::default());
+    let host = host([busy(), held_observer(&permits, &observed)]);
     let lines = "queue = 1\ndeadline = \"10 min\"\n[plugins.desk.grants]\ntools = [\"desk.*\"]\n";
     let prepared = loaded(&host, &format!("{OBSERVED}{lines}")).await;
-    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    let run = prepared.start(Some("hi".to_owned()), options(&recorder, &journals)).unwrap();
     let handle = run.handle();
     let running = tokio::spawn(run.outcome());
-    let is_waiting =
-        || told.happenings().iter().any(|e| matches!(e.what, RunEvent::ObserverQueueFull { .. }));
+    let is_waiting = || {
+        recorder.happenings().iter().any(|e| matches!(e.what, RunEvent::ObserverQueueFull { .. }))
+    };
     while !is_waiting() {
         tokio::task::yield_now().await;
     }
@@ -220,14 +230,14 @@ async fn a_stop_does_not_wait_for_an_observer() {
     assert_eq!(running.await.unwrap().unwrap().status, Status::Kill);
     permits.add_permits(1_000);
     assert!(host.drain_observers(LONG).await.is_empty());
-    assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
+    assert_eq!(observed.kinds().last().map(String::as_str), Some("result-ready"));
 }
 
 /// Nothing is taken before the end: whatever waited for the observer would wait for ever.
 #[tokio::test]
 async fn a_full_queue_holds_work_and_neither_messages_nor_stops() {
-    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
-    let (told, journals) = (Told::default(), MemoryJournals::default());
+    let (permits, observed) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let (recorder, journals) = (Told::default(), MemoryJournals::default());
     let steps = Arc::new(AtomicU32::new(0));
     let desk = {
         let steps = Arc::clone(&steps);
@@ -236,15 +246,16 @@ async fn a_full_queue_holds_work_and_neither_messages_nor_stops() {
             async move { Ok(native::finish(step.text())) }
         })
     };
-    let host = host([desk, held(&permits, &taken)]);
+    let host = host([desk, held_observer(&permits, &observed)]);
     let prepared = loaded(&host, &format!("{OBSERVED}queue = 1\ndeadline = \"10 min\"\n")).await;
-    let (room, hosted) = prepared.open_room(options(&told, &journals)).unwrap();
+    let (room, hosted) = prepared.open_room(options(&recorder, &journals)).unwrap();
     for text in ["one", "two", "three"] {
         room.say("terminal", text).await.unwrap();
     }
-    let has = |kind: &str| told.notices().iter().any(|notice| notice.kind() == kind);
-    let is_full =
-        || told.happenings().iter().any(|e| matches!(e.what, RunEvent::ObserverQueueFull { .. }));
+    let has = |kind: &str| recorder.notices().iter().any(|notice| notice.kind() == kind);
+    let is_full = || {
+        recorder.happenings().iter().any(|e| matches!(e.what, RunEvent::ObserverQueueFull { .. }))
+    };
     while !is_full() {
         tokio::task::yield_now().await;
     }
@@ -259,51 +270,62 @@ async fn a_full_queue_holds_work_and_neither_messages_nor_stops() {
     assert_eq!(steps.load(Ordering::SeqCst), 0, "what was held is never done");
     permits.add_permits(1_000);
     assert!(host.drain_observers(LONG).await.is_empty());
-    assert!(taken.positions().is_sorted() && taken.kinds().contains(&"task-ended".to_owned()));
+    assert!(
+        observed.positions().is_sorted() && observed.kinds().contains(&"task-ended".to_owned())
+    );
 }
 
 #[tokio::test]
 async fn an_observer_that_fails_too_often_is_stopped_and_gets_the_rest_later() {
-    let (told, journals) = (Told::default(), MemoryJournals::default());
+    let (recorder, journals) = (Told::default(), MemoryJournals::default());
     let broken = Plugin::observer("app", |_| async { Err(Failure::new("no disk")) });
     let host_1 = host([desk(), broken]);
     let prepared = loaded(&host_1, &format!("{OBSERVED}attempts = 2\n")).await;
-    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    let run = prepared.start(Some("hi".to_owned()), options(&recorder, &journals)).unwrap();
     assert_eq!(run.outcome().await.unwrap().status, Status::Done);
-    let left = host_1.drain_observers(LONG).await;
-    assert!(left[0].stopped.as_ref().is_some_and(|reason| reason.contains("no disk")), "{left:?}");
-    assert!(left[0].undelivered > 0);
-    assert_eq!(stops(&told).len(), 1);
+    let remaining = host_1.drain_observers(LONG).await;
+    assert!(
+        remaining[0].stopped.as_ref().is_some_and(|reason| reason.contains("no disk")),
+        "{remaining:?}"
+    );
+    assert!(remaining[0].undelivered > 0);
+    assert_eq!(stops(&recorder).len(), 1);
     let retried =
-        told.notices().iter().filter(|n| matches!(n, Notice::ObserverRetried { .. })).count();
+        recorder.notices().iter().filter(|n| matches!(n, Notice::ObserverRetried { .. })).count();
     assert_eq!(retried, 1);
 
     // Another host, with the same config and journals: everything is delivered now.
-    let taken = Taken::default();
-    let host_2 = host([desk(), taken.observer()]);
+    let observed = Taken::default();
+    let host_2 = host([desk(), observed.observer()]);
     let prepared = loaded(&host_2, OBSERVED).await;
-    let again = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
-    let reports = prepared.deliver_missed(&RoomId::from("run"), again.clone()).await;
+    let options_again =
+        RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
+    let reports = prepared.deliver_missed(&RoomId::from("run"), options_again.clone()).await;
     assert_eq!(reports[0].stopped, None);
-    assert_eq!(reports[0].delivered as usize, taken.kinds().len());
-    assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
+    assert_eq!(reports[0].delivered as usize, observed.kinds().len());
+    assert_eq!(observed.kinds().last().map(String::as_str), Some("result-ready"));
     // And only once.
-    let reports = prepared.deliver_missed(&RoomId::from("run"), again).await;
+    let reports = prepared.deliver_missed(&RoomId::from("run"), options_again).await;
     assert_eq!(reports[0].delivered, 0);
 }
 
 #[tokio::test]
 async fn a_run_without_the_observer_in_its_config_is_not_observed_later() {
     let journals = MemoryJournals::default();
-    let taken = Taken::default();
-    let host = host([desk(), taken.observer()]);
-    let told = Told::default();
+    let collected = Taken::default();
+    let host = host([desk(), collected.observer()]);
+    let recorder = Told::default();
     let plain = loaded(&host, "").await;
-    plain.start(Some("hi".to_owned()), options(&told, &journals)).unwrap().outcome().await.unwrap();
+    plain
+        .start(Some("hi".to_owned()), options(&recorder, &journals))
+        .unwrap()
+        .outcome()
+        .await
+        .unwrap();
     let observed = loaded(&host, OBSERVED).await;
-    let again = RunOptions { journals: Arc::new(journals), ..RunOptions::default() };
-    observed.deliver_missed(&RoomId::from("run"), again).await;
-    assert!(taken.kinds().is_empty());
+    let options_again = RunOptions { journals: Arc::new(journals), ..RunOptions::default() };
+    observed.deliver_missed(&RoomId::from("run"), options_again).await;
+    assert!(collected.kinds().is_empty());
 }
 
 #[tokio::test]
@@ -318,31 +340,31 @@ async fn an_observer_that_panics_holds_nobody_up() {
 
 #[tokio::test]
 async fn the_events_of_a_single_tool_call_are_observed_too() {
-    let taken = Taken::default();
+    let observed = Taken::default();
     let double =
         Tool::new("double", "Doubles.", json!({ "type": "object" }), |_| async { Ok(json!(2)) });
     let tools = Plugin::tools("desk", [double]).with_agent(|_| async { Ok(native::finish("")) });
-    let host = host([tools, taken.observer()]);
+    let host = host([tools, observed.observer()]);
     let prepared = loaded(&host, OBSERVED).await;
     prepared.call_tool("desk.double", json!({}), RunOptions::default()).await.unwrap();
     assert!(host.drain_observers(LONG).await.is_empty());
-    assert!(taken.kinds().contains(&"tool-answered".to_owned()), "{:?}", taken.kinds());
+    assert!(observed.kinds().contains(&"tool-answered".to_owned()), "{:?}", observed.kinds());
 }
 
 /// A server behind an observer could otherwise hold a run for as long as it likes.
 #[tokio::test]
 async fn the_wall_time_of_a_run_waits_for_no_observer() {
-    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
-    let (told, journals) = (Told::default(), MemoryJournals::default());
-    let host = host([busy(), held(&permits, &taken)]);
+    let (permits, observed) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let (recorder, journals) = (Told::default(), MemoryJournals::default());
+    let host = host([busy(), held_observer(&permits, &observed)]);
     let lines = "queue = 1\ndeadline = \"10 min\"\n[plugins.desk.grants]\ntools = [\"desk.*\"]\n\
         [limits.run]\nwall = \"300 ms\"\n";
     let prepared = loaded(&host, &format!("{OBSERVED}{lines}")).await;
-    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    let run = prepared.start(Some("hi".to_owned()), options(&recorder, &journals)).unwrap();
     assert_eq!(run.outcome().await.unwrap().status, Status::Timeout);
     permits.add_permits(1_000);
     assert!(host.drain_observers(LONG).await.is_empty());
-    assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
+    assert_eq!(observed.kinds().last().map(String::as_str), Some("result-ready"));
 }
 
 /// Returns an observer that asks a model about each batch and fails, and notes whether it was
@@ -381,22 +403,22 @@ fn host_of_asking(answers: &Arc<Mutex<Vec<bool>>>) -> Host {
 
 #[tokio::test]
 async fn limits_of_an_observers_grants_count_on_after_an_interruption_and_anew_in_another_run() {
-    let (told, journals, answers) =
+    let (recorder, journals, answers) =
         (Told::default(), MemoryJournals::default(), Arc::<Mutex<Vec<bool>>>::default());
     let host = host_of_asking(&answers);
     let grant = "grants.model = { names = [\"default\"], calls = 1 }";
     let more = format!("{OBSERVED}attempts = 1\n[models.default]\nkind = \"native\"\n");
     let prepared = host.load(&parse(&config(grant, &more))).await.unwrap();
     let room = RoomId::from("run");
-    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    let run = prepared.start(Some("hi".to_owned()), options(&recorder, &journals)).unwrap();
     assert_eq!(run.outcome().await.unwrap().status, Status::Done);
     host.drain_observers(LONG).await;
     assert_eq!(*answers.lock().unwrap(), [true]);
-    let reports = prepared.deliver_missed(&room, options(&told, &journals)).await;
+    let reports = prepared.deliver_missed(&room, options(&recorder, &journals)).await;
     assert!(reports[0].stopped.is_some());
     assert_eq!(*answers.lock().unwrap(), [true, false]);
-    let again = prepared.reopen(&room, options(&told, &journals)).await.unwrap();
-    again.start(Some("hi".to_owned())).unwrap().outcome().await.unwrap();
+    let reopened = prepared.reopen(&room, options(&recorder, &journals)).await.unwrap();
+    reopened.start(Some("hi".to_owned())).unwrap().outcome().await.unwrap();
     host.drain_observers(LONG).await;
     assert_eq!(*answers.lock().unwrap(), [true, false, true]);
 }
@@ -412,20 +434,20 @@ async fn an_observer_has_what_both_the_start_of_the_run_and_today_grant() {
         ("\"default\"", "\"other\"", false),
         ("\"other\"", "\"default\"", false),
     ] {
-        let (told, journals, answers) =
+        let (recorder, journals, answers) =
             (Told::default(), MemoryJournals::default(), Arc::<Mutex<Vec<bool>>>::default());
         let host = host_of_asking(&answers);
         let prepared = host.load(&parse(&granted(start))).await.unwrap();
-        let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+        let run = prepared.start(Some("hi".to_owned()), options(&recorder, &journals)).unwrap();
         assert_eq!(run.outcome().await.unwrap().status, Status::Done);
         host.drain_observers(LONG).await;
         let prepared = host.load(&parse(&granted(today))).await.unwrap();
         let room = RoomId::from("run");
-        prepared.deliver_missed(&room, options(&told, &journals)).await;
+        prepared.deliver_missed(&room, options(&recorder, &journals)).await;
         assert_eq!(*answers.lock().unwrap(), [true, expected], "{start}, then {today}");
         // The same if the host ended before the observer's room was open.
         let journals = MemoryJournals::of(room.clone(), journals.records(&room));
-        prepared.deliver_missed(&room, options(&told, &journals)).await;
+        prepared.deliver_missed(&room, options(&recorder, &journals)).await;
         assert_eq!(answers.lock().unwrap()[2..], [expected], "{start}, then {today}");
     }
 }

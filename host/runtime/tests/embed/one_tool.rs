@@ -62,13 +62,16 @@ async fn call(
 
 #[tokio::test]
 async fn the_answer_is_the_tools_own() {
-    let told = Told::default();
+    let recorder = Told::default();
     let (journals, text) = (MemoryJournals::default(), json!({ "text": "hello" }));
-    let options = RunOptions { journals: Arc::new(journals.clone()), ..told.options() };
+    let options = RunOptions { journals: Arc::new(journals.clone()), ..recorder.options() };
     let outcome = call(&config("", ""), "app.echo", text.clone(), options).await.unwrap();
     assert_eq!(outcome.value, Some(text));
-    let called =
-        told.notices().iter().filter(|notice| format!("{notice:?}").contains("app.echo")).count();
+    let called = recorder
+        .notices()
+        .iter()
+        .filter(|notice| format!("{notice:?}").contains("app.echo"))
+        .count();
     assert!(called >= 2, "called and answered, as in any run");
     assert_eq!(journals.records(&journals.rooms()[0]).len(), 3, "opened, stepped, answered");
 }
@@ -124,10 +127,11 @@ async fn a_run_that_is_over_first_is_told_as_that() {
 
 #[tokio::test]
 async fn calls_that_would_follow_are_listed_and_not_made() {
-    let told = Told::default();
-    let outcome = call(&config("", ""), "app.lead_on", json!({}), told.options()).await.unwrap();
+    let recorder = Told::default();
+    let outcome =
+        call(&config("", ""), "app.lead_on", json!({}), recorder.options()).await.unwrap();
     assert_eq!(outcome.follow_up_calls.len(), 1);
-    let calls = told
+    let calls = recorder
         .notices()
         .into_iter()
         .filter(|notice| matches!(notice, conclave_runtime::notice::Notice::ToolCalled { .. }));

@@ -44,7 +44,7 @@ agent = "worker"
 #[derive(Clone, Default)]
 struct Bench {
     /// The texts that workers began with.
-    begun: Arc<Mutex<Vec<String>>>,
+    started: Arc<Mutex<Vec<String>>>,
     begins: Arc<Notify>,
     /// Whether waiting workers may end.
     goes_on: Arc<watch::Sender<bool>>,
@@ -52,7 +52,7 @@ struct Bench {
 
 impl Bench {
     /// Waits until a worker has begun, so that its call is in the journal.
-    async fn begun(&self) {
+    async fn wait_started(&self) {
         self.begins.notified().await;
     }
 
@@ -69,16 +69,16 @@ impl Bench {
             async move {
                 let text = step.text().to_owned();
                 if !step.results().is_empty() {
-                    let told = step
+                    let user_text = step
                         .view
                         .latest_user_message
                         .as_deref()
                         .map(|message| message.text().to_owned());
-                    return Ok(native::finish(format!("done: {}", told.unwrap_or_default())));
+                    return Ok(native::finish(format!("done: {}", user_text.unwrap_or_default())));
                 }
                 if text.starts_with("never") || text.starts_with("wait") {
                     step.host.progress(1, Some(2), "half of it");
-                    bench.begun.lock().unwrap().push(text.clone());
+                    bench.started.lock().unwrap().push(text.clone());
                     bench.begins.notify_one();
                 }
                 if text.starts_with("never") {
@@ -133,8 +133,8 @@ impl Channels for Loud {
 }
 
 fn loud() -> (Arc<Loud>, mpsc::UnboundedReceiver<OutgoingMessage>) {
-    let (said, heard) = mpsc::unbounded_channel();
-    (Arc::new(Loud(said)), heard)
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Arc::new(Loud(sender)), receiver)
 }
 
 fn work(text: &str) -> Delegation {
@@ -172,19 +172,19 @@ impl Clock for Hands {
 
 #[tokio::test]
 async fn what_comes_in_is_answered_on_the_channel_and_the_room_stays_open() {
-    let (channels, mut heard) = loud();
+    let (channels, mut spoken) = loud();
     let prepared = Bench::default().prepared("").await;
     let (room, hosted) =
         prepared.open_room(RunOptions { channels, ..RunOptions::default() }).unwrap();
     let first = room.say("terminal", "one").await.unwrap();
-    let said = heard.recv().await.unwrap();
-    assert_eq!((said.channel.as_str(), said.text.as_str()), ("terminal", "one (1)"));
+    let reply = spoken.recv().await.unwrap();
+    assert_eq!((reply.channel.as_str(), reply.text.as_str()), ("terminal", "one (1)"));
     let keyed = Inbound { key: Some("k".to_owned()), ..Inbound::new("terminal", "two") };
     let second = room.inbound(keyed.clone()).await.unwrap();
-    assert_eq!(heard.recv().await.unwrap().text, "two (3)", "it remembers");
+    assert_eq!(spoken.recv().await.unwrap().text, "two (3)", "it remembers");
     assert_eq!((first.index, second.index, second.duplicate), (0, 1, false));
-    let again = room.inbound(keyed).await.unwrap();
-    assert_eq!((again.index, again.duplicate), (1, true));
+    let duplicate = room.inbound(keyed).await.unwrap();
+    assert_eq!((duplicate.index, duplicate.duplicate), (1, true));
     let refused = room.say("phone", "three").await.unwrap_err();
     assert_eq!(
         (refused.error, refused.allowed),
@@ -196,7 +196,7 @@ async fn what_comes_in_is_answered_on_the_channel_and_the_room_stays_open() {
     assert_eq!(outcome.content.as_deref(), Some("two (3)"));
     assert_eq!(room.say("terminal", "four").await.unwrap_err().error, RefusalCode::RoomClosed);
     assert_eq!(room.close("again").await, Ok(()), "it is closed");
-    assert!(heard.try_recv().is_err(), "each answer was said once");
+    assert!(spoken.try_recv().is_err(), "each answer was said once");
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn a_wait_that_is_given_up_leaves_its_task_alone() {
     let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
     let task = room.delegate(work("wait a little")).await.unwrap();
     assert_eq!((task.worker.as_str(), task.from_cache), ("worker", false));
-    bench.begun().await;
+    bench.wait_started().await;
     let patience = tokio::spawn({
         let (room, id) = (room.clone(), task.id.clone());
         async move { room.wait(&id, Some(Duration::from_secs(1))).await }
@@ -275,9 +275,9 @@ async fn a_task_is_stopped_and_its_neighbours_go_on() {
     let options = RunOptions { runner: Arc::new(runner.clone()), ..RunOptions::default() };
     let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
     let stuck = room.delegate(work("never")).await.unwrap();
-    bench.begun().await;
+    bench.wait_started().await;
     let neighbour = room.delegate(work("wait")).await.unwrap();
-    bench.begun().await;
+    bench.wait_started().await;
     assert_eq!(runner.list().len(), 2);
     assert_eq!(room.cancel(&stuck.id, "it takes too long").await, Ok(true));
     let ended = stuck.wait(None).await.unwrap();
@@ -290,8 +290,8 @@ async fn a_task_is_stopped_and_its_neighbours_go_on() {
     assert_eq!(room.tell(&stuck.id, "hello?").await.unwrap_err().error, RefusalCode::TaskEnded);
     // The task's loop is gone too.
     let _ = runner.wait(&stuck.room, None).await;
-    let left: Vec<RoomId> = runner.list().into_iter().map(|task| task.room).collect();
-    assert_eq!(left, std::slice::from_ref(&neighbour.room));
+    let remaining: Vec<RoomId> = runner.list().into_iter().map(|task| task.room).collect();
+    assert_eq!(remaining, std::slice::from_ref(&neighbour.room));
     bench.go_on();
     assert_eq!(neighbour.wait(None).await.unwrap().state, BackgroundState::Completed);
     room.close("enough").await.unwrap();
@@ -303,7 +303,7 @@ async fn a_running_task_reads_what_it_is_told() {
     let bench = Bench::default();
     let (room, _hosted) = bench.prepared("").await.open_room(RunOptions::default()).unwrap();
     let task = room.delegate(work("wait for a word")).await.unwrap();
-    bench.begun().await;
+    bench.wait_started().await;
     let mut progress = room.progress(&task.id).expect("it is at work");
     room.tell(&task.id, "hurry").await.unwrap();
     bench.go_on();
@@ -316,18 +316,18 @@ async fn a_running_task_reads_what_it_is_told() {
 #[tokio::test]
 async fn the_progress_of_a_task_can_be_followed() {
     let bench = Bench::default();
-    let held = Arc::new(Notify::new());
+    let hold = Arc::new(Notify::new());
     let (room, _hosted) = bench
         .prepared("")
         .await
-        .open_room(RunOptions { runner: Arc::new(Held::new(&held)), ..RunOptions::default() })
+        .open_room(RunOptions { runner: Arc::new(Held::new(&hold)), ..RunOptions::default() })
         .unwrap();
     let task = room.delegate(work("never")).await.unwrap();
     let mut progress = room.progress(&task.id).expect("it is here");
-    held.notify_one();
+    hold.notify_one();
     assert_eq!(
         progress.next().await,
-        Some(TaskProgress { done: 1, total: Some(2), message: "half of it".to_owned() })
+        Some(TaskProgress { completed: 1, total: Some(2), message: "half of it".to_owned() })
     );
 }
 
@@ -401,15 +401,15 @@ async fn no_more_tasks_run_at_once_than_the_runner_lets() {
     let first = room.delegate(work("wait 1")).await.unwrap();
     let second = room.delegate(work("wait 2")).await.unwrap();
     let third = room.delegate(work("wait 3")).await.unwrap();
-    bench.begun().await;
-    assert_eq!(*bench.begun.lock().unwrap(), ["wait 1"]);
+    bench.wait_started().await;
+    assert_eq!(*bench.started.lock().unwrap(), ["wait 1"]);
     // A task that has not begun can be stopped too.
     assert_eq!(second.cancel("not needed").await, Ok(true));
     bench.go_on();
     assert_eq!(first.wait(None).await.unwrap().state, BackgroundState::Completed);
     assert_eq!(third.wait(None).await.unwrap().state, BackgroundState::Completed);
     assert_eq!(second.wait(None).await.unwrap().state, BackgroundState::Cancelled);
-    assert_eq!(*bench.begun.lock().unwrap(), ["wait 1", "wait 3"]);
+    assert_eq!(*bench.started.lock().unwrap(), ["wait 1", "wait 3"]);
 }
 
 #[tokio::test]
@@ -423,7 +423,7 @@ async fn a_handle_does_not_hold_its_room_open() {
     };
     let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
     let task = room.delegate(work("never")).await.unwrap();
-    bench.begun().await;
+    bench.wait_started().await;
     let waits = tokio::spawn({
         let task = task.clone();
         async move { task.wait(None).await }
@@ -491,25 +491,25 @@ async fn a_task_that_is_let_go_comes_to_its_end_after_its_room() {
         ..RunOptions::default()
     };
     let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
-    let alone = room
+    let detached = room
         .delegate(Delegation { on_close: Some(OnClose::Detach), ..work("wait alone") })
         .await
         .unwrap();
-    bench.begun().await;
+    bench.wait_started().await;
     let with_it = room.delegate(work("never")).await.unwrap();
-    bench.begun().await;
+    bench.wait_started().await;
     room.close("that was all").await.unwrap();
     hosted.closed().await.unwrap();
     assert_eq!(room.task(&with_it.id).unwrap().state, BackgroundState::Cancelled);
-    assert!(room.task(&alone.id).unwrap().detached);
-    assert_eq!(alone.wait(None).await, Err(WaitError::RoomOver), "nobody here learns its end");
-    let left = runner.inspect(&alone.room).unwrap();
-    assert!(left.is_detached);
-    let waits = runner.wait(&alone.room, None);
+    assert!(room.task(&detached.id).unwrap().detached);
+    assert_eq!(detached.wait(None).await, Err(WaitError::RoomOver), "nobody here learns its end");
+    let remaining = runner.inspect(&detached.room).unwrap();
+    assert!(remaining.is_detached);
+    let waits = runner.wait(&detached.room, None);
     bench.go_on();
     assert_eq!(waits.await.unwrap().output.as_deref(), Some("done: wait alone"));
     let folded = conclave_core::journal::record::fold(
-        journals.records(&alone.room).iter().map(|record| (**record).clone()),
+        journals.records(&detached.room).iter().map(|record| (**record).clone()),
     );
     assert_eq!(
         folded.outcome().and_then(|outcome| outcome.content.clone()).as_deref(),
@@ -525,14 +525,14 @@ async fn a_host_that_stops_everything_stops_what_was_let_go_too() {
     let prepared = host.load(&parse(TEXT)).await.unwrap_or_else(|error| panic!("{error}"));
     let options = RunOptions { runner: Arc::new(runner.clone()), ..RunOptions::default() };
     let (room, hosted) = prepared.open_room(options).unwrap();
-    let alone = room
+    let detached = room
         .delegate(Delegation { on_close: Some(OnClose::Detach), ..work("never") })
         .await
         .unwrap();
-    bench.begun().await;
+    bench.wait_started().await;
     room.close("that was all").await.unwrap();
     hosted.closed().await.unwrap();
-    let waits = runner.wait(&alone.room, None);
+    let waits = runner.wait(&detached.room, None);
     assert_eq!(host.stop_all("the program ends"), 1);
     assert_eq!(waits.await.unwrap().error.as_deref(), Some("the program ends"));
 }
@@ -543,7 +543,7 @@ async fn a_runner_that_closes_stops_the_tasks_of_its_rooms() {
     let options = RunOptions { runner: Arc::new(runner.clone()), ..RunOptions::default() };
     let (room, _hosted) = bench.prepared("").await.open_room(options).unwrap();
     let stuck = room.delegate(work("never")).await.unwrap();
-    bench.begun().await;
+    bench.wait_started().await;
     runner.close("the program ends").await;
     assert_eq!(stuck.wait(None).await.unwrap().state, BackgroundState::Cancelled);
     let late = room.delegate(work("never")).await.unwrap();
@@ -558,7 +558,7 @@ async fn a_runner_that_closes_stops_the_tasks_of_its_rooms() {
 async fn a_held_room_that_was_cut_off_goes_on() {
     let (bench, room_id) = (Bench::default(), RoomId::from("r"));
     let prepared = bench.prepared("").await;
-    let kept = {
+    let stored = {
         let journals = MemoryJournals::default();
         let options = RunOptions {
             journals: Arc::new(journals.clone()),
@@ -568,13 +568,13 @@ async fn a_held_room_that_was_cut_off_goes_on() {
         let (room, _hosted) = prepared.open_room(options).unwrap();
         room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
         room.delegate(work("wait a little")).await.unwrap();
-        bench.begun().await;
+        bench.wait_started().await;
         // The records that were written before the power loss.
         journals
     };
     let cut_off = MemoryJournals::default();
-    for room in kept.rooms() {
-        let records = kept.records(&room);
+    for room in stored.rooms() {
+        let records = stored.records(&room);
         // The `Cancelled` comes from the end of the block above.
         let records = records
             .into_iter()
@@ -620,7 +620,7 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
     for is_kept in [false, true] {
         let (bench, room_id) = (Bench::default(), RoomId::from("r"));
         let prepared = bench.prepared("").await;
-        let kept = {
+        let stored = {
             let journals = MemoryJournals::default();
             let options = RunOptions {
                 journals: Arc::new(journals.clone()),
@@ -629,17 +629,18 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
             };
             let (room, _hosted) = prepared.open_room(options).unwrap();
             let task = room.delegate(work("wait for a word")).await.unwrap();
-            bench.begun().await;
+            bench.wait_started().await;
             room.tell(&task.id, "hurry").await.unwrap();
             journals
         };
         let cut_off = MemoryJournals::default();
-        let said = |event: &Event| matches!(event.effective(), Event::UserMessageSent { .. });
-        for room in kept.rooms() {
-            let records = kept.records(&room).into_iter();
+        let is_user_message =
+            |event: &Event| matches!(event.effective(), Event::UserMessageSent { .. });
+        for room in stored.rooms() {
+            let records = stored.records(&room).into_iter();
             let before = records.take_while(|record| {
                 !matches!(record.event, Event::Cancelled { .. })
-                    && (is_kept || !said(&record.event))
+                    && (is_kept || !is_user_message(&record.event))
             });
             put(&cut_off, &room, before);
         }
@@ -651,7 +652,7 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
         assert_eq!(ended.output.as_deref(), Some("done: hurry"), "kept by the child: {is_kept}");
         let child = cut_off.records(&RoomId::from("r/1"));
         assert_eq!(
-            child.iter().filter(|record| said(&record.event)).count(),
+            child.iter().filter(|record| is_user_message(&record.event)).count(),
             1,
             "kept by the child: {is_kept}"
         );
@@ -716,9 +717,9 @@ async fn channels_are_told_of_the_room_that_they_serve() {
 
 #[tokio::test]
 async fn a_simulated_voice_keeps_its_channel_busy() {
-    let (channels, mut heard) = loud();
-    let (clock, told) = (Arc::new(Hands::default()), Told::default());
-    let options = RunOptions { channels, clock: clock.clone(), ..told.options() };
+    let (channels, mut spoken) = loud();
+    let (clock, recorder) = (Arc::new(Hands::default()), Told::default());
+    let options = RunOptions { channels, clock: clock.clone(), ..recorder.options() };
     let prepared = Bench::default()
         .prepared("[channels.phone]\nkind = \"voice\"\nsimulate = \"100 ms\"\n")
         .await;
@@ -726,8 +727,8 @@ async fn a_simulated_voice_keeps_its_channel_busy() {
     assert_eq!(room.bindings().get("phone").and_then(|binding| binding.simulate_ms), Some(100));
     room.say("phone", "one").await.unwrap();
     loop {
-        let said = heard.recv().await.unwrap();
-        if said.channel.as_str() == "phone" {
+        let reply = spoken.recv().await.unwrap();
+        if reply.channel.as_str() == "phone" {
             break;
         }
     }
@@ -735,7 +736,7 @@ async fn a_simulated_voice_keeps_its_channel_busy() {
     clock.set(1_000);
     room.close("that was all").await.unwrap();
     hosted.closed().await.unwrap();
-    let activities: Vec<Activity> = told
+    let activities: Vec<Activity> = recorder
         .happenings()
         .into_iter()
         .filter_map(|happening| match happening.what {
@@ -762,7 +763,7 @@ async fn a_run_that_is_not_held_can_be_spoken_to_while_it_works() {
     });
     let ((), outcome) = tokio::join!(
         async {
-            bench.begun().await;
+            bench.wait_started().await;
             room.say("terminal", "hurry").await.unwrap();
             bench.go_on();
         },
@@ -776,7 +777,7 @@ async fn a_run_that_is_not_held_can_be_spoken_to_while_it_works() {
 /// gate is open.
 #[derive(Clone)]
 struct Gated {
-    kept: MemoryJournals,
+    journals: MemoryJournals,
     gate: watch::Sender<bool>,
     /// Notified when a child's journal waits at the gate.
     waits: Arc<Notify>,
@@ -787,8 +788,8 @@ struct Gated {
 struct GatedOne(Gated, Box<dyn Journal>);
 
 impl Gated {
-    fn new(kept: MemoryJournals, at_open: bool) -> Self {
-        Self { kept, gate: watch::Sender::new(false), waits: Arc::default(), at_open }
+    fn new(journals: MemoryJournals, at_open: bool) -> Self {
+        Self { journals, gate: watch::Sender::new(false), waits: Arc::default(), at_open }
     }
 
     async fn pass(&self) {
@@ -803,7 +804,7 @@ fn is_child(room: &RoomId) -> bool {
 
 impl Journals for Gated {
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
-        let (gated, opening) = (self.clone(), self.kept.open(room)?);
+        let (gated, opening) = (self.clone(), self.journals.open(room)?);
         if !is_child(room) {
             return Ok(opening);
         }
@@ -818,7 +819,8 @@ impl Journals for Gated {
     }
 
     fn reopen(&self, room: &RoomId) -> Reopening {
-        let (gated, reopening, is_child) = (self.clone(), self.kept.reopen(room), is_child(room));
+        let (gated, reopening, is_child) =
+            (self.clone(), self.journals.reopen(room), is_child(room));
         Box::pin(async move {
             if is_child {
                 gated.pass().await;
@@ -852,7 +854,7 @@ async fn a_room_goes_on_while_its_childs_journal_is_opened_or_full() {
         // The single thread is free, and so is the parent's loop: it journals requests and replies.
         room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
         room.say("desk", "still there?").await.unwrap();
-        assert!(journals.kept.records(&task.room).is_empty() && !*journals.gate.borrow());
+        assert!(journals.journals.records(&task.room).is_empty() && !*journals.gate.borrow());
         journals.gate.send_replace(true);
         assert_eq!(task.wait(None).await.unwrap().output.as_deref(), Some("done: quick"));
         // A task that is stopped meanwhile ends as cancelled.
@@ -871,7 +873,7 @@ async fn a_room_goes_on_while_its_childs_journal_is_opened_or_full() {
 async fn a_room_that_is_resumed_goes_on_while_its_childs_journal_is_read() {
     let (bench, room_id) = (Bench::default(), RoomId::from("r"));
     let prepared = bench.prepared("").await;
-    let kept = {
+    let stored = {
         let journals = MemoryJournals::default();
         let options = RunOptions {
             journals: Arc::new(journals.clone()),
@@ -880,12 +882,12 @@ async fn a_room_that_is_resumed_goes_on_while_its_childs_journal_is_read() {
         };
         let (room, _hosted) = prepared.open_room(options).unwrap();
         room.delegate(work("wait a little")).await.unwrap();
-        bench.begun().await;
+        bench.wait_started().await;
         journals
     };
     let cut_off = MemoryJournals::default();
-    for room in kept.rooms() {
-        let records = kept.records(&room);
+    for room in stored.rooms() {
+        let records = stored.records(&room);
         put(
             &cut_off,
             &room,

@@ -38,23 +38,23 @@ fn desk_name() -> TaskName {
     TaskName::from("desk")
 }
 
-async fn said(session: &mut Session, ask: impl Into<RunInput>) -> String {
+async fn reply_to(session: &mut Session, ask: impl Into<RunInput>) -> String {
     session.run(ask).await.unwrap().content.clone().unwrap_or_default()
 }
 
 #[tokio::test]
 async fn agents_remember_from_run_to_run_and_the_journal_holds_all_of_it() {
-    let (journals, told) = (MemoryJournals::default(), Told::default());
-    let options = RunOptions { journals: Arc::new(journals.clone()), ..told.options() };
+    let (journals, recorder) = (MemoryJournals::default(), Told::default());
+    let options = RunOptions { journals: Arc::new(journals.clone()), ..recorder.options() };
     let mut session = prepare("heard").await.session(options).unwrap();
-    let first = said(&mut session, "one").await;
+    let first = reply_to(&mut session, "one").await;
     let remembered = session.history(&desk_name()).len();
-    let second = said(
+    let second = reply_to(
         &mut session,
         RunInput { entry: Some(TaskName::from("other")), ..RunInput::from("two") },
     )
     .await;
-    let third = said(&mut session, "three").await;
+    let third = reply_to(&mut session, "three").await;
     assert_eq!(
         (first.as_str(), second.as_str()),
         ("heard one 1", "heard two 1"),
@@ -90,7 +90,7 @@ async fn an_unknown_task_starts_nothing() {
             .is_err()
     );
     assert!(journals.records(session.room()).is_empty());
-    assert_eq!(said(&mut session, "one").await, "heard one 1");
+    assert_eq!(reply_to(&mut session, "one").await, "heard one 1");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn a_run_that_nobody_waits_for_is_stopped_and_the_next_one_begins() {
         }
     }
     drop(session.run("never polled"));
-    assert!(said(&mut session, "two").await.starts_with("heard two"));
+    assert!(reply_to(&mut session, "two").await.starts_with("heard two"));
     let events: Vec<Event> =
         journals.records(session.room()).iter().map(|record| record.event.clone()).collect();
     let given_up =
@@ -123,9 +123,9 @@ async fn a_handle_stops_the_active_run_and_no_later_one() {
     let mut session = prepare("heard").await.session(RunOptions::default()).unwrap();
     let handle = session.handle();
     handle.stop("before the first run");
-    assert_eq!(said(&mut session, "one").await, "heard one 1");
+    assert_eq!(reply_to(&mut session, "one").await, "heard one 1");
     handle.stop("between two runs");
-    assert!(said(&mut session, "two").await.starts_with("heard two"));
+    assert!(reply_to(&mut session, "two").await.starts_with("heard two"));
     let waiting = session.run("wait");
     handle.stop("that is enough");
     let outcome = waiting.await.unwrap();
@@ -139,7 +139,7 @@ async fn limits_of_an_ask_are_those_of_its_run_alone() {
     let late =
         session.run(RunInput { limits: Some(limits), ..RunInput::from("wait") }).await.unwrap();
     assert_eq!(late.status, Status::Timeout);
-    assert!(said(&mut session, "two").await.starts_with("heard two"));
+    assert!(reply_to(&mut session, "two").await.starts_with("heard two"));
 }
 
 #[tokio::test]
@@ -147,10 +147,10 @@ async fn later_runs_go_on_with_another_config() {
     let journals = MemoryJournals::default();
     let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
     let mut session = prepare("heard").await.session(options).unwrap();
-    said(&mut session, "one").await;
+    reply_to(&mut session, "one").await;
     session.reconfigure(&prepare("noted").await);
-    assert!(said(&mut session, "two").await.starts_with("noted two"));
-    assert!(said(&mut session, "three").await.starts_with("noted three"));
+    assert!(reply_to(&mut session, "two").await.starts_with("noted two"));
+    assert!(reply_to(&mut session, "three").await.starts_with("noted three"));
     let setups: Vec<bool> = journals
         .records(session.room())
         .iter()
@@ -169,14 +169,14 @@ fn started_with_setup(event: &Event) -> Option<bool> {
 #[tokio::test]
 async fn what_an_agent_remembers_moves_to_another_session() {
     let mut one = prepare("heard").await.session(RunOptions::default()).unwrap();
-    said(&mut one, "one").await;
-    let kept = one.export_history(&desk_name());
+    reply_to(&mut one, "one").await;
+    let history = one.export_history(&desk_name());
     let journals = MemoryJournals::default();
     let mut two = prepare("heard")
         .await
         .session(RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() })
         .unwrap();
-    two.import_history(&desk_name(), &kept).await.unwrap();
+    two.import_history(&desk_name(), &history).await.unwrap();
     let texts = |session: &Session| {
         session
             .history(&desk_name())
@@ -186,7 +186,7 @@ async fn what_an_agent_remembers_moves_to_another_session() {
     };
     assert_eq!(texts(&two), texts(&one));
     let remembered = two.history(&desk_name()).len();
-    assert_eq!(said(&mut two, "two").await, format!("heard two {}", remembered + 1));
+    assert_eq!(reply_to(&mut two, "two").await, format!("heard two {}", remembered + 1));
     let before = two.history(&desk_name());
     assert!(matches!(two.import_history(&desk_name(), "{}").await, Err(SessionError::History(_))));
     assert_eq!(two.history(&desk_name()), before, "nothing was changed");
@@ -236,12 +236,12 @@ struct Gated {
     /// One permit for each append.
     open: Arc<Semaphore>,
     /// Notified when an append has found no permit.
-    held: Arc<Notify>,
+    gate: Arc<Notify>,
 }
 
 impl Gated {
     fn new(fails: u64, permits: usize) -> Self {
-        Self { fails, open: Arc::new(Semaphore::new(permits)), held: Arc::default() }
+        Self { fails, open: Arc::new(Semaphore::new(permits)), gate: Arc::default() }
     }
 
     fn open(&self) {
@@ -259,10 +259,10 @@ impl Journals for Gated {
 impl Journal for Gated {
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let fails = entry.records.iter().any(|record| record.seq == self.fails);
-        let Self { open, held, .. } = self.clone();
+        let Self { open, gate, .. } = self.clone();
         Ok(Keeping::First(Box::pin(async move {
             if open.available_permits() == 0 {
-                held.notify_one();
+                gate.notify_one();
             }
             open.acquire().await.expect("it is never closed").forget();
             let (room, place, cause) =
@@ -284,7 +284,7 @@ async fn a_run_can_be_dropped_wherever_its_journal_is() {
             let mut run = std::pin::pin!(session.run("one"));
             let is_over = tokio::select! {
                 ran = &mut run => ran.map(|_| true).unwrap(),
-                () = journal.held.notified() => false,
+                () = journal.gate.notified() => false,
             };
             // Before the drop, which blocks until the journal holds the end of the abandoned run.
             journal.open();
@@ -302,15 +302,15 @@ async fn a_run_can_be_dropped_wherever_its_journal_is() {
 #[tokio::test]
 async fn nothing_is_told_of_what_could_not_be_kept() {
     for seq in 0..2 {
-        let told = Told::default();
+        let recorder = Told::default();
         let options = RunOptions {
             journals: Arc::new(Gated::new(seq, Semaphore::MAX_PERMITS)),
-            ..told.options()
+            ..recorder.options()
         };
         let mut session = prepare("heard").await.session(options).unwrap();
         assert!(matches!(session.run("one").await, Err(SessionError::Journal(_))));
         assert!(matches!(session.resume().await, Err(SessionError::Broken { .. })));
-        let happenings = told.happenings();
+        let happenings = recorder.happenings();
         let late: Vec<_> = happenings
             .iter()
             .filter(|happening| happening.seq.is_some_and(|of| of >= seq))
@@ -334,7 +334,7 @@ async fn what_a_failed_agent_remembers_is_left() {
         }
     });
     let mut session = prepared([broken], TEXT).await.session(RunOptions::default()).unwrap();
-    said(&mut session, "one").await;
+    reply_to(&mut session, "one").await;
     let before = session.history(&desk_name()).len();
     assert!(!session.run("two").await.unwrap().status.is_success());
     assert!(session.history(&desk_name()).len() >= before);

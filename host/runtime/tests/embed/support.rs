@@ -59,7 +59,7 @@ impl Told {
 
     pub(crate) fn notices(&self) -> Vec<Notice> {
         let notice = |happening: Published| match happening.what {
-            RunEvent::Notice { notice: told } => Some(told),
+            RunEvent::Notice { notice } => Some(notice),
             _ => None,
         };
         self.happenings().into_iter().filter_map(notice).collect()

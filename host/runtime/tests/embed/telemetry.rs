@@ -305,8 +305,8 @@ async fn content_is_recorded_only_when_it_is_asked_for() {
 async fn a_run_that_is_dropped_leaves_nothing_open() {
     let collector = Collector::default();
     let _guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
-    let begun = Arc::new(tokio::sync::Notify::new());
-    let begins = Arc::clone(&begun);
+    let started = Arc::new(tokio::sync::Notify::new());
+    let begins = Arc::clone(&started);
     let hang = Tool::new("look", "Hangs.", json!({}), move |_| {
         begins.notify_one();
         std::future::pending::<Result<String, native::Failure>>()
@@ -318,7 +318,7 @@ async fn a_run_that_is_dropped_leaves_nothing_open() {
     let spans = Arc::new(SpanSubscriber::new());
     let running =
         tokio::spawn(prepared.start(Some("go".to_owned()), options(&spans)).unwrap().outcome());
-    begun.notified().await;
+    started.notified().await;
     assert!(collector.closed_so_far().is_empty());
     running.abort();
     let _ = running.await;
@@ -331,7 +331,7 @@ async fn a_run_that_is_dropped_leaves_nothing_open() {
 
 /// A model that repeats its answer a fixed number of times, and records the number of open spans.
 struct Again {
-    asked: AtomicUsize,
+    requests: AtomicUsize,
     collector: Collector,
     open: Arc<Mutex<Vec<usize>>>,
 }
@@ -339,7 +339,7 @@ struct Again {
 impl Channels for Again {
     fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         self.open.lock().unwrap().push(self.collector.0.lock().unwrap().spans.len());
-        let is_over = self.asked.fetch_add(1, Ordering::SeqCst) >= 5;
+        let is_over = self.requests.fetch_add(1, Ordering::SeqCst) >= 5;
         Box::pin(async move { Some(if is_over { "quit" } else { "again" }.to_owned().into()) })
     }
 
@@ -378,7 +378,7 @@ async fn spans_of_stopped_tools_end_with_their_turn() {
     ]);
     let open = Arc::default();
     let channels = Arc::new(Again {
-        asked: AtomicUsize::new(0),
+        requests: AtomicUsize::new(0),
         collector: collector.clone(),
         open: Arc::clone(&open),
     });

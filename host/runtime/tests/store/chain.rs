@@ -17,7 +17,7 @@ fn problems(change: &str) -> (Vec<String>, Vec<String>) {
     sql(temp.path()).execute_batch(change).unwrap();
     // An attacker who changes the file can change the note beside it too, so the file must suffice.
     std::fs::remove_file(temp.path().join("reached")).unwrap();
-    let problems = |noted| damage(&reader.verify(noted).unwrap());
+    let problems = |hash| damage(&reader.verify(hash).unwrap());
     (problems(None), problems(Some(&head)))
 }
 
@@ -54,10 +54,10 @@ fn every_change_by_hand_is_found() {
 #[test]
 fn a_noted_hash_tells_of_an_end_that_was_cut_off_whole() {
     let all_of_b = "DELETE FROM events WHERE room = 'b'; DELETE FROM audit WHERE room = 'b'; DELETE FROM rooms WHERE room = 'b'";
-    let (found, noted) = problems(all_of_b);
+    let (found, with_hash) = problems(all_of_b);
     assert_eq!(found, Vec::<String>::new(), "by itself the chain cannot tell");
-    assert_eq!(noted.len(), 1);
-    assert!(noted[0].contains("is not in the audit chain"), "{noted:?}");
+    assert_eq!(with_hash.len(), 1);
+    assert!(with_hash[0].contains("is not in the audit chain"), "{with_hash:?}");
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn start(folder: &Path, kill: Option<&str>) -> Child {
 }
 
 /// Returns the call that waits for an approval.
-fn asked(store: &Path, child: &mut Child) -> CallId {
+fn wait_for_approval(store: &Path, child: &mut Child) -> CallId {
     loop {
         let waits =
             StoreReader::open(store).and_then(|reader| reader.approvals(None)).unwrap_or_default();
@@ -152,7 +152,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         let temp = tempfile::tempdir().unwrap();
         let store = temp.path().join("kept");
         let mut child = start(temp.path(), Some(point));
-        let call = asked(&store, &mut child);
+        let call = wait_for_approval(&store, &mut child);
         let mail = ControlMessage::new(
             RoomId::from(ROOM),
             ControlCommand::Decide { call, approval: Approval::Approved },

@@ -9,8 +9,8 @@ use conclave_runtime::store::{
 };
 
 use crate::support::{
-    about, append, copied, damage, entry, kept, opened, opened_in, record, records, reopen, run,
-    said,
+    about, append, copied, damage, entry, message_record, opened, opened_in, record, records,
+    reopen, run, settle,
 };
 
 #[test]
@@ -28,8 +28,8 @@ fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
     assert!(failure.1.to_string().contains(&temp.path().display().to_string()));
     seq += failure.0;
     // The failed record left a gap, so every later record of the room is refused, even a small one.
-    assert!(append(&mut *journal, &[said(seq + 1, "small")]).is_err());
-    assert!(append(&mut *journal, &[said(seq, "small")]).is_err());
+    assert!(append(&mut *journal, &[message_record(seq + 1, "small")]).is_err());
+    assert!(append(&mut *journal, &[message_record(seq, "small")]).is_err());
     drop((journal, store));
     assert_eq!(
         records(temp.path(), "a").len() as u64,
@@ -37,8 +37,8 @@ fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
         "all that was acknowledged, and nothing else"
     );
     let store = Store::open(temp.path()).unwrap();
-    let mut again = reopen(&store, "a");
-    append(&mut *again.journal, &[said(seq, &text)]).unwrap();
+    let mut reopened = reopen(&store, "a");
+    append(&mut *reopened.journal, &[message_record(seq, &text)]).unwrap();
     assert!(damage(&StoreReader::open(temp.path()).unwrap().check().unwrap()).is_empty());
 }
 
@@ -47,9 +47,9 @@ fn loop_until_full(
     journal: &mut dyn conclave_runtime::journal::Journal,
     text: &str,
 ) -> (u64, conclave_runtime::journal::JournalFailure) {
-    for kept in 0..1_000 {
-        if let Err(failure) = append(journal, &[said(1 + kept, text)]) {
-            return (kept, failure);
+    for count in 0..1_000 {
+        if let Err(failure) = append(journal, &[message_record(1 + count, text)]) {
+            return (count, failure);
         }
     }
     panic!("the disk was never full")
@@ -65,7 +65,8 @@ fn what_nobody_waited_for_and_could_not_be_kept_is_said_when_the_run_settles() {
     .unwrap();
     let mut journal = opened_in(&*store.journals(Durability::Exit, about()), "a").unwrap();
     for seq in 0..50 {
-        let record = if seq == 0 { opened("a", "x") } else { said(seq, &"x".repeat(30_000)) };
+        let record =
+            if seq == 0 { opened("a", "x") } else { message_record(seq, &"x".repeat(30_000)) };
         if journal.append(&entry(&[record])).is_err() {
             return;
         }
@@ -97,16 +98,16 @@ fn an_attachment_for_which_there_is_no_room_is_not_lost_silently() {
         )
     };
     // The other rooms must not fail with it.
-    append(&mut *other, &[said(1, "nothing of it")]).unwrap();
+    append(&mut *other, &[message_record(1, "nothing of it")]).unwrap();
     let failure = append(&mut *refers, &[answered(1)]).unwrap_err();
     assert_eq!(failure.cause.kind(), std::io::ErrorKind::StorageFull);
     assert!(
-        append(&mut *refers, &[said(1, "small")]).is_err(),
+        append(&mut *refers, &[message_record(1, "small")]).is_err(),
         "nothing of the room is taken after it"
     );
-    append(&mut *other, &[said(2, "on")]).unwrap();
+    append(&mut *other, &[message_record(2, "on")]).unwrap();
     store.blobs().keep(b"small", "text/plain", None).unwrap();
-    append(&mut *other, &[said(3, "on")]).unwrap();
+    append(&mut *other, &[message_record(3, "on")]).unwrap();
     assert!(append(&mut *other, &[answered(4)]).is_err());
     drop((refers, other, store));
     assert_eq!((records(temp.path(), "a").len(), records(temp.path(), "b").len()), (1, 4));
@@ -126,16 +127,17 @@ fn nothing_of_a_room_is_kept_after_a_record_that_was_not() {
     let odd = "INSERT INTO events SELECT 1000000, room, 1, at, kind, principal, rules, body, parts, hash FROM events WHERE room = 'a'";
     assert_eq!(sql.execute(odd, []).unwrap(), 1);
     // Appended without a wait in between, the records share a commit.
-    let handed: Vec<_> = (1..4).map(|seq| fails.append(&entry(&[said(seq, "x")]))).collect();
-    let beside = other.append(&entry(&[said(1, "x")])).unwrap();
-    kept(beside).unwrap();
-    assert!(handed.into_iter().all(|handed| handed.and_then(kept).is_err()));
-    let there = |seq: i64| {
+    let handed: Vec<_> =
+        (1..4).map(|seq| fails.append(&entry(&[message_record(seq, "x")]))).collect();
+    let beside = other.append(&entry(&[message_record(1, "x")])).unwrap();
+    settle(beside).unwrap();
+    assert!(handed.into_iter().all(|handed| handed.and_then(settle).is_err()));
+    let exists = |seq: i64| {
         sql.query_row("SELECT count(*) FROM events WHERE room = 'a' AND seq >= ?", [seq], |row| {
             row.get::<_, i64>(0)
         })
     };
-    assert_eq!((there(1).unwrap(), there(2).unwrap()), (1, 0));
+    assert_eq!((exists(1).unwrap(), exists(2).unwrap()), (1, 0));
     assert_eq!(records(temp.path(), "b").len(), 2);
 }
 
@@ -151,19 +153,19 @@ fn what_waits_while_the_store_breaks_is_not_said_to_be_kept() {
     // The transaction blocks the thread while more records arrive, behind or within the group that
     // it has taken.
     sql.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let broken = breaks.append(&entry(&[said(1, "x")])).unwrap();
-    waits.append(&entry(&[said(1, "y")])).unwrap();
+    let broken = breaks.append(&entry(&[message_record(1, "x")])).unwrap();
+    waits.append(&entry(&[message_record(1, "y")])).unwrap();
     let settled = waits.settle();
     sql.execute_batch(
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE TABLE events (' WHERE name = 'events';
          PRAGMA schema_version = 1000; COMMIT",
     )
     .unwrap();
-    let failure = kept(broken).unwrap_err();
+    let failure = settle(broken).unwrap_err();
     assert_eq!(failure.cause.kind(), std::io::ErrorKind::InvalidData, "{failure}");
     assert!(futures_executor::block_on(settled).is_err());
     assert!(futures_executor::block_on(waits.settle()).is_err());
-    assert!(waits.append(&entry(&[said(2, "y")])).is_err());
+    assert!(waits.append(&entry(&[message_record(2, "y")])).is_err());
 }
 
 #[cfg(unix)]
@@ -196,24 +198,24 @@ fn small(folder: &Path) -> Store {
     let store = Store::open(folder).unwrap();
     drop((run(&store, "a", 2), store));
     let store = Store::open(folder).unwrap();
-    let mut again = reopen(&store, "a");
+    let mut reopened = reopen(&store, "a");
     for seq in 2..4 {
-        append(&mut *again.journal, &[said(seq, "more")]).unwrap();
+        append(&mut *reopened.journal, &[message_record(seq, "more")]).unwrap();
     }
-    std::mem::forget(again.journal);
+    std::mem::forget(reopened.journal);
     store
 }
 
 #[test]
 fn a_log_that_is_cut_anywhere_gives_a_prefix() {
     let temp = tempfile::tempdir().unwrap();
-    let whole = temp.path().join("whole");
-    let store = small(&whole);
+    let complete = temp.path().join("whole");
+    let store = small(&complete);
     let cut = temp.path().join("cut");
-    copied(&whole, &cut);
+    copied(&complete, &cut);
     let log = std::fs::read(cut.join("log.db-wal")).unwrap();
     let file = std::fs::read(cut.join("log.db")).unwrap();
-    let all = records(&whole, "a");
+    let all = records(&complete, "a");
     assert_eq!(all.len(), 4);
     let shorter = std::fs::OpenOptions::new().write(true).open(cut.join("log.db-wal")).unwrap();
     let mut shortest = all.len();
@@ -240,9 +242,9 @@ fn goes_on(folder: &Path, file: &[u8], log: &[u8], length: usize) {
     std::fs::write(folder.join("log.db-wal"), log).unwrap();
     let _ = std::fs::remove_file(folder.join("reached"));
     let store = Store::open(folder).unwrap();
-    let mut again = reopen(&store, "a");
-    assert_eq!(again.records.len(), length);
-    append(&mut *again.journal, &[said(length as u64, "on")]).unwrap();
+    let mut reopened = reopen(&store, "a");
+    assert_eq!(reopened.records.len(), length);
+    append(&mut *reopened.journal, &[message_record(length as u64, "on")]).unwrap();
     assert_eq!(
         damage(&StoreReader::open(folder).unwrap().check().unwrap()),
         Vec::<String>::new(),
@@ -254,11 +256,11 @@ fn goes_on(folder: &Path, file: &[u8], log: &[u8], length: usize) {
 #[test]
 fn a_changed_byte_is_found_or_was_nothing() {
     let temp = tempfile::tempdir().unwrap();
-    let whole = temp.path().join("whole");
-    let store = Store::open(&whole).unwrap();
+    let complete = temp.path().join("whole");
+    let store = Store::open(&complete).unwrap();
     drop((run(&store, "a", 6), store));
-    let bytes = std::fs::read(whole.join("log.db")).unwrap();
-    let all = records(&whole, "a");
+    let bytes = std::fs::read(complete.join("log.db")).unwrap();
+    let all = records(&complete, "a");
     let flipped = temp.path().join("flipped");
     std::fs::create_dir(&flipped).unwrap();
     let (mut found, mut nothing) = (0, 0);
@@ -306,10 +308,10 @@ fn what_is_no_store_of_ours_is_refused() {
     let newer = temp.path().join("newer");
     drop(Store::open(&newer).unwrap());
     crate::support::sql(&newer).pragma_update(None, "user_version", 99).unwrap();
-    assert!(matches!(Store::open(&newer).map(drop), Err(StoreError::Newer { found: 99, .. })));
+    assert!(matches!(Store::open(&newer).map(drop), Err(StoreError::Newer { version: 99, .. })));
     assert!(matches!(
         StoreReader::open(&newer).map(drop),
-        Err(StoreError::Newer { found: 99, .. })
+        Err(StoreError::Newer { version: 99, .. })
     ));
 }
 
@@ -323,12 +325,13 @@ fn a_backup_taken_while_runs_go_on_is_a_store_of_its_own() {
     let reader = StoreReader::open(&folder).unwrap();
     reader.backup(&copy).unwrap();
     assert!(reader.backup(&copy).is_err(), "nothing is written over");
-    append(&mut *journal, &[said(3, "after")]).unwrap();
+    append(&mut *journal, &[message_record(3, "after")]).unwrap();
     assert_eq!(records(&copy, "a").len(), 3);
     let checked = StoreReader::open(&copy).unwrap().check().unwrap();
     assert_eq!(damage(&checked), Vec::<String>::new());
     let second = Store::open(&copy).unwrap();
-    kept(reopen(&second, "a").journal.append(&entry(&[said(3, "x")])).unwrap()).unwrap();
+    settle(reopen(&second, "a").journal.append(&entry(&[message_record(3, "x")])).unwrap())
+        .unwrap();
     assert_eq!(StoreReader::open(&copy).unwrap().runs(&RunFilter::default()).unwrap().len(), 1);
 }
 
@@ -493,7 +496,7 @@ fn a_note_that_is_behind_torn_or_gone_is_no_damage() {
     let store = Store::open(temp.path()).unwrap();
     let mut journal = run(&store, "a", 3);
     let behind = std::fs::read(temp.path().join("reached")).unwrap();
-    append(&mut *journal, &[said(3, "more")]).unwrap();
+    append(&mut *journal, &[message_record(3, "more")]).unwrap();
     let now = std::fs::read(temp.path().join("reached")).unwrap();
     assert_ne!(behind, now, "each durable commit is noted");
     let mut torn = now.clone();
@@ -521,7 +524,7 @@ fn what_was_never_synced_may_be_missing() {
     copied(temp.path(), other.path());
     let mut unsynced = opened_in(&*store.journals(Durability::Exit, about()), "b").unwrap();
     for seq in 0..5 {
-        let record = if seq == 0 { opened("b", "x") } else { said(seq, "y") };
+        let record = if seq == 0 { opened("b", "x") } else { message_record(seq, "y") };
         append(&mut *unsynced, &[record]).unwrap();
     }
     // The newest note beside the log as it was last synced.

@@ -8,7 +8,7 @@ use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::store::{RunFilter, RunState, Store, StoreError, StoreReader, all};
 
 use crate::support::{
-    append, copied, damage, ended, open, opened, records, reopen, run, said, sql,
+    append, copied, damage, ended, message_record, open, opened, records, reopen, run, sql,
 };
 
 const FOLDER: &str = "CONCLAVE_TEST_STORE";
@@ -33,19 +33,22 @@ fn another_process() {
     let mut journal = open(&store, "a");
     append(&mut *journal, &[opened("a", "x")]).unwrap();
     for seq in 1.. {
-        append(&mut *journal, &[said(seq, &"y".repeat(usize::try_from(seq % 3_000).unwrap()))])
-            .unwrap();
+        append(
+            &mut *journal,
+            &[message_record(seq, &"y".repeat(usize::try_from(seq % 3_000).unwrap()))],
+        )
+        .unwrap();
         println!("kept {seq}");
     }
 }
 
-fn kept(out: &mut impl BufRead, least: u64) -> u64 {
+fn read_until(out: &mut impl BufRead, least: u64) -> u64 {
     for line in out.lines() {
         let line = line.unwrap();
-        if let Some(kept) = line.strip_prefix("kept ").and_then(|seq| seq.parse().ok())
-            && kept >= least
+        if let Some(seq) = line.strip_prefix("kept ").and_then(|seq| seq.parse().ok())
+            && seq >= least
         {
-            return kept;
+            return seq;
         }
     }
     panic!("the other process ended early")
@@ -58,7 +61,7 @@ fn two_processes_never_write_one_store_and_one_that_is_killed_loses_nothing_ackn
     let mut acknowledged = 0;
     for round in 1..=3 {
         let (mut child, mut out) = another(&folder);
-        acknowledged = kept(&mut out, 20 * round);
+        acknowledged = read_until(&mut out, 20 * round);
         match Store::open(&folder).map(drop) {
             Err(StoreError::InUse { who, .. }) => {
                 assert!(who.contains(&child.id().to_string()), "{who}")

@@ -76,7 +76,7 @@ fn stays_readable(format: &str, temp: &Path) {
         runs.iter().any(|run| run.state == RunState::Interrupted)
             && runs.iter().any(|run| run.tokens == 40)
     );
-    let again = temp.join("again");
-    copied(&folder, &again);
-    assert_eq!(lines(&again), lines(&folder));
+    let copy = temp.join("again");
+    copied(&folder, &copy);
+    assert_eq!(lines(&copy), lines(&folder));
 }

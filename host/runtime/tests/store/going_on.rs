@@ -26,11 +26,11 @@ impl ModelClient for Talker {
         _: Prompt,
         _: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
-        let asked = self.0.fetch_add(1, Ordering::SeqCst);
+        let count = self.0.fetch_add(1, Ordering::SeqCst);
         // The answers differ, because equal ones would share a blob.
-        let content = format!("{asked} ").repeat(8_000);
+        let content = format!("{count} ").repeat(8_000);
         let usage = TokenUsage { input_tokens: 10, output_tokens: 10, ..TokenUsage::default() };
-        let (id, model) = (asked.to_string(), "talker".to_owned());
+        let (id, model) = (count.to_string(), "talker".to_owned());
         Box::pin(async move {
             Ok(Completion {
                 id,
@@ -145,8 +145,8 @@ impl ModelClient for Mover {
         prompt: Prompt,
         sink: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
-        let asked = self.2.fetch_add(1, Ordering::SeqCst);
-        let by = self.1.get(usize::try_from(asked).unwrap()).copied().unwrap_or_default();
+        let count = self.2.fetch_add(1, Ordering::SeqCst);
+        let by = self.1.get(usize::try_from(count).unwrap()).copied().unwrap_or_default();
         let mut now = self.0.0.lock().unwrap();
         *now = now.saturating_add_signed(by);
         drop(now);
@@ -194,9 +194,9 @@ async fn ran_while_the_clock_was_set(by: Vec<i64>, is_steady: bool) -> (Arc<Outc
     let clock = Arc::new(Jumping(Mutex::new(1_000_000_000_000), is_steady));
     let steps = by.len();
     let mover = Mover(Arc::clone(&clock), by, AtomicU64::default());
-    let asked = Arc::new(AtomicUsize::new(0));
+    let requests = Arc::new(AtomicUsize::new(0));
     let desk = Plugin::agent("desk", move |step: Step| {
-        let is_last = asked.fetch_add(1, Ordering::SeqCst) + 1 >= steps;
+        let is_last = requests.fetch_add(1, Ordering::SeqCst) + 1 >= steps;
         async move {
             step.complete().await?;
             Ok(if is_last {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use conclave_runtime::store::{Durability, RunFilter, Store, StoreReader};
 use futures_executor::block_on;
 
-use crate::support::{about, append, entry, opened, opened_in, records, said};
+use crate::support::{about, append, entry, message_record, opened, opened_in, records};
 
 const ROOMS: usize = 64;
 const EACH: u64 = 20;
@@ -23,7 +23,7 @@ fn sixty_four_rooms_share_their_commits() {
             start.wait();
             append(&mut *journal, &[opened(&name, "x")]).unwrap();
             for seq in 1..EACH {
-                append(&mut *journal, &[said(seq, "y")]).unwrap();
+                append(&mut *journal, &[message_record(seq, "y")]).unwrap();
             }
         })
     });
@@ -34,8 +34,8 @@ fn sixty_four_rooms_share_their_commits() {
     let reader = StoreReader::open(temp.path()).unwrap();
     assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), ROOMS);
     for room in 0..ROOMS {
-        let kept = records(temp.path(), &format!("room{room}"));
-        assert_eq!(kept.len() as u64, EACH);
+        let stored = records(temp.path(), &format!("room{room}"));
+        assert_eq!(stored.len() as u64, EACH);
     }
     assert_eq!(reader.verify(None).unwrap().records, ROOMS as u64 * EACH);
 }
@@ -64,7 +64,7 @@ fn more_than_the_queue_holds_is_taken_in_its_time() {
     for seq in 1..10_000 {
         // As the driver does before each append.
         block_on(journal.ready()).unwrap();
-        journal.append(&entry(&[said(seq, "y")])).unwrap();
+        journal.append(&entry(&[message_record(seq, "y")])).unwrap();
     }
     block_on(journal.settle()).unwrap();
     assert_eq!(records(temp.path(), "a").len(), 10_000);
@@ -76,7 +76,7 @@ fn an_answer_that_nobody_waits_for_is_no_hindrance() {
     let store = Store::open(temp.path()).unwrap();
     let mut journal = opened_in(&*store.journals(Durability::Group, about()), "a").unwrap();
     drop(journal.append(&entry(&[opened("a", "x")])).unwrap());
-    append(&mut *journal, &[said(1, "y")]).unwrap();
+    append(&mut *journal, &[message_record(1, "y")]).unwrap();
     block_on(journal.settle()).unwrap();
     assert_eq!(records(temp.path(), "a").len(), 2);
 }

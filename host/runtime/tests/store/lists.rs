@@ -18,10 +18,10 @@ use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
 
 use crate::support::{
-    about, append, copied, end, ended, kept, open, opened, record, reopen, run, said,
+    about, append, copied, end, ended, message_record, open, opened, record, reopen, run, settle,
 };
 
-fn begun(key: WaitKey, kind: &str, at: Option<u64>) -> WaitChange {
+fn started_wait(key: WaitKey, kind: &str, at: Option<u64>) -> WaitChange {
     WaitChange::Begun(PendingWork {
         key,
         kind: kind.to_owned(),
@@ -84,10 +84,10 @@ fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reop
     let state =
         || StoreReader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].state;
     assert_eq!(state(), RunState::Interrupted);
-    let mut again = reopen(&store, "a");
-    append(&mut *again.journal, &[said(2, "x")]).unwrap();
+    let mut reopened = reopen(&store, "a");
+    append(&mut *reopened.journal, &[message_record(2, "x")]).unwrap();
     assert_eq!(state(), RunState::Running);
-    end(&mut *again.journal, said(3, "x"), Status::MaxTurns);
+    end(&mut *reopened.journal, message_record(3, "x"), Status::MaxTurns);
     assert_eq!(state(), RunState::Ended(Status::MaxTurns));
 }
 
@@ -101,20 +101,26 @@ fn what_a_room_waits_for_is_listed_until_it_is_over() {
     let mut take = |record, waits: &[WaitChange]| {
         let entry =
             JournalBatch { records: &[record], waits, outcome: None, spent: Spent::default() };
-        kept(journal.append(&entry).unwrap()).unwrap();
+        settle(journal.append(&entry).unwrap()).unwrap();
         let waits =
             StoreReader::open(temp.path()).unwrap().waits(Some(&RoomId::from("a"))).unwrap();
         waits.into_iter().map(|wait| (wait.wait.key, wait.is_live)).collect::<Vec<_>>()
     };
-    let begun =
-        [begun(call, "step", None), begun(model, "model", None), begun(timer, "timer", Some(7))];
-    assert_eq!(take(opened("a", "x"), &begun), [(timer, true), (call, true), (model, true)]);
-    assert_eq!(take(said(1, "x"), &[WaitChange::Over(model)]), [(timer, true), (call, true)]);
+    let waits = [
+        started_wait(call, "step", None),
+        started_wait(model, "model", None),
+        started_wait(timer, "timer", Some(7)),
+    ];
+    assert_eq!(take(opened("a", "x"), &waits), [(timer, true), (call, true), (model, true)]);
     assert_eq!(
-        take(said(2, "x"), &[begun[1].clone(), WaitChange::Abandoned(CallId(1))]),
+        take(message_record(1, "x"), &[WaitChange::Over(model)]),
+        [(timer, true), (call, true)]
+    );
+    assert_eq!(
+        take(message_record(2, "x"), &[waits[1].clone(), WaitChange::Abandoned(CallId(1))]),
         [(timer, true)]
     );
-    assert_eq!(take(said(3, "x"), &[begun[0].clone(), WaitChange::Finished]), []);
+    assert_eq!(take(message_record(3, "x"), &[waits[0].clone(), WaitChange::Finished]), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,13 +193,14 @@ fn a_run_of_other_rules_can_be_given_up_and_then_removed() {
     let store = Store::open(temp.path()).unwrap();
     let older =
         |record: Arc<Record>| Arc::new(Record { rules: RULES - 1, ..Arc::unwrap_or_clone(record) });
-    append(&mut *open(&store, "a"), &[older(opened("a", "x")), older(said(1, "y"))]).unwrap();
+    append(&mut *open(&store, "a"), &[older(opened("a", "x")), older(message_record(1, "y"))])
+        .unwrap();
     let reader = StoreReader::open(temp.path()).unwrap();
     store.give_up(&RoomId::from("a"), "of an older host").unwrap();
     let run = reader.runs(&RunFilter::default()).unwrap().remove(0);
     assert_eq!(run.state, RunState::Ended(Status::Kill));
     assert_eq!(run.reason.as_deref(), Some("of an older host"));
-    let everything = Retention { runs: Some(0), ..Retention::default() };
-    assert_eq!(store.collect(&everything).unwrap().runs, [RoomId::from("a")]);
+    let all_runs = Retention { runs: Some(0), ..Retention::default() };
+    assert_eq!(store.collect(&all_runs).unwrap().runs, [RoomId::from("a")]);
     assert!(reader.runs(&RunFilter::default()).unwrap().is_empty());
 }

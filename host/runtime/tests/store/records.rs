@@ -9,8 +9,8 @@ use conclave_runtime::store::{Durability, Store, StoreReader};
 use futures_executor::block_on;
 
 use crate::support::{
-    SECRET, about, append, damage, entry, kept, opened, opened_in, record, records, reopened_in,
-    run, said, setup, sql,
+    SECRET, about, append, damage, entry, message_record, opened, opened_in, record, records,
+    reopened_in, run, settle, setup, sql,
 };
 
 #[test]
@@ -19,7 +19,7 @@ fn every_durability_gives_back_what_was_appended() {
         let temp = tempfile::tempdir().unwrap();
         let store = Store::open(temp.path()).unwrap();
         let mut journal = opened_in(&*store.journals(durability, about()), "a").unwrap();
-        let all = [opened("a", "hello"), said(1, "one"), said(2, "two")];
+        let all = [opened("a", "hello"), message_record(1, "one"), message_record(2, "two")];
         let keeping = journal.append(&entry(&all[..1])).unwrap();
         let is_so = matches!(
             (durability, &keeping),
@@ -28,8 +28,8 @@ fn every_durability_gives_back_what_was_appended() {
                 | (Durability::Exit, Keeping::Kept)
         );
         assert!(is_so, "{durability:?}");
-        kept(keeping).unwrap();
-        kept(journal.append(&entry(&all[1..])).unwrap()).unwrap();
+        settle(keeping).unwrap();
+        settle(journal.append(&entry(&all[1..])).unwrap()).unwrap();
         block_on(journal.settle()).unwrap();
         let read: Vec<_> = records(temp.path(), "a").into_iter().map(Arc::new).collect();
         assert_eq!(read, all, "{durability:?}");
@@ -52,10 +52,10 @@ fn a_room_is_opened_once_and_gone_on_with_after_it_was_let_go() {
         opened_in(&*journals, "a").map(drop).unwrap_err().cause.kind(),
         std::io::ErrorKind::AlreadyExists
     );
-    let mut again = reopened_in(&*journals, "a").unwrap().unwrap();
-    assert_eq!(again.records.len(), 3);
-    assert!(append(&mut *again.journal, &[said(7, "a gap")]).is_err());
-    append(&mut *again.journal, &[said(3, "three")]).unwrap();
+    let mut reopened = reopened_in(&*journals, "a").unwrap().unwrap();
+    assert_eq!(reopened.records.len(), 3);
+    assert!(append(&mut *reopened.journal, &[message_record(7, "a gap")]).is_err());
+    append(&mut *reopened.journal, &[message_record(3, "three")]).unwrap();
     assert_eq!(records(temp.path(), "a").len(), 4);
     assert!(reopened_in(&*journals, "b").unwrap().is_none());
 }
@@ -80,16 +80,16 @@ fn large_fields_and_setups_are_blobs_and_one_setup_is_kept_once() {
             attachments: Vec::new(),
             passed: false,
         };
-        let kept = [
+        let written = [
             record(0, 1, Event::RoomOpened { setup: Arc::clone(&setup), opening, secret: SECRET }),
             record(1, 2, large),
         ];
-        append(&mut *journal, &kept).unwrap();
-        all.push((name, kept));
+        append(&mut *journal, &written).unwrap();
+        all.push((name, written));
     }
-    for (name, kept) in all {
+    for (name, expected) in all {
         let read: Vec<_> = records(temp.path(), name).into_iter().map(Arc::new).collect();
-        assert_eq!(read, kept);
+        assert_eq!(read, expected);
     }
     let sql = sql(temp.path());
     let count = |query: &str| sql.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap();
@@ -166,7 +166,7 @@ async fn a_room_that_is_let_go_of_later_is_waited_for_and_holds_up_nobody() {
     let journals = store.journals(Durability::Group, about());
     let mut journal = journals.open(&RoomId::from("a")).unwrap().await.unwrap();
     append(&mut *journal, &[opened("a", "hello")]).unwrap();
-    let (waits, begun) = tokio::sync::oneshot::channel();
+    let (waits, started) = tokio::sync::oneshot::channel();
     let reopening = journals.reopen(&RoomId::from("a"));
     let reopening = tokio::spawn(async move {
         waits.send(()).unwrap();
@@ -174,9 +174,9 @@ async fn a_room_that_is_let_go_of_later_is_waited_for_and_holds_up_nobody() {
     });
     // On this single thread the test continues only when that task yields: it waits for the room
     // without blocking.
-    begun.await.unwrap();
+    started.await.unwrap();
     assert!(!reopening.is_finished());
     drop(journal);
-    let again = reopening.await.unwrap().unwrap().unwrap();
-    assert_eq!(again.records.len(), 1);
+    let reopened = reopening.await.unwrap().unwrap().unwrap();
+    assert_eq!(reopened.records.len(), 1);
 }

@@ -5,7 +5,7 @@ use conclave_runtime::ids::{CallId, Millis, RoomId};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::store::{Retention, RunFilter, Store, StoreReader};
 
-use crate::support::{append, damage, end, ended, record, records, run, said};
+use crate::support::{append, damage, end, ended, message_record, record, records, run};
 
 #[test]
 fn only_what_has_ended_goes_and_the_chain_stays_whole() {
@@ -59,12 +59,12 @@ fn a_run_that_has_ended_and_is_still_under_way_stays() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
     let mut session = run(&store, "a", 2);
-    end(&mut *session, said(2, "so far"), Status::Done);
+    end(&mut *session, message_record(2, "so far"), Status::Done);
     ended(&store, "b");
     ended(&store, "b/1");
     let all = Retention { runs: Some(0), ..Retention::default() };
     assert_eq!(store.collect(&all).unwrap().runs, [RoomId::from("b")]);
-    append(&mut *session, &[said(3, "and on")]).unwrap();
+    append(&mut *session, &[message_record(3, "and on")]).unwrap();
     drop(session);
     assert_eq!(records(temp.path(), "a").len(), 4);
     assert_eq!(store.collect(&all).unwrap().runs, [RoomId::from("a")]);

@@ -22,7 +22,7 @@ use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use tokio::sync::Notify;
 
 use crate::support::{
-    about, append, copied, damage, end, open, opened, records, reopen, said, sql,
+    about, append, copied, damage, end, message_record, open, opened, records, reopen, sql,
 };
 
 fn opened_every(folder: &Path, records: u64) -> Store {
@@ -54,7 +54,7 @@ impl Written {
 
     fn append_to(&mut self, next: u64) {
         for seq in self.room.next..next {
-            self.append(&[said(seq, "yes")]);
+            self.append(&[message_record(seq, "yes")]);
         }
     }
 }
@@ -110,7 +110,7 @@ fn what_is_read_does_not_grow_with_the_journal() {
     let mut seq = 1;
     for length in [1_500, 4_500] {
         while seq < length {
-            let batch: Vec<_> = (seq..seq + 50).map(|seq| said(seq, "yes")).collect();
+            let batch: Vec<_> = (seq..seq + 50).map(|seq| message_record(seq, "yes")).collect();
             seq += 50;
             room.append(&batch);
         }
@@ -138,8 +138,8 @@ fn a_resumed_room_goes_on_with_its_snapshots_where_it_stopped() {
     assert_eq!(resumed(&store).0, 20);
     // Without one, the next is due at once: another interruption must not cost all records again.
     sql(temp.path()).execute("DELETE FROM snapshots", []).unwrap();
-    let again = reopen(&store, "a");
-    assert_eq!((again.records.len(), again.journal.snapshot_due()), (21, Some(10)));
+    let reopened = reopen(&store, "a");
+    assert_eq!((reopened.records.len(), reopened.journal.snapshot_due()), (21, Some(10)));
 }
 
 #[test]
@@ -242,10 +242,10 @@ fn a_snapshot_is_never_ahead_of_its_records() {
     let mut room = Written::new(&store, "a");
     room.append_to(15);
     // Its records were never appended.
-    room.room.extend((15..20).map(|seq| Record::clone(&said(seq, "yes"))));
+    room.room.extend((15..20).map(|seq| Record::clone(&message_record(seq, "yes"))));
     room.journal.keep_snapshot(room.room.clone());
     // The journal failed, so its records do not lead to this room.
-    assert!(append(&mut *room.journal, &[said(20, "a gap")]).is_err());
+    assert!(append(&mut *room.journal, &[message_record(20, "a gap")]).is_err());
     drop(room);
     assert_eq!(resumed(&store).0, 10);
     assert_eq!(store.written().snapshots, 1);
@@ -278,16 +278,16 @@ fn a_snapshot_is_removed_with_its_run_and_is_in_no_export() {
     let secret = crate::support::SECRET.to_hex();
     let lines = StoreReader::open(temp.path()).unwrap().lines(&RoomId::from("a")).unwrap();
     assert_eq!(lines.iter().filter(|line| line.contains(&secret)).count(), 1, "its first record");
-    end(&mut *room.journal, said(15, "bye"), Status::Done);
+    end(&mut *room.journal, message_record(15, "bye"), Status::Done);
     drop(room);
     let copy = temp.path().join("copy");
     StoreReader::open(temp.path()).unwrap().backup(&copy).unwrap();
     assert_eq!(resumed(&Store::open(&copy).unwrap()).0, 10, "a backup is whole");
     let all = Retention { runs: Some(0), ..Retention::default() };
     assert_eq!(store.collect(&all).unwrap().runs.len(), 1);
-    let left: i64 =
+    let remaining: i64 =
         sql(temp.path()).query_row("SELECT count(*) FROM snapshots", [], |row| row.get(0)).unwrap();
-    assert_eq!(left, 0);
+    assert_eq!(remaining, 0);
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_run_that_is_given_up_ends_after_its_snapshot() {
 /// A model that answers the first requests, and the others once it is let go.
 #[derive(Default)]
 struct Stalls {
-    asked: AtomicU64,
+    requests: AtomicU64,
     reached: Notify,
     is_free: std::sync::atomic::AtomicBool,
 }
@@ -323,14 +323,14 @@ impl ModelClient for StallingModel {
     ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let stalls = Arc::clone(&self.0);
         Box::pin(async move {
-            let asked = stalls.asked.fetch_add(1, Ordering::SeqCst);
-            if asked >= ANSWERED && !stalls.is_free.load(Ordering::SeqCst) {
+            let number = stalls.requests.fetch_add(1, Ordering::SeqCst);
+            if number >= ANSWERED && !stalls.is_free.load(Ordering::SeqCst) {
                 stalls.reached.notify_one();
                 std::future::pending::<()>().await;
             }
             let usage = TokenUsage { input_tokens: 10, output_tokens: 10, ..TokenUsage::default() };
-            let (id, model) = (asked.to_string(), "stalls".to_owned());
-            let content = Some(format!("answer {asked}"));
+            let (id, model) = (number.to_string(), "stalls".to_owned());
+            let content = Some(format!("answer {number}"));
             let (reasoning, tool_calls, stop_reason) = (None, Vec::new(), StopReason::End);
             Ok(Completion { id, content, reasoning, tool_calls, stop: stop_reason, usage, model })
         })
@@ -340,11 +340,11 @@ impl ModelClient for StallingModel {
 /// Returns an agent that calls its model ten times in each step, and answers with the last reply.
 async fn prepared(model: &Arc<Stalls>) -> Prepared {
     let desk = Plugin::agent("desk", |step: Step| async move {
-        let mut said = Vec::new();
+        let mut texts = Vec::new();
         for _ in 0..10 {
-            said.push(step.complete().await?.content.unwrap_or_default());
+            texts.push(step.complete().await?.content.unwrap_or_default());
         }
-        Ok(native::finish(format!("{} said {}", step.text(), said.join(", "))))
+        Ok(native::finish(format!("{} said {}", step.text(), texts.join(", "))))
     })
     .asks(conclave_runtime::Capability::Model, "Talks.");
     let models = [(
@@ -391,15 +391,15 @@ async fn a_host_resumes_a_call_in_progress_from_a_snapshot_with_the_answers_that
     let mut session = prepared.reopen(&room, options(&store)).await.unwrap();
     assert!(session.is_cut_off());
     let outcome = session.resume().await.unwrap();
-    let said = |text: &str| {
+    let numbers = |text: &str| {
         text.split("answer ")
             .skip(1)
-            .map(|said| said.trim_matches([' ', ',']).parse().unwrap())
+            .map(|part| part.trim_matches([' ', ',']).parse().unwrap())
             .collect::<Vec<u64>>()
     };
     let content = outcome.content.clone().unwrap();
     // Request 7 was sent twice, and no answered one was.
-    assert_eq!(said(&content), [0, 1, 2, 3, 4, 5, 6, 8, 9, 10], "{content}");
+    assert_eq!(numbers(&content), [0, 1, 2, 3, 4, 5, 6, 8, 9, 10], "{content}");
 
     // A room that has ended is opened again, and another run begins in it.
     drop(session);

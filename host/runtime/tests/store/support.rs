@@ -56,7 +56,7 @@ pub(crate) fn opened(room: &str, text: &str) -> Arc<Record> {
     record(0, 1_000, Event::RoomOpened { setup: setup(), opening, secret: SECRET })
 }
 
-pub(crate) fn said(seq: u64, text: &str) -> Arc<Record> {
+pub(crate) fn message_record(seq: u64, text: &str) -> Arc<Record> {
     record(
         seq,
         1_000 + seq,
@@ -73,10 +73,10 @@ pub(crate) fn entry(records: &[Arc<Record>]) -> JournalBatch<'_> {
     JournalBatch { records, waits: &[], outcome: None, spent: Spent::default() }
 }
 
-pub(crate) fn kept(keeping: Keeping) -> Result<(), JournalFailure> {
+pub(crate) fn settle(keeping: Keeping) -> Result<(), JournalFailure> {
     match keeping {
         Keeping::Kept => Ok(()),
-        Keeping::Soon(kept) | Keeping::First(kept) => block_on(kept),
+        Keeping::Soon(durable) | Keeping::First(durable) => block_on(durable),
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn append(
 ) -> Result<(), JournalFailure> {
     let keeping = journal.append(&entry(records))?;
     journal.hurry();
-    kept(keeping)
+    settle(keeping)
 }
 
 pub(crate) fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status) {
@@ -97,7 +97,7 @@ pub(crate) fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status
     let batch = JournalBatch { records: &records, waits: &[], outcome: Some(&outcome), spent };
     let keeping = journal.append(&batch).unwrap();
     journal.hurry();
-    kept(keeping).unwrap();
+    settle(keeping).unwrap();
 }
 
 pub(crate) fn about() -> RunOrigin {
@@ -140,7 +140,7 @@ pub(crate) fn run(store: &Store, room: &str, records: u64) -> Box<dyn Journal> {
     let mut journal = open(store, room);
     append(&mut *journal, &[opened(room, "Good morning")]).unwrap();
     for seq in 1..records {
-        append(&mut *journal, &[said(seq, "yes")]).unwrap();
+        append(&mut *journal, &[message_record(seq, "yes")]).unwrap();
     }
     journal
 }
@@ -148,7 +148,7 @@ pub(crate) fn run(store: &Store, room: &str, records: u64) -> Box<dyn Journal> {
 /// Writes a run that has ended.
 pub(crate) fn ended(store: &Store, room: &str) {
     let mut journal = run(store, room, 2);
-    end(&mut *journal, said(2, "bye"), Status::Done);
+    end(&mut *journal, message_record(2, "bye"), Status::Done);
 }
 
 pub(crate) fn records(folder: &Path, room: &str) -> Vec<Record> {

@@ -37,7 +37,7 @@ pub(crate) fn action(text: &str, is_cut: bool) -> Result<Turn> {
     Ok(act::browse_interactive(actions).because(thought.trim()).with_text(written))
 }
 
-/// Returns the block without the name of a language in its first line.
+/// The block without the name of a language in its first line.
 fn without_language(block: &str) -> &str {
     match block.split_once('\n') {
         Some((first, rest)) if first.trim().chars().all(char::is_alphanumeric) => rest,
@@ -45,7 +45,7 @@ fn without_language(block: &str) -> &str {
     }
 }
 
-/// Returns the text for the user, if the actions have one: a literal of Python.
+/// The text for the user, if the actions have one: a literal of Python.
 fn message(actions: &str) -> Option<String> {
     let (_, rest) = actions.split_once(MESSAGE)?;
     let literal = rest[..rest.rfind(')').unwrap_or(rest.len())].trim();

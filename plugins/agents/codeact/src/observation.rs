@@ -3,8 +3,8 @@
 use conclave_sdk::{Observation, Role, View, model};
 use serde_json::json;
 
-/// Returns the observation that the last message of the history stands for; `None` if it is no
-/// observation of a command, a cell or a page.
+/// The observation that the last message of the history stands for; `None` if it is no observation
+/// of a command, a cell or a page.
 pub(crate) fn newest(view: &View) -> Option<String> {
     // A picture of a page would be lost with its message.
     view.pending().filter(|last| last.sender == Role::Agent && last.attachments.is_empty())?;

@@ -16,7 +16,7 @@ const FORMS: [(&str, &str); 3] = [
     ("browse", "<execute_browse>\nthe address of a page\n</execute_browse>"),
 ];
 
-/// Returns the request for the next action. `delegates` is true if pages are another task's.
+/// The request for the next action. `delegates` is true if pages are another task's.
 pub(crate) fn request(view: &View, delegates: bool) -> Request {
     let may = |tool: &str| view.tool(tool).is_some() || (tool == "browse" && delegates);
     let how = instructions(may, view.tool("done").is_some());

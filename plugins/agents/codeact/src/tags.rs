@@ -89,14 +89,14 @@ pub(crate) fn action(text: &str, browsing: Option<&str>, is_cut: bool) -> Result
     Ok(Some(turn.because(thought).with_text(written)))
 }
 
-/// Returns the address in `goto("address")`, or the text itself.
+/// The address in `goto("address")`, or the text itself.
 fn address(body: &str) -> &str {
     let body = body.trim();
     let inner = body.strip_prefix("goto(").and_then(|rest| rest.strip_suffix(')'));
     inner.map_or(body, |inner| inner.trim().trim_matches(['"', '\'']))
 }
 
-/// Returns the name of a tag that looks like one of the actions'.
+/// The name of a tag that looks like one of the actions'.
 fn unknown(text: &str) -> Option<&str> {
     let name = |(at, _): (usize, &str)| {
         let (name, _) = text[at + 1..].split_once('>')?;

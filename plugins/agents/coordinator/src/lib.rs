@@ -65,8 +65,8 @@ fn phase(iteration: u32, has_background: bool) -> Phase {
     }
 }
 
-/// Returns the question, from the beginning of the history. By the second step the pending message
-/// is the background task's report, which is the host's text and not a question.
+/// The question, from the beginning of the history. By the second step the pending message is the
+/// background task's report, which is the host's text and not a question.
 fn question(mut history: impl Iterator<Item = Message>) -> Option<String> {
     history
         .find(|message| message.sender == Role::User && !message.content.trim().is_empty())

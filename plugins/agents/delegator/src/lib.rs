@@ -162,7 +162,7 @@ fn reason(given: &Value) -> String {
     said.unwrap_or_else(|| given.to_string())
 }
 
-/// Returns the verifier's outputs, or an object with its words.
+/// The verifier's outputs, or an object with its words.
 fn verdict(given: &Value) -> Map<String, Value> {
     let outputs = given.as_object().cloned().unwrap_or_default();
     if outputs.contains_key("completed") {

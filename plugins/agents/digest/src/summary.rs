@@ -82,7 +82,7 @@ pub(crate) fn of(files: usize, left_out: usize, documents: &[Document]) -> Strin
     lines.join("\n")
 }
 
-/// Returns the stems and spellings of the significant words. Numbers are facts, not topics.
+/// The stems and spellings of the significant words. Numbers are facts, not topics.
 fn telling(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     let says_something = |word: &String| {
         word.chars().count() > 3 && word.chars().all(char::is_alphabetic) && !is_common(word)
@@ -159,8 +159,8 @@ fn central<'d>(
     chosen
 }
 
-/// Returns the weight of the sentence's terms, divided by a root of its length, since the longest
-/// sentence would always win otherwise.
+/// The weight of the sentence's terms, divided by a root of its length, since the longest sentence
+/// would always win otherwise.
 fn centrality(sentence: &Sentence, weights: &BTreeMap<&str, Weight>) -> f64 {
     let terms: BTreeSet<_> = sentence.terms.iter().collect();
     let sum: f64 =

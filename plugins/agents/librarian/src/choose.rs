@@ -34,7 +34,7 @@ const NEARLY: f64 = 0.9;
 /// The overlap from which two sentences say the same.
 const SAME: f64 = 0.8;
 
-/// Returns the sentences to quote, best first. Empty if none answers.
+/// The sentences to quote, best first. Empty if none answers.
 pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     let highest = hits.iter().map(|hit| hit.score).fold(f64::MIN_POSITIVE, f64::max);
     let relevant = hits.iter().filter(|hit| !is_noise(hit) && relevance(question, hit) >= LEAST);
@@ -58,9 +58,8 @@ pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     chosen
 }
 
-/// Returns the share of the question's terms in the sentence or around it, with a bonus for the
-/// requested kind of fact. 0 if it contains none of the question's names, since it has another
-/// subject then.
+/// The share of the question's terms in the sentence or around it, with a bonus for the requested
+/// kind of fact. 0 if it contains none of the question's names, since it has another subject then.
 fn relevance(question: &Question, hit: &Hit) -> f64 {
     let file = hit.path.rsplit('/').next().unwrap_or_default();
     let about = [terms(&hit.text), terms(&hit.context), terms(file)].concat();
@@ -72,14 +71,14 @@ fn relevance(question: &Question, hit: &Hit) -> f64 {
     coverage + if question.wanted.is_in(&hit.text) { KIND_BONUS } else { 0.0 }
 }
 
-/// Returns whether a piece of prose is no statement. Source code always looks so, and is
+/// Whether a piece of prose is no statement. Source code always looks so, and is
 /// exempt.
 fn is_noise(hit: &Hit) -> bool {
     Format::of(&hit.path) == Format::Prose && !is_table_row(hit) && is_scrap(&hit.text)
 }
 
-/// Returns the bonus for the form: a statement answers, while a question, a title or code does not.
-/// A sentence that needs its surroundings is worse, and a definition of the subject is best.
+/// The bonus for the form: a statement answers, while a question, a title or code does not. A
+/// sentence that needs its surroundings is worse, and a definition of the subject is best.
 fn manner(question: &Question, hit: &Hit) -> f64 {
     if explains(question, hit) {
         return EXPLAINS;
@@ -87,8 +86,7 @@ fn manner(question: &Question, hit: &Hit) -> f64 {
     form(hit) - if is_table_row(hit) || dangles(&hit.text) { NOT_ALONE } else { 0.0 }
 }
 
-/// Returns whether the sentence begins with the subject and defines it, or is a row of a table
-/// about it.
+/// Whether the sentence begins with the subject and defines it, or is a row of a table about it.
 fn explains(question: &Question, hit: &Hit) -> bool {
     if question.explained.is_empty() {
         return false;
@@ -127,7 +125,7 @@ fn form(hit: &Hit) -> f64 {
     }
 }
 
-/// Returns whether the sentence begins with a word that refers to an earlier sentence.
+/// Whether the sentence begins with a word that refers to an earlier sentence.
 fn dangles(text: &str) -> bool {
     let mut words = words(text);
     let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());

@@ -42,7 +42,7 @@ impl Agent for Librarian {
     }
 }
 
-/// Returns the latest question from the history, since each step is a fresh instance.
+/// The latest question from the history, since each step is a fresh instance.
 fn question(view: &View) -> Question {
     let asked = view.history().rev().find(|message| message.sender == Role::User);
     let message = asked.or_else(|| view.pending());

@@ -71,13 +71,13 @@ impl Question {
         }
     }
 
-    /// Returns the keywords, for a search tool and for users.
+    /// The keywords, for a search tool and for users.
     pub(crate) fn keywords(&self) -> String {
         self.keywords.join(" ")
     }
 }
 
-/// Returns the stems of the subject that a question asks to explain.
+/// The stems of the subject that a question asks to explain.
 fn explained(text: &str) -> Vec<String> {
     let words: Vec<_> = words(text).collect();
     let [what, is, rest @ ..] = words.as_slice() else { return Vec::new() };
@@ -88,7 +88,7 @@ fn explained(text: &str) -> Vec<String> {
     if asks && is_name { name.iter().map(|word| stem(word)).collect() } else { Vec::new() }
 }
 
-/// Returns the words without a leading article.
+/// The words without a leading article.
 pub(crate) fn without_article(words: &[String]) -> &[String] {
     match words {
         [article, rest @ ..] if matches!(article.as_str(), "a" | "an" | "the") => rest,
@@ -133,7 +133,7 @@ impl Wanted {
         }
     }
 
-    /// Returns whether a sentence contains this kind of fact.
+    /// Whether a sentence contains this kind of fact.
     pub(crate) fn is_in(self, sentence: &str) -> bool {
         match self {
             Self::Time => {

@@ -4,19 +4,19 @@ use conclave_prose::{Format, one_line};
 
 use crate::found::Hit;
 
-/// Returns a sentence and its place, on one line.
+/// A sentence and its place, on one line.
 pub(crate) fn of(hit: &Hit) -> String {
     let text = if is_table_row(hit) { cells(&hit.text) } else { hit.text.clone() };
     format!("{}  ({}:{})", one_line(&text), one_line(hit.path.trim_start_matches('/')), hit.line)
 }
 
-/// Returns whether the hit is a row of a Markdown table. In source code a line may begin like one,
-/// such as an arm of a match.
+/// Whether the hit is a row of a Markdown table. In source code a line may begin like one, such as
+/// an arm of a match.
 pub(crate) fn is_table_row(hit: &Hit) -> bool {
     hit.text.starts_with('|') && Format::of(&hit.path) == Format::Prose
 }
 
-/// Returns the cells of a row as text. The first cell usually names the subject of the others.
+/// The cells of a row as text. The first cell usually names the subject of the others.
 fn cells(row: &str) -> String {
     // An escaped pipe is part of its cell. A zero byte can stand for it, since text contains none.
     let row = row.replace("\\|", "\0");

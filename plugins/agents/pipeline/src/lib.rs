@@ -131,7 +131,7 @@ fn text_of(outputs: &Map<String, Value>) -> String {
     }
 }
 
-/// Returns the last stage's outputs unchanged.
+/// The last stage's outputs unchanged.
 fn answer(outputs: Map<String, Value>) -> Value {
     match outputs.get("content") {
         Some(Value::String(text)) if outputs.len() == 1 => Value::String(text.clone()),

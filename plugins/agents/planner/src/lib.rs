@@ -122,7 +122,7 @@ fn said_aloud(turn: Turn) -> Turn {
     }
 }
 
-/// Returns the outputs of a finish in words, or `None` if there are none.
+/// The outputs of a finish in words, or `None` if there are none.
 fn text_of(outputs: &str) -> Option<String> {
     match serde_json::from_str(outputs) {
         Ok(Value::String(text)) => Some(text),
@@ -139,7 +139,7 @@ fn text_of(outputs: &str) -> Option<String> {
     }
 }
 
-/// Returns the results of the tasks, in order. A single result comes without its goal.
+/// The results of the tasks, in order. A single result comes without its goal.
 fn answer(plan: &Task, notes: &Notes) -> String {
     let tasks = plan.below();
     let told: Vec<_> = tasks

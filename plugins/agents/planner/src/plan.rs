@@ -55,12 +55,12 @@ impl Task {
         matches!(self.state.as_str(), "completed" | "verified" | "abandoned")
     }
 
-    /// Returns the tasks below, depth first.
+    /// The tasks below, depth first.
     pub(crate) fn below(&self) -> Vec<&Self> {
         self.subtasks.iter().flat_map(|task| std::iter::once(task).chain(task.below())).collect()
     }
 
-    /// Returns the text for a model: one line for each task, indented by its depth.
+    /// The text for a model: one line for each task, indented by its depth.
     pub(crate) fn to_text(&self) -> String {
         let line = |task: &Self| {
             format!(

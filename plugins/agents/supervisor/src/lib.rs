@@ -78,7 +78,7 @@ impl Agent for Supervisor {
     }
 }
 
-/// Returns whether the turn ends the task, so that no state is stored.
+/// Whether the turn ends the task, so that no state is stored.
 fn is_last(turn: &Turn) -> bool {
     matches!(turn.action(), Action::Finish(_) | Action::Reject(_))
 }

@@ -159,8 +159,7 @@ impl Progress {
         }
     }
 
-    /// Returns the result: with successive workers the last one's, and otherwise each one's under
-    /// its name.
+    /// The result: with successive workers the last one's, and otherwise each one's under its name.
     fn result(&self, settings: &Settings) -> String {
         match (settings.mode, self.outputs.as_slice()) {
             (Mode::Sequential, [.., (_, last)]) => last.clone(),
@@ -174,8 +173,7 @@ impl Progress {
         )
     }
 
-    /// Returns the text of a failure. It names the failed workers, and includes the others'
-    /// results.
+    /// The text of a failure. It names the failed workers, and includes the others' results.
     fn stopped(&self, failed: &[String]) -> String {
         let failed = failed.join("\n");
         if self.outputs.is_empty() {
@@ -194,7 +192,7 @@ fn sections(outputs: &[(String, String)]) -> String {
         .join("\n\n")
 }
 
-/// Returns a delegate's outputs or its error. `None` for any other observation.
+/// A delegate's outputs or its error. `None` for any other observation.
 fn came_of(observed: Observation) -> Option<Came> {
     match observed {
         Observation::Delegated((_, outputs)) => {

@@ -19,7 +19,7 @@ pub(crate) struct Deed {
     pub(crate) writes: Option<String>,
 }
 
-/// Returns the deeds of an action: one for each call of a reply, and otherwise one.
+/// The deeds of an action: one for each call of a reply, and otherwise one.
 pub(crate) fn deeds(action: &Action) -> Vec<Deed> {
     match action {
         Action::Reply(reply) if !reply.tool_calls.is_empty() => {
@@ -76,7 +76,7 @@ fn called(tool: &str, arguments: &str) -> Deed {
     Deed { kind: "call".into(), tool: Some(tool.to_owned()), texts: texts_of(arguments), writes }
 }
 
-/// Returns the deed of an action of a later kind. An MCP call is a call of the tool that it names.
+/// The deed of an action of a later kind. An MCP call is a call of the tool that it names.
 fn custom_deed(name: &str, arguments: &str) -> Deed {
     let value: Value = serde_json::from_str(arguments).unwrap_or_default();
     let is_view = value.get("command").and_then(Value::as_str) == Some("view");
@@ -96,7 +96,7 @@ fn path_of(arguments: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Returns all texts of a JSON value, keys included, or the text itself if it is not JSON.
+/// All texts of a JSON value, keys included, or the text itself if it is not JSON.
 fn texts_of(arguments: &str) -> Vec<String> {
     let Ok(value) = serde_json::from_str(arguments) else { return vec![arguments.to_owned()] };
     let mut texts = Vec::new();

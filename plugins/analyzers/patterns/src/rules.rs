@@ -319,7 +319,7 @@ pub(crate) fn assess(deed: &Deed, settings: &Settings) -> Result<(Risk, String)>
     Ok((risk, format!("no rule knows `{}`", deed.kind)))
 }
 
-/// Returns the higher of two risks.
+/// The higher of two risks.
 pub(crate) fn higher(one: (Risk, String), other: (Risk, String)) -> (Risk, String) {
     let rank = |risk: &Risk| match risk {
         Risk::Low => 0,
@@ -399,7 +399,7 @@ fn compiled(pattern: &str) -> Result<Regex, regex_lite::Error> {
         .build()
 }
 
-/// Returns the text, or its start and its end if it is very long.
+/// The text, or its start and its end if it is very long.
 fn ends(text: &str) -> impl Iterator<Item = &str> {
     let boundary = |mut place: usize| {
         while !text.is_char_boundary(place) {

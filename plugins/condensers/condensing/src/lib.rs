@@ -61,13 +61,13 @@ impl From<&Message> for Entry {
     }
 }
 
-/// Returns whether entries must go whatever the settings are: a prompt did not fit, or the agent
-/// asked for it.
+/// Whether entries must go whatever the settings are: a prompt did not fit, or the agent asked for
+/// it.
 pub fn is_needed(why: Reason) -> bool {
     why != Reason::Size
 }
 
-/// Returns a condensation that leaves out these entries.
+/// A condensation that leaves out these entries.
 pub fn forgetting(gone: impl IntoIterator<Item = Range<usize>>) -> Condensation {
     gone.into_iter().fold(Condensation::nothing(), |all, range| {
         all.forget(range.start as u64..range.end as u64)
@@ -108,41 +108,41 @@ impl History {
         Self { entries, within }
     }
 
-    /// Returns the number of entries.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether there are no entries.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Returns the entries.
+    /// The entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Returns the first place from `place` on that separates no call from its result.
+    /// The first place from `place` on that separates no call from its result.
     pub fn cut_from(&self, place: usize) -> usize {
         (place..self.len()).find(|place| !self.within[*place]).unwrap_or(self.len())
     }
 
-    /// Returns the last place up to `place` that separates no call from its result.
+    /// The last place up to `place` that separates no call from its result.
     pub fn cut_until(&self, place: usize) -> usize {
         (0..=place.min(self.len())).rev().find(|place| !self.within[*place]).unwrap_or(0)
     }
 
-    /// Returns all entries but the first and the newest ones, with calls and their results
-    /// together. `None` if nothing is left to go.
+    /// All entries but the first and the newest ones, with calls and their results together. `None`
+    /// if nothing is left to go.
     pub fn between(&self, first: usize, newest: usize) -> Option<Range<usize>> {
         let start = self.cut_from(first.min(self.len()));
         let end = self.cut_until(self.len().saturating_sub(newest));
         (start < end).then_some(start..end)
     }
 
-    /// Returns the entries that go if the first `first` and at most `newest` stay, half of all by
-    /// default (O-125). If something must go and the settings would keep everything, half of the
+    /// The entries that go if the first `first` and at most `newest` stay, half of all by default
+    /// (O-125). If something must go and the settings would keep everything, half of the
     /// unprotected entries go.
     pub fn recent(
         &self,
@@ -159,14 +159,13 @@ impl History {
         if needed { self.between(first, (self.len() - first).div_ceil(2)) } else { None }
     }
 
-    /// Returns whether removing this many entries is worth it.
+    /// Whether removing this many entries is worth it.
     pub fn is_progress(&self, gone: usize) -> bool {
         gone > 0 && gone * 100 >= self.len() * LEAST_PROGRESS
     }
 
-    /// Returns all entries but system messages at the start, the first user message with its
-    /// recalled memories, and the newest half (O-124). The result of a call that goes is removed
-    /// too.
+    /// All entries but system messages at the start, the first user message with its recalled
+    /// memories, and the newest half (O-124). The result of a call that goes is removed too.
     pub fn window(&self) -> Vec<Range<usize>> {
         let mut kept = vec![false; self.len()];
         let heads = self.entries.iter().take_while(|entry| entry.kind == EntryKind::System).count();
@@ -184,7 +183,7 @@ impl History {
         gaps(&kept)
     }
 
-    /// Returns the memory lookup at that place, with its result.
+    /// The memory lookup at that place, with its result.
     fn recalled(&self, place: usize) -> Range<usize> {
         let recalls = |entry: &Entry| {
             !entry.calls.is_empty() && entry.calls.iter().all(|(_, name)| is_recall(name))
@@ -196,8 +195,8 @@ impl History {
         }
     }
 
-    /// Returns the entries of results that are longer than `longer_than` and stand before the
-    /// newest `window` entries.
+    /// The entries of results that are longer than `longer_than` and stand before the newest
+    /// `window` entries.
     pub fn old_results(&self, window: usize, longer_than: usize) -> Vec<usize> {
         let old = self.entries.iter().take(self.len().saturating_sub(window)).enumerate();
         old.filter(|(_, entry)| entry.kind == EntryKind::Results && entry.chars > longer_than)

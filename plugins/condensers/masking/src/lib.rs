@@ -48,7 +48,7 @@ mod tests {
 
     use super::{Settings, condensed};
 
-    /// Returns a history of calls and their results, the first result being short.
+    /// A history of calls and their results, the first result being short.
     fn history(pairs: usize) -> History {
         let call = |id: usize| Entry {
             kind: EntryKind::Agent,

@@ -66,7 +66,7 @@ impl Condenser for Summary {
     }
 }
 
-/// Returns the entries that go, or `None` if a summary would not be worth it.
+/// The entries that go, or `None` if a summary would not be worth it.
 fn gone(history: &History, settings: &Settings, needed: bool) -> Option<Range<usize>> {
     let newest = (settings.keep_last > 0).then_some(settings.keep_last);
     let gone = history.recent(settings.keep_first, newest, needed)?;

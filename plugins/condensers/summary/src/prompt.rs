@@ -13,8 +13,8 @@ without an introduction.";
 /// The marker in the place of omitted text (O-009).
 const CUT: &str = "\n[... Observation truncated due to length ...]\n";
 
-/// Returns the entries, oldest first. If they are too long together, those in the middle are
-/// omitted: the first may be an earlier summary, and the last are the most recent.
+/// The entries, oldest first. If they are too long together, those in the middle are omitted: the
+/// first may be an earlier summary, and the last are the most recent.
 pub(crate) fn text(messages: &[Message], entry_chars: usize, total_chars: usize) -> String {
     let entries: Vec<String> =
         messages.iter().map(|message| cut(&entry(message), entry_chars)).collect();
@@ -62,7 +62,7 @@ fn entry(message: &Message) -> String {
     lines.join("\n")
 }
 
-/// Returns at most `most` characters, the start and the end, with a marker between them (O-009).
+/// At most `most` characters, the start and the end, with a marker between them (O-009).
 pub(crate) fn cut(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {

@@ -41,8 +41,7 @@ impl DeliveryStrategy for Immediate {
     }
 }
 
-/// Returns the decisions. Nothing is remembered, because the host counts the attempts of each
-/// result.
+/// The decisions. Nothing is remembered, because the host counts the attempts of each result.
 fn next(wake: &Wake, waiting: &[EndedTask], has_channel: bool) -> Vec<Decision> {
     if !has_channel {
         return vec![move_to_inbox(waiting.iter().map(|ended| &ended.task_id))];

@@ -50,7 +50,7 @@ impl DeliveryStrategy for Queued {
     }
 }
 
-/// Returns the decisions, given the waiting time of the oldest result.
+/// The decisions, given the waiting time of the oldest result.
 fn next(
     settings: &Settings,
     wake: &Wake,

@@ -73,8 +73,8 @@ impl Judge for Acceptance {
 }
 
 impl Settings {
-    /// Returns whether the answer is a text of a responder that is judged. A message with calls
-    /// answers nothing yet.
+    /// Whether the answer is a text of a responder that is judged. A message with calls answers
+    /// nothing yet.
     fn judges(&self, answer: &Answer) -> bool {
         answer.message.tool_calls.is_empty() && self.responders.contains(&answer.responder)
     }

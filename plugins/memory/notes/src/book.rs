@@ -210,7 +210,7 @@ fn by_words(store: &impl Store, query: &str, totals: Totals) -> Result<Vec<u64>>
     Ok(best_first(scores))
 }
 
-/// Returns the notes of several rankings in one: a note counts by its rank in each.
+/// The notes of several rankings in one: a note counts by its rank in each.
 fn fused(rankings: [Vec<u64>; 2]) -> Vec<u64> {
     let mut scores: BTreeMap<u64, f64> = BTreeMap::new();
     for ranking in rankings {

@@ -17,7 +17,7 @@ pub(crate) type Posting = (u64, u32, u32);
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Piece(BTreeMap<String, Vec<Posting>>);
 
-/// Returns the key of a word's piece.
+/// The key of a word's piece.
 fn key_of(word: &str) -> String {
     // FNV-1a: the same in every version and on every machine.
     let hash = word

@@ -147,13 +147,13 @@ fn distance(one: &[u8], other: &[u8]) -> u32 {
     one.iter().zip(other).map(|(one, other)| (one ^ other).count_ones()).sum()
 }
 
-/// Returns each value in a byte: the one that is farthest from zero becomes 127 or -127.
+/// Each value in a byte: the one that is farthest from zero becomes 127 or -127.
 fn quantized(vector: &[f32]) -> impl Iterator<Item = i8> {
     let largest = vector.iter().fold(f32::MIN_POSITIVE, |largest, value| largest.max(value.abs()));
     vector.iter().map(move |value| (value / largest * 127.0).round() as i8)
 }
 
-/// Returns the cosine of two vectors; 0 if they have different lengths.
+/// The cosine of two vectors; 0 if they have different lengths.
 fn cosine(one: &[i8], other: &[u8]) -> f64 {
     if one.len() != other.len() {
         return 0.0;

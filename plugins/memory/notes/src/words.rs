@@ -6,7 +6,7 @@ const MOST_WORDS: usize = 8_192;
 /// Letters of a word; longer runs are not words.
 const LONGEST: usize = 64;
 
-/// Returns the words in order. Scripts without spaces yield each letter as a word.
+/// The words in order. Scripts without spaces yield each letter as a word.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for run in text.split(|letter: char| !letter.is_alphanumeric()).filter(|run| !run.is_empty()) {
@@ -24,7 +24,7 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Returns whether the letter is Chinese, Japanese or Korean, which have no spaces between words.
+/// Whether the letter is Chinese, Japanese or Korean, which have no spaces between words.
 fn is_alone(letter: char) -> bool {
     let scripts = [
         '\u{3040}'..='\u{30ff}',

@@ -57,7 +57,7 @@ fn body(event: &ObservedEvent) -> Value {
     })
 }
 
-/// Returns whether the receiver took the event. Its overload is temporary.
+/// Whether the receiver took the event. Its overload is temporary.
 fn checked(response: &Response) -> Result<()> {
     match response.status() {
         200..=299 => Ok(()),
@@ -66,8 +66,8 @@ fn checked(response: &Response) -> Result<()> {
     }
 }
 
-/// Returns the pause of `Retry-After` in milliseconds; `None` without one, or for a date: the host
-/// then chooses.
+/// The pause of `Retry-After` in milliseconds; `None` without one, or for a date: the host then
+/// chooses.
 fn retry_after(response: &Response) -> Option<u64> {
     let seconds: u64 = response.header("retry-after")?.trim().parse().ok()?;
     Some(seconds.saturating_mul(1_000))

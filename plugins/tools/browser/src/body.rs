@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// Returns the kind by content type, or by the first bytes without one.
+/// The kind by content type, or by the first bytes without one.
 pub(crate) fn kind(content_type: Option<&str>, bytes: &[u8]) -> Kind {
     let name = content_type
         .and_then(|value| value.split(';').next())
@@ -38,8 +38,8 @@ fn looks_like_html(bytes: &[u8]) -> bool {
     ["<!doctype html", "<html", "<head", "<body"].iter().any(|start| head.starts_with(start))
 }
 
-/// Returns the text, in the encoding of the header, or else of the page, or else UTF-8, or Latin-1
-/// if it is invalid.
+/// The text, in the encoding of the header, or else of the page, or else UTF-8, or Latin-1 if it is
+/// invalid.
 pub(crate) fn decoded(bytes: &[u8], content_type: Option<&str>) -> String {
     if let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf") {
         return String::from_utf8_lossy(rest).into_owned();

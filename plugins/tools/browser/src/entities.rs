@@ -20,7 +20,7 @@ const NAMES: [(&str, &str); 93] = [
     ("shy", ""), ("szlig", "ß"), ("thinsp", " "), ("times", "×"), ("trade", "™"), ("uacute", "ú"), ("uuml", "ü"),
 ];
 
-/// Returns the text with its references replaced.
+/// The text with its references replaced.
 pub(crate) fn decoded(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;

@@ -9,13 +9,13 @@ const ENOUGH: usize = 1_000_000;
 /// How deep lists are indented.
 const DEEPEST: usize = 8;
 
-/// Returns the readable text of a page; `address` is its own address.
+/// The readable text of a page; `address` is its own address.
 pub(crate) fn readable(html: &str, address: &str) -> String {
     Page { base: address.to_owned(), ..Page::default() }.read(html)
 }
 
-/// Returns the readable text with a number behind each link, and the links' addresses. Links past
-/// `most` bytes of addresses have no number.
+/// The readable text with a number behind each link, and the links' addresses. Links past `most`
+/// bytes of addresses have no number.
 pub(crate) fn numbered(html: &str, address: &str, most: usize) -> (String, Vec<String>) {
     let mut links = Vec::new();
     let numbers = Some(LinkNumbers { links: &mut links, left: most });

@@ -115,7 +115,7 @@ fn open(url: &str, form: Form) -> (Page, Vec<String>) {
     }
 }
 
-/// Returns the address in the form of `fetch`: with a scheme, without a fragment.
+/// The address in the form of `fetch`: with a scheme, without a fragment.
 fn address(url: &str) -> String {
     let url = url.trim().split('#').next().unwrap_or_default();
     if url.contains("://") || url.is_empty() { url.to_owned() } else { format!("https://{url}") }

@@ -1,6 +1,6 @@
 //! The resolution of links, with as much of the rules for addresses as pages need.
 
-/// Returns the absolute address of a link, or `None` if it cannot be opened.
+/// The absolute address of a link, or `None` if it cannot be opened.
 pub(crate) fn resolved(base: &str, href: &str) -> Option<String> {
     let href: String = href.trim().chars().filter(|letter| !letter.is_control()).collect();
     let href = href.split('#').next().unwrap_or_default();

@@ -25,7 +25,7 @@ pub(crate) struct Tag<'t> {
 }
 
 impl<'t> Tag<'t> {
-    /// Returns the raw value of an attribute.
+    /// The raw value of an attribute.
     pub(crate) fn attribute(&self, name: &str) -> Option<&'t str> {
         self.attributes
             .iter()
@@ -47,7 +47,7 @@ impl<'t> Tokens<'t> {
         Self { html, at: 0, raw: None }
     }
 
-    /// Returns the next position of an ASCII text, ignoring case.
+    /// The next position of an ASCII text, ignoring case.
     fn place_of(&self, text: &str) -> Option<usize> {
         let rest = &self.html.as_bytes()[self.at..];
         rest.windows(text.len())
@@ -59,7 +59,7 @@ impl<'t> Tokens<'t> {
         self.html.as_bytes().get(at).copied()
     }
 
-    /// Returns the end of the run of matching bytes.
+    /// The end of the run of matching bytes.
     fn end_of(&self, start: usize, is_in: impl Fn(u8) -> bool) -> usize {
         let rest = &self.html.as_bytes()[start.min(self.html.len())..];
         start.min(self.html.len())

@@ -86,7 +86,7 @@ fn report(output: Output) -> Ran {
     Ran { exit_code, stopped, stdout, stderr, dropped_bytes }
 }
 
-/// Returns the refusal, with the granted commands, so that the model need not guess them.
+/// The refusal, with the granted commands, so that the model need not guess them.
 fn refused(command: &str) -> Error {
     let commands = exec::commands();
     if commands.is_empty() {

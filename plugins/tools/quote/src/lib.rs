@@ -49,7 +49,7 @@ fn forward(
     Ok(Outcome::send(to, text))
 }
 
-/// Returns a message as a quote.
+/// A message as a quote.
 fn quoted(message: &Message) -> String {
     let origin = if message.labels.is_empty() {
         String::new()
@@ -59,8 +59,8 @@ fn quoted(message: &Message) -> String {
     format!("{}{origin}:\n{}", message.sender_name, marked(&message.content))
 }
 
-/// Returns a text with a mark before each line, so that it can neither end its quote nor look like
-/// another one. Every character that some reader takes for the end of a line ends one here.
+/// A text with a mark before each line, so that it can neither end its quote nor look like another
+/// one. Every character that some reader takes for the end of a line ends one here.
 fn marked(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
     let ends = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];

@@ -50,7 +50,7 @@ struct Statistics {
     containing: Vec<usize>,
 }
 
-/// Returns the best `limit` sentences, best first, with ties in the order of the files.
+/// The best `limit` sentences, best first, with ties in the order of the files.
 pub(crate) fn best(texts: &[Text], query: &[String], limit: usize) -> Vec<Hit> {
     let query = Query::new(query);
     let mut statistics = Statistics { passages: 0, words: 0, containing: vec![0; query.len()] };

@@ -118,7 +118,7 @@ fn within_the_cap<E>(read_at: impl Fn(u64) -> Result<Vec<u8>, E>) -> Result<Opti
     Ok(None)
 }
 
-/// Returns `None` for binary content: text never contains a zero byte.
+/// `None` for binary content: text never contains a zero byte.
 fn text(content: Vec<u8>) -> Option<String> {
     if content.contains(&0) {
         return None;

@@ -80,8 +80,7 @@ fn listed(files: &[folder::Listing]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the text for the model: one line per hit, with places in the notation of compilers and
-/// editors.
+/// The text for the model: one line per hit, with places in the notation of compilers and editors.
 fn readable(query: &str, found: &Found) -> String {
     let mut lines: Vec<_> = found
         .hits

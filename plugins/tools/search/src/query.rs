@@ -36,7 +36,7 @@ impl Query {
         Self { terms, begins }
     }
 
-    /// Returns the number of terms.
+    /// The number of terms.
     pub(crate) fn len(&self) -> usize {
         self.terms.len()
     }

@@ -190,8 +190,8 @@ impl Job {
     }
 }
 
-/// Returns the script of one turn of a loop. `continue` leads to the second pass of the inner loop,
-/// `break` out of it.
+/// The script of one turn of a loop. `continue` leads to the second pass of the inner loop, `break`
+/// out of it.
 fn turn(condition: &str, body: &str, after: &str) -> String {
     format!(
         "{ENDED_BY}=none\nif {condition}\nthen\n{ENDED_BY}=broken\nfor {PART} in first second\ndo\n\
@@ -293,7 +293,7 @@ fn turns(compound: &CompoundCommand) -> Pieces {
     }
 }
 
-/// Returns whether a command may run in a slice of its own. Jobs, traps, descriptors and arguments of
+/// Whether a command may run in a slice of its own. Jobs, traps, descriptors and arguments of
 /// the shell end with a slice.
 fn stands_alone(command: &Command) -> bool {
     match command {

@@ -5,8 +5,8 @@ use bashkit::parser::{Command, CommandList, CompoundCommand, ListOperator, Parse
 
 use crate::script::{commands_of, printed};
 
-/// Returns the script with braces around chains in the background. Everything else stays as it is
-/// written, and a script that cannot be parsed too: the shell reports it.
+/// The script with braces around chains in the background. Everything else stays as it is written,
+/// and a script that cannot be parsed too: the shell reports it.
 pub(crate) fn with_braces(script: &str) -> String {
     if !script.contains('&') {
         return script.to_owned();

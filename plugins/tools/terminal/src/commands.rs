@@ -84,7 +84,7 @@ impl Builtin for Sleep {
     }
 }
 
-/// Returns the time of an operand such as `1.5m`.
+/// The time of an operand such as `1.5m`.
 fn interval(operand: &str) -> Option<Duration> {
     if matches!(operand, "infinity" | "inf") {
         return Some(Duration::MAX);

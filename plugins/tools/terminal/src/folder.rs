@@ -68,7 +68,7 @@ impl Folder {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the path for the host.
+    /// The path for the host.
     fn at(&self, path: &str) -> String {
         if path == "/" { self.at.clone() } else { format!("{}{path}", self.at) }
     }
@@ -90,7 +90,7 @@ impl Folder {
         Ok(known.listings.entry(path.to_owned()).or_default())
     }
 
-    /// Returns whether a directory that the shell removed is still absent. A file that is written into
+    /// Whether a directory that the shell removed is still absent. A file that is written into
     /// it later restores it.
     fn is_removed(&self, known: &mut Known, path: &str) -> bool {
         if !known.notes.removed.contains(path) {
@@ -374,13 +374,13 @@ fn directory(name: &str) -> Entry {
     Entry { name: name.to_owned(), kind: EntryKind::Directory, length: 0 }
 }
 
-/// Returns the parent and the name; `None` for the folder itself.
+/// The parent and the name; `None` for the folder itself.
 fn split(path: &str) -> Option<(&str, &str)> {
     let (parent, name) = path.rsplit_once('/')?;
     (!name.is_empty()).then_some((if parent.is_empty() { "/" } else { parent }, name))
 }
 
-/// Returns whether the library makes this file in order to replace another one by it.
+/// Whether the library makes this file in order to replace another one by it.
 fn is_replacement(path: &str) -> bool {
     let name = split(path).map_or("", |(_, name)| name);
     name.starts_with(".bashkit-") && name.ends_with(".tmp")
@@ -390,7 +390,7 @@ fn join(path: &str, name: &str) -> String {
     format!("{}/{name}", path.trim_end_matches('/'))
 }
 
-/// Returns the path and all above it, without the folder itself.
+/// The path and all above it, without the folder itself.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| split(path).map(|(parent, _)| parent))
         .take_while(|path| *path != "/")

@@ -6,7 +6,7 @@ use bashkit::parser::{Command, CompoundCommand, ParseOptions, Parser, function_s
 const PARSED: usize = 1_000_000;
 const DEPTH: usize = 100;
 
-/// Returns the commands of a script that can be printed again. `None` if it cannot be parsed.
+/// The commands of a script that can be printed again. `None` if it cannot be parsed.
 pub(crate) fn commands_of(text: &str) -> Option<Vec<Command>> {
     // Only inside a function does the parser keep the words as they were written.
     let wrapped = format!("f () {{\n{text}\n}}");

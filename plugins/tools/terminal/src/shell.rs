@@ -51,7 +51,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// Returns the exit code: -1 after a time-out (O-133).
+    /// The exit code: -1 after a time-out (O-133).
     pub(crate) fn code(self) -> i32 {
         match self {
             Self::Done(code) => code,
@@ -111,7 +111,7 @@ impl Files {
     }
 }
 
-/// Returns whether an entry of the memory outlives the call. Devices are made anew.
+/// Whether an entry of the memory outlives the call. Devices are made anew.
 fn is_kept(entry: &&VfsEntry) -> bool {
     !entry.path.starts_with("/dev")
 }
@@ -194,7 +194,7 @@ fn build(files: &Files, listed: &Arc<AtomicBool>) -> Bash {
     commands::add(builder, listed).build()
 }
 
-/// Returns the commands that set again what ends with each call of the library: the options of
+/// The commands that set again what ends with each call of the library: the options of
 /// `set`, and `$?` if the command reads it. They stand on the first line, so that line numbers stay.
 fn prologue(shell: &ShellState, command: &str) -> String {
     const OPTIONS: [(&str, &str); 13] = [

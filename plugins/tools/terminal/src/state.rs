@@ -58,8 +58,7 @@ enum SavedKind {
 }
 
 impl TerminalState {
-    /// Returns the state of this call's task; a new one at first, and in place of one that cannot
-    /// be read.
+    /// The state of this call's task; a new one at first, and in place of one that cannot be read.
     pub(crate) fn load() -> Self {
         Self::decode(&scratch::bytes()).unwrap_or_else(|error| {
             let lost = format!(
@@ -123,8 +122,8 @@ impl TerminalState {
         Ok(bytes)
     }
 
-    /// Returns the state with deep functions as the text that they were written in, without their
-    /// syntax trees.
+    /// The state with deep functions as the text that they were written in, without their syntax
+    /// trees.
     fn with_functions_as_text(&self) -> Vec<u8> {
         let mut state = serde_json::to_value(self).expect("it was serialised before");
         let jobs = state.get_mut("jobs").and_then(Value::as_object_mut);

@@ -167,7 +167,7 @@ fn with_line(mut text: String, line: &str) -> String {
     text + line + "\n"
 }
 
-/// Returns the tools' descriptions for a model.
+/// The tools' descriptions for a model.
 pub(crate) fn specs() -> Vec<ToolSpec> {
     let id = json!({
         "type": "object",

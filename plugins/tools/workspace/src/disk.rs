@@ -8,7 +8,7 @@ const PAGE: u32 = 128 * 1024;
 
 /// Files and a small memory.
 pub(crate) trait Disk {
-    /// Returns the granted folders.
+    /// The granted folders.
     fn roots(&self) -> Vec<Root>;
     /// Returns a whole file, or `None` if it has more than `most` bytes.
     fn read(&self, path: &str, most: usize) -> Result<Option<Vec<u8>>, FileError>;

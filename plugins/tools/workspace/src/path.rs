@@ -10,7 +10,7 @@ pub(crate) enum Place {
     Outside(String),
 }
 
-/// Returns the place. Relative paths start at `root`; `.` and `..` are resolved by name.
+/// The place. Relative paths start at `root`; `.` and `..` are resolved by name.
 pub(crate) fn place(path: &str, root: &str, folders: &[String]) -> Place {
     let absolute = if path.starts_with('/') {
         path.to_owned()

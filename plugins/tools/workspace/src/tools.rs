@@ -48,7 +48,7 @@ pub(crate) fn arguments<T: DeserializeOwned>(arguments: Value) -> Result<T> {
     serde_json::from_value(arguments).map_err(|error| Error::invalid_arguments(error.to_string()))
 }
 
-/// Returns the tools' descriptions for a model.
+/// The tools' descriptions for a model.
 pub(crate) fn specs() -> Vec<ToolSpec> {
     let path = json!({ "type": "string", "description": "Relative to the workspace, such as `a/b.rs`, or absolute, such as `/folder/a/b.rs`." });
     let read = json!({

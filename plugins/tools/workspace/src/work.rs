@@ -216,7 +216,7 @@ impl<D: Disk> Workspace<D> {
         })
     }
 
-    /// Returns whether the path can be read, so that the refusal was about writing only.
+    /// Whether the path can be read, so that the refusal was about writing only.
     fn is_readable(&self, place: &str) -> bool {
         let read = self.disk.read(place, 0);
         !matches!(read, Err(FileError { kind: FileErrorKind::Denied(_), .. }))

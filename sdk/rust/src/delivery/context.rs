@@ -37,13 +37,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns a strategy's view of the snapshot.
+    /// A strategy's view of the snapshot.
     pub fn context(&self) -> Context<'_> {
         Context(Source::Snapshot(self))
     }
 
-    /// Returns a voice channel, or else any other, but never a muted one or an agent's (R-101 done
-    /// right).
+    /// A voice channel, or else any other, but never a muted one or an agent's (R-101 done right).
     fn preferred_channel(&self) -> Option<&Channel> {
         let mut open = self
             .channels
@@ -58,7 +57,7 @@ impl Context<'_> {
         Self(Source::Host)
     }
 
-    /// Returns the room's id.
+    /// The room's id.
     pub fn room_id(&self) -> String {
         match self.0 {
             Source::Host => import::room_id(),
@@ -66,8 +65,8 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the milliseconds since the Unix epoch, as recorded: the only clock that a strategy
-    /// should read.
+    /// The milliseconds since the Unix epoch, as recorded: the only clock that a strategy should
+    /// read.
     pub fn now_ms(&self) -> u64 {
         match self.0 {
             Source::Host => import::now_ms(),
@@ -75,7 +74,7 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the results that are not delivered yet, oldest first.
+    /// The results that are not delivered yet, oldest first.
     pub fn pending_results(&self) -> Vec<EndedTask> {
         match self.0 {
             Source::Host => import::pending_results(),
@@ -83,7 +82,7 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the channels of the room that this strategy may send to.
+    /// The channels of the room that this strategy may send to.
     pub fn channels(&self) -> Vec<Channel> {
         match self.0 {
             Source::Host => import::channels(),
@@ -91,8 +90,7 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the preferred channel: voice first, then any other; `None` if the strategy may send
-    /// to none.
+    /// The preferred channel: voice first, then any other; `None` if the strategy may send to none.
     pub fn preferred_channel(&self) -> Option<Channel> {
         match self.0 {
             Source::Host => {
@@ -103,7 +101,7 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the task that is notified, or `None` if none waits for the results.
+    /// The task that is notified, or `None` if none waits for the results.
     pub fn notified_task(&self) -> Option<String> {
         match self.0 {
             Source::Host => import::notified_task(),

@@ -8,8 +8,8 @@ pub const MOST_ATTEMPTS: u32 = 4;
 const FIRST_PAUSE_MS: u64 = 1_000;
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
-/// Returns the milliseconds to wait after this many failed deliveries: 1 s, doubled each time, at
-/// most 60 s. `None` if there are no more attempts.
+/// The milliseconds to wait after this many failed deliveries: 1 s, doubled each time, at most 60
+/// s. `None` if there are no more attempts.
 ///
 /// ```
 /// use conclave_sdk::delivery::backoff;

@@ -172,8 +172,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
     }
 }
 
-/// Returns a task that completed without an answer, as a start for a test's own: `EndedTask {
-/// attempts: 2, ..ended("a") }`.
+/// A task that completed without an answer, as a start for a test's own: `EndedTask { attempts: 2,
+/// ..ended("a") }`.
 pub fn ended(task_id: &str) -> EndedTask {
     EndedTask {
         task_id: task_id.to_owned(),

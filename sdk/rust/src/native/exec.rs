@@ -3,8 +3,8 @@
 use super::{denied, fake};
 use crate::bindings::tool::conclave::plugin::exec::{Command, Ending, ExecError, Output};
 
-/// Returns the granted commands, such as `/usr/bin/git log *`: the path of a program and a word for
-/// each argument. Empty without the grant.
+/// The granted commands, such as `/usr/bin/git log *`: the path of a program and a word for each
+/// argument. Empty without the grant.
 pub fn commands() -> Vec<String> {
     fake(|fake| fake.programs.keys().cloned().collect())
 }

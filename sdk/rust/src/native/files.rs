@@ -18,7 +18,7 @@ fn check(path: &str, writes: bool) -> Result<(), FileErrorKind> {
     if is_plain && is_granted { Ok(()) } else { Err(FileErrorKind::Denied(denied("files", path))) }
 }
 
-/// Returns the granted folders in the order in which they were added; empty if there are none.
+/// The granted folders in the order in which they were added; empty if there are none.
 pub fn roots() -> Vec<Root> {
     let root = |(path, writable): &(String, bool)| Root { path: path.clone(), writable: *writable };
     fake(|fake| fake.roots.iter().map(root).collect())
@@ -104,7 +104,7 @@ pub(crate) fn remove(path: &str) -> Result<(), FileErrorKind> {
     })
 }
 
-/// Returns the error for a path that is no file: it is a folder, or nothing.
+/// The error for a path that is no file: it is a folder, or nothing.
 fn absent(fake: &super::Fake, path: &str) -> FileErrorKind {
     let folder = format!("{}/", path.trim_end_matches('/'));
     let is_folder = fake.roots.iter().any(|(root, _)| root == path)

@@ -11,7 +11,7 @@ use crate::trajectory::action as log;
 use crate::trajectory::{Action as Logged, Era, LooseId, Source, TrajectoryEvent};
 use crate::{Error, Result, Turn, act, call};
 
-/// Returns the turn's actions in the form of that era.
+/// The turn's actions in the form of that era.
 pub(super) fn forms(turn: &Turn, era: Era) -> Vec<Value> {
     match raw_custom(turn) {
         Some(form) if TrajectoryEvent::from_json(&form).is_err() => vec![form],
@@ -19,7 +19,7 @@ pub(super) fn forms(turn: &Turn, era: Era) -> Vec<Value> {
     }
 }
 
-/// Returns the turn's actions as events. A custom action that no log knows gives none.
+/// The turn's actions as events. A custom action that no log knows gives none.
 pub(super) fn events(turn: &Turn) -> Vec<TrajectoryEvent> {
     if let Some(form) = raw_custom(turn) {
         return TrajectoryEvent::from_json(&form)
@@ -166,7 +166,7 @@ pub(super) fn reply_of(forms: &[Value]) -> Result<Turn> {
     .into())
 }
 
-/// Returns a custom action unchanged, with its thought, if any, among its arguments.
+/// A custom action unchanged, with its thought, if any, among its arguments.
 fn raw_custom(turn: &Turn) -> Option<Value> {
     let Action::Custom(custom) = turn.action() else { return None };
     let mut arguments = object(&custom.arguments);
@@ -216,8 +216,8 @@ fn message_turn(message: log::Message) -> Turn {
     turn
 }
 
-/// Returns the finish of a log. A text is the answer itself: 2025-11 has a field for it, and
-/// 2024-07 finds it among the outputs.
+/// The finish of a log. A text is the answer itself: 2025-11 has a field for it, and 2024-07 finds
+/// it among the outputs.
 fn finish(outputs: &str, thought: String) -> log::Finish {
     let final_thought = match serde_json::from_str(outputs) {
         Ok(Value::String(answer)) => answer,
@@ -293,7 +293,7 @@ fn state_of(name: &str) -> Result<PlanState> {
     })
 }
 
-/// Returns the outputs as an object; a text becomes the value of that key.
+/// The outputs as an object; a text becomes the value of that key.
 fn outcome(outputs: &str, key: &str) -> Map<String, Value> {
     match serde_json::from_str(outputs) {
         Ok(Value::Object(outputs)) => outputs,

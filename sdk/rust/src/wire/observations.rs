@@ -13,7 +13,7 @@ use crate::{Message, Observation, Role, ToolOutput};
 /// The text between an agent's name and its outputs (O-090).
 const FINISHES: &str = " finishes task";
 
-/// Returns the observation in the form of that era.
+/// The observation in the form of that era.
 pub(super) fn form(observation: &Observation, era: Era) -> Value {
     match event(observation) {
         Some(event) => event.to_json(era),
@@ -21,7 +21,7 @@ pub(super) fn form(observation: &Observation, era: Era) -> Value {
     }
 }
 
-/// Returns the observation as an event, or `None` for a custom one that no log knows.
+/// The observation as an event, or `None` for a custom one that no log knows.
 pub(super) fn event(observation: &Observation) -> Option<TrajectoryEvent> {
     let logged: Logged = match observation.clone() {
         Observation::Null => log::Null::default().into(),
@@ -69,7 +69,7 @@ pub(super) fn event(observation: &Observation) -> Option<TrajectoryEvent> {
     Some(TrajectoryEvent::from(logged))
 }
 
-/// Returns the contract's observation of a log's.
+/// The contract's observation of a log's.
 pub(super) fn observation(logged: Logged) -> Observation {
     match logged {
         Logged::Null(_) => Observation::Null,
@@ -115,7 +115,7 @@ pub(super) fn observation(logged: Logged) -> Observation {
     }
 }
 
-/// Returns the events of a message: its speech, its calls and its results.
+/// The events of a message: its speech, its calls and its results.
 pub(super) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
     let source = match message.sender {
         Role::Llm => Source::Agent,

@@ -281,7 +281,7 @@ fn row_of_observation(observation: Observation) -> Value {
     json!({ "tag": tag, "val": val })
 }
 
-/// Returns the row that a form is read as: `again` of an era, or the row itself.
+/// The row that a form is read as: `again` of an era, or the row itself.
 fn expected_again(row: &Value, at: usize, itself: &str) -> Value {
     row.get("again").map_or_else(|| row[itself].clone(), |again| again[at].clone())
 }

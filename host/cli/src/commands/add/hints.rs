@@ -146,7 +146,7 @@ fn missing_grant(
     }
 }
 
-/// Returns an example of a grant, with names from this config if it has any.
+/// An example of a grant, with names from this config if it has any.
 fn example(capability: Capability, found: &Inspection, config: &Config) -> String {
     let ask = found.manifest.ask(capability).filter(|_| capability == Capability::Route);
     let tools = ask.map(CapabilityRequest::host_tools).unwrap_or_default();
@@ -244,8 +244,7 @@ fn is_callable(name: &str, config: &Config) -> bool {
     patterns.any(|pattern| pattern == "*" || pattern.split('.').next() == Some(name))
 }
 
-/// Returns the agents that could call the plugin's tools. Agents that call tools already come
-/// first.
+/// The agents that could call the plugin's tools. Agents that call tools already come first.
 fn callers(name: &str, config: &Config, file: &Path) -> Hint {
     let mut tasks: Vec<_> = config.tasks.iter().collect();
     let calls = |plugin: &str| {
@@ -288,7 +287,7 @@ fn callers(name: &str, config: &Config, file: &Path) -> Hint {
     }
 }
 
-/// Returns an entry of a task's `tools` in the config's syntax, with all its keys.
+/// An entry of a task's `tools` in the config's syntax, with all its keys.
 fn written(entry: &ToolEntry) -> String {
     let flag =
         |key: &str, value: bool, usual: bool| (value != usual).then(|| format!("{key} = {value}"));

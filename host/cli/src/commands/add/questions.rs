@@ -83,7 +83,7 @@ fn commands() -> Option<String> {
     })
 }
 
-/// Returns `["a", "b"]`, or `None` without names.
+/// `["a", "b"]`, or `None` without names.
 fn list(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     format!("[{}]", names.join(", "))
@@ -257,8 +257,7 @@ fn secrets(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
     (!allowed.is_empty()).then(|| list(&allowed))
 }
 
-/// Returns a config table for each secret that the manifest names. Its hosts are left to the
-/// operator.
+/// A config table for each secret that the manifest names. Its hosts are left to the operator.
 fn secret_blocks(ask: &CapabilityRequest) -> Vec<String> {
     let is_name = |name: &&String| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))

@@ -26,7 +26,7 @@ pub(crate) struct BatchInput {
 }
 
 impl BatchInput {
-    /// Returns the input of the config's run.
+    /// The input of the config's run.
     pub(crate) fn ask(&self, turns: Option<u32>) -> RunInput {
         RunInput {
             inputs: Value::Object(self.inputs.clone()),
@@ -72,7 +72,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<BatchInput>, CliError> {
     parse(&bytes, &shown).map_err(CliError::usage)
 }
 
-/// Returns whether the file has a config's name, or parses as one.
+/// Whether the file has a config's name, or parses as one.
 fn is_config(file: &Path, bytes: &[u8]) -> bool {
     let is_named_so = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
     is_named_so || std::str::from_utf8(bytes).is_ok_and(|text| Config::parse("", "", text).is_ok())
@@ -146,7 +146,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the error without its line number, which is always 1.
+/// The error without its line number, which is always 1.
 fn because(error: &serde_json::Error) -> String {
     let what = error.to_string();
     let what = what.split(" at line ").next().unwrap_or_default();

@@ -77,8 +77,10 @@ impl ResultRow {
         }
     }
 
-    /// Returns the row of a run that ended; `code` is the exit code that `run` would have.
+    /// The row of a run that ended; `code` is the exit code that `run` would have.
     pub(crate) fn ended(index: usize, input: &BatchInput, outcome: &Outcome, code: u8) -> Self {
+        // What a run said before it failed is no result, and a reader of the rows would take it for
+        // one.
         let is_kept = outcome.status.is_success();
         let shown = result(outcome).filter(|_| is_kept);
         Self {
@@ -93,7 +95,7 @@ impl ResultRow {
         }
     }
 
-    /// Returns the row of a run that failed to start.
+    /// The row of a run that failed to start.
     pub(crate) fn failed(index: usize, input: &BatchInput, why: String) -> Self {
         Self {
             error: Some(why),
@@ -102,7 +104,7 @@ impl ResultRow {
         }
     }
 
-    /// Returns the row of a run that was cancelled or did not start.
+    /// The row of a run that was cancelled or did not start.
     fn cancelled(index: usize, input: &BatchInput, why: &str) -> Self {
         Self { error: Some(why.to_owned()), ..Self::new(index, input, CANCELLED) }
     }
@@ -121,7 +123,7 @@ impl ResultRow {
     }
 }
 
-/// Returns the name of an input for messages: its `id`, or its position from 1. A `#` in front
+/// The name of an input for messages: its `id`, or its position from 1. A `#` in front
 /// distinguishes a position from an id.
 pub(crate) fn label(index: usize, id: Option<&Value>) -> String {
     match id {
@@ -187,12 +189,12 @@ impl Results {
         Ok(Self { inputs, screen, staged: Staged::default(), rows, next: 0, sink })
     }
 
-    /// Returns the map into which runs put their rows.
+    /// The map into which runs put their rows.
     pub(crate) fn staged(&self) -> Staged {
         Arc::clone(&self.staged)
     }
 
-    /// Returns the rows of runs that ended.
+    /// The rows of runs that ended.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &ResultRow> {
         self.rows.iter().flatten()
     }
@@ -212,7 +214,7 @@ impl Results {
         due.iter().try_for_each(|row| self.write(row))
     }
 
-    /// Returns the number of inputs.
+    /// The number of inputs.
     pub(crate) fn total(&self) -> usize {
         self.inputs.len()
     }
@@ -277,7 +279,7 @@ pub(crate) fn put(staged: &Staged, row: ResultRow) {
     lock(staged).insert(row.index, row);
 }
 
-/// Returns the worst of these exit codes.
+/// The worst of these exit codes.
 pub(crate) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
     let codes: BTreeSet<u8> = codes.into_iter().collect();
     WORST_FIRST.into_iter().find(|code| codes.contains(code)).unwrap_or(exit::OK)

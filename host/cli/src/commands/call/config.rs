@@ -36,7 +36,7 @@ pub(crate) fn host(kv: Option<Arc<dyn KvStore>>) -> Result<Host, CliError> {
     setup::open_host_with(options)
 }
 
-/// Returns the plugin's name for the call: its own name if a config accepts it.
+/// The plugin's name for the call: its own name if a config accepts it.
 pub(super) fn name(found: &LocatedComponent) -> String {
     proposed_name(&found.name())
         .filter(|name| name != YOU && check_name(name).is_ok())
@@ -91,7 +91,7 @@ pub(crate) fn granted(grants: &[Fragment], folder: &std::path::Path) -> Result<C
     edited.config.ok_or_else(|| CliError::internal("the grants are invalid"))
 }
 
-/// Returns the error without line numbers, since the user never sees the generated text.
+/// The error without line numbers, since the user never sees the generated text.
 fn refused(error: ConfigEditError) -> CliError {
     let (ConfigEditError::Wrong(problems) | ConfigEditError::Unreadable(problems)) = &error else {
         return CliError::usage(error.to_string());

@@ -44,7 +44,7 @@ impl CallFollower {
         }
     }
 
-    /// Returns the log lines, in order.
+    /// The log lines, in order.
     pub(super) fn log(&self) -> Vec<Value> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -153,13 +153,13 @@ impl Subscriber for CallFollower {
     }
 }
 
-/// Returns the line that stands for the omitted rest of a log with this many lines.
+/// The line that stands for the omitted rest of a log with this many lines.
 fn left_out(verbose: bool, lines: u64) -> Option<String> {
     let more = lines.checked_sub(LOG_LINES).filter(|more| *more > 0 && !verbose)?;
     Some(format!("… {} not shown; --verbose shows all", plural(more, "log line", "log lines")))
 }
 
-/// Returns the proposed grant as an argument of this command.
+/// The proposed grant as an argument of this command.
 pub(super) fn argument(record: &DenialRecord) -> Option<String> {
     let fragment = Fragment::parse(record.suggestion.as_deref()?).ok()?;
     Some(format!("--grant {}", shell(&fragment.to_string())))

@@ -1,9 +1,9 @@
 //! What the cases of a plugin reach outside of sandboxes and of the plugin's folder, also through the
 //! network: the cases come with the plugin, so the user is asked first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use conclave_core::config::edit::Fragment;
 use conclave_core::config::{Config, KeyRef, McpReach, ModelKind, PluginSource};
@@ -21,7 +21,11 @@ use crate::ui::show::{ODD, one_line, paint, show_path};
 /// Columns of a command.
 const COMMAND: usize = 120;
 
-/// Asks the user about files outside of the plugin's folder, programs and addresses.
+/// The configs of the cases by their files, as they were read for the question.
+pub(super) type CaseConfigs = BTreeMap<PathBuf, Config>;
+
+/// Asks the user about files outside of the plugin's folder, programs and addresses. Returns the
+/// configs that the answer covers: the cases run with these, whatever the files hold later.
 ///
 /// # Errors
 /// If the cases reach any and neither `yes` nor the user allows it, or a config cannot be read.
@@ -30,20 +34,22 @@ pub(super) fn require(
     folder: &Path,
     beside: &Path,
     yes: bool,
-) -> Result<(), CliError> {
+) -> Result<CaseConfigs, CliError> {
     let mut reached = BTreeSet::new();
+    let mut configs = CaseConfigs::new();
     for case in cases {
         if case.tool.is_some() {
             let fragments: Vec<Fragment> = fragments(&case.grants)?;
             reach(&granted(&fragments, beside)?, folder, &mut reached);
         } else {
-            let file =
-                beside.join(case.config.as_deref().unwrap_or(Path::new(crate::args::CONFIG)));
-            reach(&setup::read_config(&file, &Models::new())?, folder, &mut reached);
+            let file = case.config_beside(beside);
+            let config = setup::read_config(&file, &Models::new())?;
+            reach(&config, folder, &mut reached);
+            configs.insert(file, config);
         }
     }
     if yes || reached.is_empty() {
-        return Ok(());
+        return Ok(configs);
     }
     let list: Vec<String> = reached.iter().map(|what| format!("  {what}")).collect();
     let list = list.join("\n");
@@ -54,7 +60,7 @@ pub(super) fn require(
             paint(ODD, "The cases reach more than the plugin's folder:")
         );
         if ask::confirm("Play them?") {
-            return Ok(());
+            return Ok(configs);
         }
     }
     let what = format!("the cases reach more than the plugin's folder\n{list}");

@@ -125,7 +125,7 @@ impl Subscriber for Recorder {
 }
 
 impl Expectation {
-    /// Returns the expectations that were not met, each with the observed value.
+    /// The expectations that were not met, each with the observed value.
     pub(super) fn problems(&self, seen: &Seen) -> Vec<String> {
         if let Some(why) = &seen.unplayed {
             return vec![format!("the case could not be played: {why}")];
@@ -188,7 +188,7 @@ impl Expectation {
     }
 }
 
-/// Returns the value as JSON, or `nothing`.
+/// The value as JSON, or `nothing`.
 fn of<T: Serialize>(value: &Option<T>) -> String {
     let json = value.as_ref().and_then(|value| serde_json::to_string(value).ok());
     json.unwrap_or_else(|| "nothing".to_owned())

@@ -121,7 +121,7 @@ pub(crate) fn parse(text: &str, short_goodbyes_quit: bool) -> TypedLine {
     }
 }
 
-/// Returns the id of a task that is given as `task-1` or by its number alone.
+/// The id of a task that is given as `task-1` or by its number alone.
 fn task_named(text: &str) -> String {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("task-{text}")
@@ -130,7 +130,7 @@ fn task_named(text: &str) -> String {
     }
 }
 
-/// Returns the path as a shell would expand it: `~/` is the home folder, and surrounding quotes are
+/// The path as a shell would expand it: `~/` is the home folder, and surrounding quotes are
 /// removed.
 fn file_named(text: &str, home: Option<&OsStr>) -> PathBuf {
     let unquoted = ['"', '\'']

@@ -119,9 +119,9 @@ impl TerminalChat {
         }
     }
 
-    /// Returns whether a model's text is shown while it arrives. The agent may answer otherwise,
-    /// which a reader of a pipe could not tell from the answer.
+    /// Whether a model's text is shown while it arrives.
     fn shows_drafts(&self) -> bool {
+        // The agent may answer otherwise, which a reader of a pipe could not tell from the answer.
         self.is_terminal && !self.is_guarded
     }
 
@@ -133,9 +133,10 @@ impl TerminalChat {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next speaker, now that the room asks its user.
+    /// The next speaker, now that the room asks its user.
     pub(crate) fn next(&self) -> NextSpeaker {
         let state = self.state();
+        // A turn that Ctrl-C stops must not continue by itself, whatever its agent has yet to read.
         if state.stopping { NextSpeaker::User } else { state.next }
     }
 
@@ -152,12 +153,12 @@ impl TerminalChat {
         self.state().begin_turn(self.tally.counts());
     }
 
-    /// Returns whether a turn is in progress.
+    /// Whether a turn is in progress.
     pub(crate) fn is_at_work(&self) -> bool {
         self.state().turn.is_some()
     }
 
-    /// Returns the start of the turn in progress.
+    /// The start of the turn in progress.
     pub(crate) fn turn(&self) -> Option<Instant> {
         self.state().turn.map(|turn| turn.began)
     }
@@ -211,12 +212,12 @@ impl TerminalChat {
         }
     }
 
-    /// Returns the names of the background tasks that run.
+    /// The names of the background tasks that run.
     pub(crate) fn background(&self) -> Vec<String> {
         self.state().background.values().map(|(task, _)| task.to_string()).collect()
     }
 
-    /// Returns the background tasks that run, with their ids and running times.
+    /// The background tasks that run, with their ids and running times.
     pub(crate) fn background_tasks(&self) -> Vec<(BackgroundId, TaskName, Duration)> {
         self.state()
             .background
@@ -231,7 +232,7 @@ impl TerminalChat {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
-    /// Returns the exit code of a last turn that had no answer.
+    /// The exit code of a last turn that had no answer.
     pub(crate) fn failure(&self) -> Option<u8> {
         self.state().failure
     }
@@ -244,12 +245,12 @@ impl TerminalChat {
         self.state().transcript.save(path)
     }
 
-    /// Returns whether the task is the entry task, or one that the conversation may be handed to.
+    /// Whether the task is the entry task, or one that the conversation may be handed to.
     pub(crate) fn holds(&self, task: &TaskName) -> bool {
         *task == self.setup.entry || self.setup.holders().contains(task)
     }
 
-    /// Returns whether `q`, `x` and `DONE` end a conversation with the task too (L-086).
+    /// Whether `q`, `x` and `DONE` end a conversation with the task too (L-086).
     pub(crate) fn short_goodbyes_quit(&self, task: &TaskName) -> bool {
         self.setup.tasks.get(task).is_some_and(|task| task.short_goodbyes_quit())
     }
@@ -281,6 +282,8 @@ impl TerminalChat {
         match notice {
             Notice::StepStarted { call, task, .. } if self.holds(task) => {
                 state.step = Some(*call);
+                // Streams are keyed by the ordinal of their request, which counts anew in each
+                // step.
                 state.streams.clear();
                 (state.faulted, state.responded) = (false, false);
             }
@@ -301,6 +304,7 @@ impl TerminalChat {
                     .get(ordinal)
                     .filter(|stream| error.is_some() && !stream.is_empty())
                 {
+                    // The user has read the beginning, so the transcript has it too.
                     let said = stream.said().to_owned();
                     state
                         .transcript
@@ -316,6 +320,7 @@ impl TerminalChat {
             }
             Notice::PluginFaulted { call, fault, .. } if state.step == Some(*call) => {
                 state.faulted = true;
+                // A failed model is the cause of the fault, and says more than the fault.
                 state.why = state.why.take().or_else(|| Some(fault.message.clone()));
                 state.failure = state.failure.or(Some(exit::PLUGIN));
             }
@@ -349,6 +354,8 @@ impl TerminalChat {
     }
 
     fn posted(&self, state: &mut ConversationState, message: &Message) {
+        // The host posts in the agent's role too, such as a tool's result. Only a record tells that
+        // the component itself answered.
         let is_hosts = message.sender == Role::Agent && !state.responded;
         state.next =
             if is_hosts && !state.faulted { NextSpeaker::Agent } else { NextSpeaker::User };
@@ -359,6 +366,7 @@ impl TerminalChat {
         if is_hosts || is_persons || is_elsewhere || message.text().trim().is_empty() {
             return;
         }
+        // `show_checked` shows the text once it has passed the gates.
         if self.is_guarded {
             return;
         }
@@ -367,6 +375,7 @@ impl TerminalChat {
         } else {
             self.setup.entry.to_string()
         };
+        // What was streamed is on the screen already.
         if !state.streams.values().any(|stream| stream.has_said(message.text())) {
             if message.sender == Role::User {
                 self.screen.say(&format!(
@@ -378,6 +387,7 @@ impl TerminalChat {
             self.say_whole(message.text());
         }
         state.transcript.add(Speaker::Agent(speaker), message.text());
+        // After a fault the message is the host's report of it, so the turn still has no answer.
         if !state.faulted {
             state.why = None;
         }
@@ -412,6 +422,7 @@ impl TerminalChat {
             .map(PieceStream::said)
             .collect::<Vec<_>>()
             .join("\n");
+        // A draft that became an answer is in the transcript already.
         if !said.is_empty() && !state.transcript.is_answered() {
             state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
         }
@@ -430,8 +441,7 @@ impl ConversationState {
         self.turn = Some(OpenTurn { began: Instant::now(), before, questions });
     }
 
-    /// Returns the time the agent worked in the turn, without the time for which a question was
-    /// open.
+    /// The time the agent worked in the turn, without the time for which a question was open.
     fn worked(&self, turn: &OpenTurn) -> Duration {
         let asked = self.questions.total(now()).saturating_sub(turn.questions);
         turn.began.elapsed().saturating_sub(asked)
@@ -448,6 +458,7 @@ impl ConversationState {
 
 impl Subscriber for TerminalChat {
     fn on(&self, happening: &Published) {
+        // Before the filter below: the question of a background task keeps the user busy as well.
         if let RunEvent::Notice { notice: told } = &happening.what {
             self.state().questions.take(&happening.room, happening.at, told);
         }

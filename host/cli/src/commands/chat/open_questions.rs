@@ -38,7 +38,7 @@ impl OpenQuestions {
         }
     }
 
-    /// Returns the total time for which a question was open, up to `now`.
+    /// The total time for which a question was open, up to `now`.
     pub(crate) fn total(&self, now: Millis) -> Duration {
         let open_ms = self.since.map_or(0, |since| now.since(since));
         Duration::from_millis(self.before_ms.saturating_add(open_ms))

@@ -8,7 +8,7 @@ use crate::ui::show::amounts::took_for;
 use crate::ui::show::plural;
 use crate::ui::show::tally::Counts;
 
-/// Returns the usage of a turn and of all turns: `1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes`.
+/// The usage of a turn and of all turns: `1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes`.
 pub(crate) fn after_turn(turn: Counts, took: Duration, total: Counts, columns: usize) -> String {
     // Without a model, a token count says nothing.
     let used = if total.tokens == 0 { String::new() } else { format!("{} · ", spent(turn)) };
@@ -42,7 +42,7 @@ pub(crate) fn in_all(spent: &Spent, counts: Counts) -> Option<String> {
     before.map(|_| format!("in all {} tokens", thousands(spent.tokens)))
 }
 
-/// Returns the status line of a silent turn: `thinking … 3 s · search.find`.
+/// The status line of a silent turn: `thinking … 3 s · search.find`.
 pub(crate) fn while_waiting(took: Duration, tools: &[String]) -> String {
     let working = if tools.is_empty() { "thinking" } else { "working" };
     let tools = if tools.is_empty() { String::new() } else { format!(" · {}", tools.join(", ")) };

@@ -69,17 +69,17 @@ impl PieceStream {
         }
     }
 
-    /// Returns whether nothing was printed yet.
+    /// Whether nothing was printed yet.
     pub(crate) fn is_empty(&self) -> bool {
         !self.begun
     }
 
-    /// Returns whether the stream already showed this text, ignoring surrounding white space.
+    /// Whether the stream already showed this text, ignoring surrounding white space.
     pub(crate) fn has_said(&self, text: &str) -> bool {
         self.begun && self.said.trim() == text.trim()
     }
 
-    /// Returns the whole text as it arrived.
+    /// The whole text as it arrived.
     pub(crate) fn said(&self) -> &str {
         &self.said
     }

@@ -24,7 +24,7 @@ impl Transcript {
         self.0.push((speaker, text.into()));
     }
 
-    /// Returns whether the agent has answered since the user's last message.
+    /// Whether the agent has answered since the user's last message.
     pub(crate) fn is_answered(&self) -> bool {
         self.0
             .iter()
@@ -33,7 +33,7 @@ impl Transcript {
             .any(|(speaker, _)| matches!(speaker, Speaker::Agent(_)))
     }
 
-    /// Returns the Markdown: a heading for each speaker, and notes as quotations.
+    /// The Markdown: a heading for each speaker, and notes as quotations.
     pub(crate) fn to_markdown(&self) -> String {
         let mut page = String::from("# Conversation\n");
         let mut last: Option<&Speaker> = None;
@@ -72,8 +72,8 @@ impl Transcript {
     }
 }
 
-/// Returns the text with a backslash before each line that Markdown would read as a heading or a
-/// quotation. Only the page itself writes those.
+/// The text with a backslash before each line that Markdown would read as a heading or a quotation.
+/// Only the page itself writes those.
 fn plain_lines(text: &str) -> String {
     let is_own = |line: &&str| {
         let line = line.trim_start();

@@ -110,6 +110,8 @@ impl ChannelState {
             let line = match self.user.ask(UserQuestion::message("> ")).await {
                 UserReply::Line(line) => line,
                 UserReply::Interrupted => {
+                    // One Ctrl-C may only mean to clear the line; two in a row look for the way
+                    // out.
                     if std::mem::replace(&mut has_pressed, true) {
                         self.tell(&paint(FAINT, "  Ctrl-D or /quit ends the conversation"));
                     }
@@ -225,7 +227,7 @@ impl ChannelState {
         }
     }
 
-    /// Returns the background tasks, one per line.
+    /// The background tasks, one per line.
     fn tasks(&self) -> String {
         let tasks = self.conversation.background_tasks();
         if tasks.is_empty() {
@@ -316,7 +318,7 @@ impl ChannelState {
         self.screen.notice(text);
     }
 
-    /// Returns whether a pipe's last message got no answer, and no other result is to come.
+    /// Whether a pipe's last message got no answer, and no other result is to come.
     fn has_failed(&self) -> bool {
         !self.user.is_there()
             && self.conversation.failure().is_some()
@@ -324,6 +326,7 @@ impl ChannelState {
     }
 
     async fn asked(&self, task: TaskName, prompt: String) -> Option<HumanAnswer> {
+        // A background task asks: its question is no turn of the conversation.
         if task != self.entry && !self.conversation.holds(&task) {
             if !self.user.is_there() {
                 return None;

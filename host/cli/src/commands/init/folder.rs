@@ -95,12 +95,12 @@ impl ProjectFolder {
         Ok(())
     }
 
-    /// Returns an example question about its contents.
+    /// An example question about its contents.
     pub(super) fn question(&self) -> &'static str {
         if self.is_new { "What is a grant?" } else { "What is this about?" }
     }
 
-    /// Returns the path under which the plugin sees it.
+    /// The path under which the plugin sees it.
     pub(super) fn at(&self) -> String {
         let last =
             Path::new(&self.written).file_name().map(|name| name.to_string_lossy().into_owned());

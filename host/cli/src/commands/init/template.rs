@@ -33,7 +33,7 @@ impl Model {
     }
 }
 
-/// Returns the config.
+/// The config.
 pub(super) fn text(file: &str, folder: &ProjectFolder, model: Option<&Model>) -> String {
     let head = format!("#:schema ./{}\n", schema::FILE);
     let (dir, at) = (quoted(&folder.written), quoted(&folder.at()));

@@ -16,8 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 /// The bytes that a pipe with space takes at once.
 const PIECE: usize = 4_096;
 
-/// Returns stdin and stdout for one client. Files cannot be waited for, so they are read and written
-/// on threads.
+/// Returns stdin and stdout for one client.
 #[expect(
     deprecated,
     reason = "its replacement is unsafe, because a descriptor must stay open; these two are the process's own and never closed"
@@ -26,6 +25,7 @@ pub(super) fn open() -> (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite +
     let from: Box<dyn AsyncRead + Send + Unpin> =
         match AsyncFd::with_interest(io::stdin(), Interest::READABLE) {
             Ok(stdin) => Box::new(ClientInput(stdin)),
+            // Files cannot be waited for, so they are read and written on threads.
             Err(_) => Box::new(tokio::io::stdin()),
         };
     let to: Box<dyn AsyncWrite + Send + Unpin> =
@@ -99,8 +99,8 @@ impl AsyncWrite for ClientOutput {
     }
 }
 
-/// Returns whether a read or a write would not block. An error or a closed end is reported by the
-/// call itself.
+/// Whether a read or a write would not block. An error or a closed end is reported by the call
+/// itself.
 fn is_ready(stream: impl AsFd, what: PollFlags) -> io::Result<bool> {
     loop {
         let mut asked = [PollFd::new(&stream, what)];

@@ -39,7 +39,7 @@ macro_rules! of_kind {
     };
 }
 
-/// Returns the path and the text of the files that depend on the language: the code first.
+/// The path and the text of the files that depend on the language: the code first.
 fn code(kind: NewKind, language: Language) -> [(&'static str, &'static str); 4] {
     match language {
         Language::Rust => [
@@ -63,7 +63,7 @@ fn code(kind: NewKind, language: Language) -> [(&'static str, &'static str); 4] 
     }
 }
 
-/// Returns the path and the text of each file. `sdk` is the path of the SDK, and `exclude` a line of
+/// The path and the text of each file. `sdk` is the path of the SDK, and `exclude` a line of
 /// a crate's workspace.
 pub(super) fn files(
     kind: NewKind,
@@ -118,7 +118,7 @@ pub(super) fn files(
 /// The keys of a case, in the order in which a reader expects them.
 const CASE_KEYS: [&str; 7] = ["name", "tool", "run", "config", "settings", "arguments", "expect"];
 
-/// Returns the cases as JSON whose keys have the order of the documentation.
+/// The cases as JSON whose keys have the order of the documentation.
 fn cases_text(cases: &Value) -> String {
     let place = |key: &str| CASE_KEYS.iter().position(|known| *known == key);
     let case = |fields: &Map<String, Value>| {
@@ -135,12 +135,12 @@ fn cases_text(cases: &Value) -> String {
     format!("[\n{}\n]\n", cases.join(",\n"))
 }
 
-/// Returns a message that the new config answers.
+/// A message that the new config answers.
 pub(super) fn message(kind: NewKind) -> &'static str {
     parts(kind).message
 }
 
-/// Returns the name of a Rust type, which ends in the kind, or in its last word, so that it shadows
+/// The name of a Rust type, which ends in the kind, or in its last word, so that it shadows
 /// nothing: `word-count` is `WordCountGate`.
 fn type_name(name: &str, kind: NewKind) -> String {
     let capital = |part: &str| {

@@ -99,6 +99,7 @@ impl RunContext {
         let tasks = prepared.setup().tasks.iter().filter(|(_, task)| task.interactive);
         let interactive = tasks.map(|(name, _)| name.clone()).collect();
         let lingers = prepared.setup().tasks.values().any(|task| task.on_close != OnClose::Cascade);
+        // The time limit after Ctrl-C would cut off detached tasks, which live in this process.
         if lingers {
             interrupts.lingers();
         }
@@ -189,6 +190,7 @@ impl RunContext {
     ) -> Result<Arc<Outcome>, CliError> {
         let mut interrupts = self.interrupts.clone();
         let mut outcome = std::pin::pin!(outcome);
+        // Without a loop: a second Ctrl-C does not come here, it ends the program.
         let ended = tokio::select! {
             outcome = &mut outcome => outcome,
             () = interrupts.next() => {
@@ -267,19 +269,19 @@ impl RunContext {
     }
 }
 
-/// Returns the command that lists the refusals of a run, without `conclave`.
+/// The command that lists the refusals of a run, without `conclave`.
 fn why(room: &RoomId, kept: &RunStorage) -> String {
     let folder = journal(kept).map(|folder| shell(&folder.display().to_string()));
     let option = folder.map(|folder| format!(" --journal {folder}")).unwrap_or_default();
     format!("why {room}{option}")
 }
 
-/// Returns the folder of `--journal`.
+/// The folder of `--journal`.
 fn journal(kept: &RunStorage) -> Option<&Path> {
     kept.folder().filter(|_| kept.store().is_none())
 }
 
-/// Returns the error for a run that came to no end.
+/// The error for a run that came to no end.
 pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, kept: &RunStorage) -> CliError {
     match failure {
         SessionError::FailedExchange { .. } => CliError::plugin(failure.to_string()),
@@ -290,8 +292,8 @@ pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, kept: &RunStorag
     }
 }
 
-/// Returns the error for a journal that failed during the run. Its contents are safe, and the run
-/// can be resumed.
+/// The error for a journal that failed during the run. Its contents are safe, and the run can be
+/// resumed.
 pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &RunStorage) -> CliError {
     let error = CliError::internal(failure.to_string());
     // On a disk that was full from the start, the store has no record of the run.

@@ -21,13 +21,13 @@ use crate::ui::show::tally::{Counts, RunTally};
 use crate::ui::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable, show_path};
 use crate::ui::stdout;
 
-/// Returns the remedy for a task that asks its user after each answer, if there is no user.
+/// The remedy for a task that asks its user after each answer, if there is no user.
 pub(crate) fn interactive_help(task: &TaskName, file: &Path) -> String {
     let key = format!("write `interactive = false` in [tasks.{task}]");
     format!("{key}, or start a conversation: conclave chat {}", shell(&file.display().to_string()))
 }
 
-/// Returns the same for a task that asked a question on its own.
+/// The same for a task that asked a question on its own.
 fn question_help(file: &Path) -> String {
     let chat = format!("conclave chat {}", shell(&file.display().to_string()));
     format!(
@@ -126,7 +126,7 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Returns the status and the reason of an end, in rows.
+/// The status and the reason of an end, in rows.
 pub(crate) fn ending(style: Style, outcome: &Outcome) -> String {
     EntryText::new(style, outcome.status.as_str())
         .whole(Style::new(), outcome.reason.trim())
@@ -134,20 +134,20 @@ pub(crate) fn ending(style: Style, outcome: &Outcome) -> String {
         .join("\n")
 }
 
-/// Returns the line about changes in overlays, with the command that shows them.
+/// The line about changes in overlays, with the command that shows them.
 pub(crate) fn changes_line(run: &RoomId, pending: usize) -> Option<String> {
     let files = plural(pending as u64, "changed file waits", "changed files wait");
     (pending > 0).then(|| format!("{files} to be applied or dropped: conclave diff {run}"))
 }
 
-/// Returns the line about unread background results, with the command that shows them.
+/// The line about unread background results, with the command that shows them.
 pub(crate) fn unread_line(run: &RoomId, unread: usize) -> Option<String> {
     let results = plural(unread as u64, "background result was", "background results were");
     (unread > 0).then(|| format!("{results} read by nobody: conclave tasks {run}"))
 }
 
-/// Returns the run's result: its text, else its value, else its calls, else its typed result as
-/// JSON. `None` if the run ended without a result.
+/// The run's result: its text, else its value, else its calls, else its typed result as JSON.
+/// `None` if the run ended without a result.
 pub(crate) fn result(outcome: &Outcome) -> Option<String> {
     let text = outcome.content.clone().filter(|content| !content.trim().is_empty());
     let value = || outcome.value.as_ref().map(ToString::to_string);
@@ -165,13 +165,13 @@ pub(crate) fn result(outcome: &Outcome) -> Option<String> {
     text.or_else(value).or_else(|| calls().filter(|calls| !calls.is_empty())).or_else(typed)
 }
 
-/// Returns a call in the form that results show.
+/// A call in the form that results show.
 pub(crate) fn as_json(call: &ToolCall) -> serde_json::Value {
     serde_json::json!({ "name": call.name, "arguments": call.arguments })
 }
 
-/// Returns the config key that raises the limit which ended the run, if a hard limit did.
-/// `is_option` says that the command has the option `--limit`, which replaces the config's limit.
+/// The config key that raises the limit which ended the run, if a hard limit did. `is_option` says
+/// that the command has the option `--limit`, which replaces the config's limit.
 pub(crate) fn limit_hint(outcome: &Outcome, is_option: bool) -> Option<String> {
     let key = match outcome.status {
         // Two limits share this status, and only the reason tells them apart.
@@ -249,13 +249,13 @@ mod tests {
             line.split_once("sandboxes · ").map(|(_, tokens)| tokens.to_owned())
         };
         assert_eq!(tokens(&context).as_deref(), Some("0 tokens"));
-        let resumed = EndContext { is_resumed: true, ..context };
-        assert_eq!(tokens(&resumed).as_deref(), Some("0 tokens · in all 5 787 tokens"));
         assert!(
             of(Status::Error).starts_with("ended after 1 min 23 s · "),
             "{}",
             of(Status::Error)
         );
+        let resumed = EndContext { is_resumed: true, ..context };
+        assert_eq!(tokens(&resumed).as_deref(), Some("0 tokens · in all 5 787 tokens"));
     }
 
     #[test]

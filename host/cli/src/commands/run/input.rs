@@ -34,6 +34,7 @@ pub(super) fn message(given: Option<String>) -> Result<Option<String>, CliError>
         CliError::usage(format!("the message could not be read from stdin: {error}"))
             .hint("pass it as an argument: conclave run [CONFIG] \"TEXT\"")
     })?;
+    // Most programs end their output with a line feed that is no part of the message.
     let text = text.trim_end().to_owned();
     Ok(if text.is_empty() { None } else { Some(text) })
 }
@@ -195,7 +196,7 @@ impl RunRoom {
     }
 }
 
-/// Returns whether the room is stored, and may be run once more.
+/// Whether the room is stored, and may be run once more.
 fn is_free(
     reader: &StoreReader,
     (room, is_given): (&RoomId, bool),

@@ -89,25 +89,27 @@ impl Access {
         Ok(Self { address, cookie, sessions, renewed })
     }
 
-    /// Returns the token of the address that the operator opens.
+    /// The token of the address that the operator opens.
     pub(super) fn token(&self) -> String {
         self.sessions().token.clone()
     }
 
-    /// Returns the cookie for a browser that has the token; `None` for a wrong token, and if the
-    /// system has no randomness.
+    /// The cookie for a browser that has the token; `None` for a wrong token, and if the system has
+    /// no randomness.
     pub(super) fn begin_session(&self, token: &str) -> Option<String> {
         let now = Instant::now();
         let mut sessions = self.sessions();
         if !is_same(token, &sessions.token) {
             return None;
         }
+        // Both before anything changes: without randomness the present token stays valid.
         let secret = random().ok()?;
         let next = if self.address.is_public { Some(random().ok()?) } else { None };
         sessions.begin(&secret, now);
         if let Some(next) = &next {
             sessions.token.clone_from(next);
         }
+        // The callback prints, and other requests must not wait for that.
         drop(sessions);
         if let Some(next) = next {
             (self.renewed)(&next);
@@ -131,8 +133,8 @@ impl Access {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether a page of this origin is one of this server. Behind a proxy with TLS an
-    /// `http` origin is refused: its page may have been changed on the way to the browser.
+    /// Whether a page of this origin is one of this server. Behind a proxy with TLS an `http`
+    /// origin is refused: its page may have been changed on the way to the browser.
     fn is_own(&self, origin: &str) -> bool {
         let Address { hosts, has_tls, .. } = &self.address;
         let Some((scheme, host)) = origin.split_once("://") else { return false };
@@ -158,6 +160,7 @@ impl Access {
         // Browsers send an origin with each POST; one without comes from no page of this server.
         let needs_origin = origin.is_some() || method != Method::GET;
         let site = text(HeaderName::from_static("sec-fetch-site"));
+        // `none` is the user's own navigation, such as from the address bar.
         let is_foreign = site.is_some_and(|site| !matches!(site, "same-origin" | "none"));
         if is_api && ((needs_origin && !is_own) || is_foreign) {
             let what = "the request comes from another web site, and only the page of this server may send it";
@@ -219,17 +222,18 @@ pub(super) async fn guard(
     response
 }
 
-/// Answers a request in a task of its own. A client that leaves ends its connection, which drops the
-/// future of the request at any of its awaits; a change must not end half-way.
+/// Answers a request in a task of its own.
 async fn in_a_task(answer: impl Future<Output = Response> + Send + 'static) -> Response {
+    // A client that leaves ends its connection, which drops the future of the request at any of its
+    // awaits; a change must not end half-way.
     tokio::spawn(answer).await.unwrap_or_else(|_| {
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", FAILED).into_response()
     })
 }
 
-/// Returns whether two secrets are the same. Their digests are compared, so that the time tells
-/// nothing about the secret.
+/// Whether two secrets are the same.
 fn is_same(given: &str, secret: &str) -> bool {
+    // Digests, so that the time of the comparison tells nothing about the secret.
     digest(given) == digest(secret)
 }
 

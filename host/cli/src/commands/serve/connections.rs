@@ -116,6 +116,7 @@ impl Connection {
     /// Marks the connection as one with a session. Returns false if there are too many of them.
     pub(super) fn recognize(self: &Arc<Self>) -> bool {
         let mut open = self.places.open();
+        // A connection carries many requests, and counts once.
         if self.has_session.load(Ordering::Relaxed) {
             return true;
         }
@@ -156,6 +157,7 @@ impl<S> TimedWrites<S> {
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
+        // Any progress renews the time: a slow reader may stay, an absent one may not.
         if written.is_ready() {
             self.deadline = None;
             return written;

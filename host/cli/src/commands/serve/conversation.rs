@@ -125,7 +125,7 @@ impl Conversation {
         let _ = self.handle.set(handle);
     }
 
-    /// Returns the handle of the room; `None` if the room was over when it was found.
+    /// The handle of the room; `None` if the room was over when it was found.
     pub(super) fn handle(&self) -> Option<&RoomHandle> {
         self.handle.get()
     }
@@ -136,7 +136,7 @@ impl Conversation {
         self.changed.send_replace(());
     }
 
-    /// Returns a receiver that is notified after each change.
+    /// A receiver that is notified after each change.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -182,7 +182,7 @@ impl ConversationState {
         self.ended.is_none() && self.transcript.status().closed.is_none()
     }
 
-    /// Returns the status, without the number of files that wait in overlays.
+    /// The status, without the number of files that wait in overlays.
     pub(super) fn status(&self, root: &RoomId) -> ConversationStatus {
         let mut status = self.transcript.status();
         if let Some(reason) = &self.ended {

@@ -95,7 +95,7 @@ impl Conversations {
         self.rooms().values().find(|room| room.room().as_str() == id).cloned()
     }
 
-    /// Returns the list of conversations, the newest first.
+    /// The list of conversations, the newest first.
     pub(super) fn rows(&self) -> Vec<ConversationRow> {
         self.rooms().values().rev().map(|room| room.row()).collect()
     }
@@ -240,7 +240,7 @@ impl Conversations {
         }
     }
 
-    /// Returns the number of a room; `None` for a room of another name.
+    /// The number of a room; `None` for a room of another name.
     fn number_of(&self, room: &RoomId) -> Option<u64> {
         let rest = room.as_str().strip_prefix(self.name.as_str())?;
         match rest {

@@ -64,6 +64,7 @@ pub(super) fn events(
             if let Some(event) = cursor.ready.pop_front() {
                 return Some((Ok(event), cursor));
             }
+            // Marked as seen before the look, so that a change during it leads to another look.
             cursor.changes.borrow_and_update();
             cursor.prepare().await;
             // The conversation owns the sender, so it lives as long as the cursor.

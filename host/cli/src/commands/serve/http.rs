@@ -188,6 +188,7 @@ async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let conversation = server.conversation(&id)?;
+    // Not waited for: each waiting page would hold a connection.
     let permit = Arc::clone(&server.0.streams).try_acquire_owned().map_err(|_| {
         let what = format!("{STREAMS} pages are open already; close one and load this one again");
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
@@ -224,6 +225,7 @@ async fn message(
 async fn stop(State(server): State<Server>, Path(id): Path<String>) -> Result<StatusCode, Failure> {
     let conversation = server.conversation(&id)?;
     conversation.handle().ok_or_else(over)?.stop_turn(STOPPED);
+    // A stop has no reply; the page reads the end of the turn among its events.
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -32,7 +32,7 @@ impl RecordedRun {
         Self { room: room.clone(), records: Mutex::default() }
     }
 
-    /// Returns the records so far, in order.
+    /// The records so far, in order.
     pub(super) fn take(&self) -> Vec<Record> {
         std::mem::take(&mut self.records.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -113,7 +113,7 @@ pub(super) fn report(
     Ok(count("differs") + count("not run") == 0)
 }
 
-/// Returns the word for a verdict, and its style.
+/// The word for a verdict, and its style.
 fn word(verdict: &ReplayVerdict) -> (&'static str, Style) {
     match verdict {
         ReplayVerdict::Same => ("same", GOOD),
@@ -123,7 +123,7 @@ fn word(verdict: &ReplayVerdict) -> (&'static str, Style) {
     }
 }
 
-/// Returns the line about an action as a log has it.
+/// The line about an action as a log has it.
 fn line(action: &Action, era: Era) -> String {
     match action {
         Action::Edit(edit) => format!("Editing file: {}", edit.path),
@@ -151,7 +151,7 @@ fn rows(one: &ComparedAction<'_>, era: Era, width: usize) -> Vec<String> {
     rows
 }
 
-/// Returns the changed lines with those around them: `-` the log's, `+` the replay's.
+/// The changed lines with those around them: `-` the log's, `+` the replay's.
 fn difference(recorded: &str, replayed: &str, width: usize) -> Vec<String> {
     // Both end with a line end, so that the last lines are compared as the others are.
     let change = text_change(&format!("{recorded}\n"), &format!("{replayed}\n"));

@@ -42,7 +42,7 @@ pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, 
     Ok(exit::OK)
 }
 
-/// Returns a JSON array with one event a line.
+/// A JSON array with one event a line.
 fn text(events: &[Value]) -> String {
     let lines: Vec<String> = events.iter().map(Value::to_string).collect();
     format!("[\n{}\n]\n", lines.join(",\n"))

@@ -74,6 +74,7 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
     // Translated together, because an event's result may be in another file.
     own.extend(translate(&all.sdk));
     all.events = own;
+    // The era of most files: a single odd one must not decide for the log.
     all.era = match votes[0].cmp(&votes[1]) {
         std::cmp::Ordering::Greater => Some(Era::V2024),
         std::cmp::Ordering::Less => Some(Era::V2025),
@@ -82,7 +83,7 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
     Ok(all)
 }
 
-/// Returns the log's own events, without the translated events of the SDK behind them.
+/// The log's own events, without the translated events of the SDK behind them.
 pub(super) fn own_events(loaded: &Loaded) -> &[TrajectoryEvent] {
     let translated = translate(&loaded.sdk).len();
     &loaded.events[..loaded.events.len().saturating_sub(translated)]
@@ -100,7 +101,7 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Returns the number in `12.json` or `event-00012-5f0a91c0.json`.
+/// The number in `12.json` or `event-00012-5f0a91c0.json`.
 fn number(name: &str) -> Option<u64> {
     let stem = name.strip_suffix(".json")?;
     let digits = stem.strip_prefix("event-").unwrap_or(stem).split('-').next()?;

@@ -37,12 +37,13 @@ pub(super) async fn replay(
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let engine = EngineStart::begin();
+    let config = setup::read_config(&args.config, &models)?;
     let kept = RunStorage::open(
         &args.keep,
         RunCommand {
             command: "run",
             file: &args.config,
-            models: &models,
+            config: &config,
             locked,
             approvals: Some(args.approvals),
             questions: None,
@@ -50,7 +51,7 @@ pub(super) async fn replay(
         },
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
-    let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
+    let prepared = setup::prepare_with(&host, (&args.config, &config), locked, output).await?;
     let room = RandomIds.run();
     let style = RunStyle {
         output,
@@ -60,6 +61,7 @@ pub(super) async fn replay(
         questions: Questions::Prompt,
     };
     let context = RunContext::new(&prepared, &args.config, &kept, style, &interrupts)?;
+    // The finish that `again` adds for a comparison is no action of the log.
     let count = plural((turns.len() - usize::from(args.compare)) as u64, "action", "actions");
     let mut options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&kept) };
     let recorded = Arc::new(RecordedRun::new(&room));
@@ -112,6 +114,7 @@ fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>)
             return Err(CliError::usage(what)
                 .hint("`conclave trajectory show --type action` lists its actions"));
         }
+        // Ends the run after the last action, so that no agent is called.
         let finish = Action::from(Finish::default());
         executed.into_iter().map(|it| it.action.clone()).chain([finish]).collect()
     } else {

@@ -124,7 +124,7 @@ fn no_date(option: &str, text: &str) -> CliError {
         .hint("write it as 2024-07-01 or 2024-07-01T12:00:00")
 }
 
-/// Returns whether the text begins with a day.
+/// Whether the text begins with a day.
 fn is_date(text: &str) -> bool {
     let day = text.get(..10).unwrap_or_default();
     let is_day = day.len() == 10
@@ -134,7 +134,7 @@ fn is_date(text: &str) -> bool {
     is_day && matches!(text.as_bytes().get(10), None | Some(b'T' | b' '))
 }
 
-/// Returns the events that pass the filter, with their numbers: their ids, or else their positions.
+/// The events that pass the filter, with their numbers: their ids, or else their positions.
 fn numbered<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<(i64, &'a TrajectoryEvent)> {
     let places: HashMap<*const TrajectoryEvent, usize> = events
         .iter()
@@ -166,7 +166,7 @@ fn branch(events: &[SdkEvent], leaf: &str) -> Result<Vec<usize>, CliError> {
     })
 }
 
-/// Returns the problems of the SDK's event tree: duplicate ids and missing parents.
+/// The problems of the SDK's event tree: duplicate ids and missing parents.
 fn out_of_place(events: &[SdkEvent]) -> impl Iterator<Item = LogProblem> {
     let of = |(at, error): (usize, TreeError)| LogProblem {
         at: format!("event {at}"),
@@ -176,7 +176,7 @@ fn out_of_place(events: &[SdkEvent]) -> impl Iterator<Item = LogProblem> {
     tree_of(events).1.into_iter().map(of)
 }
 
-/// Returns the numbers of the SDK's actions without an answer, refusal or failure (O-121).
+/// The numbers of the SDK's actions without an answer, refusal or failure (O-121).
 fn unanswered(events: &[SdkEvent]) -> Vec<i64> {
     let places: HashMap<*const SdkEvent, usize> =
         events.iter().enumerate().map(|(at, event)| (std::ptr::from_ref(event), at)).collect();
@@ -186,8 +186,8 @@ fn unanswered(events: &[SdkEvent]) -> Vec<i64> {
         .collect()
 }
 
-/// Returns the same for events of the SDK, numbered by position, and only for those in `branch` if
-/// it is given.
+/// The same for events of the SDK, numbered by position, and only for those in `branch` if it is
+/// given.
 fn of_sdk<'a>(
     events: &'a [SdkEvent],
     filter: &Filter,
@@ -258,7 +258,7 @@ fn row(number: i64, event: &TrajectoryEvent, form: Era) -> Row {
     ]
 }
 
-/// Returns the event's line, with its result if that says more.
+/// The event's line, with its result if that says more.
 fn said(event: &TrajectoryEvent, form: Era) -> String {
     let message = event.message(form);
     let content = event.observation().map(Observation::content).unwrap_or_default().trim();
@@ -270,7 +270,7 @@ fn said(event: &TrajectoryEvent, form: Era) -> String {
     }
 }
 
-/// Returns the fields of an event without a line of its own.
+/// The fields of an event without a line of its own.
 fn fields(event: &TrajectoryEvent, form: Era) -> String {
     let value = event.to_json(form);
     let held = value.get("args").or_else(|| value.get("extras")).and_then(Value::as_object);
@@ -304,7 +304,7 @@ fn sdk_row(number: i64, event: &SdkEvent) -> Row {
     ]
 }
 
-/// Returns the text of an SDK event, if its kind is known to have any.
+/// The text of an SDK event, if its kind is known to have any.
 fn sdk_said(event: &SdkEvent) -> String {
     let of = |key: &str| event.payload.get(key).map(words).unwrap_or_default();
     let text = match event.kind {
@@ -338,7 +338,7 @@ fn sdk_said(event: &SdkEvent) -> String {
     }
 }
 
-/// Returns the texts of a value: a message's parts, a tool's result, or the value itself.
+/// The texts of a value: a message's parts, a tool's result, or the value itself.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -356,7 +356,7 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// Returns a readable timestamp, without the `T` and without fractions of a second.
+/// A readable timestamp, without the `T` and without fractions of a second.
 fn when(timestamp: Option<&str>) -> String {
     let text = timestamp.unwrap_or_default();
     match text.get(..19).filter(|_| is_date(text)) {

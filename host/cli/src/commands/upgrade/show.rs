@@ -50,8 +50,8 @@ fn text(name: &PluginName, is_new: bool, changes: &[LockChange], columns: usize)
     text
 }
 
-/// Returns whether the part is JSON that the host laid out, so that the blanks at the beginning of
-/// its lines are the host's.
+/// Whether the part is JSON that the host laid out, so that the blanks at the beginning of its
+/// lines are the host's.
 fn is_json(part: PluginPart) -> bool {
     matches!(part, PluginPart::InputSchema | PluginPart::OutputSchema | PluginPart::Examples)
 }
@@ -94,7 +94,7 @@ fn title(change: &LockChange) -> String {
 
 type Line = (Style, char, String);
 
-/// Returns the removed and added lines, with a few unchanged ones.
+/// The removed and added lines, with a few unchanged ones.
 fn lines(before: &str, now: &str) -> Vec<Line> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
     let mut all: Vec<(char, &str)> = Vec::new();

@@ -144,6 +144,7 @@ fn one<'a>(names: impl Iterator<Item = &'a str>, begin: &str) -> Result<Option<S
     let mut found: Vec<&str> = names.filter(|name| name.starts_with(begin)).collect();
     found.sort_unstable();
     found.dedup();
+    // A whole name means its run, even if longer names begin with it.
     if found.len() < 2 || found.contains(&begin) {
         return Ok(found
             .first()
@@ -154,7 +155,7 @@ fn one<'a>(names: impl Iterator<Item = &'a str>, begin: &str) -> Result<Option<S
         .hint("write more of the id"))
 }
 
-/// Returns `3f2a91c0` for its call `3f2a91c0.4`, and any other run unchanged.
+/// `3f2a91c0` for its call `3f2a91c0.4`, and any other run unchanged.
 fn serving_of(run: &RoomId) -> &str {
     run.as_str().split('.').next().unwrap_or(run.as_str())
 }

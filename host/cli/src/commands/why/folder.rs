@@ -20,8 +20,8 @@ const ENDING: &str = "jsonl";
 pub(super) struct JournalFolder(pub(super) PathBuf);
 
 impl JournalFolder {
-    /// Returns the runs, newest first, with each client session once. A run is as old as the file
-    /// of its first room, and a session as its newest call.
+    /// The runs, newest first, with each client session once. A run is as old as the file of its
+    /// first room, and a session as its newest call.
     pub(super) fn runs(&self) -> Vec<String> {
         let mut found: BTreeMap<String, SystemTime> = BTreeMap::new();
         for file in self.files().unwrap_or_default() {
@@ -73,8 +73,8 @@ impl JournalFolder {
     }
 }
 
-/// Returns the run of a file, with the call if it is a client's: the file's name up to the first
-/// child room. A run of a batch is called `RUN-batch-3`.
+/// The run of a file, with the call if it is a client's: the file's name up to the first child
+/// room. A run of a batch is called `RUN-batch-3`.
 fn file_call(file: &Path) -> Option<String> {
     let stem = file.file_stem()?.to_str()?;
     let first = |name: &str| name.split('-').next().unwrap_or(name).to_owned();

@@ -74,12 +74,12 @@ impl CallIndex {
         Self { askers: calls, requests }
     }
 
-    /// Returns the approval request about a call.
+    /// The approval request about a call.
     pub(super) fn request(&self, call: CallId) -> Option<&ApprovalRequest> {
         self.requests.get(&call)
     }
 
-    /// Returns the caller of this call, or else of the event during which it was refused.
+    /// The caller of this call, or else of the event during which it was refused.
     pub(super) fn asker(&self, call: Option<CallId>, plugin: &PluginName, event: &Event) -> Asker {
         let known = call.or_else(|| call_of(event)).and_then(|call| self.askers.get(&call));
         let mut asker =
@@ -106,7 +106,7 @@ fn call_of(event: &Event) -> Option<CallId> {
     }
 }
 
-/// Returns the description of a record: its refusal, or else its question, or else its event.
+/// The description of a record: its refusal, or else its question, or else its event.
 pub(super) fn head(told: &ReplayedRecord, calls: &CallIndex) -> String {
     let refused = denials(told).map(|(plugin, record)| {
         let Denial { capability, target, .. } = &record.denial;
@@ -125,7 +125,7 @@ pub(super) fn head(told: &ReplayedRecord, calls: &CallIndex) -> String {
     }
 }
 
-/// Returns the question of a notice to a person.
+/// The question of a notice to a person.
 fn asks(notice: &Notice) -> Option<String> {
     match notice {
         Notice::ApprovalAsked { request, .. } => {
@@ -138,7 +138,7 @@ fn asks(notice: &Notice) -> Option<String> {
     }
 }
 
-/// Returns the description of an event that ends a known call.
+/// The description of an event that ends a known call.
 fn of_call(event: &Event, asker: &Asker) -> Option<String> {
     match (event, &asker.tool) {
         (Event::AgentStepped { .. }, _) => Some(format!("a step of {} ended", asker.plugin)),
@@ -148,8 +148,8 @@ fn of_call(event: &Event, asker: &Asker) -> Option<String> {
     }
 }
 
-/// Returns the consequences of a record, a line for each notice. Refusals are left out, since they
-/// are explained below it.
+/// The consequences of a record, a line for each notice. Refusals are left out, since they are
+/// explained below it.
 pub(super) fn lines(told: &ReplayedRecord) -> Vec<String> {
     told.notices
         .iter()
@@ -158,13 +158,13 @@ pub(super) fn lines(told: &ReplayedRecord) -> Vec<String> {
         .collect()
 }
 
-/// Returns whether the notice is the answer of a call whose denial is a notice of its own.
+/// Whether the notice is the answer of a call whose denial is a notice of its own.
 fn repeats_denial(told: &ReplayedRecord, notice: &Notice) -> bool {
     let Notice::ToolAnswered { content, .. } = notice else { return false };
     denials(told).any(|(_, record)| record.denial.to_text() == *content)
 }
 
-/// Returns whether the notice is the answer of a call whose refusal the list has already.
+/// Whether the notice is the answer of a call whose refusal the list has already.
 pub(super) fn repeats_refusal(told: &ReplayedRecord, notice: &Notice) -> bool {
     let is_refusal = |other: &Notice| {
         matches!(
@@ -186,7 +186,7 @@ fn denials(told: &ReplayedRecord) -> impl Iterator<Item = (&PluginName, &DenialR
     })
 }
 
-/// Returns the description of an event.
+/// The description of an event.
 pub(super) fn of_event(event: &Event) -> String {
     match event.effective() {
         Event::RoomOpened { opening, .. } => format!(
@@ -235,7 +235,7 @@ fn verb(side_effect: &SideEffect) -> &'static str {
     }
 }
 
-/// Returns the access question that a side effect answers.
+/// The access question that a side effect answers.
 pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> AccessQuestion {
     let (method, headers) = match side_effect {
         SideEffect::Fetch { method, headers, .. } => {
@@ -252,7 +252,7 @@ pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> AccessQ
     }
 }
 
-/// Returns the line of a notice, if it adds something to the layers.
+/// The line of a notice, if it adds something to the layers.
 fn of_notice(notice: &Notice) -> Option<String> {
     Some(match notice {
         Notice::ToolCalled { task, caller, name, arguments, led_by: by, .. } => {
@@ -323,8 +323,8 @@ fn approved(approval: &Approval) -> String {
 /// The latest approval request about each call; the answer does not repeat it.
 pub(super) type Asked = HashMap<CallId, ApprovalRequest>;
 
-/// Returns the sign and subject of a notice in the list of a run. `conclave audit` calls approvals,
-/// limits and the decisions of gates and judges by the same words.
+/// The sign and subject of a notice in the list of a run. `conclave audit` calls approvals, limits
+/// and the decisions of gates and judges by the same words.
 pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, String)> {
     Some(match notice {
         Notice::Denied { plugin, record, .. } => (

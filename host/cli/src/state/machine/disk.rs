@@ -65,7 +65,7 @@ pub(crate) fn syncing(folder: &Path) -> Finding {
     }
 }
 
-/// Returns the rate of events if each waits for a write of its own; with `group`, many share one.
+/// The rate of events if each waits for a write of its own; with `group`, many share one.
 fn per_second(median: Duration) -> String {
     let median = u64::try_from(median.as_micros()).unwrap_or(u64::MAX).max(1);
     show::amounts::count(1_000_000 / median)
@@ -101,7 +101,7 @@ impl Scratch {
         Ok(Self(folder))
     }
 
-    /// Returns the path in the form that configs take.
+    /// The path in the form that configs take.
     pub(crate) fn shown(&self) -> String {
         self.0.to_string_lossy().into_owned()
     }

@@ -80,8 +80,8 @@ fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Returns the soft limit of this process. The inner `None` means unlimited, the outer one that the
-/// file is missing.
+/// The soft limit of this process. The inner `None` means unlimited, the outer one that the file is
+/// missing.
 fn limit(name: &str) -> Option<Option<u64>> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;

@@ -15,7 +15,7 @@ use crate::ui::show::{bytes, plural, show_path};
 /// Entries that are counted. A folder with more is large in any case.
 const ENTRIES: usize = 100_000;
 
-/// Returns the findings about stored runs. Empty if nothing is stored.
+/// The findings about stored runs. Empty if nothing is stored.
 pub(crate) fn stored_runs() -> Vec<Finding> {
     const WHAT: &str = "stored runs";
     let Some(folder) = state_folder() else {
@@ -47,12 +47,12 @@ pub(crate) fn stored_runs() -> Vec<Finding> {
     vec![finding, super::syncing(&nearest(&folder))]
 }
 
-/// Returns the folder, or its nearest existing ancestor, since a check creates nothing.
+/// The folder, or its nearest existing ancestor, since a check creates nothing.
 fn nearest(folder: &Path) -> PathBuf {
     folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Returns the bytes of all files below a folder. Links are not followed.
+/// The bytes of all files below a folder. Links are not followed.
 fn size(folder: &Path) -> u64 {
     let (mut to_do, mut total, mut seen) = (vec![folder.to_owned()], 0_u64, 0);
     while let Some(folder) = to_do.pop() {

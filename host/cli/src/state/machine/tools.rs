@@ -50,7 +50,7 @@ fn scripted(what: &'static str, language: Language) -> Finding {
     }
 }
 
-/// Returns the first line that a program prints.
+/// The first line that a program prints.
 fn said_by(program: &str, words: &[&str]) -> Option<String> {
     let output =
         Command::new(program).args(words).output().ok().filter(|output| output.status.success())?;

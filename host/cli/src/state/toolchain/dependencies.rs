@@ -100,9 +100,9 @@ impl Toolchain {
         Ok(Some(folder))
     }
 
-    /// Returns the packages with compiled code among those that these packages need. pip finds them
-    /// for this machine where it found none for a component, and its own error reads as if they did
-    /// not exist.
+    /// The packages with compiled code among those that these packages need. pip finds them for
+    /// this machine where it found none for a component, and its own error reads as if they did not
+    /// exist.
     fn compiled(&self, dependencies: &[String]) -> Vec<String> {
         let mut pip = Command::new(&self.interpreter);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run"])

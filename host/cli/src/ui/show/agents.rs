@@ -49,7 +49,7 @@ impl Agents {
         }
     }
 
-    /// Returns the lines for the terminal. Activities are left out once the run is over.
+    /// The lines for the terminal. Activities are left out once the run is over.
     pub(crate) fn lines(&self, is_over: bool) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(reason) = self.paused.as_ref().filter(|_| !is_over) {

@@ -13,7 +13,7 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// Returns the current time.
+/// The current time.
 pub(crate) fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
@@ -127,8 +127,8 @@ fn clock(within: u64) -> String {
     format!("{hours:02}:{minutes:02}:{seconds:02}")
 }
 
-/// Returns the year, month and day that are this many days after 1970-01-01. Years are counted from
-/// March, so that a leap day is the last day.
+/// The year, month and day that are this many days after 1970-01-01. Years are counted from March,
+/// so that a leap day is the last day.
 fn day_of(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -166,7 +166,7 @@ pub(crate) fn parse_moment(option: &str, text: &str, now: Millis) -> Result<Mill
     Ok(Millis(now.0.saturating_sub(number.saturating_mul(unit))))
 }
 
-/// Returns the days between 1970-01-01 and a day.
+/// The days between 1970-01-01 and a day.
 fn parse_day(text: &str) -> Option<u64> {
     let mut parts = text.split('-');
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);

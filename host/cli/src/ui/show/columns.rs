@@ -64,15 +64,15 @@ pub(crate) fn line(parts: &[StyledText], most: usize) -> (String, usize) {
     (shown, used)
 }
 
-/// Returns the parts in exactly `width` columns.
+/// The parts in exactly `width` columns.
 pub(crate) fn cell(parts: &[StyledText], width: usize) -> String {
     let (mut shown, used) = line(parts, width);
     shown.push_str(&" ".repeat(width.saturating_sub(used)));
     shown
 }
 
-/// Returns the text in one line of at most `most` columns. Of a long text, only the part that can
-/// be shown is examined.
+/// The text in one line of at most `most` columns. Of a long text, only the part that can be shown
+/// is examined.
 pub(crate) fn cut(text: &str, most: usize) -> FittedText {
     let (mut shown, mut used) = (String::new(), 0);
     // The position for the sign, should the text be cut.
@@ -116,8 +116,8 @@ pub(crate) fn cut(text: &str, most: usize) -> FittedText {
     FittedText { text: shown, columns: used, is_cut: false }
 }
 
-/// Returns the text in lines of at most `most` columns, broken at blanks if possible. Its own line
-/// ends stay.
+/// The text in lines of at most `most` columns, broken at blanks if possible. Its own line ends
+/// stay.
 pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
     let most = most.max(8);
     text.trim_end().lines().flat_map(|line| wrap_line(line, most)).collect()
@@ -149,14 +149,14 @@ fn wrap_line(line: &str, most: usize) -> Vec<String> {
     rows
 }
 
-/// Returns a line of the program's own, with its styles, in rows of at most `most` columns, broken
-/// at blanks. Further rows are aligned with the first one, or indented slightly more.
+/// A line of the program's own, with its styles, in rows of at most `most` columns, broken at
+/// blanks. Further rows are aligned with the first one, or indented slightly more.
 pub(crate) fn wrap_styled(line: &str, most: usize) -> Vec<String> {
     wrap_hanging(line, 0, most)
 }
 
-/// Returns a line in rows like [`wrap_styled`]. Further rows begin at column `hang`, such as behind
-/// a label, or with the first row if it is 0.
+/// A line in rows like [`wrap_styled`]. Further rows begin at column `hang`, such as behind a
+/// label, or with the first row if it is 0.
 pub(crate) fn wrap_hanging(line: &str, hang: usize, most: usize) -> Vec<String> {
     let blanks = line.len() - line.trim_start_matches(' ').len();
     let indent = if hang > 0 { hang.min(most / 2) } else { blanks.max(2).min(most / 3) };
@@ -194,7 +194,7 @@ pub(crate) fn wrap_hanging(line: &str, hang: usize, most: usize) -> Vec<String> 
     rows
 }
 
-/// Returns the columns of a text that is shown unchanged.
+/// The columns of a text that is shown unchanged.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
@@ -222,7 +222,7 @@ fn columns(c: char) -> usize {
     }
 }
 
-/// Returns whether a line has too many characters without a width, such as endless accents.
+/// Whether a line has too many characters without a width, such as endless accents.
 fn is_flood(shown: &str, most: usize) -> bool {
     shown.len() > 64 + 16 * most
 }

@@ -29,8 +29,7 @@ const REASON_MIN: usize = 24;
 /// Columns in front of a reason below its capability.
 const BELOW: usize = 4;
 
-/// Returns the line that names a component, and its description, in rows of at most `columns`
-/// columns.
+/// The line that names a component, and its description, in rows of at most `columns` columns.
 pub(crate) fn head(
     manifest: &Manifest,
     kinds: &BTreeSet<PluginKind>,
@@ -53,8 +52,7 @@ pub(crate) fn head(
     rows
 }
 
-/// Returns the capabilities that it asks for, with its reasons, in rows of at most `columns`
-/// columns.
+/// The capabilities that it asks for, with its reasons, in rows of at most `columns` columns.
 pub(crate) fn asks(manifest: &Manifest, columns: usize) -> Vec<String> {
     let mut rows: Vec<String> = manifest
         .asks
@@ -102,7 +100,7 @@ fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String>
     rows
 }
 
-/// Returns the settings that the manifest declares, in rows of at most `columns` columns.
+/// The settings that the manifest declares, in rows of at most `columns` columns.
 pub(crate) fn settings(manifest: &Manifest, columns: usize) -> Vec<String> {
     let setting = |(name, declared): (&String, &Value)| {
         let kind = declared["type"].as_str().unwrap_or("any");
@@ -123,8 +121,8 @@ pub(crate) fn settings(manifest: &Manifest, columns: usize) -> Vec<String> {
     rows
 }
 
-/// Returns the imports of authority that the manifest does not ask for, and what follows, in rows
-/// of at most `columns` columns.
+/// The imports of authority that the manifest does not ask for, and what follows, in rows of at
+/// most `columns` columns.
 pub(crate) fn unasked(found: &[UnaskedImport], columns: usize) -> Vec<String> {
     let mut by_capability: BTreeMap<(bool, &str), Vec<&str>> = BTreeMap::new();
     for import in found {

@@ -28,7 +28,7 @@ impl Delegate {
     }
 }
 
-/// Returns the delegates that the action of a message starts.
+/// The delegates that the action of a message starts.
 pub(crate) fn delegates(message: &Message) -> Vec<Delegate> {
     match &message.action {
         Some(Action::Delegate { agent, inputs }) => vec![Delegate::new(agent, inputs)],
@@ -44,8 +44,8 @@ pub(crate) fn delegates(message: &Message) -> Vec<Delegate> {
     }
 }
 
-/// Returns the output of a background task, if the content is the answer to a call that waited for
-/// the task.
+/// The output of a background task, if the content is the answer to a call that waited for the
+/// task.
 pub(crate) fn answer(content: &str) -> Option<String> {
     if !content.starts_with('{') {
         return None;

@@ -70,7 +70,7 @@ impl EntryText {
         Self { tail: words.into(), ..self }
     }
 
-    /// Returns the rows of at most `most` columns. No row begins with a plugin's text.
+    /// The rows of at most `most` columns. No row begins with a plugin's text.
     pub(crate) fn rows(&self, most: usize) -> Vec<String> {
         let words: Vec<&str> = self.words.iter().map(|part| part.text.as_str()).collect();
         let mut rows: Vec<String> = match foreign::width(&words.join(" ")) {

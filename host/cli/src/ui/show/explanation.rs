@@ -29,13 +29,13 @@ pub(crate) struct ConfigLines<'a> {
 }
 
 impl ConfigLines<'_> {
-    /// Returns the place of a layer's decision: `conclave.toml:31`.
+    /// The place of a layer's decision: `conclave.toml:31`.
     fn place(&self, answer: &LayerAnswer) -> Option<String> {
         let (config, key) = (self.config?, answer.key.as_ref()?);
         Some(format!("{}:{}", show_path(self.file), config.locate(key).line))
     }
 
-    /// Returns the command for the smallest grant, or the remedy's own words if it is not a grant.
+    /// The command for the smallest grant, or the remedy's own words if it is not a grant.
     fn command(&self, explanation: &Explanation) -> Option<String> {
         let line = explanation.suggestion.as_deref()?;
         let Ok(fragment) = Fragment::parse(line) else { return Some(line.to_owned()) };
@@ -60,13 +60,13 @@ pub(crate) fn print(lines: &[String]) -> Result<(), CliError> {
     })
 }
 
-/// Returns whether a line proposes a command. It is known by its style, which no text of a plugin
-/// can have: a target may well contain the words.
+/// Whether a line proposes a command. It is known by its style, which no text of a plugin can have:
+/// a target may well contain the words.
 fn is_command(line: &str) -> bool {
     line.starts_with(&paint(FAINT, TO_ALLOW))
 }
 
-/// Returns the lines for users; the first one names the access.
+/// The lines for users; the first one names the access.
 pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>) -> Vec<String> {
     let mut lines = vec![about.to_owned()];
     for answer in &explanation.layers {
@@ -102,7 +102,7 @@ pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>
     lines
 }
 
-/// Returns the question with its answer: `notes may read /notes/a.md`.
+/// The question with its answer: `notes may read /notes/a.md`.
 pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
     let answer = match explanation.verdict {
         LayerVerdict::Yes => paint(GOOD, "may"),
@@ -116,7 +116,7 @@ pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
     format!("{} {answer} {verb}{gap}{target}", explanation.plugin)
 }
 
-/// Returns the `--json` object: the explanation with its places and its command.
+/// The `--json` object: the explanation with its places and its command.
 pub(crate) fn as_json(explanation: &Explanation, at: &ConfigLines<'_>) -> Value {
     let mut value = json!(explanation);
     for (layer, answer) in

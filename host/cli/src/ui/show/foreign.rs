@@ -26,8 +26,8 @@ enum Blanks {
     Kept,
 }
 
-/// Returns the text in rows of at most `most` columns, without marks; at least one row. Line ends
-/// of the text stay.
+/// The text in rows of at most `most` columns, without marks; at least one row. Line ends of the
+/// text stay.
 ///
 /// Terminals disagree about the width of some characters. All but ASCII counts as two columns, so
 /// that no row ever wraps.
@@ -35,18 +35,18 @@ pub(crate) fn rows(text: &str, most: usize) -> Vec<String> {
     broken(&escaped(text), most)
 }
 
-/// Returns the text in rows like [`rows`], but keeps its runs of blanks.
+/// The text in rows like [`rows`], but keeps its runs of blanks.
 pub(crate) fn reading_rows(text: &str, most: usize) -> Vec<String> {
     broken(&readable(text.trim_end()), most)
 }
 
-/// Returns a line of a file in rows like [`rows`], with all its blanks and a sign for a carriage
-/// return at its end.
+/// A line of a file in rows like [`rows`], with all its blanks and a sign for a carriage return at
+/// its end.
 pub(crate) fn line_rows(line: &str, most: usize) -> Vec<String> {
     broken(&readable(line), most)
 }
 
-/// Returns a line of the program that holds text from elsewhere, in rows like [`rows`]. The first row
+/// A line of the program that holds text from elsewhere, in rows like [`rows`]. The first row
 /// begins with the program's own words, and the others with the mark.
 pub(crate) fn line_with_mark(line: &str, columns: usize) -> Vec<String> {
     let rows = rows(&line.replace('\n', "\\u{a}"), columns.saturating_sub(MARK_COLUMNS));
@@ -55,8 +55,7 @@ pub(crate) fn line_with_mark(line: &str, columns: usize) -> Vec<String> {
     rows.into_iter().enumerate().map(mark).collect()
 }
 
-/// Returns a block of rows of at most `columns` columns, each with `indent` blanks and the mark in
-/// front.
+/// A block of rows of at most `columns` columns, each with `indent` blanks and the mark in front.
 pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> String {
     let mark = format!("{:indent$}{}", "", paint(FAINT, MARK));
     let rows = reading_rows(text, columns.saturating_sub(indent + MARK_COLUMNS));
@@ -66,8 +65,8 @@ pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> 
         .join("\n")
 }
 
-/// Returns the text in one row of at most `most` columns, and whether it is complete. Blanks are
-/// collapsed, and line ends become a sign.
+/// The text in one row of at most `most` columns, and whether it is complete. Blanks are collapsed,
+/// and line ends become a sign.
 pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     // A rule, such as the first line of a traceback, would take the place of words.
@@ -76,7 +75,7 @@ pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     cut_row(&lines.filter(is_said).collect::<Vec<_>>().join(LINE_END), most)
 }
 
-/// Returns the text in one row like [`one_row`], with the blanks of its lines as they are.
+/// The text in one row like [`one_row`], with the blanks of its lines as they are.
 pub(crate) fn exact_row(text: &str, most: usize) -> (String, bool) {
     let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
     cut_row(&lines.collect::<Vec<_>>().join(LINE_END), most)
@@ -99,7 +98,7 @@ fn cut_row(line: &str, most: usize) -> (String, bool) {
     (format!("{}…", cut.trim_end()), false)
 }
 
-/// Returns the columns that a text may take on any terminal.
+/// The columns that a text may take on any terminal.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
@@ -129,20 +128,19 @@ fn broken(escaped: &str, most: usize) -> Vec<String> {
     rows
 }
 
-/// Returns the columns that a character may take on any terminal.
+/// The columns that a character may take on any terminal.
 pub(crate) fn columns(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }
 
-/// Returns the text with all characters escaped that a reader could miss or misread: control and
-/// invisible characters, white space other than single spaces, and endless combining marks. A run
-/// of one such character is written once: `\u{a0}×1998`.
+/// The text with all characters escaped that a reader could miss or misread: control and invisible
+/// characters, white space other than single spaces, and endless combining marks. A run of one such
+/// character is written once: `\u{a0}×1998`.
 pub(crate) fn escaped(text: &str) -> String {
     escape(text, Blanks::Escaped)
 }
 
-/// Returns the text escaped like [`escaped`], but keeps its runs of blanks, for text that is only
-/// read.
+/// The text escaped like [`escaped`], but keeps its runs of blanks, for text that is only read.
 pub(crate) fn readable(text: &str) -> String {
     escape(text, Blanks::Kept)
 }
@@ -201,8 +199,8 @@ pub(crate) fn escape_json(json: &str) -> String {
     shown
 }
 
-/// Returns whether a character other than a blank can be shown. `marks` is the number of characters
-/// without a width in a row, including this one.
+/// Whether a character other than a blank can be shown. `marks` is the number of characters without
+/// a width in a row, including this one.
 fn is_shown_as_it_is(before: Option<char>, c: char, marks: u32) -> bool {
     !c.is_whitespace() && (!is_deceptive(c) || joins_pictures(before, c)) && marks <= MARKS_MAX
 }
@@ -308,13 +306,13 @@ impl Flow {
 /// Combining marks on one letter, at most: more than any script needs.
 const MARKS_MAX: u32 = 3;
 
-/// Returns whether the character has no width of its own and is not a control character.
+/// Whether the character has no width of its own and is not a control character.
 fn is_combining(c: char) -> bool {
     unicode_width::UnicodeWidthChar::width(c) == Some(0)
 }
 
-/// Returns a word of the text that is confusable with ASCII, and the word that it resembles. `None`
-/// if there is no such word.
+/// A word of the text that is confusable with ASCII, and the word that it resembles. `None` if
+/// there is no such word.
 pub(crate) fn look_alike(text: &str) -> Option<(String, String)> {
     let words = text.split(|c: char| {
         c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '(' | ')' | '{' | '}' | '[' | ']')
@@ -328,8 +326,7 @@ pub(crate) fn look_alike(text: &str) -> Option<(String, String)> {
     })
 }
 
-/// Returns the word with each letter that is not ASCII replaced by the ASCII letter that it
-/// resembles.
+/// The word with each letter that is not ASCII replaced by the ASCII letter that it resembles.
 fn looks(word: &str) -> String {
     let mut of_one = [0; 4];
     word.chars().fold(String::new(), |mut seen, c| {
@@ -342,7 +339,7 @@ fn looks(word: &str) -> String {
     })
 }
 
-/// Returns whether a letter of the word that is not ASCII resembles one that is.
+/// Whether a letter of the word that is not ASCII resembles one that is.
 fn has_look_alike_letter(word: &str) -> bool {
     let mut of_one = [0; 4];
     word.chars().any(|c| !c.is_ascii() && looks(c.encode_utf8(&mut of_one)).is_ascii())

@@ -66,7 +66,7 @@ fn print_leaving((prepared, setup): (&Prepared, &Setup), id: &str, leaves: &str,
     let _ = writeln!(err, "{}\n", table_of(&rows_of(prepared, setup)));
 }
 
-/// Returns the permissions, a line for each plugin.
+/// The permissions, a line for each plugin.
 pub(crate) fn table(prepared: &Prepared) -> String {
     table_of(&rows(prepared))
 }
@@ -82,7 +82,7 @@ fn count(plugins: usize) -> String {
     plural(plugins as u64, "plugin", "plugins")
 }
 
-/// Returns the permission summary of a prepared config.
+/// The permission summary of a prepared config.
 pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
     rows_of(prepared, prepared.setup())
 }
@@ -101,20 +101,20 @@ pub(crate) struct Widths {
 }
 
 impl Widths {
-    /// Returns the columns of the widest name, within bounds, and of the widest source.
+    /// The columns of the widest name, within bounds, and of the widest source.
     pub(crate) fn of(rows: &[RightsRow]) -> Self {
         let source = rows.iter().map(|row| source(row).chars().count()).fold(SOURCE, usize::max);
         Self { name: name_width(rows.iter().map(|row| row.plugin.as_str())), source }
     }
 }
 
-/// Returns the columns of the widest name, within bounds.
+/// The columns of the widest name, within bounds.
 pub(crate) fn name_width<'a>(names: impl Iterator<Item = &'a str>) -> usize {
     names.map(width).max().unwrap_or_default().clamp(NAMES.0, NAMES.1)
 }
 
-/// Returns a row in lines of at most `most` columns: the plugin, its source, and its permissions
-/// one below the other.
+/// A row in lines of at most `most` columns: the plugin, its source, and its permissions one below
+/// the other.
 pub(crate) fn lines(row: &RightsRow, widths: Widths, most: usize) -> Vec<String> {
     let (source, Widths { name, source: wide }) = (source(row), widths);
     let plugin = paint(NAME, format_args!("{:<name$}", row.plugin));
@@ -149,7 +149,7 @@ fn source(row: &RightsRow) -> String {
     }
 }
 
-/// Returns the end of a long path, since the file's name is its most useful part.
+/// The end of a long path, since the file's name is its most useful part.
 fn short(path: &str) -> String {
     let digest =
         path.split_once("@sha256:").and_then(|(name, hex)| Some((name, hex.get(..DIGEST)?)));

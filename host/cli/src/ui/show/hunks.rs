@@ -6,8 +6,8 @@ use conclave_runtime::overlay::diff::{LineSign, TextChange};
 
 use super::{BAD, FAINT, GOOD, NAME, foreign, paint};
 
-/// Returns the hunks in rows of at most `width` columns. Each row of a line begins with its sign,
-/// so that no row can be taken for the program's own.
+/// The hunks in rows of at most `width` columns. Each row of a line begins with its sign, so that
+/// no row can be taken for the program's own.
 pub(crate) fn hunk_rows(change: &TextChange, width: usize) -> Vec<String> {
     let mut rows = Vec::new();
     for hunk in &change.hunks {

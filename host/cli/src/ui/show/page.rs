@@ -31,7 +31,7 @@ const ROWS: usize = 6_000;
 /// Bars of the lanes.
 const BARS: usize = 4_000;
 
-/// Returns the page.
+/// The page.
 pub(crate) fn page(
     timeline: &Timeline,
     about: &RunFacts,

@@ -18,7 +18,7 @@ const SINGLY: usize = 3;
 /// The style of a tool's name.
 const TOOL: Style = Style::new().bold();
 
-/// Returns the message in a line.
+/// The message in a line.
 pub(crate) fn line(message: &Message) -> Vec<StyledText> {
     let delegates = delegation::delegates(message);
     let mut parts = if delegates.is_empty() { marks(message) } else { Vec::new() };
@@ -64,8 +64,7 @@ pub(crate) fn line(message: &Message) -> Vec<StyledText> {
     parts
 }
 
-/// Returns the host's facts about a message: its number, its sender's name, the origin of its
-/// content.
+/// The host's facts about a message: its number, its sender's name, the origin of its content.
 pub(crate) fn facts(message: &Message, task: &TaskName, by: &str) -> String {
     let mut facts = vec![format!("message {}", message.seq)];
     if let Some(parent) = message.parent {
@@ -82,8 +81,8 @@ pub(crate) fn facts(message: &Message, task: &TaskName, by: &str) -> String {
     facts.join(" · ")
 }
 
-/// Returns the whole message, with a block for each part. Arguments that fit into `columns` columns
-/// take one line.
+/// The whole message, with a block for each part. Arguments that fit into `columns` columns take
+/// one line.
 pub(crate) fn blocks(message: &Message, columns: usize) -> Vec<StyledText> {
     let mut blocks = marks(message);
     // An action's arguments follow its name.
@@ -123,7 +122,7 @@ pub(crate) fn blocks(message: &Message, columns: usize) -> Vec<StyledText> {
     blocks
 }
 
-/// Returns the effects of a message besides its text.
+/// The effects of a message besides its text.
 fn marks(message: &Message) -> Vec<StyledText> {
     match (&message.signal, &message.action) {
         (Some(Signal::Done { .. }), _) => vec![StyledText::new(GOOD, "done")],
@@ -139,7 +138,7 @@ fn marks(message: &Message) -> Vec<StyledText> {
     }
 }
 
-/// Returns the calls that the model made, or else those that the message carries.
+/// The calls that the model made, or else those that the message carries.
 fn calls(message: &Message) -> &[ToolCall] {
     if message.tool_calls.is_empty() { &message.tools } else { &message.tool_calls }
 }
@@ -152,7 +151,7 @@ fn tool(name: &str) -> StyledText {
     StyledText::new(TOOL, head(name))
 }
 
-/// Returns each name once, in order, with its count: `[search.read ×29]`.
+/// Each name once, in order, with its count: `[search.read ×29]`.
 fn together<'a>(names: impl Iterator<Item = &'a str>) -> StyledText {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
@@ -161,7 +160,7 @@ fn together<'a>(names: impl Iterator<Item = &'a str>) -> StyledText {
     StyledText::new(TOOL, head(&counts.join(", ")))
 }
 
-/// Returns a result in one line: a background task's output without the JSON around it.
+/// A result in one line: a background task's output without the JSON around it.
 fn short_answer(result: &ToolResult) -> StyledText {
     match delegation::answer(&result.content).filter(|_| !result.is_error) {
         Some(text) => StyledText::plain(text),
@@ -185,13 +184,13 @@ fn attachments(message: &Message) -> impl Iterator<Item = StyledText> {
     })
 }
 
-/// Returns whether the value says the same as the text.
+/// Whether the value says the same as the text.
 fn is_text(value: &Value, text: &str) -> bool {
     value.as_str() == Some(text)
         || serde_json::from_str::<Value>(text).is_ok_and(|read| read == *value)
 }
 
-/// Returns the value in one line if it fits.
+/// The value in one line if it fits.
 fn json(value: &Value, columns: usize) -> String {
     let line = value.to_string();
     if line.len() <= columns { line } else { serde_json::to_string_pretty(value).unwrap_or(line) }

@@ -18,8 +18,7 @@ const MARKS: [(&str, &str); 5] = [
     ("abandoned", "❌"),
 ];
 
-/// Returns a line for each task, in the form of rule O-065. The root has none, since it is not a
-/// task.
+/// A line for each task, in the form of rule O-065. The root has none, since it is not a task.
 pub(crate) fn tree(plan: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     each(plan, &mut |task, depth| {
@@ -37,7 +36,7 @@ pub(crate) fn tree(plan: &Value) -> Vec<String> {
     lines
 }
 
-/// Returns a summary: `plan: 2 of 5 done; now 0.1 Find out when it was lit`.
+/// A summary: `plan: 2 of 5 done; now 0.1 Find out when it was lit`.
 pub(crate) fn summary(plan: &Value) -> String {
     let (mut all, mut done, mut current) = (0, 0, None);
     each(plan, &mut |task, _| {

@@ -32,7 +32,7 @@ impl RunPrompts {
         Self(prompts)
     }
 
-    /// Returns the prompts that an address names: those of a request, or of a call.
+    /// The prompts that an address names: those of a request, or of a call.
     pub(crate) fn at(&self, room: &RoomId, seq: u64) -> Vec<&ModelPrompt> {
         let in_room = || self.0.iter().filter(|prompt| prompt.room == *room);
         let exact: Vec<&ModelPrompt> = in_room().filter(|prompt| prompt.seq == seq).collect();
@@ -112,12 +112,12 @@ impl<'a> PagePrompts<'a> {
     }
 }
 
-/// Returns the address of a request: `run:seq`.
+/// The address of a request: `run:seq`.
 pub(crate) fn address(prompt: &ModelPrompt) -> String {
     format!("{}:{}", prompt.room, prompt.seq)
 }
 
-/// Returns the line of a list.
+/// The line of a list.
 pub(crate) fn listed(prompt: &ModelPrompt) -> String {
     let task = prompt.task.as_ref().map_or(prompt.plugin.as_str(), |task| task.as_str());
     let messages = prompt.messages();
@@ -138,7 +138,7 @@ pub(crate) fn listed(prompt: &ModelPrompt) -> String {
     )
 }
 
-/// Returns a prompt in full, in rows of at most `columns`.
+/// A prompt in full, in rows of at most `columns`.
 pub(crate) fn rows(prompt: &ModelPrompt, columns: usize) -> Vec<String> {
     let mut rows = vec![head(prompt)];
     rows.extend(facts(prompt).into_iter().map(|fact| paint(FAINT, one_line(&fact, columns))));
@@ -151,7 +151,7 @@ pub(crate) fn rows(prompt: &ModelPrompt, columns: usize) -> Vec<String> {
     rows
 }
 
-/// Returns a prompt as text, for an element of a page.
+/// A prompt as text, for an element of a page.
 fn text(prompt: &ModelPrompt) -> String {
     let tools = prompt.prompt.tools.iter().flat_map(|tool| tool::summary(tool, ON_PAGE_COLUMNS));
     let tools = tools.map(|row| anstream::adapter::strip_str(&row).to_string());
@@ -167,7 +167,7 @@ fn head(prompt: &ModelPrompt) -> String {
     paint(NAME, one_line(&format!("{} · {whose} asks {}", address(prompt), prompt.model), 200))
 }
 
-/// Returns the options of a request, and the line that introduces its tools.
+/// The options of a request, and the line that introduces its tools.
 fn facts(prompt: &ModelPrompt) -> Vec<String> {
     let written = prompt.written();
     let mut facts = Vec::new();
@@ -183,7 +183,7 @@ fn facts(prompt: &ModelPrompt) -> Vec<String> {
     facts
 }
 
-/// Returns the text of a message, with its calls, results and attachments.
+/// The text of a message, with its calls, results and attachments.
 fn said(message: &PromptMessage) -> String {
     let mut parts: Vec<String> = Vec::new();
     if !message.text.is_empty() {

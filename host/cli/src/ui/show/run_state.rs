@@ -13,7 +13,7 @@ pub(crate) const SERVED: &str = "serve";
 /// The state of such a conversation while no server has it open.
 pub(crate) const CLOSED: &str = "closed";
 
-/// Returns the word for a run's state, and its style.
+/// The word for a run's state, and its style.
 pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
     match of {
         // Its server left it in order, or continues it at its next start.
@@ -27,13 +27,13 @@ pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
     }
 }
 
-/// Returns the state of a run one of whose calls is pending. An ended run has no pending calls.
+/// The state of a run one of whose calls is pending. An ended run has no pending calls.
 pub(crate) fn state_of_pending(is_live: bool, run: Option<&RunRow>) -> (Style, String) {
     let state = if is_live { RunState::Running } else { RunState::Interrupted };
     run_state(state, run.map_or("", |run| run.command.as_str()))
 }
 
-/// Returns the command that continues a run which no process has open.
+/// The command that continues a run which no process has open.
 pub(crate) fn continued_by(run: &RunRow) -> String {
     if run.command != SERVED {
         return format!("conclave resume {}", run.run);

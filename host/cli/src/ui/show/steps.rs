@@ -164,7 +164,7 @@ impl Steps {
         ));
     }
 
-    /// Returns the columns for the text of [`Steps::aside`].
+    /// The columns for the text of [`Steps::aside`].
     pub(crate) fn width(&self) -> usize {
         let layout = self.layout();
         layout.way + GAP + layout.content
@@ -306,7 +306,7 @@ impl Steps {
         self.put(&lines.join("\n"));
     }
 
-    /// Returns a row whose columns continue below it if they do not fit, so that nothing is cut.
+    /// A row whose columns continue below it if they do not fit, so that nothing is cut.
     fn head(
         &self,
         layout: StepLayout,
@@ -336,7 +336,7 @@ impl Steps {
         (0..rows).map(row).collect()
     }
 
-    /// Returns the text of [`Steps::who`], in several lines if it is too long for one.
+    /// The text of [`Steps::who`], in several lines if it is too long for one.
     fn whole_who(
         &self,
         layout: StepLayout,
@@ -362,8 +362,8 @@ impl Steps {
         rows.map(|row| format!("{indent}{}", cell(&[row], layout.who - start))).collect()
     }
 
-    /// Returns a task, indented by its depth, and its responder. If both are too long, the task's
-    /// name is cut first.
+    /// A task, indented by its depth, and its responder. If both are too long, the task's name is
+    /// cut first.
     fn who(
         &self,
         layout: StepLayout,
@@ -503,12 +503,12 @@ impl StepsState {
     }
 }
 
-/// Returns the part in lines of at most `columns` columns.
+/// The part in lines of at most `columns` columns.
 fn styled(part: &StyledText, columns: usize) -> Vec<StyledText> {
     wrap(&part.text, columns).into_iter().map(|row| StyledText::new(part.style, row)).collect()
 }
 
-/// Returns the sender, and the recipient if there is one.
+/// The sender, and the recipient if there is one.
 fn way(message: &Message) -> Vec<StyledText> {
     let mut way = vec![StyledText::new(of_role(message.sender), message.sender.as_str())];
     if let Some(recipient) = &message.recipient {
@@ -526,7 +526,7 @@ fn of_role(role: Role) -> Style {
     }
 }
 
-/// Returns the style of a role's or a task's name.
+/// The style of a role's or a task's name.
 fn of_name(name: &str) -> Style {
     if name == Role::System.as_str() {
         of_role(Role::System)

@@ -18,12 +18,12 @@ const LAST: usize = 24;
 /// Blanks between two columns.
 const GAP: usize = 2;
 
-/// Returns the columns of a line on stdout.
+/// The columns of a line on stdout.
 pub(crate) fn total() -> usize {
     limit().unwrap_or(WIDTH)
 }
 
-/// Returns the columns of a line on stdout; `None` if neither a terminal nor `COLUMNS` limits them.
+/// The columns of a line on stdout; `None` if neither a terminal nor `COLUMNS` limits them.
 pub(crate) fn limit() -> Option<usize> {
     if std::io::stdout().is_terminal() {
         return Some(screen::columns());
@@ -43,7 +43,7 @@ pub(crate) struct Column {
     pub(crate) goes: u8,
 }
 
-/// Returns the lines of a table, with its head.
+/// The lines of a table, with its head.
 pub(crate) fn lines(
     columns: &[Column],
     rows: &[Vec<(Style, String)>],
@@ -101,7 +101,7 @@ fn row_of<'a>(cells: impl Iterator<Item = (usize, usize, Style, &'a str)>, total
     shown.trim_end().to_owned()
 }
 
-/// Returns a faint line below a table.
+/// A faint line below a table.
 pub(crate) fn note(text: impl std::fmt::Display) -> String {
     paint(FAINT, text)
 }

@@ -31,7 +31,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Returns the difference to `earlier`.
+    /// The difference to `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             sandboxes: self.sandboxes.saturating_sub(earlier.sandboxes),
@@ -46,7 +46,7 @@ impl Counts {
         }
     }
 
-    /// Returns the cost in micro-US-dollars. `None` if it is not known, or if no model was called.
+    /// The cost in micro-US-dollars. `None` if it is not known, or if no model was called.
     pub(crate) fn cost(self) -> Option<u64> {
         (self.unpriced == 0 && self.tokens > 0).then_some(self.cost_micro_usd)
     }
@@ -73,36 +73,36 @@ struct TallyState {
 }
 
 impl RunTally {
-    /// Returns the counts so far.
+    /// The counts so far.
     pub(crate) fn counts(&self) -> Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).counts
     }
 
-    /// Returns the diagnostic of the latest model call, or `None` if the model answered.
+    /// The diagnostic of the latest model call, or `None` if the model answered.
     pub(crate) fn trouble(&self) -> Option<ModelDiagnosticKind> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).trouble
     }
 
-    /// Returns the reason why the latest model call got no answer, or `None` if it got one.
+    /// The reason why the latest model call got no answer, or `None` if it got one.
     pub(crate) fn why_no_answer(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).why.clone()
     }
 }
 
 impl RunTally {
-    /// Returns the latest question without a user to answer it, and the task that asked.
+    /// The latest question without a user to answer it, and the task that asked.
     pub(crate) fn unanswered(&self) -> Option<(TaskName, String)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).unanswered.clone()
     }
 }
 
 impl RunTally {
-    /// Returns the texts about background results that reached a channel, in order.
+    /// The texts about background results that reached a channel, in order.
     pub(crate) fn delivered(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).delivered.clone()
     }
 
-    /// Returns the number of background results that neither a person nor an agent has read.
+    /// The number of background results that neither a person nor an agent has read.
     pub(crate) fn unread(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).unread.len()
     }
@@ -195,8 +195,7 @@ impl Subscriber for RunTally {
     }
 }
 
-/// Returns whether the event ends a call in a sandbox of its own, by the same rule as `conclave
-/// show`.
+/// Whether the event ends a call in a sandbox of its own, by the same rule as `conclave show`.
 fn is_sandbox(event: &Event) -> bool {
     match event {
         Event::AgentStepped { report, .. }

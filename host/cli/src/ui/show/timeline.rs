@@ -42,12 +42,12 @@ pub(crate) struct RunFacts {
     pub(crate) change_decisions: Vec<ChangeDecision>,
 }
 
-/// Returns `, 1 of them in conflict`, for changes that cannot be applied as they are.
+/// `, 1 of them in conflict`, for changes that cannot be applied as they are.
 fn blocked(changes: usize) -> String {
     if changes == 0 { String::new() } else { format!(", {changes} of them in conflict") }
 }
 
-/// Returns `2 changed files of project applied by operator 5 min ago`.
+/// `2 changed files of project applied by operator 5 min ago`.
 pub(crate) fn decided(decision: &ChangeDecision) -> String {
     let ChangeDecision { at, principal, kind, folder, files } = decision;
     let files = match files.as_slice() {
@@ -58,7 +58,7 @@ pub(crate) fn decided(decision: &ChangeDecision) -> String {
     format!("{files} of {folder} {word} by {principal} {}", ago(*at, now()))
 }
 
-/// Returns the lines, in `total` columns.
+/// The lines, in `total` columns.
 pub(crate) fn lines(timeline: &Timeline, about: &RunFacts, total: usize, all: bool) -> Vec<String> {
     let mut lines = head(timeline, about, total);
     lines.push(String::new());
@@ -161,7 +161,7 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the usage and the incidents of a run.
+/// The usage and the incidents of a run.
 pub(crate) fn amounts(timeline: &Timeline) -> Vec<String> {
     let (totals, rooms) = (&timeline.totals, timeline.rooms.len());
     let some = |count: u64, words: String| (count > 0).then_some(words);
@@ -229,7 +229,7 @@ pub(crate) fn amounts(timeline: &Timeline) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// Returns `9 sandboxes, 2.1 MiB at most, 1.2 s of computing`.
+/// `9 sandboxes, 2.1 MiB at most, 1.2 s of computing`.
 fn sandboxes(totals: &Totals, took_ms: u64) -> String {
     let computing = computing(totals.cpu_ms, took_ms).map(|time| format!(", {time} of computing"));
     format!(
@@ -320,7 +320,7 @@ fn together(rows: &[TimelineRow], whole: u64, total: usize) -> Option<ShownRow> 
     Some(ShownRow::of(&one, words, whole, total))
 }
 
-/// Returns the row in place of rows that are left out.
+/// The row in place of rows that are left out.
 fn more(rows: &[TimelineRow], total: usize) -> ShownRow {
     let text = format!("{}; --all shows them", fold::summary(rows));
     let words = RowText { name: "…".to_owned(), text, amounts: String::new(), tone: Tone::Plain };
@@ -353,7 +353,7 @@ fn right(text: &str, wide: usize) -> String {
     format!("{text:>wide$}")
 }
 
-/// Returns the bar that shows a row's start and duration within the run.
+/// The bar that shows a row's start and duration within the run.
 fn bar(row: &TimelineRow, whole: u64, wide: usize) -> String {
     const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
     let whole = u128::from(whole.max(1));

@@ -25,7 +25,7 @@ const DEPTH: usize = 3;
 /// Alternatives that are named; a longer list is cut.
 const ALTERNATIVES: usize = 8;
 
-/// Returns the tools in rows of at most `columns` columns.
+/// The tools in rows of at most `columns` columns.
 pub(crate) fn tools(tools: &[ToolSpec], columns: usize) -> Vec<String> {
     let mut rows: Vec<String> =
         tools.iter().take(TOOLS).flat_map(|tool| self::tool(tool, columns)).collect();
@@ -77,7 +77,7 @@ fn tool(tool: &ToolSpec, columns: usize) -> Vec<String> {
     rows
 }
 
-/// Returns a tool as a model reads it, without its schema's details: its name, the first line of its
+/// A tool as a model reads it, without its schema's details: its name, the first line of its
 /// description, and its arguments.
 pub(crate) fn summary(tool: &ToolSummary, columns: usize) -> Vec<String> {
     let mut rows = vec![format!("  {}", paint(NAME, one_line(&tool.name, WORD)))];
@@ -120,7 +120,7 @@ fn below_name(entry: &EntryText, columns: usize) -> impl Iterator<Item = String>
     rows.into_iter().map(|row| format!("{:INDENT$}{row}", ""))
 }
 
-/// Returns a line for each argument: `query: string · The text to find.` A `?` marks an argument that
+/// A line for each argument: `query: string · The text to find.` A `?` marks an argument that
 /// may be left out.
 fn arguments(schema: &Value) -> Vec<String> {
     let properties = schema["properties"].as_object();
@@ -140,7 +140,7 @@ fn is_required(schema: &Value, name: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|other| other == name))
 }
 
-/// Returns the shape of a schema's values: `integer 1…10`, `[string]`, `"a" | "b"`, `{place: text}`.
+/// The shape of a schema's values: `integer 1…10`, `[string]`, `"a" | "b"`, `{place: text}`.
 fn shape(schema: &Value, depth: usize) -> String {
     let Some(schema) = schema.as_object().filter(|_| depth <= DEPTH) else {
         return "…".to_owned();
@@ -182,7 +182,7 @@ fn typed(schema: &Map<String, Value>, kind: &str, depth: usize) -> String {
     }
 }
 
-/// Returns the shape without the limits of its values.
+/// The shape without the limits of its values.
 fn unlimited(schema: &Map<String, Value>, kind: &str, depth: usize) -> String {
     match (kind, schema.get("items"), schema.get("properties").and_then(Value::as_object)) {
         ("array", Some(items), _) => format!("[{}]", shape(items, depth + 1)),
@@ -300,7 +300,7 @@ mod tests {
             let rows = plain(&tools, columns);
             assert!(rows.len() < 4_500, "{}", rows.len());
             for row in &rows {
-                assert!(super::super::foreign::width(row) <= columns + 8, "{columns}: {row}");
+                assert!(foreign::width(row) <= columns + 8, "{columns}: {row}");
                 assert!(!row.contains('\u{1b}'), "{row}");
                 let mark = row.find('│');
                 let forged = row.find("Imports").or(row.find("nothing"));

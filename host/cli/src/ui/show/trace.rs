@@ -67,7 +67,7 @@ struct PendingText {
 }
 
 impl TracePrinter {
-    /// Returns the trace of a run.
+    /// The trace of a run.
     pub(crate) fn of_run(screen: Arc<Screen>, verbose: bool, setup: &Setup) -> Self {
         let asks =
             setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
@@ -81,7 +81,7 @@ impl TracePrinter {
         Self::new(screen, style, verbose, setup)
     }
 
-    /// Returns the trace of a conversation with a task.
+    /// The trace of a conversation with a task.
     pub(crate) fn of_chat(
         screen: Arc<Screen>,
         verbose: bool,
@@ -92,7 +92,7 @@ impl TracePrinter {
         Self::new(screen, TraceStyle::Chat { room, task }, verbose, setup)
     }
 
-    /// Returns the trace of one of a server's conversations.
+    /// The trace of one of a server's conversations.
     fn of_served(screen: Arc<Screen>, verbose: bool, setup: &Setup, room: &RoomId) -> Self {
         // The first has the name alone, and the others a number behind it.
         let conversation = match room.as_str().rsplit_once('.') {
@@ -183,8 +183,8 @@ impl TracePrinter {
         self.layout.is_chat()
     }
 
-    /// Returns the subject of an entry within a call: the task. The number of a tool call and the
-    /// plugin precede the words. Outside of known calls the subject is the plugin.
+    /// The subject of an entry within a call: the task. The number of a tool call and the plugin
+    /// precede the words. Outside of known calls the subject is the plugin.
     fn about(
         &self,
         room: &RoomId,

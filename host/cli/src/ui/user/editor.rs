@@ -183,7 +183,7 @@ impl EditMode for GracedKeys {
     }
 }
 
-/// Returns the text without styles, since the editor styles prompts itself.
+/// The text without styles, since the editor styles prompts itself.
 fn plain(prompt: &str) -> String {
     anstream::adapter::strip_str(prompt).to_string()
 }

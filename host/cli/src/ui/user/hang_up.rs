@@ -14,7 +14,7 @@ pub(super) async fn is_gone() {
     let _ = GONE.subscribe().wait_for(|gone| *gone).await;
 }
 
-/// Returns whether the watched terminal has gone away.
+/// Whether the watched terminal has gone away.
 pub(super) fn has_gone() -> bool {
     *GONE.borrow()
 }
@@ -55,8 +55,8 @@ mod terminal {
         ends_within(None)
     }
 
-    /// Returns whether the terminal behind stdin has ended. A terminal without a session no longer
-    /// answers as one.
+    /// Whether the terminal behind stdin has ended. A terminal without a session no longer answers
+    /// as one.
     pub(super) fn has_ended() -> bool {
         !stdin().is_terminal() || ends_within(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
     }

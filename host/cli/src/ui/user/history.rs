@@ -12,8 +12,7 @@ const MESSAGES: usize = 1_000;
 /// The size in bytes above which a file loses its older half. Messages can be long.
 const BYTES: u64 = 1 << 20;
 
-/// Returns the history in this file. It is in memory only without a file, or if the file is
-/// unusable.
+/// The history in this file. It is in memory only without a file, or if the file is unusable.
 pub(super) fn history(file: Option<PathBuf>) -> Option<FileBackedHistory> {
     let kept = file.and_then(|file| {
         prepare(&file).ok()?;

@@ -65,7 +65,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns the plugin's reason, in its author's words.
+/// The plugin's reason, in its author's words.
 fn reason(ask: &CapabilityRequest) -> String {
     match ask.why.trim() {
         "" => "its author gave no reason".to_owned(),
@@ -73,8 +73,7 @@ fn reason(ask: &CapabilityRequest) -> String {
     }
 }
 
-/// Returns the smallest line that grants a capability, with names of this config where they can be
-/// guessed.
+/// The smallest line that grants a capability, with names of this config where they can be guessed.
 pub(super) fn smallest(
     config: &Config,
     plugin: &PluginName,
@@ -153,8 +152,7 @@ fn note(capability: Capability) -> &'static str {
     }
 }
 
-/// Returns a task of another agent that is not a sub-task: most likely the one to run in the
-/// background.
+/// A task of another agent that is not a sub-task: most likely the one to run in the background.
 fn free_task<'a>(config: &'a Config, plugin: &PluginName) -> Option<&'a TaskName> {
     let is_subtask =
         |name: &TaskName| config.tasks.values().any(|task| task.setup.subtasks.contains(name));

@@ -76,8 +76,8 @@ pub(super) fn check_wanted(task: &TaskConfig, toolbox: &Toolbox, problems: &mut 
     }
 }
 
-/// Returns the tool that was most likely meant: the same one under its name here, or one with a
-/// similar name.
+/// The tool that was most likely meant: the same one under its name here, or one with a similar
+/// name.
 fn meant(toolbox: &Toolbox, written: &str) -> Option<String> {
     if let Some(tool) = toolbox.get(written) {
         return Some(format!(

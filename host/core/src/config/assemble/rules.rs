@@ -108,7 +108,7 @@ fn no_argument(
     );
 }
 
-/// Returns the names of a tool's arguments; `None` if it may have others too.
+/// The names of a tool's arguments; `None` if it may have others too.
 fn properties(schema: &Value) -> Option<impl Iterator<Item = &str>> {
     let is_open = [
         "allOf",
@@ -129,7 +129,7 @@ fn properties(schema: &Value) -> Option<impl Iterator<Item = &str>> {
     Some(names.into_iter().flat_map(|names| names.keys().map(String::as_str)))
 }
 
-/// Returns the key of `scope`, the name in it, and the existing grants.
+/// The key of `scope`, the name in it, and the existing grants.
 fn not_granted(
     config: &Config,
     agent: &crate::types::ids::PluginName,

@@ -32,8 +32,8 @@ pub(super) fn mark(
     }
 }
 
-/// Returns whether a room that begins with this task can start background tasks: the task itself,
-/// its sub-tasks, and those that it may hand the conversation to.
+/// Whether a room that begins with this task can start background tasks: the task itself, its
+/// sub-tasks, and those that it may hand the conversation to.
 fn starts_tasks<'a>(
     config: &'a Config,
     plugins: &Plugins,

@@ -43,7 +43,7 @@ pub(super) fn of_task(
 /// A tool, with the index of its entry in the task's list.
 type Placed = (Option<usize>, TaskTool);
 
-/// Returns the plugins' tools that the agent was granted and the task leaves.
+/// The plugins' tools that the agent was granted and the task leaves.
 fn of_plugins(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<Placed> {
     let asks = plugins
         .get(&task.setup.agent)
@@ -74,7 +74,7 @@ fn of_plugins(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<Plac
     tools
 }
 
-/// Returns the entry that names the tool; else the first pattern that covers it.
+/// The entry that names the tool; else the first pattern that covers it.
 fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a ToolEntry)> {
     let pattern = |entry: &'a ToolEntry| match &entry.tool {
         ToolsEntry::Plugins(pattern) => Some(pattern),
@@ -88,8 +88,8 @@ fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a Tool
     find(&is_named).or_else(|| find(&is_covered))
 }
 
-/// Returns a tool of the host as it is listed. By default it is carried out if Langroid does so,
-/// and not offered (L-105).
+/// A tool of the host as it is listed. By default it is carried out if Langroid does so, and not
+/// offered (L-105).
 fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -> Placed {
     let is_it = |entry: &ToolEntry, wanted: HostTool| {
         entry.tool == ToolsEntry::Host(wanted) && entry.agent.is_none()
@@ -127,7 +127,7 @@ fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -
     (placed, tool)
 }
 
-/// Returns the tasks that a task's agent may delegate to, each with its description
+/// The tasks that a task's agent may delegate to, each with its description
 ///
 pub(super) fn delegates_of<'a>(
     config: &'a Config,
@@ -154,12 +154,12 @@ pub(super) fn delegates_of<'a>(
         .collect()
 }
 
-/// Returns whether a task's agent may start any background task.
+/// Whether a task's agent may start any background task.
 pub(super) fn may_start_tasks(config: &Config, task: &TaskConfig, plugins: &Plugins) -> bool {
     !delegates_of(config, task, plugins).is_empty()
 }
 
-/// Returns the tools for one worker each.
+/// The tools for one worker each.
 fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
     let tool = |(index, entry): (usize, &ToolEntry)| {
         let agent = entry
@@ -280,7 +280,7 @@ fn check_names(
     }
 }
 
-/// Returns the tool's name outside this task.
+/// The tool's name outside this task.
 pub(super) fn own_name(tool: &TaskTool) -> String {
     match &tool.target {
         ToolTarget::Plugin { plugin, tool } => format!("{plugin}.{tool}"),

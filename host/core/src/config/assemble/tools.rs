@@ -153,7 +153,7 @@ fn covers_nothing(
     Some(problem.help(help.unwrap_or_else(|| "no plugin here has tools".to_owned())))
 }
 
-/// Returns whether the plugins of a pattern are loaded. A missing plugin has its own problem.
+/// Whether the plugins of a pattern are loaded. A missing plugin has its own problem.
 fn is_loaded(config: &Config, plugins: &Plugins, pattern: &ToolPattern) -> bool {
     match pattern.0.split_once('.') {
         Some((plugin, _)) => plugins.contains_key(plugin),
@@ -193,7 +193,7 @@ fn not_granted(
     )
 }
 
-/// Returns every tool of every loaded plugin, as `plugin.tool`.
+/// Every tool of every loaded plugin, as `plugin.tool`.
 pub(super) fn admitted(plugins: &Plugins) -> BTreeSet<String> {
     plugins
         .iter()
@@ -207,15 +207,15 @@ fn plugin_of(tool: &str) -> &str {
     tool.split_once('.').map_or(tool, |(plugin, _)| plugin)
 }
 
-/// Returns the path of the grant's pattern, in its short or its long form.
+/// The path of the grant's pattern, in its short or its long form.
 fn grant_path(config: &Config, plugin: &PluginName, index: usize) -> String {
     let grant = format!("plugins.{plugin}.grants.tools");
     let long = format!("{grant}.names[{index}]");
     if config.is_written(&long) { long } else { format!("{grant}[{index}]") }
 }
 
-/// Returns the path of a key in an entry of a task's list; for an entry that is only a name, that
-/// of the entry.
+/// The path of a key in an entry of a task's list; for an entry that is only a name, that of the
+/// entry.
 pub(super) fn entry_path(task: &TaskName, index: usize, key: &str) -> String {
     format!("tasks.{task}.tools[{index}].{key}")
 }

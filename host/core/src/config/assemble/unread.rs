@@ -47,7 +47,7 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
     }
 }
 
-/// Returns the tasks that the model may delegate to without waiting for the result.
+/// The tasks that the model may delegate to without waiting for the result.
 fn workers(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<TaskName> {
     let delegates =
         |entry: &&ToolEntry| entry.tool == ToolsEntry::Host(HostTool::DelegateTask) && !entry.wait;

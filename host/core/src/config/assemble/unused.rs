@@ -17,7 +17,7 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
     }
 }
 
-/// Returns the lines that would use the plugin, one for each of its kinds.
+/// The lines that would use the plugin, one for each of its kinds.
 fn uses(config: &Config, plugins: &Plugins, name: &PluginName) -> Vec<String> {
     let Some(facts) = plugins.get(name) else { return Vec::new() };
     let of_kind = |kind: &PluginKind| match kind {

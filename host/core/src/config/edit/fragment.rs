@@ -167,7 +167,7 @@ fn known(name: &str) -> Result<&'static ConfigKey, FragmentError> {
 /// Lists beside the list of a `fetch` grant: private networks and headers.
 pub(super) const BESIDE: [&str; 2] = ["private", "headers"];
 
-/// Returns whether the grant is `true` or a table of limits, and no list.
+/// Whether the grant is `true` or a table of limits, and no list.
 pub(super) fn is_plain(grant: &str) -> bool {
     matches!(grant, "kv" | "history")
 }

@@ -43,7 +43,7 @@ pub enum LockRefusal {
 }
 
 impl LockRefusal {
-    /// Returns the command that solves it: shows the differences and accepts them, or pins.
+    /// The command that solves it: shows the differences and accepts them, or pins.
     #[must_use]
     pub fn remedy(&self, plugin: &PluginName) -> String {
         match self {
@@ -88,8 +88,8 @@ pub fn admit(
     }
 }
 
-/// Returns whether a new build is plausible. A third-party component is not built here, so another
-/// one with the same manifest is another plugin. A tool server has no digest.
+/// Whether a new build is plausible. A third-party component is not built here, so another one with
+/// the same manifest is another plugin. A tool server has no digest.
 fn may_be_rebuilt(source: &PluginSource, changes: &[LockChange]) -> bool {
     let is_other = changes.iter().any(|change| change.part == PluginPart::Component);
     matches!(source, PluginSource::Stock(_)) || !is_other

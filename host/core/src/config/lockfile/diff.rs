@@ -63,7 +63,7 @@ pub struct LockChange {
 }
 
 impl LockChange {
-    /// Returns whether all texts for people and models are equal: its author only rebuilt it.
+    /// Whether all texts for people and models are equal: its author only rebuilt it.
     #[must_use]
     pub fn is_harmless(&self) -> bool {
         // A tool server in place of a component has no digest, and no sandbox either.
@@ -80,14 +80,13 @@ impl LockChange {
     }
 }
 
-/// Returns whether every difference is at most a new build.
+/// Whether every difference is at most a new build.
 #[must_use]
 pub fn is_harmless(changes: &[LockChange]) -> bool {
     changes.iter().all(LockChange::is_harmless)
 }
 
-/// Returns every difference, capabilities first, then tools in order of name; the digest comes
-/// last.
+/// Every difference, capabilities first, then tools in order of name; the digest comes last.
 #[must_use]
 pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<LockChange> {
     let now = Pinned::of(facts);
@@ -111,7 +110,7 @@ pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<LockChange> {
     changes
 }
 
-/// Returns the difference of the keys that signed a plugin; `None` if they are the same.
+/// The difference of the keys that signed a plugin; `None` if they are the same.
 #[must_use]
 pub fn signer_change(
     before: &BTreeSet<PublicKey>,
@@ -180,7 +179,7 @@ fn asks(
     }
 }
 
-/// Returns `required {"urls":["https://…"]}`.
+/// `required {"urls":["https://…"]}`.
 fn shown_ask(ask: &CapabilityRequest) -> String {
     let need = if ask.optional { "optional" } else { "required" };
     if ask.detail.is_empty() { need.to_owned() } else { format!("{need} {}", json_of(&ask.detail)) }
@@ -190,8 +189,8 @@ fn json_of(detail: &BTreeMap<String, Value>) -> String {
     serde_json::to_string(detail).unwrap_or_default()
 }
 
-/// Returns whether the request has the same details, or shorter lists of them; details that cannot
-/// be compared count as more.
+/// Whether the request has the same details, or shorter lists of them; details that cannot be
+/// compared count as more.
 fn is_narrower(before: &CapabilityRequest, now: &CapabilityRequest) -> bool {
     let is_less = |before: &Value, now: &Value| match (before.as_array(), now.as_array()) {
         // An empty list may mean that there is no limit.
@@ -284,7 +283,7 @@ fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<LockChange
     changes.extend(changed(PluginPart::Manner, name, manner(old), manner(new)));
 }
 
-/// Returns a difference of values, even if their texts are equal.
+/// A difference of values, even if their texts are equal.
 fn forced(part: PluginPart, of: &str, before: String, now: String) -> Option<LockChange> {
     Some(LockChange { part, of: of.to_owned(), before: Some(before), now: Some(now) })
 }

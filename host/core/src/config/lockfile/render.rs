@@ -127,7 +127,7 @@ fn json(value: &impl Serialize) -> String {
     text(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-/// Returns a text on one line, with deceptive characters escaped.
+/// A text on one line, with deceptive characters escaped.
 fn line(text: &str) -> String {
     let mut quoted = String::from("\"");
     text.chars().for_each(|c| push(&mut quoted, c));
@@ -135,7 +135,7 @@ fn line(text: &str) -> String {
     quoted
 }
 
-/// Returns a text whose line breaks stay.
+/// A text whose line breaks stay.
 fn text(text: &str) -> String {
     if !text.contains('\n') {
         return line(text);

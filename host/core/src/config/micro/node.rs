@@ -19,7 +19,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Returns the text; an unquoted value, such as a version, counts as one.
+    /// The text; an unquoted value, such as a version, counts as one.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Text(text) | Self::Number(text) => Some(text.trim().to_owned()),

@@ -179,7 +179,7 @@ fn may_fetch(rights: &Rights<'_>, url: &str, question: &AccessQuestion) -> Resul
     }
 }
 
-/// Returns the answer of every layer that applies, in order.
+/// The answer of every layer that applies, in order.
 pub(super) fn answers(
     setup: &Setup,
     question: &AccessQuestion,
@@ -223,8 +223,8 @@ fn asks(setup: &Setup, question: &AccessQuestion) -> bool {
         .is_some_and(|tool| question.ruling(setup, tool).decide == Decide::Ask)
 }
 
-/// Returns the text of a layer that does not refuse, with the deciding key of the config; `None` if
-/// the layer does not apply.
+/// The text of a layer that does not refuse, with the deciding key of the config; `None` if the
+/// layer does not apply.
 fn said(
     setup: &Setup,
     question: &AccessQuestion,
@@ -266,7 +266,7 @@ fn said(
     }
 }
 
-/// Returns a short text for the grant, and the index of the list entry that covers the target.
+/// A short text for the grant, and the index of the list entry that covers the target.
 fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>) {
     let target = question.target.as_deref().unwrap_or_default();
     let list = |names: Vec<&str>, covers: &dyn Fn(&str) -> bool| {
@@ -408,7 +408,7 @@ fn ruling(setup: &Setup, question: &AccessQuestion, tool: &str) -> (String, Opti
     }
 }
 
-/// Returns a text for the limits that only a run can check, such as usage and resolved addresses.
+/// A text for the limits that only a run can check, such as usage and resolved addresses.
 fn bounds(grants: &Grants, question: &AccessQuestion) -> Option<String> {
     let at_most = |what: &str, limit: Option<u64>| limit.map(|limit| format!("{limit} {what}"));
     let list = |limits: Vec<Option<String>>| {

@@ -5,7 +5,7 @@ use super::{AccessQuestion, Explanation, LayerAnswer, LayerVerdict};
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 
-/// Returns whether a program outside the sandbox can use the capability without asking this host.
+/// Whether a program outside the sandbox can use the capability without asking this host.
 pub(super) fn is_meant(capability: Capability) -> bool {
     matches!(
         capability,

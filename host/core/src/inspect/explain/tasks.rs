@@ -10,7 +10,7 @@ use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 use crate::types::ids::TaskName;
 
-/// Returns the task that is named, else all tasks of the plugin's agent.
+/// The task that is named, else all tasks of the plugin's agent.
 pub(super) fn tasks_of<'a>(
     setup: &'a Setup,
     question: &AccessQuestion,
@@ -73,13 +73,13 @@ fn leaves_nothing(narrow: &TaskScope, question: &AccessQuestion) -> bool {
     }
 }
 
-/// Returns whether `tasks.NAME.scope` can restrict the capability.
+/// Whether `tasks.NAME.scope` can restrict the capability.
 fn can_be_narrowed(capability: Capability) -> bool {
     use Capability::{Delegate, Fetch, Files, Kv, Model, Route, Secrets};
     matches!(capability, Model | Delegate | Route | Files | Fetch | Secrets | Kv)
 }
 
-/// Returns a text with the tasks that leave it, and the deciding key.
+/// A text with the tasks that leave it, and the deciding key.
 pub(super) fn said(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<String>)> {
     let tasks = tasks_of(setup, question);
     if !can_be_narrowed(question.capability) || tasks.is_empty() {

@@ -28,7 +28,7 @@ impl HostClock {
         self.down = joined;
     }
 
-    /// Returns the milliseconds of the run from `start` to `at`.
+    /// The milliseconds of the run from `start` to `at`.
     pub(super) fn between(&self, start: Millis, at: Millis) -> u64 {
         let passed = at.since(start);
         let down =
@@ -36,7 +36,7 @@ impl HostClock {
         passed.saturating_sub(down.sum())
     }
 
-    /// Returns the total downtime in milliseconds.
+    /// The total downtime in milliseconds.
     pub(super) fn all_down(&self) -> u64 {
         self.down.iter().map(|(from, to)| to - from).sum()
     }

@@ -503,13 +503,13 @@ impl Now<'_> {
         }
     }
 
-    /// Returns whether a person has been asked about the call and has not answered.
+    /// Whether a person has been asked about the call and has not answered.
     fn is_asked(&self, call: CallId) -> bool {
         let row = self.open.get(&OpenRowKey::Call(call)).map(|row| &self.fold.rows[*row].what);
         matches!(row, Some(RowSubject::Approval { .. } | RowSubject::TopUp { .. }))
     }
 
-    /// Returns the innermost task.
+    /// The innermost task.
     fn here(&self) -> Option<usize> {
         self.tasks.last().copied().or(self.lane)
     }
@@ -570,8 +570,8 @@ impl Now<'_> {
         }
     }
 
-    /// Returns the end of a call by its own report. Answers of parallel calls are recorded
-    /// together, when the last of them arrives.
+    /// The end of a call by its own report. Answers of parallel calls are recorded together, when
+    /// the last of them arrives.
     fn end_of(&self, row: usize, report: &CallReport) -> Millis {
         let row = &self.fold.rows[row];
         // The report of a call that began before an interruption covers its last attempt only.

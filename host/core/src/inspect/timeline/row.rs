@@ -41,7 +41,7 @@ pub struct SandboxUsage {
 }
 
 impl SandboxUsage {
-    /// Returns the usage of a call; `None` if nothing ran.
+    /// The usage of a call; `None` if nothing ran.
     #[must_use]
     pub fn of(report: &CallReport) -> Option<Self> {
         let sandbox = Self {
@@ -52,8 +52,8 @@ impl SandboxUsage {
         (sandbox != Self::default()).then_some(sandbox)
     }
 
-    /// Returns whether the call ran in a sandbox. Each has memory of its own; a call of a foreign
-    /// server or of the embedding program has none.
+    /// Whether the call ran in a sandbox. Each has memory of its own; a call of a foreign server or
+    /// of the embedding program has none.
     #[must_use]
     pub fn is_sandboxed(&self) -> bool {
         self.memory > 0
@@ -203,7 +203,7 @@ pub enum RowSubject {
 }
 
 impl TimelineRow {
-    /// Returns whether this is a turn of the user without a question and an answer.
+    /// Whether this is a turn of the user without a question and an answer.
     pub(super) fn says_nothing(&self) -> bool {
         let RowSubject::User { prompt, answer, .. } = &self.what else { return false };
         self.end_ms.is_some()
@@ -247,7 +247,7 @@ pub enum Given {
 }
 
 impl RowSubject {
-    /// Returns the word of its kind, the same as in JSON.
+    /// The word of its kind, the same as in JSON.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -278,7 +278,7 @@ impl RowSubject {
         }
     }
 
-    /// Returns whether a reader of a long run should notice the row: a refusal, a fault, a stop, an
+    /// Whether a reader of a long run should notice the row: a refusal, a fault, a stop, an
     /// approval.
     #[must_use]
     pub fn stands_out(&self) -> bool {
@@ -300,7 +300,7 @@ impl RowSubject {
         }
     }
 
-    /// Returns the call's usage of its sandbox.
+    /// The call's usage of its sandbox.
     #[must_use]
     pub fn sandbox(&self) -> Option<SandboxUsage> {
         match self {

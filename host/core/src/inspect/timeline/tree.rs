@@ -1,7 +1,7 @@
 //! Rows in the order of a tree: each before its children.
 
-/// Returns the indices of all rows in that order, each with its depth. A row's parent has a smaller
-/// index, or is `None`.
+/// The indices of all rows in that order, each with its depth. A row's parent has a smaller index,
+/// or is `None`.
 pub(super) fn order(parents: &[Option<usize>]) -> Vec<(usize, u32)> {
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); parents.len()];
     let mut top = Vec::new();

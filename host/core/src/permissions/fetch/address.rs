@@ -29,7 +29,7 @@ pub enum AddressKind {
 }
 
 impl AddressKind {
-    /// Returns the kind of an address; `None` if it is public.
+    /// The kind of an address; `None` if it is public.
     #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {
         match address {
@@ -38,7 +38,7 @@ impl AddressKind {
         }
     }
 
-    /// Returns a word for people.
+    /// A word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -145,7 +145,7 @@ fn of_v6(address: Ipv6Addr) -> Option<AddressKind> {
     })
 }
 
-/// Returns the IPv4 addresses that an IPv6 address may stand for.
+/// The IPv4 addresses that an IPv6 address may stand for.
 fn carried(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let join = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match address.segments() {

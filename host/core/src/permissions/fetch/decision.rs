@@ -112,7 +112,7 @@ impl Rights<'_> {
         Err(self.refuse_headers(target, &missing, Layer::Config, &reason, Some(smallest)))
     }
 
-    /// Returns the record for refused headers. It may name them, because the plugin wrote them.
+    /// The record for refused headers. It may name them, because the plugin wrote them.
     fn refuse_headers(
         &self,
         target: &str,
@@ -145,7 +145,7 @@ impl Rights<'_> {
         Err(self.refuse(Capability::Fetch, url.as_str(), Layer::Runtime, &reason, None))
     }
 
-    /// Returns the line of config that grants this request in addition to all existing grants.
+    /// The line of config that grants this request in addition to all existing grants.
     fn smallest_fetch(&self, method: &str, url: &Url) -> Option<String> {
         if is_inside(url) || url.path().contains('*') {
             return None;
@@ -165,8 +165,8 @@ impl Rights<'_> {
     }
 }
 
-/// Returns whether the manifest's ceiling covers the request. A manifest without `urls`, `methods`
-/// or `headers` has no ceiling there; a malformed entry covers nothing.
+/// Whether the manifest's ceiling covers the request. A manifest without `urls`, `methods` or
+/// `headers` has no ceiling there; a malformed entry covers nothing.
 fn ceiling_covers(ask: &CapabilityRequest, method: &str, url: &Url) -> bool {
     // Most authors write the canonical form, which is matched without an allocation.
     let of_pattern = |text: &str| {
@@ -183,7 +183,7 @@ fn ceiling_has(ask: &CapabilityRequest, key: &str, covers: impl Fn(&str) -> bool
     }
 }
 
-/// Returns ``the header `x-own` ``, or several.
+/// ``the header `x-own` ``, or several.
 fn in_words(headers: &[&str]) -> String {
     // A header's name has no deceptive characters, but it may be long.
     let names: Vec<String> = headers
@@ -193,8 +193,8 @@ fn in_words(headers: &[&str]) -> String {
     format!("the {} {}", if names.len() == 1 { "header" } else { "headers" }, names.join(", "))
 }
 
-/// Returns whether an address literally names a machine or its own network, so that its grant must
-/// not be a line to copy. Names are not resolved.
+/// Whether an address literally names a machine or its own network, so that its grant must not be a
+/// line to copy. Names are not resolved.
 #[must_use]
 pub fn is_inside(url: &Url) -> bool {
     match url.host() {
@@ -210,7 +210,7 @@ pub fn is_inside(url: &Url) -> bool {
     }
 }
 
-/// Returns a grant as the config writes it, in one line.
+/// A grant as the config writes it, in one line.
 fn written(grant: &FetchGrant) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     let quoted = |text: &str| format!("{text:?}");

@@ -46,20 +46,20 @@ impl HostPattern {
         })
     }
 
-    /// Returns the pattern as the operator wrote it.
+    /// The pattern as the operator wrote it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Returns whether it covers a host in the form of [`Url::host_str`].
+    /// Whether it covers a host in the form of [`Url::host_str`].
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
         host_covers(&self.canonical, host)
     }
 
-    /// Returns the pattern of the hosts that both cover; `None` if there are none. Of two patterns
-    /// that share a host, one covers all hosts of the other.
+    /// The pattern of the hosts that both cover; `None` if there are none. Of two patterns that
+    /// share a host, one covers all hosts of the other.
     pub(crate) fn overlap(&self, other: &Self) -> Option<Self> {
         let narrower = narrower_host(&self.canonical, &other.canonical)?;
         Some(if narrower == self.canonical { self.clone() } else { other.clone() })
@@ -144,25 +144,25 @@ impl UrlPattern {
         Ok(Self { text: text.to_owned(), canonical })
     }
 
-    /// Returns the pattern as the operator wrote it.
+    /// The pattern as the operator wrote it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Returns whether it covers this URL. Allocates nothing.
+    /// Whether it covers this URL. Allocates nothing.
     #[must_use]
     pub fn covers(&self, url: &Url) -> bool {
         covers(&self.canonical, url)
     }
 
-    /// Returns whether it covers every URL with this host.
+    /// Whether it covers every URL with this host.
     #[must_use]
     pub fn names_host(&self, host: &str) -> bool {
         PatternParts::of(&self.canonical).is_some_and(|view| host_covers(view.host, host))
     }
 
-    /// Returns the pattern of the URLs that both cover; `None` if there are none.
+    /// The pattern of the URLs that both cover; `None` if there are none.
     pub(crate) fn overlap(&self, other: &Self) -> Option<Self> {
         let (one, two) = (PatternParts::of(&self.canonical)?, PatternParts::of(&other.canonical)?);
         if (one.scheme, one.port) != (two.scheme, two.port) {
@@ -211,8 +211,8 @@ impl fmt::Display for UrlPattern {
     }
 }
 
-/// Returns whether a pattern in canonical form covers a URL. Text in another form covers nothing,
-/// or exactly what it literally says.
+/// Whether a pattern in canonical form covers a URL. Text in another form covers nothing, or
+/// exactly what it literally says.
 pub(super) fn covers(canonical: &str, url: &Url) -> bool {
     PatternParts::of(canonical).is_some_and(|view| view.covers(url))
 }
@@ -257,7 +257,7 @@ impl<'a> PatternParts<'a> {
     }
 }
 
-/// Returns the host that covers fewer names; `None` if the two have none in common.
+/// The host that covers fewer names; `None` if the two have none in common.
 fn narrower_host<'a>(one: &'a str, two: &'a str) -> Option<&'a str> {
     if one == two || host_covers(one, two) {
         return Some(two);
@@ -265,8 +265,8 @@ fn narrower_host<'a>(one: &'a str, two: &'a str) -> Option<&'a str> {
     host_covers(two, one).then_some(one)
 }
 
-/// Returns whether `*.example.org` and the like cover a host: `a.example.org` and
-/// `a.b.example.org`, not `example.org`, never an IP address.
+/// Whether `*.example.org` and the like cover a host: `a.example.org` and `a.b.example.org`, not
+/// `example.org`, never an IP address.
 fn host_covers(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
         // A name whose last label is a number is an address, so no address can end in a name.

@@ -18,8 +18,8 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// Returns whether a header of the previous request is kept. `is_secret` says whether its value
-    /// holds a secret's placeholder.
+    /// Whether a header of the previous request is kept. `is_secret` says whether its value holds a
+    /// secret's placeholder.
     #[must_use]
     pub fn keeps_header(&self, name: &str, is_secret: bool) -> bool {
         const PROOF: [&str; 4] = ["authorization", "cookie", "cookie2", "proxy-authorization"];

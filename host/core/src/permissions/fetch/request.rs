@@ -68,19 +68,19 @@ const USUAL: [&str; 43] = [
     "x-requested-with",
 ];
 
-/// Returns whether the host sets the header itself. `name` is in lower case.
+/// Whether the host sets the header itself. `name` is in lower case.
 #[must_use]
 pub fn is_own_header(name: &str) -> bool {
     OWN.contains(&name) || name.starts_with("proxy-")
 }
 
-/// Returns whether the header goes with every granted request. `name` is in lower case.
+/// Whether the header goes with every granted request. `name` is in lower case.
 #[must_use]
 pub fn is_usual_header(name: &str) -> bool {
     USUAL.contains(&name)
 }
 
-/// Returns whether `name` is a header's name in lower case, as RFC 9110 spells it.
+/// Whether `name` is a header's name in lower case, as RFC 9110 spells it.
 #[must_use]
 pub fn is_header_name(name: &str) -> bool {
     let is_part = |byte: u8| {

@@ -67,8 +67,8 @@ pub(super) fn check(url: &Url) -> Result<(), TargetError> {
     if url.as_str().len() > 3 * LENGTH { Err(TargetError::TooLong) } else { Ok(()) }
 }
 
-/// Returns whether some server would find a `..` that `url` did not see: behind `%2f` or `%5c`,
-/// before a `;`, encoded twice, in overlong UTF-8.
+/// Whether some server would find a `..` that `url` did not see: behind `%2f` or `%5c`, before a
+/// `;`, encoded twice, in overlong UTF-8.
 ///
 /// Allocates only for a path that is encoded twice.
 pub(super) fn leaves_its_folder(path: &str) -> bool {
@@ -94,7 +94,7 @@ pub(super) fn leaves_its_folder(path: &str) -> bool {
     true
 }
 
-/// Returns whether a segment is `.` or `..`, or a byte occurs that is valid in no text.
+/// Whether a segment is `.` or `..`, or a byte occurs that is valid in no text.
 fn goes_up(path: impl Iterator<Item = u8>) -> bool {
     let (mut dots, mut is_other) = (0_usize, false);
     for byte in path {

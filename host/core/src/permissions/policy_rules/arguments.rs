@@ -24,7 +24,7 @@ pub enum Holds {
 pub struct ArgumentPlace(pub String);
 
 impl ArgumentPlace {
-    /// Returns the error in a text for an argument's position; `None` if it is valid.
+    /// The error in a text for an argument's position; `None` if it is valid.
     #[must_use]
     pub fn problem(text: &str) -> Option<&'static str> {
         if text.is_empty() {
@@ -36,7 +36,7 @@ impl ArgumentPlace {
             .then_some("is no JSON pointer: `~` stands before `0` or `1` only")
     }
 
-    /// Returns the position of a property.
+    /// The position of a property.
     #[must_use]
     pub fn of_property(name: &str) -> Self {
         if name.is_empty() || name.starts_with('/') {
@@ -46,7 +46,7 @@ impl ArgumentPlace {
         }
     }
 
-    /// Returns the property at the position, or the one that contains it.
+    /// The property at the position, or the one that contains it.
     pub(crate) fn property(&self) -> String {
         let Some(pointer) = self.0.strip_prefix('/') else { return self.0.clone() };
         pointer.split('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~")
@@ -66,7 +66,7 @@ pub struct ArgumentRule {
 }
 
 impl ArgumentRule {
-    /// Returns whether the rule matches; a missing argument never does.
+    /// Whether the rule matches; a missing argument never does.
     pub(crate) fn holds(&self, arguments: &CallArguments<'_>) -> Holds {
         let Some(value) = self.at.find(arguments.value) else { return Holds::No };
         let holds = |pattern: &ArgumentPattern| pattern.holds(value, arguments);
@@ -81,7 +81,7 @@ impl ArgumentRule {
 pub struct ArgumentPattern(pub Value);
 
 impl ArgumentPattern {
-    /// Returns whether the pattern matches this value of the call.
+    /// Whether the pattern matches this value of the call.
     fn holds<'a>(&self, value: &'a Value, arguments: &CallArguments<'a>) -> Holds {
         match (&self.0, value) {
             (Value::String(pattern), _) if pattern == "*" => Holds::Yes,
@@ -122,7 +122,7 @@ impl ArgumentPattern {
         }
     }
 
-    /// Returns whether the pattern is a text that may be the JSON of a value other than a text.
+    /// Whether the pattern is a text that may be the JSON of a value other than a text.
     pub(super) fn may_be_json(&self) -> bool {
         let begins_json = |c: char| c.is_ascii_digit() || "-[{tfn".contains(c);
         self.0.as_str().is_some_and(|pattern| pattern.starts_with(begins_json))
@@ -142,7 +142,7 @@ pub(super) enum PatternKey {
 pub(super) struct NumberKey(u64);
 
 impl NumberKey {
-    /// Returns the key of a number, or of a text that reads as one.
+    /// The key of a number, or of a text that reads as one.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let number = match value {
             Value::Number(number) => number.as_f64(),
@@ -154,7 +154,7 @@ impl NumberKey {
     }
 }
 
-/// Returns whether the pattern matches a text: as it is, as the path it resolves to, or either with
+/// Whether the pattern matches a text: as it is, as the path it resolves to, or either with
 /// a slash in front. [`super::rule_index`] finds rules by these four forms, so a fifth belongs there
 /// too.
 fn holds_for(pattern: &str, examined: &ExaminedText<'_>) -> Holds {
@@ -179,12 +179,12 @@ fn holds_for(pattern: &str, examined: &ExaminedText<'_>) -> Holds {
     if is_meant(target.path()) || is_meant(target.folder()) { Holds::Maybe } else { Holds::No }
 }
 
-/// Returns whether no star in the pattern stands for any text.
+/// Whether no star in the pattern stands for any text.
 fn is_exactly(pattern: &str) -> bool {
     !pattern.contains('*') || pieces(pattern).len() == 1
 }
 
-/// Returns whether the text is the JSON of the value.
+/// Whether the text is the JSON of the value.
 fn is_json_of(text: &str, value: &Value) -> bool {
     let mut rest = Rest(Some(text));
     write!(rest, "{value}").is_ok() && rest.0 == Some("")
@@ -200,7 +200,7 @@ impl fmt::Write for Rest<'_> {
     }
 }
 
-/// Returns a pattern that matches only this value; `None` if a config cannot express it.
+/// A pattern that matches only this value; `None` if a config cannot express it.
 pub(crate) fn exactly(value: &Value) -> Option<ArgumentPattern> {
     match value {
         Value::String(text) => {
@@ -211,7 +211,7 @@ pub(crate) fn exactly(value: &Value) -> Option<ArgumentPattern> {
     }
 }
 
-/// Returns whether a config can hold the value: it has no `null`, and no larger integers.
+/// Whether a config can hold the value: it has no `null`, and no larger integers.
 fn is_writable(value: &Value) -> bool {
     match value {
         Value::Null => false,

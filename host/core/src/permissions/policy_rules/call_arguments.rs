@@ -23,7 +23,7 @@ impl<'a> CallArguments<'a> {
         Self { value, texts: Default::default() }
     }
 
-    /// Returns the result of `then` for a text of the arguments.
+    /// The result of `then` for a text of the arguments.
     pub(super) fn examine<T>(&self, text: &'a str, then: impl FnOnce(&ExaminedText<'a>) -> T) -> T {
         for kept in &self.texts {
             let kept = kept.get_or_init(|| ExaminedText::new(text));
@@ -49,17 +49,17 @@ impl<'a> ExaminedText<'a> {
         Self { text, is_odd: OnceCell::new(), target: OnceCell::new() }
     }
 
-    /// Returns whether the text may have another target than it seems.
+    /// Whether the text may have another target than it seems.
     pub(super) fn is_odd(&self) -> bool {
         *self.is_odd.get_or_init(|| is_odd(self.text))
     }
 
-    /// Returns whether a tool that takes the text for a path may begin at the root nevertheless.
+    /// Whether a tool that takes the text for a path may begin at the root nevertheless.
     pub(super) fn is_relative(&self) -> bool {
         !self.text.starts_with('/')
     }
 
-    /// Returns the target of the text; `None` if it is the text itself.
+    /// The target of the text; `None` if it is the text itself.
     pub(super) fn target(&self) -> Option<&TextTarget> {
         let target =
             || (self.is_odd() || self.text.contains('%')).then(|| TextTarget::of(self.text));
@@ -82,7 +82,7 @@ impl TextTarget {
         self.folder.strip_suffix('/').unwrap_or(&self.folder)
     }
 
-    /// Returns the path with a slash behind it. Its prefixes include those of the path.
+    /// The path with a slash behind it. Its prefixes include those of the path.
     pub(super) fn folder(&self) -> &str {
         &self.folder
     }

@@ -3,7 +3,7 @@
 
 use crate::types::text::is_deceptive;
 
-/// Returns whether the text may have another target than it seems. Allocates nothing.
+/// Whether the text may have another target than it seems. Allocates nothing.
 #[must_use]
 pub fn is_odd(text: &str) -> bool {
     text.chars().any(is_deceptive)
@@ -11,9 +11,9 @@ pub fn is_odd(text: &str) -> bool {
         || has_odd_segment(text)
 }
 
-/// Returns whether the text has a backslash, or a percent form of a character that needs none.
-/// These are letters, digits, dots, slashes, backslashes and control characters; `%25` may hide one
-/// from a reader who decodes twice.
+/// Whether the text has a backslash, or a percent form of a character that needs none. These are
+/// letters, digits, dots, slashes, backslashes and control characters; `%25` may hide one from a
+/// reader who decodes twice.
 fn has_hidden_separators(text: &str) -> bool {
     let is_hidden = |byte: u8| {
         byte.is_ascii_alphanumeric() || byte.is_ascii_control() || b"%./\\-_~".contains(&byte)
@@ -22,14 +22,14 @@ fn has_hidden_separators(text: &str) -> bool {
     text.contains('\\') || text.as_bytes().windows(3).any(percent)
 }
 
-/// Returns the byte of two hexadecimal digits.
+/// The byte of two hexadecimal digits.
 fn of_hex(high: u8, low: u8) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? * 16 + digit(low)?)
 }
 
-/// Returns whether there is a `.` or `..` between separators, or an empty segment; `//` after a
-/// scheme is the normal form of a URL.
+/// Whether there is a `.` or `..` between separators, or an empty segment; `//` after a scheme is
+/// the normal form of a URL.
 fn has_odd_segment(text: &str) -> bool {
     let mut parts = text.split(is_separator).peekable();
     let dots = parts.any(|part| matches!(part.trim(), "." | ".."));
@@ -49,7 +49,7 @@ fn is_scheme(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// Returns the target of a deceptive text as a path: `/a/b` for `/a//x/..\b`. Control and invisible
+/// The target of a deceptive text as a path: `/a/b` for `/a//x/..\b`. Control and invisible
 /// characters are dropped.
 pub(super) fn led_to(text: &str) -> String {
     let plain: String = decoded(text)

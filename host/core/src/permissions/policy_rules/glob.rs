@@ -2,8 +2,7 @@
 //! Matching takes linear time: a pattern is a sequence of plain pieces with `*` between them, and no
 //! piece is tried twice at one position.
 
-/// Returns whether the text contains the pieces of the pattern in order, and begins and ends with
-/// them.
+/// Whether the text contains the pieces of the pattern in order, and begins and ends with them.
 pub(crate) fn covers(pattern: &str, text: &str) -> bool {
     if pattern.contains('\\') {
         let pieces = pieces(pattern);
@@ -35,7 +34,7 @@ fn has_pieces<'a>(
     text.ends_with(end)
 }
 
-/// Returns the unescaped pieces between the stars.
+/// The unescaped pieces between the stars.
 pub(crate) fn pieces(pattern: &str) -> Vec<String> {
     let (mut pieces, mut piece) = (Vec::new(), String::new());
     let mut rest = pattern.chars().peekable();

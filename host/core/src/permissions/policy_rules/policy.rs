@@ -20,14 +20,14 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Returns whether there is no rule.
+    /// Whether there is no rule.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Returns the policy with further rules in front of the rule at `index`, or at the end if
-    /// there is no such rule.
+    /// The policy with further rules in front of the rule at `index`, or at the end if there is no
+    /// such rule.
     #[must_use]
     pub fn with_rules_at(&self, index: usize, rules: impl IntoIterator<Item = Rule>) -> Self {
         let (before, after) = self.rules.split_at(index.min(self.rules.len()));

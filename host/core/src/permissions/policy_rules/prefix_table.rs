@@ -21,9 +21,9 @@ struct PrefixEntry<T> {
 }
 
 impl<T> PrefixTable<T> {
-    /// Returns the values of all keys that are prefixes of `start` followed by `rest`, those of
-    /// longer keys first. Allocates nothing. The text has two parts so that a path can be looked up
-    /// with a slash in front.
+    /// The values of all keys that are prefixes of `start` followed by `rest`, those of longer keys
+    /// first. Allocates nothing. The text has two parts so that a path can be looked up with a
+    /// slash in front.
     pub(super) fn prefixes_of(&self, start: &str, rest: &str) -> impl Iterator<Item = &T> {
         let is_not_after = |entry: &PrefixEntry<T>| match entry.key.strip_prefix(start) {
             Some(key) => key <= rest,
@@ -37,7 +37,7 @@ impl<T> PrefixTable<T> {
         self.chain(predecessor).filter(is_prefix).map(|entry| &entry.value)
     }
 
-    /// Returns the entry of this index, and the entries of all keys that are prefixes of its key.
+    /// The entry of this index, and the entries of all keys that are prefixes of its key.
     fn chain(&self, index: Option<usize>) -> impl Iterator<Item = &PrefixEntry<T>> {
         let entry = |index: Option<usize>| index.and_then(|index| self.entries.get(index));
         std::iter::successors(entry(index), move |longer| entry(longer.shorter))

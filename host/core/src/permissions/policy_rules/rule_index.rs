@@ -178,7 +178,7 @@ struct IndexableArgument<'a> {
     may_be_json: bool,
 }
 
-/// Returns the arguments by which the rule can be found: those with a key for each pattern.
+/// The arguments by which the rule can be found: those with a key for each pattern.
 fn indexable(rule: &Rule) -> impl Iterator<Item = IndexableArgument<'_>> {
     rule.arguments.iter().filter_map(|ArgumentRule { at, patterns }| {
         let mut keys: Vec<PatternKey> =

@@ -1,7 +1,7 @@
 //! Encodings of a value in place of its placeholder, so that the surrounding text keeps its
 //! meaning.
 
-/// Returns the value percent-encoded: all but letters, digits and `-._~`.
+/// The value percent-encoded: all but letters, digits and `-._~`.
 pub(super) fn percent(value: &str) -> Vec<u8> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut encoded = Vec::with_capacity(value.len());
@@ -15,7 +15,7 @@ pub(super) fn percent(value: &str) -> Vec<u8> {
     encoded
 }
 
-/// Returns the value as it appears between the quotes of a JSON string.
+/// The value as it appears between the quotes of a JSON string.
 pub(super) fn json(value: &str) -> Vec<u8> {
     let quoted = serde_json::Value::from(value).to_string();
     quoted.as_bytes()[1..quoted.len() - 1].to_vec()
@@ -30,7 +30,7 @@ pub(super) enum BodyKind {
 }
 
 impl BodyKind {
-    /// Returns the kind for the content type that the guest set.
+    /// The kind for the content type that the guest set.
     pub(super) fn of(headers: &[(String, String)]) -> Self {
         let content_type = headers
             .iter()
@@ -57,7 +57,7 @@ impl BodyKind {
     }
 }
 
-/// Returns whether a header can hold the value: visible ASCII and spaces.
+/// Whether a header can hold the value: visible ASCII and spaces.
 pub(super) fn fits_header(value: &str) -> bool {
     value.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }

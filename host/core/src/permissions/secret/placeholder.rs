@@ -24,13 +24,13 @@ pub struct Placeholders {
 }
 
 impl Placeholders {
-    /// Returns the placeholders of a seed.
+    /// The placeholders of a seed.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
         Self { seed }
     }
 
-    /// Returns the placeholder of a secret.
+    /// The placeholder of a secret.
     #[must_use]
     pub fn of(&self, name: &SecretName) -> String {
         let mut hash = Sha256::new();
@@ -49,8 +49,8 @@ impl Placeholders {
         format!("{PREFIX}{digits}")
     }
 
-    /// Returns the granted secret that a placeholder stands for; `None` if it belongs to another
-    /// call, or is forged.
+    /// The granted secret that a placeholder stands for; `None` if it belongs to another call, or
+    /// is forged.
     pub(super) fn secret<'a>(
         &self,
         placeholder: &[u8],
@@ -60,7 +60,7 @@ impl Placeholders {
     }
 }
 
-/// Returns the positions of placeholders of any call.
+/// The positions of placeholders of any call.
 pub(super) fn find(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let is_whole = |at: &usize| {
         let digits = bytes.get(at + PREFIX.len()..at + LENGTH);
@@ -71,7 +71,7 @@ pub(super) fn find(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
     memchr::memmem::find_iter(bytes, PREFIX).filter(is_whole)
 }
 
-/// Returns the bytes with each placeholder replaced.
+/// The bytes with each placeholder replaced.
 pub(super) fn replace<'a>(
     bytes: &'a [u8],
     mut other: impl FnMut(&'a [u8]) -> Option<Vec<u8>>,

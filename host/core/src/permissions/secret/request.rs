@@ -164,12 +164,12 @@ fn decide(
     }
 }
 
-/// Returns whether the host may receive the secret.
+/// Whether the host may receive the secret.
 fn is_bound(grant: &SecretGrant, url: &Url) -> bool {
     url.host_str().is_some_and(|host| grant.hosts.iter().any(|pattern| pattern.covers(host)))
 }
 
-/// Returns whether the connection is private: encrypted, or within the machine.
+/// Whether the connection is private: encrypted, or within the machine.
 fn is_private_enough(url: &Url) -> bool {
     let stays = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -180,7 +180,7 @@ fn is_private_enough(url: &Url) -> bool {
     url.scheme() == "https" || stays
 }
 
-/// Returns whether scheme, host and port are equal: the origin of browsers.
+/// Whether scheme, host and port are equal: the origin of browsers.
 #[must_use]
 pub fn is_same_origin(one: &Url, other: &Url) -> bool {
     one.scheme() == other.scheme()
@@ -189,25 +189,25 @@ pub fn is_same_origin(one: &Url, other: &Url) -> bool {
 }
 
 impl SecretPlan {
-    /// Returns whether there is nothing to insert.
+    /// Whether there is nothing to insert.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.uses.is_empty()
     }
 
-    /// Returns the secrets to insert, each once.
+    /// The secrets to insert, each once.
     pub fn uses(&self) -> impl Iterator<Item = &Use> {
         self.uses.iter()
     }
 
-    /// Returns the names of the secrets, for the journal.
+    /// The names of the secrets, for the journal.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.uses.iter().map(|one| one.name.to_string()).collect()
     }
 
-    /// Returns the request for people and for the journal, with names in place of the secrets. It
-    /// is the same in every call.
+    /// The request for people and for the journal, with names in place of the secrets. It is the
+    /// same in every call.
     #[must_use]
     pub fn shown(&self, parts: &RequestParts) -> RequestParts {
         self.written(parts, |one| Some(format!("{{secret:{}}}", one.name)))

@@ -54,13 +54,13 @@ impl SecretValue {
         Ok(Self { name, value })
     }
 
-    /// Returns its name in the config.
+    /// Its name in the config.
     #[must_use]
     pub fn name(&self) -> &SecretName {
         &self.name
     }
 
-    /// Returns the value, for a request that is sent.
+    /// The value, for a request that is sent.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.value
@@ -73,7 +73,7 @@ impl fmt::Debug for SecretValue {
     }
 }
 
-/// Returns the mask of a value: `[secret met_token]`.
+/// The mask of a value: `[secret met_token]`.
 #[must_use]
 pub fn mask(name: &SecretName) -> String {
     format!("[secret {name}]")
@@ -105,31 +105,31 @@ impl Scrubber {
         Self { values: others.chain([value.clone()]).collect() }
     }
 
-    /// Returns the value of a secret, for a request that is sent; `None` if it is unknown here.
+    /// The value of a secret, for a request that is sent; `None` if it is unknown here.
     #[must_use]
     pub fn value(&self, name: &SecretName) -> Option<&str> {
         self.values.iter().find(|known| known.name == *name).map(SecretValue::reveal)
     }
 
-    /// Returns whether there are no values to find.
+    /// Whether there are no values to find.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Returns the first secret whose value is in these bytes, in any encoding.
+    /// The first secret whose value is in these bytes, in any encoding.
     #[must_use]
     pub fn find(&self, bytes: &[u8]) -> Option<&SecretName> {
         self.places(bytes).first().map(|found| &self.values[found.value].name)
     }
 
-    /// Returns the bytes with values masked; `None` if they hold none.
+    /// The bytes with values masked; `None` if they hold none.
     #[must_use]
     pub fn scrub(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.replace(bytes, mask)
     }
 
-    /// Returns the bytes with values replaced by `other`, as [`scrub`](Self::scrub).
+    /// The bytes with values replaced by `other`, as [`scrub`](Self::scrub).
     #[must_use]
     pub fn replace(&self, bytes: &[u8], other: impl Fn(&SecretName) -> String) -> Option<Vec<u8>> {
         let mut found = self.places(bytes);
@@ -152,7 +152,7 @@ impl Scrubber {
         Some(scrubbed)
     }
 
-    /// Returns the text with values masked.
+    /// The text with values masked.
     #[must_use]
     pub fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.scrub(text.as_bytes()) {

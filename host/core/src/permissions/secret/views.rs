@@ -145,7 +145,7 @@ fn form(input: &[u8]) -> Option<DecodedView> {
     if input.contains(&b'+') { percent_with(input, true) } else { None }
 }
 
-/// Returns the input without its percent-encoding.
+/// The input without its percent-encoding.
 pub(super) fn percent_decoded(input: &[u8]) -> Vec<u8> {
     percent(input).map_or_else(|| input.to_vec(), |view| view.bytes)
 }

@@ -19,7 +19,7 @@ pub struct BudgetShortfall {
 }
 
 impl BudgetShortfall {
-    /// Returns one sentence for people, with the amounts.
+    /// One sentence for people, with the amounts.
     #[must_use]
     pub fn sentence(&self) -> String {
         let Self { budget, limit, used, set_aside, needed } = *self;
@@ -46,7 +46,7 @@ impl BudgetShortfall {
         }
     }
 
-    /// Returns the reason of a run that ended for lack of the budget.
+    /// The reason of a run that ended for lack of the budget.
     #[must_use]
     pub fn reason(&self) -> String {
         let Self { budget, limit, used, needed, .. } = *self;

@@ -48,14 +48,14 @@ pub struct NoAmount {
 }
 
 impl LimitIncrease {
-    /// Returns one sentence for people about the budget that is used up.
+    /// One sentence for people about the budget that is used up.
     #[must_use]
     pub fn sentence(&self) -> String {
         let Self { budget, limit, used, set_aside, needed, .. } = *self;
         BudgetShortfall { budget, limit, used, set_aside, needed }.sentence()
     }
 
-    /// Returns the arguments for an amount to add, which an approver may edit.
+    /// The arguments for an amount to add, which an approver may edit.
     #[must_use]
     pub fn arguments(&self, more: u64) -> Value {
         json!({ ADD: self.value(more) })
@@ -82,7 +82,7 @@ impl LimitIncrease {
         })
     }
 
-    /// Returns the request in the form of an approval, for programs that list and decide approvals.
+    /// The request in the form of an approval, for programs that list and decide approvals.
     #[must_use]
     pub fn as_approval(&self) -> ApprovalRequest {
         ApprovalRequest {
@@ -103,7 +103,7 @@ impl LimitIncrease {
     }
 }
 
-/// Returns the amount in the smallest unit; `None` if it is not above 0.
+/// The amount in the smallest unit; `None` if it is not above 0.
 fn amount_of(budget: Budget, arguments: &Value) -> Option<u64> {
     let add = arguments.get(ADD).unwrap_or(arguments);
     let amount = match budget {

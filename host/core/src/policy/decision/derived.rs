@@ -11,7 +11,7 @@ use crate::setup::PluginSetup;
 use crate::types::capability::Capability;
 use crate::types::ids::PluginName;
 
-/// Returns the decision for every tool of a plugin. Allocates nothing.
+/// The decision for every tool of a plugin. Allocates nothing.
 #[must_use]
 pub fn derived(plugin: &PluginSetup) -> Decide {
     if plugin.facts.mcp {
@@ -49,7 +49,7 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
     if reaches { Decide::Ask } else { Decide::Allow }
 }
 
-/// Returns the reason in words: `notes may write notes/`.
+/// The reason in words: `notes may write notes/`.
 #[must_use]
 pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
     if plugin.facts.mcp {
@@ -77,7 +77,7 @@ pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
     }
 }
 
-/// Returns every capability that makes the host ask.
+/// Every capability that makes the host ask.
 fn reach(manifest: &Manifest, grants: &Grants) -> Vec<String> {
     let asks = |capability: Capability| manifest.ask(capability).is_some();
     let list = |names: Vec<&str>| names.join(", ");

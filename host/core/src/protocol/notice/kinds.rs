@@ -8,7 +8,7 @@ use crate::types::ids::{Millis, RoomId, TaskName};
 use crate::types::observed::{ObservedEvent, ObservedPosition};
 
 impl Notice {
-    /// Returns the notice as an event for observers.
+    /// The notice as an event for observers.
     #[must_use]
     pub fn observed(
         &self,
@@ -27,7 +27,7 @@ impl Notice {
         }
     }
 
-    /// Returns the kind of the notice, as its JSON has it under `notice`.
+    /// The kind of the notice, as its JSON has it under `notice`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl Notice {
         }
     }
 
-    /// Returns the task that the notice is about; `None` if it is about no particular task.
+    /// The task that the notice is about; `None` if it is about no particular task.
     #[must_use]
     pub fn task(&self) -> Option<&TaskName> {
         match self {

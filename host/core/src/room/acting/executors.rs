@@ -170,7 +170,7 @@ impl RoomContext {
 }
 
 impl Histories {
-    /// Returns the name of a plugin's tool in this task.
+    /// The name of a plugin's tool in this task.
     pub(super) fn name_of_tool(
         &self,
         cx: &RoomContext,
@@ -263,7 +263,7 @@ fn made_of(slot: &Slot, outcome: &ToolOutcome) -> Observation {
     }
 }
 
-/// Returns whether an observation of this kind may answer such an action.
+/// Whether an observation of this kind may answer such an action.
 fn answers(kind: &str, observed: &str) -> bool {
     match kind {
         _ if observed == "error" || observed == kind => true,
@@ -284,7 +284,7 @@ fn without_background(told: &Value) -> Value {
     }
 }
 
-/// Returns the text of an observation for the model.
+/// The text of an observation for the model.
 fn words(observation: &Observation) -> String {
     let content = observation.content();
     if content.trim().is_empty() {

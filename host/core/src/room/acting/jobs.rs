@@ -129,6 +129,7 @@ impl Frames {
                 if let Observation::Command { content, .. } = &mut observation {
                     *content = truncate(content, MAX_COMMAND_OUTPUT);
                 }
+                // The oldest is given up, since the newest tell how the commands stand.
                 if all.len() >= MAX_NEWS {
                     all.remove(0);
                 }
@@ -238,6 +239,7 @@ impl ToolRounds<'_> {
         if let Some(record) =
             self.budgets.calls_are_used_up(self.cx, &agent, &format!("{plugin}.{POLL}"))
         {
+            // No later poll: unlike a budget of the run, nobody is asked to raise a grant.
             self.cx.denied(&agent, *record);
             return;
         }
@@ -394,8 +396,8 @@ impl Dialogue<'_> {
         Ok(())
     }
 
-    /// Returns whether the agent's grant and the rules allow polls. A rule that asks was answered
-    /// when the command began.
+    /// Whether the agent's grant and the rules allow polls. A rule that asks was answered when the
+    /// command began.
     fn may_poll(&mut self, id: FrameId, plugin: &PluginName) -> bool {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             self.cx.violated(Invariant::FrameExists, id);
@@ -494,7 +496,7 @@ impl RoomContext {
         }
     }
 
-    /// Returns whether the call is a final kill, which outlasts its activation.
+    /// Whether the call is a final kill, which outlasts its activation.
     pub(in crate::room) fn is_clearing_up(&self, call: CallId) -> bool {
         matches!(self.calls.get(&call), Some(Purpose::Job { about: JobCall::Kill { .. }, .. }))
     }
@@ -612,7 +614,7 @@ impl PluginCalls<'_> {
     }
 }
 
-/// Returns the output of a poll, cut to the limit of an observation (O-009).
+/// The output of a poll, cut to the limit of an observation (O-009).
 fn poll_output(outcome: &ToolOutcome) -> String {
     outcome
         .content
@@ -621,12 +623,12 @@ fn poll_output(outcome: &ToolOutcome) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the exit code of a command, which the reference never reports (O-095).
+/// The exit code of a command, which the reference never reports (O-095).
 pub(in crate::room) fn exit_of(outcome: &ToolOutcome) -> Option<i32> {
     outcome.value.as_ref()?.get("exit_code")?.as_i64().map(exit_code)
 }
 
-/// Returns the text of an observation for the model.
+/// The text of an observation for the model.
 fn output_text(command_id: i64, observation: &Observation, goes_on: bool) -> String {
     match observation {
         Observation::Command { command, content, .. } if goes_on => {

@@ -173,9 +173,9 @@ fn unknown(id: &BackgroundId) -> Refusal {
     )
 }
 
-/// Returns a record as a model reads it. The reason of a failure is left out, because it is for
-/// people.
+/// A record as a model reads it.
 fn shown(record: &BackgroundRecord, whole: bool) -> Value {
+    // The reason of a failure is left out, because it is for people.
     let mut shown = json!({
         "task_id": record.id, "agent": record.worker, "task": cut(&record.description, LABEL_CHARS), "status": record.state.as_str(),
     });

@@ -257,13 +257,13 @@ impl RoomContext {
         self.setup.tasks.keys().map(ToString::to_string).collect()
     }
 
-    /// Returns the task that is notified unless the delegation names one.
+    /// The task that is notified unless the delegation names one.
     fn configured_notify<'a>(&'a self, by: Option<&'a TaskName>) -> Option<&'a TaskName> {
         let rules = by.and_then(|by| self.setup.tasks.get(by)).map(|task| &task.background);
         rules.and_then(|rules| rules.notify.as_ref()).or(by)
     }
 
-    /// Returns the strategy that delivers the result unless the delegation names one.
+    /// The strategy that delivers the result unless the delegation names one.
     fn configured_strategy(&self, by: Option<&TaskName>, worker: &TaskName) -> Option<&PluginName> {
         let delegator = by.and_then(|by| self.setup.tasks.get(by));
         let worker = self.setup.tasks.get(worker);
@@ -343,8 +343,7 @@ impl RoomContext {
         })
     }
 
-    /// Returns the task, if the delegating agent may start it. The enum of the tool is checked
-    /// here, because a model may ignore it.
+    /// Returns the task, if the delegating agent may start it.
     fn checked_agent(
         &mut self,
         delegation: &Delegation,
@@ -368,6 +367,7 @@ impl RoomContext {
                 format!("The config has no plugin {agent}."),
             ));
         };
+        // The enum of the tool is checked here, because a model may ignore it.
         let record = match rights.may_delegate(name, is_task) {
             // A granted task may be missing from the config.
             Ok(task) if is_task(task.as_str()) => return Ok(task.clone()),
@@ -406,7 +406,7 @@ impl RoomContext {
 }
 
 impl Background {
-    /// Returns the refusal of a room that is closed or has its result.
+    /// The refusal of a room that is closed or has its result.
     fn refusal_of_work(&self, cx: &RoomContext, channels: &RoomChannels) -> Option<Refusal> {
         let has_result =
             matches!(cx.phase, RoomPhase::Draining { .. }) && !channels.is_persistent(cx);
@@ -487,7 +487,7 @@ impl RoomChannels {
         Ok(shared)
     }
 
-    /// Returns the channels of this room that the delegator may share.
+    /// The channels of this room that the delegator may share.
     fn may_be_shared(
         &self,
         cx: &RoomContext,

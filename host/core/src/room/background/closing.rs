@@ -39,7 +39,7 @@ impl BackgroundWork<'_> {
 }
 
 impl RoomContext {
-    /// Returns whether the room is that of a background task with channels of its parent.
+    /// Whether the room is that of a background task with channels of its parent.
     pub(in crate::room) fn shares_channels(&self) -> bool {
         self.opening.depth > 0 && !self.opening.persistent && self.opening.bindings.is_some()
     }
@@ -71,12 +71,12 @@ impl Background {
         is_first
     }
 
-    /// Returns whether the run was stopped.
+    /// Whether the run was stopped.
     pub(in crate::room) fn is_stopped(&self) -> bool {
         self.records.stopped.is_some()
     }
 
-    /// Returns whether this task continues after a stop of the run, alone or until its end.
+    /// Whether this task continues after a stop of the run, alone or until its end.
     pub(in crate::room) fn resumes_after_stop(
         &mut self,
         cx: &mut RoomContext,

@@ -70,8 +70,8 @@ impl Budgets {
 }
 
 impl RoomContext {
-    /// Returns the end that a child reports, with corrections. A child may not name another task,
-    /// nor complete without an answer.
+    /// The end that a child reports, with corrections. A child may not name another task, nor
+    /// complete without an answer.
     fn checked_end(&self, task: &BackgroundTask, said: EndedTask) -> EndedTask {
         // Blank text is not an answer.
         let output = said.output.filter(|output| !output.trim().is_empty());
@@ -117,7 +117,7 @@ impl RoomContext {
         }
     }
 
-    /// Returns the end of a task that this room stopped.
+    /// The end of a task that this room stopped.
     fn end_of_stopped(&self, task: &BackgroundTask, why: &FrameEnd) -> EndedTask {
         let is_late = why.cause == Some(EndCause::WallTime);
         let status = if is_late { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
@@ -312,7 +312,7 @@ impl Background {
         }
     }
 
-    /// Detaches a background task. Its use will never be reported, so the whole reserve counts.
+    /// Detaches a background task.
     pub(super) fn detach_task(
         &mut self,
         cx: &mut RoomContext,
@@ -323,6 +323,7 @@ impl Background {
         let Some(task) = self.tasks.remove(id) else {
             return cx.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
         };
+        // Its use will never be reported, so the whole reserve counts.
         budgets.settle_reserve(task.reserved, task.reserved);
         cx.calls.remove(&task.call);
         cx.effects.push_back(Effect::DetachTask { call: task.call });

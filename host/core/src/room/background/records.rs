@@ -71,7 +71,7 @@ impl PartialEq for ChangedRecords {
 }
 
 impl TaskRecords {
-    /// Returns whether there is nothing to serialize.
+    /// Whether there is nothing to serialize.
     pub(in crate::room) fn is_new(&self) -> bool {
         *self == Self::default()
     }
@@ -80,7 +80,7 @@ impl TaskRecords {
         self.records.get(&number_of(id)?)
     }
 
-    /// Returns the records, newest first.
+    /// The records, newest first.
     pub(in crate::room) fn newest(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
         self.records.values().rev()
     }
@@ -183,14 +183,13 @@ impl TaskRecords {
         });
     }
 
-    /// Returns the record of the delegation with this key by this task. A key says nothing about
-    /// the delegations of other tasks.
+    /// The record of the delegation with this key by this task. A key says nothing about the
+    /// delegations of other tasks.
     pub(super) fn of_key(&self, by: Option<&TaskName>, key: &str) -> Option<Arc<BackgroundRecord>> {
         self.records.get(self.keys.get(&scoped_key(by, key))?).cloned()
     }
 
-    /// Returns a completed result of the same agent for the same text, at most `ttl_ms` old
-    ///
+    /// A completed result of the same agent for the same text, at most `ttl_ms` old.
     pub(super) fn cached(
         &self,
         agent: &TaskName,
@@ -224,7 +223,7 @@ impl TaskRecords {
         }
     }
 
-    /// Returns the texts of the newest tasks, newest first.
+    /// The texts of the newest tasks, newest first.
     pub(super) fn recent(&self) -> &VecDeque<String> {
         &self.recent
     }
@@ -241,13 +240,12 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Returns the key of a delegation by this task. A task's name holds no line break.
+/// The key of a delegation by this task. A task's name holds no line break.
 fn scoped_key(by: Option<&TaskName>, key: &str) -> String {
     format!("{}\n{key}", by.map_or("", TaskName::as_str))
 }
 
-/// Returns the cache key of a delegation. An agent's name holds no line break, so two keys never
-/// collide.
+/// The cache key of a delegation. An agent's name holds no line break, so two keys never collide.
 fn cache_key(agent: &TaskName, task: &str) -> String {
     format!("{agent}\n{}", task.trim().to_lowercase())
 }
@@ -257,13 +255,13 @@ fn number_of(id: &BackgroundId) -> Option<u32> {
 }
 
 impl Room {
-    /// Returns the background tasks of this room, oldest first. Of the settled ones, only the
-    /// newest thousand are included, and at most 64 MiB of them.
+    /// The background tasks of this room, oldest first. Of the settled ones, only the newest
+    /// thousand are included, and at most 64 MiB of them.
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
         self.background.tasks()
     }
 
-    /// Returns the background task with this id; `None` if it is unknown or was dropped.
+    /// The background task with this id; `None` if it is unknown or was dropped.
     #[must_use]
     pub fn task(&self, id: &BackgroundId) -> Option<&Arc<BackgroundRecord>> {
         self.background.task(id)
@@ -276,13 +274,13 @@ impl Room {
 }
 
 impl Background {
-    /// Returns the background tasks of this room, oldest first. Of the settled ones, only the
-    /// newest thousand are included, and at most 64 MiB of them.
+    /// The background tasks of this room, oldest first. Of the settled ones, only the newest
+    /// thousand are included, and at most 64 MiB of them.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
         self.records.records.values()
     }
 
-    /// Returns the background task with this id; `None` if it is unknown or was dropped.
+    /// The background task with this id; `None` if it is unknown or was dropped.
     pub(in crate::room) fn task(&self, id: &BackgroundId) -> Option<&Arc<BackgroundRecord>> {
         self.records.get(id)
     }

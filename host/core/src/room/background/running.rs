@@ -18,7 +18,7 @@ pub(in crate::room) struct RunningTasks {
 }
 
 impl RunningTasks {
-    /// Returns the number of running tasks, including those that they may start themselves.
+    /// The number of running tasks, including those that they may start themselves.
     pub(in crate::room) fn at_once(&self) -> u64 {
         self.at_once
     }
@@ -49,13 +49,13 @@ impl RunningTasks {
         self.tasks.get_mut(id).map(|task| &mut **task)
     }
 
-    /// Returns the tasks by id.
+    /// The tasks by id.
     pub(in crate::room) fn values(&self) -> impl Iterator<Item = &BackgroundTask> {
         self.tasks.values().map(|task| &**task)
     }
 }
 
-/// Returns the number of running tasks that a task counts as.
+/// The number of running tasks that a task counts as.
 fn counts_as(task: &BackgroundTask) -> u64 {
     u64::from(task.at_once) + 1
 }

@@ -10,7 +10,7 @@ use crate::types::ids::FrameId;
 use crate::types::message::Label;
 
 impl Frames {
-    /// Returns whether the slot still waits for its delegation.
+    /// Whether the slot still waits for its delegation.
     pub(in crate::room) fn waits(&self, waiter: &Waiter) -> bool {
         self.round(waiter.frame).is_some_and(|round| {
             round.message.seq == waiter.seq

@@ -18,7 +18,7 @@ use crate::types::outcome::{EndCause, Status};
 const NUDGE: &str = "Your task is not over: hand its result in by calling `submit_result` with `status` (completed, failed or blocked), \
                      `summary` and, where there are facts for a program, `data`.";
 
-/// Returns the error code of a result that was never submitted.
+/// The error code of a result that was never submitted.
 pub(super) fn never_handed_in(attempts: u64) -> String {
     format!("no_structured_result_after_{attempts}_attempts")
 }
@@ -35,7 +35,7 @@ pub(super) struct Structured {
 }
 
 impl Structured {
-    /// Returns whether there is nothing to serialize.
+    /// Whether there is nothing to serialize.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
@@ -108,7 +108,7 @@ impl Background {
         CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: false }
     }
 
-    /// Returns the submitted result, for the room's outcome.
+    /// The submitted result, for the room's outcome.
     pub(in crate::room) fn structured_result(&self) -> Option<Value> {
         self.records.structured.result.clone()
     }

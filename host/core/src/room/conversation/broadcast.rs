@@ -51,7 +51,7 @@ impl RoomChannels {
         }
     }
 
-    /// Returns whether people hear on its channels what the room says.
+    /// Whether people hear on its channels what the room says.
     pub(in crate::room) fn is_heard(&self, cx: &RoomContext) -> bool {
         (self.is_persistent(cx) || cx.shares_channels())
             && self.bindings.values().any(Binding::can_receive)
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::types::channel::{ChannelAccess, ChannelKind, Visibility};
 
-    /// Returns a room with channels of each kind that matters here.
+    /// A room with channels of each kind that matters here.
     fn channels(visibility: Visibility) -> RoomChannels {
         let bindings = [
             ("agent", Binding::of(ChannelKind::Agent)),

@@ -27,6 +27,7 @@ impl Room {
             self.channels.refuse_inbound(&mut self.cx, request, &inbound, refusal);
             return;
         }
+        // Before the chain depth: a repeated message gets the answer of the first one.
         if let Some(key) = &inbound.key {
             if self.channels.seen.has_other(key, &inbound) {
                 let message = "the key is that of another message; a new message needs a new key";
@@ -223,7 +224,7 @@ impl RoomChannels {
         cx.reply(request, Err(refusal));
     }
 
-    /// Returns whether a refused message belongs to a flood that was already reported.
+    /// Whether a refused message belongs to a flood that was already reported.
     fn was_flood_reported(&mut self, inbound: &Inbound, error: RefusalCode) -> bool {
         let bucket =
             self.buckets.get_mut(&inbound.channel).filter(|_| error == RefusalCode::RateLimited);

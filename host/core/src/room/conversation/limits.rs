@@ -65,8 +65,8 @@ impl SeenKeys {
         self.numbers.get(key).copied()
     }
 
-    /// Returns whether another message has this message's key. A message that was seen before this
-    /// host noted contents counts as the same.
+    /// Whether another message has this message's key. A message that was seen before this host
+    /// noted contents counts as the same.
     pub(super) fn has_other(&self, key: &str, inbound: &Inbound) -> bool {
         self.contents.get(key).is_some_and(|known| *known != content(inbound))
     }
@@ -97,8 +97,8 @@ impl SeenKeys {
     }
 }
 
-/// Returns a fingerprint of all that a repeated message has in common with the first. A depth of
-/// automatic answers and the sender's name can differ.
+/// A fingerprint of all that a repeated message has in common with the first. A depth of automatic
+/// answers and the sender's name can differ.
 fn content(inbound: &Inbound) -> Fingerprint {
     Fingerprinter::of("inbound").text(&inbound.text).finish_with_json(&(
         &inbound.channel,

@@ -10,7 +10,7 @@ use crate::types::delivery::Wake;
 use crate::types::ids::{ChannelId, PluginName};
 
 impl Room {
-    /// Returns the current activity of a channel.
+    /// The current activity of a channel.
     #[must_use]
     pub fn activity_of(&self, channel: &ChannelId) -> Activity {
         self.deliveries.activity_of(&self.cx, &self.frames, &self.channels, channel)
@@ -18,7 +18,7 @@ impl Room {
 }
 
 impl Deliveries {
-    /// Returns the current activity of a channel.
+    /// The current activity of a channel.
     pub(super) fn activity_of(
         &self,
         cx: &RoomContext,
@@ -43,8 +43,7 @@ impl Deliveries {
 }
 
 impl Frames {
-    /// Returns whether the task that holds the conversation is working, rather than waiting for its
-    /// user.
+    /// Whether the task that holds the conversation is working, rather than waiting for its user.
     fn is_at_work(&self, cx: &RoomContext) -> bool {
         let RoomPhase::Running { root } = cx.phase else { return false };
         let mut next = self.get(&root);

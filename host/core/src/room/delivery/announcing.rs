@@ -101,7 +101,7 @@ impl ResultDelivery<'_> {
     }
 }
 
-/// Returns the refusal of an announcement that would have to wait.
+/// The refusal of an announcement that would have to wait.
 fn busy(limit: QueueLimit) -> Refusal {
     let reason = limit.reason("announcements", "wait to be said");
     let message = format!("{reason}; the room takes no more until some are");
@@ -179,7 +179,7 @@ impl Deliveries {
         (self.asked.len() >= QUEUE_MAX).then(|| busy(QueueLimit::Number))
     }
 
-    /// Returns the messages that wait for a turn of an agent.
+    /// The messages that wait for a turn of an agent.
     fn relayed(&self) -> impl Iterator<Item = &GatedMessage> {
         self.relays.values().flatten()
     }

@@ -18,7 +18,7 @@ use crate::types::message::{Label, Message, Role};
 /// Sender name of such a message.
 const HOST: &str = "host";
 
-/// Returns whether the message is data that the host put to an agent only.
+/// Whether the message is data that the host put to an agent only.
 pub(in crate::room) fn is_data(message: &Message) -> bool {
     message.sender == Role::Agent
         && message.sender_name == HOST

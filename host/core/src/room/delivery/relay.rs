@@ -31,7 +31,7 @@ pub(super) enum RelayTarget {
 }
 
 impl RoomChannels {
-    /// Returns whether the task can take a turn about a relayed message.
+    /// Whether the task can take a turn about a relayed message.
     pub(super) fn can_take_turn(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> bool {
         cx.setup.tasks.contains_key(task)
             && (self.is_persistent(cx) || frames.active_turn_frame(task).is_some())
@@ -187,7 +187,7 @@ impl StepLoop<'_> {
 }
 
 impl Background {
-    /// Returns the text of the message, with a fence around the data that gates let through.
+    /// The text of the message, with a fence around the data that gates let through.
     fn as_read_in_turn(&self, gated: &GatedMessage) -> String {
         if gated.outgoing.tasks.is_empty() {
             return texts::announcement(&gated.outgoing.text);
@@ -199,7 +199,7 @@ impl Background {
 }
 
 impl ResultDelivery<'_> {
-    /// Returns whether the run was stopped or failed; nothing more is said then.
+    /// Whether the run was stopped or failed; nothing more is said then.
     pub(super) fn was_stopped(&self) -> bool {
         self.background.is_stopped()
             || matches!(&self.cx.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success())

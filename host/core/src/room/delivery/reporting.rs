@@ -11,7 +11,7 @@ use crate::types::delivery::DeliveryState;
 use crate::types::ids::{BackgroundId, TaskName};
 
 impl Deliveries {
-    /// Returns the tasks with results that the host is to report.
+    /// The tasks with results that the host is to report.
     fn tasks_to_report_to(&self) -> Vec<TaskName> {
         let reports = |number: &u64| self.results.get(number).is_some_and(|it| it.host_reports);
         let tasks = self.inbox.iter().filter(|(_, numbers)| numbers.iter().any(reports));

@@ -160,6 +160,7 @@ impl ResultDelivery<'_> {
                 None,
             )
         });
+        // Counted when it is sent, whether or not it arrives: the grant limits attempts.
         if let Some(strategy) = strategy {
             self.budgets.used_by(strategy).messages_sent += 1;
         }
@@ -345,8 +346,8 @@ impl ResultDelivery<'_> {
 }
 
 impl RoomChannels {
-    /// Returns whether the notified task's agent takes a turn about the result: by its setting, and
-    /// if the task can be active.
+    /// Whether the notified task's agent takes a turn about the result: by its setting, and if the
+    /// task can be active.
     fn is_relayed(&self, cx: &RoomContext, frames: &Frames, entry: &super::QueuedResult) -> bool {
         let of_task =
             || cx.setup.tasks.get(&entry.ended.worker).and_then(|task| task.result_delivery);

@@ -60,7 +60,7 @@ pub(super) struct StrategyState {
     pub(super) waits_for: Option<(ChannelId, bool)>,
 }
 
-/// Returns the priority of a wake; of several wakes the highest is sent.
+/// The priority of a wake; of several wakes the highest is sent.
 fn weight(wake: &Wake) -> u8 {
     match wake {
         Wake::Ended { .. } => 0,
@@ -89,7 +89,7 @@ impl Deliveries {
         }
     }
 
-    /// Returns the numbers of the oldest results that wait for it, as many as fit in one call.
+    /// The numbers of the oldest results that wait for it, as many as fit in one call.
     fn results_for(&self, strategy: &PluginName) -> Vec<u64> {
         let mut bytes = 0_usize;
         let waiting = self.waiting.get(strategy).into_iter().flatten().copied();
@@ -105,7 +105,7 @@ impl Deliveries {
         waiting.take(MAX_SHOWN).enumerate().take_while(fits).map(|(_, number)| number).collect()
     }
 
-    /// Returns the channels that a strategy may send to, except those without read access.
+    /// The channels that a strategy may send to, except those without read access.
     pub(super) fn channels_of(
         &self,
         cx: &RoomContext,
@@ -152,13 +152,13 @@ impl Deliveries {
         }
     }
 
-    /// Returns whether a strategy still has results for which this timer is set.
+    /// Whether a strategy still has results for which this timer is set.
     pub(in crate::room) fn is_waited_for(&self, purpose: &TimerPurpose) -> bool {
         matches!(purpose, TimerPurpose::Delivery { strategy, .. } if self.has_waiting(strategy))
     }
 
-    /// Returns the named results that wait for this strategy, oldest first. A strategy cannot
-    /// deliver another's results.
+    /// The named results that wait for this strategy, oldest first. A strategy cannot deliver
+    /// another's results.
     pub(super) fn named(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
         let waits = |entry: &&super::QueuedResult| {
             entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy)
@@ -184,6 +184,7 @@ impl ResultDelivery<'_> {
         }
         let courier = self.deliveries.strategies.entry(strategy.clone()).or_default();
         if courier.deciding.is_some() {
+            // Of two wakes of the same kind the newer one is sent.
             if courier.next.as_ref().is_none_or(|next| weight(&wake) >= weight(next)) {
                 courier.next = Some(wake);
             }

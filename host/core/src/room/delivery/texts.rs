@@ -31,8 +31,8 @@ const TELL_NATURALLY: &str = "Inform the user naturally where it fits what you a
 /// The instruction if people have read all of the results.
 const POSTED: &str = "The user has read this already; do not repeat it.";
 
-/// Returns the host's text for people, by the status of each result. A failure is never presented
-/// as a success (R-106 done right).
+/// The host's text for people, by the status of each result. A failure is never presented as a
+/// success (R-106 done right).
 pub(super) fn for_people<'a>(results: impl Iterator<Item = &'a EndedTask>) -> String {
     let told = results.map(|ended| {
         let EndedTask { worker: agent, status, output, error, .. } = ended;
@@ -61,8 +61,8 @@ fn verb(status: BackgroundStatus) -> &'static str {
     }
 }
 
-/// Returns the data for an agent's turn, one JSON object a line, including the strategy's own text.
-/// A gate may read and change it, so [`for_turn`] adds the fence afterwards.
+/// The data for an agent's turn, one JSON object a line, including the strategy's own text. A gate
+/// may read and change it, so [`for_turn`] adds the fence afterwards.
 pub(super) fn data_for_turn<'a>(
     results: impl ExactSizeIterator<Item = &'a EndedTask> + Clone,
     strategy: Option<&PluginName>,
@@ -74,13 +74,13 @@ pub(super) fn data_for_turn<'a>(
     lines(results).into_iter().chain(said).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the message to an agent that takes a turn about results. Only the host's text stands
-/// outside the fence.
+/// The message to an agent that takes a turn about results. Only the host's text stands outside the
+/// fence.
 pub(super) fn for_turn(data: &str, all_completed: bool) -> String {
     format!("{}\n{TELL}", fence::fenced(title(all_completed), PRODUCED, guarded(data)))
 }
 
-/// Returns the message to an agent that takes a turn about an announcement.
+/// The message to an agent that takes a turn about an announcement.
 pub(super) fn announcement(data: &str) -> String {
     format!(
         "{}\n{TELL_ANNOUNCED}",
@@ -92,8 +92,8 @@ pub(super) fn announcement(data: &str) -> String {
     )
 }
 
-/// Returns the message for an agent that reads results before another step, with the channel on
-/// which people have read each.
+/// The message for an agent that reads results before another step, with the channel on which
+/// people have read each.
 pub(super) fn for_inbox(results: &[(Arc<EndedTask>, Option<ChannelId>)]) -> String {
     let all_completed =
         results.iter().all(|(ended, _)| ended.status == BackgroundStatus::Completed);
@@ -116,8 +116,7 @@ fn lines<'a>(results: impl ExactSizeIterator<Item = &'a EndedTask> + Clone) -> V
     results.map(|ended| entry(ended, most, None)).collect()
 }
 
-/// Returns the characters of each output. Many outputs share the total, but each keeps a readable
-/// minimum.
+/// The characters of each output. Many outputs share the total, but each keeps a readable minimum.
 fn output_chars(results: usize) -> usize {
     (OUTPUTS_MAX / results.max(1)).clamp(OUTPUT_LEAST, OUTPUT_MAX)
 }
@@ -152,7 +151,7 @@ fn entry(ended: &EndedTask, most: usize, posted: Option<&ChannelId>) -> String {
     fence::line(&shown, is_deceptive)
 }
 
-/// Returns the first characters of a text, with a mark if it is longer.
+/// The first characters of a text, with a mark if it is longer.
 fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

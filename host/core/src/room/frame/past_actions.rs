@@ -22,7 +22,7 @@ pub(in crate::room) struct PastActions {
 }
 
 impl PastActions {
-    /// Returns the events, oldest first.
+    /// The events, oldest first.
     pub(in crate::room) fn iter(&self) -> impl Iterator<Item = &PastAction> {
         self.entries.iter()
     }
@@ -75,8 +75,8 @@ impl Serialize for PastActions {
 }
 
 impl PastAction {
-    /// Returns the approximate size of its texts and values in bytes. Of the actions only a user's
-    /// message counts: the agent's last action is one alone, and its size has a limit.
+    /// The approximate size of its texts and values in bytes. Of the actions only a user's message
+    /// counts: the agent's last action is one alone, and its size has a limit.
     fn weight(&self) -> usize {
         let said = match &self.action {
             Some(Action::Reply(reply)) => reply.content.as_ref().map_or(0, String::len),

@@ -35,8 +35,8 @@ impl Dialogue<'_> {
     }
 }
 
-/// Returns the bytes that an answer of a task may weigh: more than others, if it calls a tool whose
-/// plugin takes large arguments (`limits.arguments`).
+/// The bytes that an answer of a task may weigh: more than others, if it calls a tool whose plugin
+/// takes large arguments (`limits.arguments`).
 fn weight_limit(setup: &Setup, task: &TaskSetup, message: &Message) -> usize {
     let taken = |call: &ToolCall| {
         let ToolTarget::Plugin { plugin, .. } = &task.toolbox.get(&call.name)?.target else {
@@ -382,8 +382,8 @@ impl StepLoop<'_> {
     }
 }
 
-/// Returns whether the answer leaves the question to other responders (L-056, L-058). A tool's
-/// result never does, because its text is data.
+/// Whether the answer leaves the question to other responders (L-056, L-058). A tool's result never
+/// does, because its text is data.
 fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
     if message.signal.is_some() || message.action.is_some() || is_data(message, task) {
         return false;
@@ -392,13 +392,13 @@ fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
     text.contains(DO_NOT_KNOW) && text.replace([',', '.', '!', '?', ':'], "") == DO_NOT_KNOW
 }
 
-/// Returns whether the message is a tool's text, and such text is data to the task.
+/// Whether the message is a tool's text, and such text is data to the task.
 fn is_data(message: &Message, task: &TaskSetup) -> bool {
     task.rules().tool_text_is_data
         && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
 }
 
-/// Returns whether the message holds nothing to answer (L-057).
+/// Whether the message holds nothing to answer (L-057).
 pub(in crate::room) fn is_empty(message: &Message, task: &TaskSetup) -> bool {
     let says_only_pass = task.text_rules.signals && message.text().trim() == PASS;
     message.is_empty()

@@ -25,8 +25,7 @@ enum Work {
 }
 
 impl StepLoop<'_> {
-    /// Returns whether a message, or the one that it answers, only asks about work that is under
-    /// way.
+    /// Whether a message, or the one that it answers, only asks about work that is under way.
     pub(in crate::room) fn is_waiting(
         &self,
         id: FrameId,
@@ -47,7 +46,7 @@ impl StepLoop<'_> {
             .unwrap_or(false)
     }
 
-    /// Returns the state of the work that a call asks about; `None` if it does something else.
+    /// The state of the work that a call asks about; `None` if it does something else.
     fn work_asked_about(
         &self,
         task: &TaskName,
@@ -73,7 +72,7 @@ impl StepLoop<'_> {
 }
 
 impl Histories {
-    /// Returns the background command that a call names: its plugin and its number.
+    /// The background command that a call names: its plugin and its number.
     fn command_of(
         &self,
         task: &TaskName,

@@ -88,8 +88,7 @@ pub enum StuckKind {
 }
 
 impl StuckKind {
-    /// Returns a description for people and for the agent: `the same action failed 4 times in a
-    /// row`.
+    /// A description for people and for the agent: `the same action failed 4 times in a row`.
     #[must_use]
     pub fn describe(self, repeats: u32) -> String {
         match self {
@@ -231,8 +230,7 @@ impl ActWatch {
         }
     }
 
-    /// Returns whether the next failure would mean a stuck agent. The first error never counts as a
-    /// loop.
+    /// Whether the next failure would mean a stuck agent. The first error never counts as a loop.
     fn is_to_be_nudged(&self, rules: &StuckRules) -> bool {
         self.failed >= 2 && self.failed.checked_add(1) == Some(rules.errors)
     }

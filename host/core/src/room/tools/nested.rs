@@ -81,6 +81,7 @@ impl ToolRounds<'_> {
                 led_by: led_by.clone(),
                 ..ToolCall::new(name_in_task(&toolbox, name), arguments)
             };
+            // The grant first: without it the plugin does not even learn whether the tool exists.
             let denial = self.cx.may_nest(plugin, &toolbox, &next.name).err();
             let refusal = if let Some(denial) = &denial {
                 Some(denial.detail.clone())
@@ -120,7 +121,7 @@ impl ToolRounds<'_> {
         self.run_slots(id, first);
     }
 
-    /// Returns a tool's plugin, and those that wait for it.
+    /// A tool's plugin, and those that wait for it.
     fn plugins_above(&self, id: FrameId, slot: usize, plugin: &PluginName) -> Vec<PluginName> {
         let mut plugins = vec![plugin.clone()];
         let mut next = self.frames.slot(id, slot);
@@ -196,8 +197,8 @@ impl RoomContext {
         })
     }
 
-    /// Returns the error for a nested call of a tool that no plugin has, with the tools that the
-    /// plugin may call. `above` are the plugins that wait for the call.
+    /// The error for a nested call of a tool that no plugin has, with the tools that the plugin may
+    /// call. `above` are the plugins that wait for the call.
     fn no_such_tool(
         &self,
         plugin: &PluginName,
@@ -309,7 +310,7 @@ impl Slot {
     }
 }
 
-/// Returns the plugin behind a name of the task.
+/// The plugin behind a name of the task.
 fn target_of<'t>(toolbox: &'t Toolbox, name: &str) -> Option<&'t PluginName> {
     match &toolbox.get(name)?.target {
         ToolTarget::Plugin { plugin, .. } => Some(plugin),

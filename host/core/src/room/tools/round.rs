@@ -172,7 +172,7 @@ impl Dialogue<'_> {
 }
 
 impl Histories {
-    /// Returns whether the tool belongs to an MCP server, whose results no sandbox controls.
+    /// Whether the tool belongs to an MCP server, whose results no sandbox controls.
     fn is_from_a_server(&self, cx: &RoomContext, frames: &Frames, id: FrameId, tool: &str) -> bool {
         let toolbox =
             frames.get(&id).map(|frame| self.toolbox(cx, &frame.task)).unwrap_or_default();
@@ -451,7 +451,7 @@ impl Dialogue<'_> {
     }
 }
 
-/// Returns the message of a round with a single call.
+/// The message of a round with a single call.
 fn alone(slot: &Slot, is_native: bool) -> Option<Message> {
     let said = &slot.answer()?.said;
     let mut message = *said.message.clone()?;
@@ -466,7 +466,7 @@ fn alone(slot: &Slot, is_native: bool) -> Option<Message> {
     Some(message)
 }
 
-/// Returns the observation of a slot, made of its result if it has none of its own (O-053).
+/// The observation of a slot, made of its result if it has none of its own (O-053).
 fn observation_of(slot: &Slot) -> Option<Observation> {
     let SlotAnswer { said, observation } = slot.answer()?;
     if observation.is_some() {
@@ -482,7 +482,7 @@ fn observation_of(slot: &Slot) -> Option<Observation> {
     }
 }
 
-/// Returns the result of a call for its model.
+/// The result of a call for its model.
 fn result_of(slot: &Slot, said: &CallOutcome) -> ToolResult {
     let message = said.message.as_deref();
     ToolResult {
@@ -494,8 +494,8 @@ fn result_of(slot: &Slot, said: &CallOutcome) -> ToolResult {
     }
 }
 
-/// Returns a tool's name in this task. Plugins name the tools of others as `plugin.tool`, under any
-/// name that the operator gave them.
+/// A tool's name in this task. Plugins name the tools of others as `plugin.tool`, under any name
+/// that the operator gave them.
 pub(super) fn name_in_task(toolbox: &Toolbox, name: String) -> String {
     if toolbox.get(&name).is_some() {
         return name;

@@ -145,7 +145,7 @@ impl Histories {
         format!("There is no tool {name:?}. You may call: {}.", known.join(", "))
     }
 
-    /// Returns the reason why an admitted tool is not available to the task's agent.
+    /// The reason why an admitted tool is not available to the task's agent.
     fn unavailable_reason(
         &self,
         cx: &RoomContext,
@@ -181,20 +181,19 @@ impl Budgets {
     }
 }
 
-/// Returns a refusal by the grant, with the task's list of tools added to its reason. With the
-/// grant alone, a task with such a list would refuse the next call.
+/// A refusal by the grant, with the task's list of tools added to its reason.
 pub(crate) fn naming_task_list(
     mut record: Box<DenialRecord>,
     task: &TaskName,
 ) -> Box<DenialRecord> {
+    // With the grant alone, a task with such a list would refuse the next call.
     if record.layer == Layer::Config {
         record.reason.push_str(&format!("; if tasks.{task} lists `tools`, add it there too"));
     }
     record
 }
 
-/// Returns the reason why a task leaves out a granted tool, and what to add. The whole list is not
-/// suggested, because it may hold more than names.
+/// The reason why a task leaves out a granted tool, and what to add.
 pub(crate) fn wider_tools(
     toolbox: &Toolbox,
     agent: &PluginName,
@@ -209,6 +208,7 @@ pub(crate) fn wider_tools(
             (format!("tasks.{task}.tools gives it another name, {:?}", listed.summary.name), None)
         }
         None => (
+            // The whole list is not suggested, because it may hold more than names.
             format!("tasks.{task}.tools narrows what {agent} may call"),
             Some(format!("add {tool:?} to tasks.{task}.tools")),
         ),

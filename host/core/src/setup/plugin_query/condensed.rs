@@ -44,7 +44,7 @@ pub struct Summary {
 }
 
 impl Condensed {
-    /// Returns whether the condensation changes nothing.
+    /// Whether the condensation changes nothing.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.forget.is_empty() && self.masked.is_empty()
@@ -128,8 +128,8 @@ impl Condensation {
     }
 }
 
-/// Returns the entries that may be neither dropped nor masked: the newest, the user's newest, the
-/// message to answer, calls without a result.
+/// The entries that may be neither dropped nor masked: the newest, the user's newest, the message
+/// to answer, calls without a result.
 fn places_kept(history: &History, kept: RetainedEntries<'_>) -> BTreeSet<usize> {
     let newest = |is_it: &dyn Fn(&Message) -> bool| {
         (0..history.len()).rev().find(|place| history.get(*place).is_some_and(|entry| is_it(entry)))
@@ -179,8 +179,8 @@ fn shortened(entry: &Message, index: u64, text: &str) -> Result<Message, BadCond
     Ok(shorter)
 }
 
-/// Returns whether `text` is the beginning and the end of `own` with a mark between, where either
-/// may be empty.
+/// Whether `text` is the beginning and the end of `own` with a mark between, where either may be
+/// empty.
 fn is_cut_of(text: &str, own: &str) -> bool {
     let same = |(one, other): &(u8, u8)| one == other;
     let head = text.bytes().zip(own.bytes()).take_while(same).count();
@@ -189,14 +189,14 @@ fn is_cut_of(text: &str, own: &str) -> bool {
     text.match_indices(CUT).any(|(at, _)| at <= head && text.len() - at - CUT.len() <= tail)
 }
 
-/// Returns whether a model reads the entry as the host's own words, which may hold a fence.
+/// Whether a model reads the entry as the host's own words, which may hold a fence.
 fn is_of_host(entry: &Message) -> bool {
     matches!(entry.sender, Role::Agent | Role::System)
         && entry.tool_results.is_empty()
         && !entry.labels.contains(&Label::Tool)
 }
 
-/// Returns the text, cut to the limit if necessary.
+/// The text, cut to the limit if necessary.
 fn bounded(text: &str) -> String {
     if text.len() <= SUMMARY_MAX {
         return text.to_owned();

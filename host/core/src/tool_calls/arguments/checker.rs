@@ -41,7 +41,7 @@ enum ValueChange<'a> {
 }
 
 impl ValueChange<'_> {
-    /// Returns both changes; the later one wins where they overlap.
+    /// Both changes; the later one wins where they overlap.
     fn and(self, later: Self) -> Self {
         match (self, later) {
             (first, Self::Same) => first,
@@ -362,7 +362,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns whether the default fits its own type. Some schemas have null for "no default".
+    /// Whether the default fits its own type. Some schemas have null for "no default".
     fn is_own_default(&mut self, part: &'a Value, default: &'a Value, depth: usize) -> bool {
         // The default is copied for every value that lacks it.
         if !self.spend(weight(default, self.fuel)) {
@@ -524,7 +524,7 @@ fn list_of<'a>(schema: &'a Map<String, Value>, key: &str) -> &'a [Value] {
     schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Returns the number of a value's parts and bytes of text; stops a little above `most`.
+/// The number of a value's parts and bytes of text; the count stops a little above `most`.
 fn weight(value: &Value, most: u64) -> u64 {
     let mut weight = 0_u64;
     let mut open = vec![value];

@@ -8,8 +8,8 @@ const BULLET: &str = "- ";
 /// Stands for the empty path.
 const WHOLE: &str = "the arguments";
 
-/// Returns the text for the model: it names the tool and each wrong field, and asks for the whole
-/// call again (L-114).
+/// The text for the model: it names the tool and each wrong field, and asks for the whole call
+/// again (L-114).
 #[must_use]
 pub fn explain(tool: &str, wrong: &[Wrong]) -> String {
     let mut text = format!("{OPENING}{}{OPENED}\n", quoted(tool));
@@ -22,7 +22,7 @@ pub fn explain(tool: &str, wrong: &[Wrong]) -> String {
     text
 }
 
-/// Returns the tool and the sorted paths that a text of [`explain`] names; `None` for another text.
+/// The tool and the sorted paths that a text of [`explain`] names; `None` for another text.
 #[must_use]
 pub fn explanation_fields(text: &str) -> Option<(String, Vec<String>)> {
     let (tool, rest) = unquoted(text.strip_prefix(OPENING)?)?;
@@ -36,7 +36,7 @@ pub fn explanation_fields(text: &str) -> Option<(String, Vec<String>)> {
     Some((tool, paths))
 }
 
-/// Returns the text quoted on one line.
+/// The text quoted on one line.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

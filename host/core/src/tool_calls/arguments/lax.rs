@@ -37,7 +37,7 @@ pub(super) fn lax(kind: &str, value: &Value) -> Lax {
     }
 }
 
-/// Returns the error for a value of another type.
+/// The error for a value of another type.
 pub(super) fn mismatch(kind: &str, value: &Value) -> String {
     let wanted = match kind {
         "string" => "a text",
@@ -83,7 +83,7 @@ fn unreadable(text: &str) -> Option<String> {
     Some(format!("its JSON is broken at line {line}, column {column}: {reason}"))
 }
 
-/// Returns a short description of a value.
+/// A short description of a value.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".to_owned(),
@@ -98,7 +98,7 @@ pub(super) fn shown(value: &Value) -> String {
 /// the same float, so this one may have been another in the model's text.
 const WHOLE_FLOATS: f64 = 9_007_199_254_740_992.0;
 
-/// Returns a float without a fraction as an integer, if no other integer has the same float.
+/// A float without a fraction as an integer, if no other integer has the same float.
 #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
 fn whole(number: f64) -> Option<Value> {
     let fits = number.fract() == 0.0 && number.abs() < WHOLE_FLOATS;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// The characters of a pattern that is short enough to be shown.
 const PATTERN_SHORT: usize = 32;
 
-/// Returns the limits of a schema of this type: `1…10`, `1…64 characters`, `≤ 3 items`, and a short
+/// The limits of a schema of this type: `1…10`, `1…64 characters`, `≤ 3 items`, and a short
 /// pattern. `None` if it has none.
 #[must_use]
 pub fn limits(schema: &Map<String, Value>, kind: &str) -> Option<String> {

@@ -10,14 +10,14 @@ use crate::tool_calls::toolbox::TaskTool;
 const ELEMENTS_MAX: usize = 100;
 const DEPTH_MAX: usize = 8;
 
-/// Returns the template of a call.
+/// The template of a call.
 pub(super) fn form(tool: &TaskTool) -> String {
     let schema = cleaned(&tool.summary.input_schema);
     let mut blank = Blank { root: &schema, left: ELEMENTS_MAX };
     xml::render(&tool.summary.name, &blank.fields(&schema, 0), &schema)
 }
 
-/// Returns whether one of the tool's fields is verbatim.
+/// Whether one of the tool's fields is verbatim.
 pub(super) fn has_verbatim(tool: &TaskTool) -> bool {
     form(tool).contains("<![CDATA[")
 }
@@ -81,7 +81,7 @@ impl<'a> Blank<'a> {
         }
     }
 
-    /// Returns the schema behind a reference or an optional type.
+    /// The schema behind a reference or an optional type.
     fn real(&self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
         for _ in 0..DEPTH_MAX {

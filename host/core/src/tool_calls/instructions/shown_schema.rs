@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 /// The limit of cleaned levels; deeper ones stay unchanged.
 const DEPTH_MAX: usize = 64;
 
-/// Returns the schema of a call with its name as a required argument (L-106).
+/// The schema of a call with its name as a required argument (L-106).
 pub(super) fn with_request(name: &str, schema: &Value) -> Value {
     let mut schema = match cleaned(schema) {
         Value::Object(schema) => schema,
@@ -28,7 +28,7 @@ pub(super) fn with_request(name: &str, schema: &Value) -> Value {
     Value::Object(schema)
 }
 
-/// Returns the schema without titles, comments and fields that only describe the tool.
+/// The schema without titles, comments and fields that only describe the tool.
 pub(super) fn cleaned(schema: &Value) -> Value {
     clean(schema, 0)
 }
@@ -70,8 +70,8 @@ fn named(parts: &Map<String, Value>, depth: usize, keep: impl Fn(&str, &Value) -
     Value::Object(parts.map(|(name, part)| (name.clone(), clean(part, depth + 1))).collect())
 }
 
-/// Returns whether a field is one of two texts that the reference puts into every tool and that a
-/// model need not write. A real `id` is required, or has no default.
+/// Whether a field is one of two texts that the reference puts into every tool and that a model
+/// need not write. A real `id` is required, or has no default.
 fn is_noise(name: &str, field: &Value, schema: &Map<String, Value>) -> bool {
     let is_required = || {
         schema

@@ -14,8 +14,7 @@ use literal::literal;
 const DEEPEST: usize = 128;
 /// The work limit, as a multiple of the text's bytes.
 const EFFORT: usize = 64;
-/// Returns the likely meaning of a group of braces: an object, or a list of its values if it has no
-/// key.
+/// The likely meaning of a group of braces: an object, or a list of its values if it has no key.
 ///
 /// `None` if it is nested too deep, or needs too much work.
 pub(super) fn repair(group: &str) -> Option<Value> {
@@ -480,12 +479,12 @@ fn without_last_line_feed(text: String) -> String {
     if text.ends_with('\n') { text.trim_end().to_owned() } else { text }
 }
 
-/// Returns whether a quote of any kind can open or close a text.
+/// Whether a quote of any kind can open or close a text.
 fn is_quote(c: char) -> bool {
     matches!(c, '"' | '\'' | '“' | '”')
 }
 
-/// Returns whether the character may begin an unquoted key.
+/// Whether the character may begin an unquoted key.
 fn is_bare(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+')
 }

@@ -257,12 +257,12 @@ impl<'a> XmlReader<'a> {
     }
 }
 
-/// Returns whether the text can be the name of an element.
+/// Whether the text can be the name of an element.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(is_name_start) && text.chars().all(is_name_char)
 }
 
-/// Returns whether the character may begin a name: XML 1.0, fifth edition, without the colon.
+/// Whether the character may begin a name: XML 1.0, fifth edition, without the colon.
 fn is_name_start(c: char) -> bool {
     matches!(c, 'A'..='Z' | '_' | 'a'..='z' | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{2ff}' | '\u{370}'..='\u{37d}'
         | '\u{37f}'..='\u{1fff}' | '\u{200c}'..='\u{200d}' | '\u{2070}'..='\u{218f}' | '\u{2c00}'..='\u{2fef}' | '\u{3001}'..='\u{d7ff}'
@@ -274,7 +274,7 @@ fn is_name_char(c: char) -> bool {
         || matches!(c, '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}'..='\u{2040}')
 }
 
-/// Returns whether XML allows the character.
+/// Whether XML allows the character.
 pub(super) fn is_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }

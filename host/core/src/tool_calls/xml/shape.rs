@@ -44,12 +44,12 @@ impl<'a> SchemaPart<'a> {
         }
     }
 
-    /// Returns the part for a list's items.
+    /// The part for a list's items.
     pub(super) fn item(self) -> Self {
         self.part(self.get("items"))
     }
 
-    /// Returns the part for an object's field of this name.
+    /// The part for an object's field of this name.
     pub(super) fn child(self, name: &str) -> Self {
         let field = self.get("properties").and_then(|fields| fields.get(name));
         let any = if self.kind() == XmlKind::Map { self.get("additionalProperties") } else { None };
@@ -92,8 +92,8 @@ impl<'a> SchemaPart<'a> {
     }
 }
 
-/// Returns whether the text of this top-level field is verbatim (L-130). A field named `code` is,
-/// unless its schema says otherwise.
+/// Whether the text of this top-level field is verbatim (L-130). A field named `code` is, unless
+/// its schema says otherwise.
 pub(super) fn is_verbatim(shape: SchemaPart<'_>, name: &str) -> bool {
     shape.get("verbatim").and_then(Value::as_bool).unwrap_or(name == "code" && shape.part.is_some())
 }

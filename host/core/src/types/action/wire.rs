@@ -48,7 +48,7 @@ fn take_options(args: &mut Value) -> Delegation {
     serde_json::from_value(Value::Object(valid)).unwrap_or_default()
 }
 
-/// Returns the action with these options, if it is a delegation.
+/// The action with these options, if it is a delegation.
 fn with_options(action: Action, options: Delegation) -> Action {
     let Action::DelegateTask(fixed) = action else { return action };
     let Delegation { worker, description, context, share_channels, .. } = *fixed;
@@ -61,7 +61,7 @@ fn with_options(action: Action, options: Delegation) -> Action {
     }))
 }
 
-/// Returns the options of a delegation as arguments; those with their default are left out.
+/// The options of a delegation as arguments; those with their default are left out.
 fn options_of(delegation: &Delegation) -> Map<String, Value> {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(delegation) else { return Map::new() };
     fields.retain(|name, _| OPTIONS.contains(&name.as_str()));
@@ -88,8 +88,8 @@ impl Action {
         }
     }
 
-    /// Returns the arguments of the fixed form, for executors, rules and approvers. The reason
-    /// belongs to the turn and is not among them.
+    /// The arguments of the fixed form, for executors, rules and approvers. The reason belongs to
+    /// the turn and is not among them.
     #[must_use]
     pub fn args(&self) -> Value {
         if let Self::Custom { arguments, .. } = self {
@@ -116,8 +116,8 @@ impl Action {
         }
     }
 
-    /// Returns the action as a log holds it, with its reason. `None` for a kind unknown to both
-    /// eras, and for arguments that do not fit. The calls of a reply are separate events: see
+    /// The action as a log holds it, with its reason. `None` for a kind unknown to both eras, and
+    /// for arguments that do not fit. The calls of a reply are separate events: see
     /// [`Turn::to_events`].
     #[must_use]
     pub fn to_wire(&self, thought: &str) -> Option<wire::Action> {
@@ -194,8 +194,8 @@ impl Action {
         })
     }
 
-    /// Returns the action of a log entry. It stays custom if the core's type would lose part of it,
-    /// such as the input to a running command.
+    /// The action of a log entry. It stays custom if the core's type would lose part of it, such as
+    /// the input to a running command.
     #[must_use]
     pub fn from_wire(action: &wire::Action) -> Self {
         let typed = Self::nearest(action);
@@ -290,8 +290,8 @@ impl Action {
 }
 
 impl Turn {
-    /// Returns the turn as a log holds it: one event, or one for each call of a reply; the first
-    /// carries the reason (O-049).
+    /// The turn as a log holds it: one event, or one for each call of a reply; the first carries
+    /// the reason (O-049).
     #[must_use]
     pub fn to_events(&self, era: Era) -> Vec<Value> {
         let event = |action: wire::Action| {
@@ -335,7 +335,7 @@ impl Turn {
         }
     }
 
-    /// Returns the turn that an event of a log stands for; `None` for an observation.
+    /// The turn that an event of a log stands for; `None` for an observation.
     #[must_use]
     pub fn from_event(event: &TrajectoryEvent) -> Option<Self> {
         let action = event.action()?;
@@ -357,7 +357,7 @@ impl Turn {
 }
 
 impl Observation {
-    /// Returns the discriminator of the fixed JSON form.
+    /// The discriminator of the fixed JSON form.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -376,7 +376,7 @@ impl Observation {
         }
     }
 
-    /// Returns the text that the agent reads; empty if the kind has none.
+    /// The text that the agent reads; empty if the kind has none.
     #[must_use]
     pub fn content(&self) -> &str {
         match self {
@@ -394,7 +394,7 @@ impl Observation {
         }
     }
 
-    /// Returns the approximate size of its texts and values in bytes, for limits on memory.
+    /// The approximate size of its texts and values in bytes, for limits on memory.
     pub(crate) fn weight(&self) -> usize {
         let more = match self {
             Self::Null | Self::Success { .. } | Self::Error { .. } => 0,
@@ -429,7 +429,7 @@ impl Observation {
         }
     }
 
-    /// Returns the observation as a log holds it; `None` for a kind unknown to both eras.
+    /// The observation as a log holds it; `None` for a kind unknown to both eras.
     #[must_use]
     pub fn to_wire(&self) -> Option<wire::Observation> {
         Some(match self.clone() {
@@ -495,7 +495,7 @@ impl Observation {
         })
     }
 
-    /// Returns the observation of a log entry. Kinds without a type in the core become custom ones.
+    /// The observation of a log entry. Kinds without a type in the core become custom ones.
     #[must_use]
     pub fn from_wire(observation: &wire::Observation) -> Self {
         match observation.clone() {
@@ -544,7 +544,7 @@ impl Observation {
         }
     }
 
-    /// Returns the fixed JSON form, without an envelope.
+    /// The fixed JSON form, without an envelope.
     #[must_use]
     pub fn to_json(&self, era: Era) -> Value {
         match (self.to_wire(), self) {
@@ -582,7 +582,7 @@ impl Observation {
 }
 
 impl PastAction {
-    /// Returns the pair as a log of 2024-07 holds it; a missing half has the kind `null` (O-054).
+    /// The pair as a log of 2024-07 holds it; a missing half has the kind `null` (O-054).
     #[must_use]
     pub fn to_pair(&self, era: Era) -> (Value, Value) {
         let action = self.action.clone().unwrap_or(Action::Null);
@@ -608,7 +608,7 @@ impl PastAction {
     }
 }
 
-/// Returns the exit code as the core's type; one out of range still counts as a failure.
+/// The exit code as the core's type; one out of range still counts as a failure.
 pub(crate) fn exit_code(code: i64) -> i32 {
     i32::try_from(code).unwrap_or(-1)
 }
@@ -630,7 +630,7 @@ fn custom_to_wire(name: &str, arguments: Value, thought: String) -> Option<wire:
     }
 }
 
-/// Returns the arguments in the form of an era, or of the other one for a kind that the era lacks.
+/// The arguments in the form of an era, or of the other one for a kind that the era lacks.
 fn args_of(action: wire::Action, form: Era) -> Map<String, Value> {
     match TrajectoryEvent::from(action).to_json(form).get_mut("args").map(Value::take) {
         Some(Value::Object(args)) => args,
@@ -638,7 +638,7 @@ fn args_of(action: wire::Action, form: Era) -> Map<String, Value> {
     }
 }
 
-/// Returns the form that loses least of an action.
+/// The form that loses least of an action.
 fn newest(action: &wire::Action) -> Era {
     if matches!(action, wire::Action::Run(run) if run.background) { Era::V2024 } else { Era::V2025 }
 }
@@ -651,7 +651,7 @@ fn without_marks(mut args: Map<String, Value>) -> Map<String, Value> {
     args
 }
 
-/// Returns an object unchanged, another value under this key, and null as an empty object.
+/// An object unchanged, another value under this key, and null as an empty object.
 fn as_object(value: Value, key: &str) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,

@@ -107,7 +107,7 @@ pub(super) fn each(root: &PlanTask, on: &mut impl FnMut(&PlanPath, &PlanTask) ->
     below(root, &mut PlanPath::default(), on);
 }
 
-/// Returns the error for an unknown id, which lists the existing ones.
+/// The error for an unknown id, which lists the existing ones.
 pub(super) fn unknown(root: &PlanTask, id: &str) -> PlanError {
     if root.subtasks.is_empty() {
         return PlanError::Malformed(format!(

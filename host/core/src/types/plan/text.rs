@@ -5,7 +5,7 @@ use crate::types::action::PlanState;
 use super::PlanTask;
 use super::place::{PlanPath, each};
 
-/// Returns one line for each task, the root's first; each level is indented by four spaces (O-065).
+/// One line for each task, the root's first; each level is indented by four spaces (O-065).
 pub(super) fn show(root: &PlanTask) -> String {
     let mut text = line(&PlanPath::default(), root);
     each(root, &mut |place, task| {
@@ -29,7 +29,7 @@ fn mark(state: PlanState) -> &'static str {
     }
 }
 
-/// Returns the beginning of a text, in quotes and on one line.
+/// The beginning of a text, in quotes and on one line.
 pub(super) fn quoted(text: &str) -> String {
     const SHOWN: usize = 60;
     let start: String = text.chars().take(SHOWN).collect();

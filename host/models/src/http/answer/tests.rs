@@ -26,13 +26,13 @@ impl TextSink for Heard {
 }
 
 fn read(chunks: &[Value]) -> Completion {
-    let heard = Heard::default();
+    let sink = Heard::default();
     let mut answer = ServerReply::new(10_000, Quoter::default(), ThinkingFormat::default());
     for chunk in chunks {
-        answer.handle_chunk(serde_json::from_value(chunk.clone()).unwrap(), &heard).unwrap();
+        answer.handle_chunk(serde_json::from_value(chunk.clone()).unwrap(), &sink).unwrap();
     }
-    let completion = answer.finish(&ToolNames::default(), "asked-for", &heard);
-    assert_eq!(completion.content.clone().unwrap_or_default(), *heard.0.lock().unwrap());
+    let completion = answer.finish(&ToolNames::default(), "asked-for", &sink);
+    assert_eq!(completion.content.clone().unwrap_or_default(), *sink.0.lock().unwrap());
     completion
 }
 
@@ -96,11 +96,11 @@ fn arguments_grow_by_index_also_when_calls_are_mixed() {
 
 #[test]
 fn calls_without_an_index_are_told_apart() {
-    let whole = calls(&[
+    let indexed = calls(&[
         json!({"id": "a", "function": {"name": "f", "arguments": "{}"}}),
         json!({"id": "b", "function": {"name": "f", "arguments": {"x": 1}}}),
     ]);
-    assert_eq!(whole, [call("a", "f", json!({})), call("b", "f", json!({"x": 1}))]);
+    assert_eq!(indexed, [call("a", "f", json!({})), call("b", "f", json!({"x": 1}))]);
     let pieces = calls(&[
         json!({"function": {"name": "f", "arguments": "{\"x\""}}),
         json!({"function": {"arguments": ":1}"}}),
@@ -166,15 +166,15 @@ fn reasons_to_stop_are_translated() {
 
 #[test]
 fn a_refusal_is_content_that_was_filtered() {
-    let heard = Heard::default();
+    let sink = Heard::default();
     let mut answer = ServerReply::new(100, Quoter::default(), ThinkingFormat::default());
     answer
         .handle_chunk(
             serde_json::from_value(delta(json!({"refusal": "I will not"}))).unwrap(),
-            &heard,
+            &sink,
         )
         .unwrap();
-    let completion = answer.finish(&ToolNames::default(), "m", &heard);
+    let completion = answer.finish(&ToolNames::default(), "m", &sink);
     assert_eq!(
         (completion.content.as_deref(), completion.stop),
         (Some("I will not"), StopReason::ContentFilter)
@@ -233,22 +233,25 @@ fn arguments_of_too_many_values_stay_text() {
 #[test]
 fn calls_with_one_index_and_no_id_of_their_own_are_told_apart() {
     let (one, two) = (r#"{"path":"a"}"#, r#"{"path":"b"}"#);
-    let whole = |id: Value, name: &str, arguments: &str| json!({"index": 0, "id": id, "function": {"name": name, "arguments": arguments}});
+    let complete_call = |id: Value, name: &str, arguments: &str| json!({"index": 0, "id": id, "function": {"name": name, "arguments": arguments}});
     for id in [Value::Null, json!("")] {
-        let made = calls(&[whole(id.clone(), "f", one), whole(id, "f", two)]);
+        let made = calls(&[complete_call(id.clone(), "f", one), complete_call(id, "f", two)]);
         let expected =
             [call("call-1", "f", json!({"path": "a"})), call("call-2", "f", json!({"path": "b"}))];
         assert_eq!(made, expected);
     }
-    let made = calls(&[whole(json!("x"), "f", one), whole(json!("x"), "g", two)]);
+    let made = calls(&[complete_call(json!("x"), "f", one), complete_call(json!("x"), "g", two)]);
     assert_eq!(
         made,
         [call("x", "f", json!({"path": "a"})), call("call-2", "g", json!({"path": "b"}))]
     );
     // The end of the arguments may come with the name once more.
-    let made = calls(&[whole(Value::Null, "f", "{\"path\":"), whole(Value::Null, "f", "\"a\"}")]);
+    let made = calls(&[
+        complete_call(Value::Null, "f", "{\"path\":"),
+        complete_call(Value::Null, "f", "\"a\"}"),
+    ]);
     assert_eq!(made, [call("call-1", "f", json!({"path": "a"}))]);
-    let made = calls(&[whole(Value::Null, "f", one), whole(Value::Null, "f", "")]);
+    let made = calls(&[complete_call(Value::Null, "f", one), complete_call(Value::Null, "f", "")]);
     assert_eq!(made, [call("call-1", "f", json!({"path": "a"}))]);
 }
 

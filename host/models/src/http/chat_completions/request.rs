@@ -91,7 +91,7 @@ impl CompletionsBody<'_> {
         }
     }
 
-    /// Returns whether an option is sent with this request: some are only accepted in combination.
+    /// Whether an option is sent with this request: some are only accepted in combination.
     fn goes_out(&self, name: &str, value: &Value) -> bool {
         match name {
             "stream_options" => self.prompt.stream && !value.is_null(),

@@ -69,7 +69,7 @@ pub(crate) struct WireText {
 }
 
 impl WireText {
-    /// Returns whether it says nothing.
+    /// Whether it says nothing.
     pub(crate) fn is_empty(&self) -> bool {
         let is_said = |text: &Option<Content>| text.as_ref().is_some_and(|text| !text.0.is_empty());
         let texts = [&self.content, &self.reasoning_content, &self.reasoning];

@@ -114,7 +114,7 @@ impl<'a> MessagesBody<'a> {
         messages.into_iter().for_each(|message| conversation.add(message));
         let Conversation { mut system, mut messages, called, .. } = conversation;
         system.extend(demand.map(|demand| text(demand.into())));
-        system.extend(schema_text(prompt, !tools.is_empty()).map(|said| text(said.into())));
+        system.extend(schema_text(prompt, !tools.is_empty()).map(|schema| text(schema.into())));
         close(&mut messages);
         let offered = tools.iter().map(|tool| Tool {
             name: names.wire(&tool.name),
@@ -126,12 +126,12 @@ impl<'a> MessagesBody<'a> {
             (offered.collect(), Some(tool_choice(prompt, names, is_parallel)))
         } else if !called.is_empty() {
             // The API refuses calls in the history if the request has no tools.
-            let named = called.into_iter().map(|name| Tool {
+            let tools_of_calls = called.into_iter().map(|name| Tool {
                 name,
                 description: "",
                 input_schema: Parameters(&Value::Null),
             });
-            (named.collect(), Some(chosen("none", None, true)))
+            (tools_of_calls.collect(), Some(chosen("none", None, true)))
         } else {
             (Vec::new(), None)
         };
@@ -205,7 +205,8 @@ impl<'a> Conversation<'a> {
 
 /// Makes the messages begin and end with the user.
 fn close(messages: &mut Vec<WireMessage<'_>>) {
-    let user = |said: &'static str| WireMessage { role: "user", content: vec![text(said.into())] };
+    let user =
+        |words: &'static str| WireMessage { role: "user", content: vec![text(words.into())] };
     if messages.first().is_some_and(|first| first.role == "assistant") {
         messages.insert(0, user(NO_BEGINNING));
     }
@@ -216,8 +217,8 @@ fn close(messages: &mut Vec<WireMessage<'_>>) {
     }
 }
 
-/// Returns the instruction for an answer with a schema. The API enforces only a subset of JSON
-/// Schema, on its newer models, and refuses a request with anything else.
+/// The instruction for an answer with a schema. The API enforces only a subset of JSON Schema, on
+/// its newer models, and refuses a request with anything else.
 fn schema_text(prompt: &Prompt, may_call: bool) -> Option<String> {
     let schema = prompt.output_schema.as_ref()?;
     let when = if may_call { "An answer that calls no tool" } else { "Your answer" };
@@ -250,8 +251,8 @@ fn text(text: Cow<'_, str>) -> Block<'_> {
 
 fn block(part: ContentPart<'_>) -> Block<'_> {
     match part {
-        ContentPart::Text(said) => text(said),
-        ContentPart::Attachment(said) => text(said.into()),
+        ContentPart::Text(content) => text(content),
+        ContentPart::Attachment(content) => text(content.into()),
         ContentPart::Image { media_type, bytes } => {
             Block::Image { source: ImageSource::Base64 { media_type, data: Base64Bytes(bytes) } }
         }

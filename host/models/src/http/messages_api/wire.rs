@@ -30,8 +30,8 @@ impl EventReader {
         let piece = |index, block| WireText::from_blocks([(index, block)]);
         Ok(match event.kind.as_str() {
             "message" => {
-                let said = event.content.unwrap_or_default().0.0;
-                self.chunk(event.id, event.model, Some(said), event.stop_reason, event.usage)
+                let text = event.content.unwrap_or_default().0.0;
+                self.chunk(event.id, event.model, Some(text), event.stop_reason, event.usage)
             }
             "message_start" => {
                 let Message { id, model, content, usage } = event.message.unwrap_or_default();
@@ -40,16 +40,16 @@ impl EventReader {
             "content_block_start" => {
                 let kind = event.content_block.as_ref().map(|block| block.kind.as_str());
                 self.is_call.insert(event.index, kind == Some("tool_use"));
-                let said = event.content_block.map(|block| piece(event.index, block));
-                self.chunk(String::new(), String::new(), said, None, None)
+                let text = event.content_block.map(|block| piece(event.index, block));
+                self.chunk(String::new(), String::new(), text, None, None)
             }
             "content_block_delta" => {
                 let block = event.delta.map(Delta::block);
                 let is_foreign = self.is_call.get(&event.index) == Some(&false);
-                let said = block
+                let text = block
                     .filter(|block| !(is_foreign && block.kind == "tool_use"))
                     .map(|block| piece(event.index, block));
-                self.chunk(String::new(), String::new(), said, None, None)
+                self.chunk(String::new(), String::new(), text, None, None)
             }
             "message_delta" => {
                 let stop = event.delta.and_then(|delta| delta.stop_reason);
@@ -67,7 +67,7 @@ impl EventReader {
         &mut self,
         id: String,
         model: String,
-        said: Option<WireText>,
+        text: Option<WireText>,
         stop_reason: Option<String>,
         usage: Option<Usage>,
     ) -> Decoded {
@@ -76,7 +76,7 @@ impl EventReader {
             self.usage.tokens()
         });
         let choice =
-            WireChoice { index: None, delta: said, message: None, finish_reason: stop_reason };
+            WireChoice { index: None, delta: text, message: None, finish_reason: stop_reason };
         Decoded::Chunk(Box::new(Chunk { id, model, usage, ..Chunk::of_choice(Some(choice)) }))
     }
 }
@@ -155,7 +155,7 @@ struct Delta {
 }
 
 impl Delta {
-    /// Returns the piece as a block of its type.
+    /// The piece as a block of its type.
     fn block(self) -> Block {
         let kind = match self.kind.as_str() {
             "text_delta" => "text",
@@ -175,14 +175,14 @@ impl Delta {
 
 impl WireText {
     fn from_blocks(blocks: impl IntoIterator<Item = (Option<i64>, Block)>) -> Self {
-        let mut said = Self::default();
-        blocks.into_iter().for_each(|(index, block)| said.add_block(index, block));
-        said
+        let mut text = Self::default();
+        blocks.into_iter().for_each(|(index, block)| text.add_block(index, block));
+        text
     }
 
     fn add_block(&mut self, index: Option<i64>, block: Block) {
-        let append = |kept: &mut Option<Content>, new: &str| {
-            kept.get_or_insert_default().0.push_str(new);
+        let append = |content: &mut Option<Content>, new: &str| {
+            content.get_or_insert_default().0.push_str(new);
         };
         match block.kind.as_str() {
             "text" => append(&mut self.content, &block.text),

@@ -30,7 +30,7 @@ fn read<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     limit: u64,
 ) -> Result<(Completion, String), ReplyError> {
-    let heard = Heard::default();
+    let sink = Heard::default();
     let mut reply = ReplyReader::new(
         ModelApi::ChatCompletions,
         limit,
@@ -38,10 +38,10 @@ fn read<'a>(
         ThinkingFormat::default(),
     );
     for piece in pieces {
-        reply.handle_bytes(piece, &heard)?;
+        reply.handle_bytes(piece, &sink)?;
     }
-    let completion = reply.finish(&ToolNames::default(), "m", &heard)?;
-    let text = heard.0.lock().unwrap().clone();
+    let completion = reply.finish(&ToolNames::default(), "m", &sink)?;
+    let text = sink.0.lock().unwrap().clone();
     Ok((completion, text))
 }
 
@@ -51,12 +51,12 @@ fn text(body: &str) -> Result<String, ReplyError> {
 
 #[test]
 fn a_stream_cut_at_every_byte_says_the_same() {
-    let whole = read([STREAM.as_bytes()], 10_000).unwrap();
-    assert_eq!((whole.1.as_str(), whole.0.usage.input_tokens), ("Héllo", 2));
-    assert_eq!(read(STREAM.as_bytes().chunks(1), 10_000).unwrap(), whole);
+    let complete = read([STREAM.as_bytes()], 10_000).unwrap();
+    assert_eq!((complete.1.as_str(), complete.0.usage.input_tokens), ("Héllo", 2));
+    assert_eq!(read(STREAM.as_bytes().chunks(1), 10_000).unwrap(), complete);
     for cut in 0..STREAM.len() {
         let (first, second) = STREAM.as_bytes().split_at(cut);
-        assert_eq!(read([first, second], 10_000).unwrap(), whole, "cut at {cut}");
+        assert_eq!(read([first, second], 10_000).unwrap(), complete, "cut at {cut}");
     }
 }
 
@@ -70,13 +70,13 @@ fn a_whole_reply_is_read_after_any_white_space() {
 
 #[test]
 fn an_end_is_needed_but_not_both_of_them() {
-    let said = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
     let finished = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
-    assert_eq!(text(&format!("{said}{finished}")).unwrap(), "a");
-    assert_eq!(text(&format!("{said}{}", finished.trim_end())).unwrap(), "a");
-    assert_eq!(text(&format!("{said}data: [DONE]")).unwrap(), "a");
-    assert_eq!(text(said), Err(ReplyError::BrokenOff));
-    assert_eq!(text(&format!("{said}data: {{\"choi")), Err(ReplyError::BrokenOff));
+    assert_eq!(text(&format!("{chunk}{finished}")).unwrap(), "a");
+    assert_eq!(text(&format!("{chunk}{}", finished.trim_end())).unwrap(), "a");
+    assert_eq!(text(&format!("{chunk}data: [DONE]")).unwrap(), "a");
+    assert_eq!(text(chunk), Err(ReplyError::BrokenOff));
+    assert_eq!(text(&format!("{chunk}data: {{\"choi")), Err(ReplyError::BrokenOff));
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn what_a_server_puts_between_the_chunks_is_skipped() {
 
 #[test]
 fn the_size_is_limited_for_what_is_said_and_for_what_wraps_it() {
-    let whole = json!({"choices": [{"message": {"content": "Hi"}}]}).to_string();
-    assert_eq!(read([whole.as_bytes()], 20), Err(ReplyError::TooLong));
+    let body = json!({"choices": [{"message": {"content": "Hi"}}]}).to_string();
+    assert_eq!(read([body.as_bytes()], 20), Err(ReplyError::TooLong));
     let many = "data: {\"choices\":[{\"delta\":{\"content\":\"0123456789\"}}]}\n\n".repeat(9);
     assert_eq!(read([many.as_bytes()], 80), Err(ReplyError::TooLong));
     assert_eq!(read([": alive\n".repeat(1000).as_bytes()], 100), Err(ReplyError::TooLong));
@@ -147,10 +147,10 @@ fn what_is_whole_is_taken_although_something_beside_it_is_odd() {
         let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
         text(&format!("{events}data: {{\"choices\":[{{\"finish_reason\":\"stop\"}}]}}\n\n"))
     };
-    let said = |text: &str| format!("{{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}");
-    let halves = stream(&[&said("a\\ud83d"), &said("\\ude00b")]);
+    let chunk = |text: &str| format!("{{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}");
+    let halves = stream(&[&chunk("a\\ud83d"), &chunk("\\ude00b")]);
     assert_eq!(halves.as_deref(), Ok("a\u{fffd}\u{fffd}b"));
-    assert_eq!(stream(&[&said("a\\ud83d\\ude00")]).as_deref(), Ok("a😀"));
+    assert_eq!(stream(&[&chunk("a\\ud83d\\ude00")]).as_deref(), Ok("a😀"));
     let usage = r#"{"choices":[{"delta":{"content":"x"},"index":"0"}],"usage":{"cost":NaN,"prompt_tokens":"many"}}"#;
     assert_eq!(stream(&[usage]).as_deref(), Ok("x"));
     assert_eq!(
@@ -187,21 +187,22 @@ fn an_answer_that_is_cut_at_any_byte_makes_no_call_that_the_whole_does_not() {
     for form in &forms {
         let api = ModelApi::ALL.into_iter().find(|api| form["api"] == api.kind()).unwrap();
         let body = body_of(form);
-        let whole = read_part(api, body.as_bytes());
+        let complete = read_part(api, body.as_bytes());
         for cut in 0..body.len() {
             let Ok(part) = read_part(api, &body.as_bytes()[..cut]) else { continue };
             let name = &form["name"];
-            let whole = whole.as_ref().unwrap_or_else(|error| panic!("{name} at {cut}: {error}"));
+            let complete =
+                complete.as_ref().unwrap_or_else(|error| panic!("{name} at {cut}: {error}"));
             whole_parts += 1;
             let is_known = |call: &ToolCall| {
                 let is_same = |other: &ToolCall| {
                     (&other.name, &other.arguments) == (&call.name, &call.arguments)
                 };
-                !call.arguments.is_object() || whole.tool_calls.iter().any(is_same)
+                !call.arguments.is_object() || complete.tool_calls.iter().any(is_same)
             };
             assert!(part.tool_calls.iter().all(is_known), "{name} at {cut}: {part:?}");
             let text = |completion: &Completion| completion.content.clone().unwrap_or_default();
-            assert!(text(whole).starts_with(&text(&part)), "{name} at {cut}: {part:?}");
+            assert!(text(complete).starts_with(&text(&part)), "{name} at {cut}: {part:?}");
         }
     }
     assert!(whole_parts > 100, "answers that lack their last bytes are whole: {whole_parts}");

@@ -90,12 +90,12 @@ impl AnswerItems {
         kind: TextKind,
         item: ItemRef<'_>,
         part: Option<i64>,
-        whole: &str,
+        full_text: &str,
     ) -> String {
         let slot = self.text_slot(kind, item);
-        let gap = self.begin_part(slot, part, whole);
+        let gap = self.begin_part(slot, part, full_text);
         let text = &mut self.texts[slot];
-        let rest = rest(&text.text[text.part_start..], whole);
+        let rest = rest(&text.text[text.part_start..], full_text);
         text.text.push_str(rest);
         gap + rest
     }
@@ -105,22 +105,22 @@ impl AnswerItems {
         &mut self,
         kind: TextKind,
         item: ItemRef<'_>,
-        whole: &str,
+        full_text: &str,
     ) -> String {
         // Without ids an item that comes twice is known by its text.
         let is_repeated = |text: &TextItem| {
             let is_nameless = item.id.is_empty() || text.id.is_empty();
-            is_nameless && text.is_complete && text.is_at(item.index) && text.text == whole
+            is_nameless && text.is_complete && text.is_at(item.index) && text.text == full_text
         };
         let mut of_kind = self.texts.iter().filter(|text| text.kind == kind).peekable();
-        if (whole.is_empty() && of_kind.peek().is_none()) || of_kind.any(is_repeated) {
+        if (full_text.is_empty() && of_kind.peek().is_none()) || of_kind.any(is_repeated) {
             return String::new();
         }
         let slot = self.text_slot(kind, item);
         let is_first = self.texts[slot].text.is_empty();
-        let gap = if is_first { self.begin_part(slot, None, whole) } else { String::new() };
+        let gap = if is_first { self.begin_part(slot, None, full_text) } else { String::new() };
         let text = &mut self.texts[slot];
-        let rest = rest(&text.text, whole);
+        let rest = rest(&text.text, full_text);
         text.text.push_str(rest);
         text.is_complete = true;
         gap + rest
@@ -254,7 +254,7 @@ impl AnswerItems {
         self.finish_call(slot, call)
     }
 
-    /// Returns the call that the first test finds, the newest first.
+    /// The call that the first test finds, the newest first.
     fn latest_call(&self, tests: &[&dyn Fn(&CallItem) -> bool]) -> Option<usize> {
         tests.iter().find_map(|test| self.calls.iter().rposition(test))
     }
@@ -283,7 +283,7 @@ impl AnswerItems {
         self.calls.len() - 1
     }
 
-    /// Returns an empty piece of a call.
+    /// An empty piece of a call.
     fn piece(&self, slot: usize) -> CallPiece {
         CallPiece { index: i64::try_from(slot).ok(), ..CallPiece::default() }
     }
@@ -307,21 +307,21 @@ impl AnswerItems {
 
     fn finish_call(&mut self, slot: usize, call: &CallState) -> CallPiece {
         let mut piece = self.name_call(slot, call);
-        let (known, whole) = (&self.calls[slot].arguments, arguments_of(call));
-        if !whole.is_empty() && known != whole {
-            self.set_arguments(slot, whole, &mut piece);
+        let (known, full_text) = (&self.calls[slot].arguments, arguments_of(call));
+        if !full_text.is_empty() && known != full_text {
+            self.set_arguments(slot, full_text, &mut piece);
         }
         self.calls[slot].is_announced = false;
         piece
     }
 
     /// Makes these the arguments of the call: nothing has run yet, so other ones are replaced.
-    fn set_arguments(&mut self, slot: usize, whole: &str, piece: &mut CallPiece) {
+    fn set_arguments(&mut self, slot: usize, full_text: &str, piece: &mut CallPiece) {
         let known = &mut self.calls[slot].arguments;
-        let rest = whole.strip_prefix(known.as_str());
+        let rest = full_text.strip_prefix(known.as_str());
         piece.is_whole = rest.is_none();
-        let arguments = rest.unwrap_or(whole).to_owned();
-        whole.clone_into(known);
+        let arguments = rest.unwrap_or(full_text).to_owned();
+        full_text.clone_into(known);
         piece.function.get_or_insert_default().arguments = arguments;
     }
 }
@@ -341,30 +341,30 @@ impl CallItem {
         !call.call_id.is_empty() && self.call_id == call.call_id
     }
 
-    /// Returns whether the name is the same, as far as it is known.
+    /// Whether the name is the same, as far as it is known.
     fn is_as(&self, call: &CallState) -> bool {
         self.name.is_empty() || call.name.is_empty() || self.name == call.name
     }
 
-    /// Returns whether the names of the call and of the tool exclude that it is this one.
+    /// Whether the names of the call and of the tool exclude that it is this one.
     fn is_other(&self, call: &CallState) -> bool {
         let has_other_id = !self.call_id.is_empty() && !call.call_id.is_empty();
         !self.is_as(call) || (has_other_id && self.call_id != call.call_id)
     }
 }
 
-/// Returns whether two indexes may be of one item; some servers send none.
+/// Whether two indexes may be of one item; some servers send none.
 fn is_same_index(known: Option<i64>, index: Option<i64>) -> bool {
     known.is_none() || index.is_none() || known == index
 }
 
-/// Returns the arguments, empty for an empty object: servers announce a call with one.
+/// The arguments, empty for an empty object: servers announce a call with one.
 fn arguments_of(call: &CallState) -> &str {
     if call.arguments.trim() == "{}" { "" } else { &call.arguments }
 }
 
 /// Returns what a whole text adds to its beginning. Other words in place of those that were shown
 /// cannot be taken back.
-fn rest<'a>(known: &str, whole: &'a str) -> &'a str {
-    whole.strip_prefix(known).unwrap_or_default()
+fn rest<'a>(known: &str, full_text: &'a str) -> &'a str {
+    full_text.strip_prefix(known).unwrap_or_default()
 }

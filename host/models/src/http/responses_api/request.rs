@@ -182,7 +182,7 @@ fn tool_choice(prompt: &Prompt, names: &ToolNames<'_>) -> Value {
     }
 }
 
-/// Returns the field `text`: the operator's, with the schema of the answer as its format.
+/// The field `text`: the operator's, with the schema of the answer as its format.
 fn text_options(prompt: &Prompt, operator: Option<Value>) -> Option<Value> {
     let Some(schema) = &prompt.output_schema else { return operator };
     let Value::Object(mut text) = operator.unwrap_or_else(|| Map::new().into()) else {

@@ -25,8 +25,8 @@ impl ResponseReader {
         let event: Event = serde_json::from_slice(json)?;
         let item = ItemRef { id: &event.item_id, index: event.output_index };
         let part = event.content_index.or(event.summary_index);
-        let said = match event.kind.as_str() {
-            "" => return Ok(self.whole(serde_json::from_slice(json)?)),
+        let delta = match event.kind.as_str() {
+            "" => return Ok(self.decode_untyped(serde_json::from_slice(json)?)),
             "response.created" | "response.queued" | "response.in_progress" => {
                 let Response { id, model, .. } = event.response.unwrap_or_default();
                 return Ok(Decoded::Chunk(Box::new(Chunk { id, model, ..Chunk::of_choice(None) })));
@@ -45,7 +45,7 @@ impl ResponseReader {
                 of_call(added.map(|call| self.items.announce_call(&call, event.output_index)))
             }
             "response.output_item.done" => {
-                event.item.map(|done| self.complete(done, event.output_index)).unwrap_or_default()
+                event.item.map(|item| self.complete(item, event.output_index)).unwrap_or_default()
             }
             "response.function_call_arguments.delta" => {
                 of_call(Some(self.items.handle_arguments(item, &event.delta)))
@@ -61,22 +61,23 @@ impl ResponseReader {
             }
             kind => {
                 let Some((kind, is_whole)) = text_event(kind) else { return Ok(Decoded::Nothing) };
-                let whole = if kind == TextKind::Refusal { &event.refusal } else { &event.text };
+                let full_text =
+                    if kind == TextKind::Refusal { &event.refusal } else { &event.text };
                 of_text(
                     kind,
                     match is_whole {
-                        true => self.items.handle_part(kind, item, part, whole),
+                        true => self.items.handle_part(kind, item, part, full_text),
                         false => self.items.handle_text(kind, item, part, &event.delta),
                     },
                 )
             }
         };
-        let choice = WireChoice { delta: Some(said), ..WireChoice::default() };
+        let choice = WireChoice { delta: Some(delta), ..WireChoice::default() };
         Ok(Decoded::Chunk(Box::new(Chunk::of_choice(Some(choice)))))
     }
 
     /// Returns the meaning of a value without a type.
-    fn whole(&mut self, response: Response) -> Decoded {
+    fn decode_untyped(&mut self, response: Response) -> Decoded {
         if response.is_error || response.object == "error" {
             Decoded::Error
         } else if response.output.is_some() || response.object == "response" {
@@ -143,7 +144,7 @@ impl ResponseReader {
     }
 }
 
-/// Returns the kind of an event about text, and whether it has the whole text.
+/// The kind of an event about text, and whether it has the whole text.
 fn text_event(name: &str) -> Option<(TextKind, bool)> {
     let (name, form) = name.strip_prefix("response.")?.rsplit_once('.')?;
     let kind = match name {

@@ -22,18 +22,18 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Returns whether the text is taken letter by letter here.
+    /// Whether the text is taken letter by letter here.
     pub(super) fn is_verbatim(&self) -> bool {
         let is_in_code = self.is_in_code_block || self.backticks_in_line % 2 == 1;
         is_in_code || self.is_in_section || self.is_in_string
     }
 
-    /// Returns whether the text ends with an opening quotation mark.
+    /// Whether the text ends with an opening quotation mark.
     pub(super) fn is_quoted(&self) -> bool {
         self.previous.is_some_and(|previous| "\"'`“‘«".contains(previous))
     }
 
-    /// Returns whether the line has only white space so far.
+    /// Whether the line has only white space so far.
     pub(super) fn begins_line(&self) -> bool {
         !self.has_words_in_line
     }

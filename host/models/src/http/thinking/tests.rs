@@ -13,29 +13,29 @@ fn usual() -> ThinkingFormat {
 /// Returns the text, the thinking, and what was shown while the text came.
 fn read(format: ThinkingFormat, pieces: &[&str], is_cut: bool) -> (String, String, String) {
     let mut filter = ThinkingFilter::new(format);
-    let mut shown: String = pieces.iter().map(|piece| filter.handle_text(piece)).collect();
-    shown += &filter.finish(is_cut);
+    let mut visible: String = pieces.iter().map(|piece| filter.handle_text(piece)).collect();
+    visible += &filter.finish(is_cut);
     let (text, thinking) = filter.into_parts();
-    (text, thinking, shown)
+    (text, thinking, visible)
 }
 
 /// Compares the result for the whole text, for each cut of it, and letter by letter.
-fn check(format: impl Fn() -> ThinkingFormat, whole: &str, is_cut: bool, expected: (&str, &str)) {
-    let cuts = (0..=whole.len()).filter(|cut| whole.is_char_boundary(*cut));
+fn check(format: impl Fn() -> ThinkingFormat, input: &str, is_cut: bool, expected: (&str, &str)) {
+    let cuts = (0..=input.len()).filter(|cut| input.is_char_boundary(*cut));
     let mut divisions: Vec<Vec<&str>> =
-        cuts.map(|cut| vec![&whole[..cut], &whole[cut..]]).collect();
-    divisions.push(whole.split("").collect());
+        cuts.map(|cut| vec![&input[..cut], &input[cut..]]).collect();
+    divisions.push(input.split("").collect());
     for pieces in divisions {
-        let (text, thinking, shown) = read(format(), &pieces, is_cut);
+        let (text, thinking, visible) = read(format(), &pieces, is_cut);
         assert_eq!((text.as_str(), thinking.as_str()), expected, "{pieces:?}");
         // What was shown before a closing mark without a beginning cannot be taken back.
-        assert!(shown.ends_with(&text), "{shown:?} of {text:?}");
+        assert!(visible.ends_with(&text), "{visible:?} of {text:?}");
     }
 }
 
 #[test]
 fn thinking_leaves_the_text_wherever_it_stands() {
-    for (whole, text, thinking) in [
+    for (input, text, thinking) in [
         ("48 metres.", "48 metres.", ""),
         ("<think>plan</think>48 metres.", "48 metres.", "plan"),
         ("\n<think>\nplan\n</think>\n\n48 metres.\n", "48 metres.\n", "plan"),
@@ -64,20 +64,20 @@ fn thinking_leaves_the_text_wherever_it_stands() {
         ("<thinker>a</thinker>", "<thinker>a</thinker>", ""),
         ("2</thing", "2</thing", ""),
     ] {
-        check(usual, whole, false, (text, thinking));
+        check(usual, input, false, (text, thinking));
     }
 }
 
 #[test]
 fn marks_in_code_strings_and_quotes_are_text() {
-    for whole in [
+    for input in [
         "Write `<think>` and `</think>` around it.",
         "Write \"<think>\" first.",
         "```\n<think>\na\n</think>\n```\nThat is all.",
         r#"{"request": "files.write", "content": "a <think>b</think> c </think>"}"#,
         "<write><content><![CDATA[a <think>b</think>]]></content></write>",
     ] {
-        check(usual, whole, false, (whole, ""));
+        check(usual, input, false, (input, ""));
     }
     let after = r#"{"a": "}\"{"} <think>b</think>c"#;
     check(usual, after, false, (r#"{"a": "}\"{"} c"#, "b"));
@@ -101,11 +101,11 @@ fn a_model_may_have_other_marks_or_none() {
 #[test]
 fn text_is_shown_while_it_comes_and_thinking_is_not() {
     let mut filter = ThinkingFilter::new(usual());
-    let shown: Vec<String> = ["<thi", "nk>a", "</think", ">\n\n", "4", "8 <", " 49"]
+    let visible: Vec<String> = ["<thi", "nk>a", "</think", ">\n\n", "4", "8 <", " 49"]
         .into_iter()
         .map(|piece| filter.handle_text(piece))
         .collect();
-    assert_eq!(shown, ["", "", "", "", "4", "8 ", "< 49"]);
+    assert_eq!(visible, ["", "", "", "", "4", "8 ", "< 49"]);
 }
 
 #[test]

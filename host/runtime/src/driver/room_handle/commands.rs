@@ -8,7 +8,7 @@ use conclave_core::types::ids::{CallId, ControlId, PluginName, TaskName};
 
 use super::RoomHandle;
 
-/// Returns the author of a decision that another process sent.
+/// The author of a decision that another process sent.
 pub(crate) fn other_terminal() -> ApprovalAuthor {
     ApprovalAuthor::Person { at: "another terminal".to_owned() }
 }
@@ -38,7 +38,7 @@ impl RoomHandle {
         id: &ControlId,
         command: ControlCommand,
     ) -> Option<tokio::sync::oneshot::Receiver<()>> {
-        let confirmed = self.outside.controls.enter(id)?;
+        let confirmed = self.clients.controls.enter(id)?;
         crate::support::fail_points::kill_point!("before-control-delivered");
         self.control_once(id, command, other_terminal()).then_some(confirmed)
     }

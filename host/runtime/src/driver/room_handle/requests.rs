@@ -20,8 +20,8 @@ struct PendingRequests {
     by_id: HashMap<RequestId, oneshot::Sender<RequestAnswer>>,
 }
 
-/// Returns the refusal of a request to a room that is over.
-pub(super) fn over() -> Refusal {
+/// The refusal of a request to a room that is over.
+pub(super) fn room_closed() -> Refusal {
     Refusal::new(
         RefusalCode::RoomClosed,
         "the room is over, or nobody runs it yet: no run goes on in it",
@@ -73,7 +73,7 @@ impl Requests {
             std::mem::take(&mut waiting.by_id)
         };
         for (_, waiting) in waiting {
-            let _ = waiting.send(Err(over()));
+            let _ = waiting.send(Err(room_closed()));
         }
     }
 }

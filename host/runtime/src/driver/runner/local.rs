@@ -43,7 +43,7 @@ struct Registry {
 
 #[derive(Debug, Default)]
 struct RunnerState {
-    here: BTreeMap<RoomId, Here>,
+    tasks: BTreeMap<RoomId, LocalTask>,
     /// The tasks that have not begun, oldest first; some may be stopped already.
     queue: VecDeque<RoomId>,
     /// The number of workers; each takes one task after the other.
@@ -53,7 +53,7 @@ struct RunnerState {
 }
 
 #[derive(Debug)]
-struct Here {
+struct LocalTask {
     about: Submitted,
     control: TaskControl,
     /// The submission, until the task begins.
@@ -82,14 +82,14 @@ impl Registry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next task to run; `None` if the worker is done.
+    /// The next task to run; `None` if the worker is done.
     fn next(&self) -> Option<Submission> {
         let mut state = self.lock();
         while let Some(room) = state.queue.pop_front() {
             // It was stopped while it was queued.
-            let Some(here) = state.here.get_mut(&room) else { continue };
-            if let Some(waiting) = here.waiting.take() {
-                here.about.state = BackgroundState::Running;
+            let Some(task) = state.tasks.get_mut(&room) else { continue };
+            if let Some(waiting) = task.waiting.take() {
+                task.about.state = BackgroundState::Running;
                 return Some(waiting);
             }
         }
@@ -98,15 +98,15 @@ impl Registry {
     }
 
     fn over(&self, room: &RoomId, ended: Option<Arc<EndedTask>>) {
-        let gone = self.lock().here.remove(room);
-        if let (Some(here), Some(ended)) = (gone, ended) {
-            here.ended.send_replace(Some(ended));
+        let removed = self.lock().tasks.remove(room);
+        if let (Some(task), Some(ended)) = (removed, ended) {
+            task.ended.send_replace(Some(ended));
         }
     }
 
     /// Removes and returns a task that has not begun.
     fn unbegun(&self, room: &RoomId) -> Option<Submission> {
-        self.lock().here.get_mut(room)?.waiting.take()
+        self.lock().tasks.get_mut(room)?.waiting.take()
     }
 
     fn stop(&self, room: &RoomId, reason: &str) -> bool {
@@ -116,7 +116,7 @@ impl Registry {
             self.over(room, Some(ended));
             return true;
         }
-        let control = self.lock().here.get(room).map(|here| here.control.clone());
+        let control = self.lock().tasks.get(room).map(|task| task.control.clone());
         control.map(|control| control.cancel(reason)).is_some()
     }
 }
@@ -178,13 +178,13 @@ impl TaskRunner for LocalRunner {
             submission.stop(&reason);
             return;
         }
-        let here = Here {
+        let task = LocalTask {
             about: submission.submitted(),
             control: submission.control(),
             waiting: Some(submission),
             ended: watch::Sender::new(None),
         };
-        state.here.insert(room.clone(), here);
+        state.tasks.insert(room.clone(), task);
         state.queue.push_back(room);
         if self.0.limit.is_none_or(|limit| state.workers < limit.get()) {
             state.workers += 1;
@@ -199,7 +199,7 @@ impl TaskRunner for LocalRunner {
     }
 
     fn message(&self, room: &RoomId, id: &ControlId, text: &str) -> bool {
-        self.0.lock().here.get(room).map(|here| here.control.tell(id, text)).is_some()
+        self.0.lock().tasks.get(room).map(|task| task.control.tell(id, text)).is_some()
     }
 
     fn wait(
@@ -207,7 +207,7 @@ impl TaskRunner for LocalRunner {
         room: &RoomId,
         at_most: Option<Duration>,
     ) -> BoxFuture<'static, Result<Arc<EndedTask>, WaitError>> {
-        let ended = self.0.lock().here.get(room).map(|here| here.ended.subscribe());
+        let ended = self.0.lock().tasks.get(room).map(|task| task.ended.subscribe());
         Box::pin(async move {
             let mut ended = ended.ok_or(WaitError::Unknown)?;
             let ending = ended.wait_for(Option::is_some);
@@ -222,33 +222,33 @@ impl TaskRunner for LocalRunner {
     }
 
     fn list(&self) -> Vec<Submitted> {
-        self.0.lock().here.values().map(|here| here.about.clone()).collect()
+        self.0.lock().tasks.values().map(|task| task.about.clone()).collect()
     }
 
     fn inspect(&self, room: &RoomId) -> Option<Submitted> {
-        self.0.lock().here.get(room).map(|here| here.about.clone())
+        self.0.lock().tasks.get(room).map(|task| task.about.clone())
     }
 
     fn progress(&self, room: &RoomId) -> Option<ProgressStream> {
-        self.0.lock().here.get(room).map(|here| here.control.progress())
+        self.0.lock().tasks.get(room).map(|task| task.control.progress())
     }
 
     fn detach(&self, room: &RoomId) -> bool {
-        self.0.lock().here.get_mut(room).map(|here| here.about.is_detached = true).is_some()
+        self.0.lock().tasks.get_mut(room).map(|task| task.about.is_detached = true).is_some()
     }
 
     fn close(&self, reason: &str) -> BoxFuture<'static, ()> {
-        let here: Vec<(RoomId, watch::Receiver<Option<Arc<EndedTask>>>)> = {
+        let tasks: Vec<(RoomId, watch::Receiver<Option<Arc<EndedTask>>>)> = {
             let mut state = self.0.lock();
             state.closed.get_or_insert_with(|| reason.to_owned());
-            state.here.iter().map(|(room, here)| (room.clone(), here.ended.subscribe())).collect()
+            state.tasks.iter().map(|(room, task)| (room.clone(), task.ended.subscribe())).collect()
         };
         // No task comes after these: one submitted from now on is stopped at once.
-        for (room, _) in &here {
+        for (room, _) in &tasks {
             self.0.stop(room, reason);
         }
         Box::pin(async move {
-            for (_, mut ended) in here {
+            for (_, mut ended) in tasks {
                 // An error means that the task is gone too.
                 let _ = ended.wait_for(Option::is_some).await.is_ok();
             }

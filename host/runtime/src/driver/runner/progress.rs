@@ -12,7 +12,7 @@ const BEHIND: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskProgress {
     /// The amount of completed work, in units of the plugin's own.
-    pub done: u64,
+    pub completed: u64,
     /// The total amount of work; `None` if the plugin does not know it.
     pub total: Option<u64>,
     /// A description of the current work, for display.
@@ -59,8 +59,8 @@ impl Progressing {
 mod tests {
     use super::*;
 
-    fn at(done: u64) -> TaskProgress {
-        TaskProgress { done, total: None, message: String::new() }
+    fn at(count: u64) -> TaskProgress {
+        TaskProgress { completed: count, total: None, message: String::new() }
     }
 
     #[tokio::test]
@@ -83,7 +83,7 @@ mod tests {
     async fn whoever_is_far_behind_misses_words_and_is_not_stopped() {
         let progressing = Progressing::default();
         let mut slow = progressing.follow();
-        (0..1_000).for_each(|done| progressing.tell(|| at(done)));
-        assert!(slow.next().await.unwrap().done > 900);
+        (0..1_000).for_each(|count| progressing.tell(|| at(count)));
+        assert!(slow.next().await.unwrap().completed > 900);
     }
 }

@@ -95,8 +95,7 @@ impl Lease {
         )
     }
 
-    /// Returns the flag that is true until the task is detached; its end is not reported after
-    /// that.
+    /// The flag that is true until the task is detached; its end is not reported after that.
     pub(crate) fn is_awaited(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_awaited)
     }
@@ -143,7 +142,7 @@ impl TaskControl {
         self.room.control_once(id, tell, ApprovalAuthor::Program);
     }
 
-    /// Returns the progress of the task's plugins from now on.
+    /// The progress of the task's plugins from now on.
     #[must_use]
     pub fn progress(&self) -> ProgressStream {
         self.progressing.follow()
@@ -186,19 +185,19 @@ impl Submission {
         Self { parent, id, opening, control, run, place }
     }
 
-    /// Returns the child room.
+    /// The child room.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         &self.opening.room
     }
 
-    /// Returns the opening of the child room, for a runner that opens it elsewhere.
+    /// The opening of the child room, for a runner that opens it elsewhere.
     #[must_use]
     pub fn opening(&self) -> &RunOpening {
         &self.opening
     }
 
-    /// Returns the entry that a runner lists before the task runs.
+    /// The entry that a runner lists before the task runs.
     #[must_use]
     pub fn submitted(&self) -> Submitted {
         Submitted {
@@ -211,7 +210,7 @@ impl Submission {
         }
     }
 
-    /// Returns the controls of the task; they work before it runs too.
+    /// The controls of the task; they work before it runs too.
     #[must_use]
     pub fn control(&self) -> TaskControl {
         self.control.clone()
@@ -241,8 +240,8 @@ impl Submission {
             status: BackgroundStatus::Cancelled,
             ..EndedTask::interrupted(reason.to_owned())
         };
-        let told = Arc::new(task.clone());
+        let reported = Arc::new(task.clone());
         self.finish(TaskEnd { task, spent: Spent::default(), used: UsedByPlugin::new() });
-        told
+        reported
     }
 }

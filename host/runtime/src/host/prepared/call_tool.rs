@@ -50,7 +50,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// Returns the name that a policy rule uses: `caller = "(mcp)"`.
+    /// The name that a policy rule uses: `caller = "(mcp)"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -183,21 +183,22 @@ impl Prepared {
             setup,
             plugins: Arc::new(plugins),
             models: Arc::clone(&self.models),
-            everything: Arc::clone(&self.everything),
+            rooms: Arc::clone(&self.rooms),
         };
         Ok(ToolCalling { run: parts.start(options)?, seen, wrong, only_computes })
     }
 
-    /// Checks the size of the arguments. A call that is too large would end before it reaches the
-    /// plugin, and the room could not name the reason to the caller.
+    /// Checks the size of the arguments.
     fn check_size(&self, tool: &str, arguments: &Value) -> Result<(), CallToolError> {
         let plugin = self.setup.tool(tool).and_then(|(plugin, _)| self.setup.plugins.get(plugin));
         let Some(limit) = plugin.map(|plugin| plugin.limits.arguments) else { return Ok(()) };
         let bytes = arguments.to_string().len() as u64;
+        // A call that is too large would end before it reaches the plugin, and the room could not
+        // name the reason to the caller.
         if bytes > limit { Err(CallToolError::TooLarge { bytes, limit }) } else { Ok(()) }
     }
 
-    /// Returns every tool of the config as `plugin.tool`, in order.
+    /// Every tool of the config as `plugin.tool`, in order.
     #[must_use]
     pub fn tools(&self) -> Vec<String> {
         let plugins = self.setup.plugins.iter();
@@ -221,7 +222,7 @@ pub struct ToolCalling {
 }
 
 impl ToolCalling {
-    /// Returns a handle to the call's room, which stops the call and records that.
+    /// A handle to the call's room, which stops the call and records that.
     #[must_use]
     pub fn handle(&self) -> RoomHandle {
         self.run.handle()
@@ -259,8 +260,8 @@ impl ToolCalling {
     }
 }
 
-/// Returns the error for a room that never made the call. The causes are invalid arguments, a
-/// denial by a rule or an approver, and an early end of the run.
+/// The error for a room that never made the call. The causes are invalid arguments, a denial by a
+/// rule or an approver, and an early end of the run.
 fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> ToolError {
     match (denied, &outcome.content) {
         (Some(denial), _) => ToolError::Denied { denial },
@@ -290,7 +291,7 @@ struct CallSetup {
 pub(crate) struct CallSetups(Mutex<BTreeMap<(Caller, String), CallSetup>>);
 
 impl CallSetups {
-    /// Returns the setup for a call; `None` if no plugin has the tool.
+    /// The setup for a call; `None` if no plugin has the tool.
     fn of(&self, setup: &Setup, caller: Caller, tool: &str) -> Option<CallSetup> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (caller, tool.to_owned());
@@ -306,7 +307,7 @@ impl CallSetups {
     }
 }
 
-/// Returns the setup of a room for one call; `None` if no plugin has the tool.
+/// The setup of a room for one call; `None` if no plugin has the tool.
 fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
     let (plugin, spec) = setup.tool(tool)?;
     let tool_of_task = TaskTool::of_plugin(plugin, spec);
@@ -331,8 +332,8 @@ fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
     })
 }
 
-/// Returns the rule that allows the holder of the config to make the call. The operator's rules
-/// still come first.
+/// The rule that allows the holder of the config to make the call. The operator's rules still come
+/// first.
 fn own_leave(caller: Caller, tool: &str) -> Option<Rule> {
     (caller == Caller::You).then(|| Rule {
         tool: ToolPattern(tool.to_owned()),
@@ -345,7 +346,7 @@ fn own_leave(caller: Caller, tool: &str) -> Option<Rule> {
     })
 }
 
-/// Returns a task with one step, which the tool's answer ends.
+/// A task with one step, which the tool's answer ends.
 fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
     TaskSetup {
         agent: PluginName::from(caller.as_str()),
@@ -402,13 +403,13 @@ impl CallResult {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the tool's answer, if there is one.
+    /// The tool's answer, if there is one.
     fn take_answered(&self) -> Option<ToolRun> {
         let (answer, report) = self.lock().answered.take()?;
         Some(ToolRun { answer, report })
     }
 
-    /// Returns the result of the call after the run has ended.
+    /// The result of the call after the run has ended.
     fn result(&self, wrong: &[Wrong], outcome: &Outcome) -> ToolRun {
         self.take_answered().unwrap_or_else(|| ToolRun {
             answer: Err(not_started(self.lock().denied.take(), wrong, outcome)),

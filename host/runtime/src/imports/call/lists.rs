@@ -9,7 +9,7 @@ use crate::imports::bindings::exports::conclave::plugin::{
 
 /// A value that contains lists.
 pub(crate) trait Lists {
-    /// Returns the length of the longest list.
+    /// The length of the longest list.
     fn longest(&self) -> usize;
 }
 

@@ -15,31 +15,32 @@ use crate::observe::subscribe::Level;
 pub(crate) struct LogBook {
     call: CallId,
     observer: Arc<dyn Observer>,
-    left: AtomicU64,
+    remaining: AtomicU64,
     dropped: AtomicU64,
     /// Number of the guest's lines so far, and of those that an earlier attempt wrote; a replay
     /// does not report them again.
     lines: AtomicU64,
-    told: u64,
+    replayed: u64,
 }
 
 impl LogBook {
     /// Returns a log with a volume of so many bytes.
     pub(crate) fn new(call: CallId, observer: Arc<dyn Observer>, volume: u64) -> Self {
-        let (left, dropped, lines) = (AtomicU64::new(volume), AtomicU64::new(0), AtomicU64::new(0));
-        Self { call, observer, left, dropped, lines, told: 0 }
+        let (remaining, dropped, lines) =
+            (AtomicU64::new(volume), AtomicU64::new(0), AtomicU64::new(0));
+        Self { call, observer, remaining, dropped, lines, replayed: 0 }
     }
 
-    /// Returns the log of the call's next attempt.
-    pub(crate) fn again(&self) -> Self {
+    /// The log of the call's next attempt.
+    pub(crate) fn begin_attempt(&self) -> Self {
         let number = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
         Self {
             call: self.call,
             observer: Arc::clone(&self.observer),
-            left: number(&self.left),
+            remaining: number(&self.remaining),
             dropped: number(&self.dropped),
             lines: AtomicU64::new(0),
-            told: self.told.max(self.lines.load(Ordering::Relaxed)),
+            replayed: self.replayed.max(self.lines.load(Ordering::Relaxed)),
         }
     }
 
@@ -58,33 +59,35 @@ impl LogBook {
     }
 
     /// Reports progress, which shares the volume.
-    pub(crate) fn progress(&self, done: u64, total: Option<u64>, message: &str) {
+    pub(crate) fn progress(&self, completed: u64, total: Option<u64>, message: &str) {
         if self.takes(message) {
-            self.observer.progress(self.call, done, total, &harmless(message));
+            self.observer.progress(self.call, completed, total, &harmless(message));
         }
     }
 
-    /// Returns the number of dropped lines.
+    /// The number of dropped lines.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
     fn takes(&self, message: &str) -> bool {
-        self.lines.fetch_add(1, Ordering::Relaxed) >= self.told && self.has_room(message)
+        self.lines.fetch_add(1, Ordering::Relaxed) >= self.replayed && self.has_room(message)
     }
 
     fn has_room(&self, message: &str) -> bool {
         // An empty line costs something too; otherwise a guest could write them without end.
         let cost = message.len() as u64 + 1;
-        let taken = self
-            .left
+        let is_reserved = self
+            .remaining
             // Check and decrement are one step, because streams and imports share the volume.
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| {
+                remaining.checked_sub(cost)
+            })
             .is_ok();
-        if !taken {
+        if !is_reserved {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
-        taken
+        is_reserved
     }
 }
 
@@ -94,26 +97,26 @@ pub(crate) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.chars().any(is_steering) {
         return text.into();
     }
-    let mut shown = String::with_capacity(text.len() + 16);
+    let mut escaped = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_steering(c) {
             // Writing to a `String` does not fail.
-            let _ = write!(shown, "{}", c.escape_default());
+            let _ = write!(escaped, "{}", c.escape_default());
         } else {
-            shown.push(c);
+            escaped.push(c);
         }
     }
-    shown.into()
+    escaped.into()
 }
 
-/// Returns the first `most` characters, escaped; `…` marks an omission.
+/// The first `most` characters, escaped; `…` marks an omission.
 pub(crate) fn excerpt(text: &str, most: usize) -> String {
     let cut = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
     let more = if cut < text.len() { "…" } else { "" };
     format!("{}{more}", harmless(&text[..cut]))
 }
 
-/// Returns whether a character must be escaped. A tab is harmless in a log.
+/// Whether a character must be escaped. A tab is harmless in a log.
 fn is_steering(c: char) -> bool {
     is_deceptive(c) && c != '\t'
 }
@@ -133,20 +136,20 @@ mod tests {
         fn log(&self, _: CallId, _: Level, message: &str) {
             self.0.lock().unwrap().push(message.to_owned());
         }
-        fn progress(&self, _: CallId, done: u64, _: Option<u64>, message: &str) {
-            self.0.lock().unwrap().push(format!("{done} {message}"));
+        fn progress(&self, _: CallId, completed: u64, _: Option<u64>, message: &str) {
+            self.0.lock().unwrap().push(format!("{completed} {message}"));
         }
         fn denied(&self, _: CallId, _: &DenialRecord) {}
     }
 
     #[test]
     fn lines_past_the_volume_are_dropped_and_counted() {
-        let heard = Arc::new(Heard::default());
-        let book = LogBook::new(CallId(1), heard.clone(), 8);
+        let observer = Arc::new(Heard::default());
+        let book = LogBook::new(CallId(1), observer.clone(), 8);
         book.line(Level::Info, "four");
         book.line(Level::Info, "four");
         book.progress(1, None, "22");
-        assert_eq!(*heard.0.lock().unwrap(), ["four", "1 22"]);
+        assert_eq!(*observer.0.lock().unwrap(), ["four", "1 22"]);
         assert_eq!(book.dropped(), 1);
     }
 

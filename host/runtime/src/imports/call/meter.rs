@@ -57,7 +57,7 @@ impl Meter {
         }
     }
 
-    /// Returns the first limit that was exceeded, if any.
+    /// The first limit that was exceeded, if any.
     pub(crate) fn broken(&self) -> Option<FaultKind> {
         self.broken.get().copied()
     }
@@ -68,16 +68,16 @@ impl Meter {
 
     /// Prepares the meter for the next attempt. Ticks and host calls carry over; a new instance
     /// starts with new memory.
-    pub(crate) fn again(&mut self) {
+    pub(crate) fn begin_attempt(&mut self) {
         self.most = self.memory.max(self.most);
         (self.memory, self.table_elements) = (0, 0);
         self.waited = AtomicBool::new(false);
     }
 
-    /// Returns whether the work so far may be repeated, which suspending the call implies. It may
-    /// if it is a small part of the limits, so a replay rarely exceeds them. Each attempt repeats
-    /// the one before, so the counters include all attempts.
+    /// Whether the work so far may be repeated, which suspending the call implies. It may if it is
+    /// a small part of the limits, so a replay rarely exceeds them.
     pub(crate) fn may_repeat(&self) -> bool {
+        // Each attempt repeats the one before, so the counters include all attempts.
         self.ticks().saturating_mul(SHARE) <= self.tick_limit
             && self.host_calls.saturating_mul(SHARE) <= self.host_call_limit
     }

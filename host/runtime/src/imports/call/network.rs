@@ -22,12 +22,12 @@ const DENIED: [&str; 2] = ["access-denied", "HTTP-request-denied"];
 /// The type of all resources of these interfaces.
 struct Nothing;
 
-/// Returns whether the interface belongs to the network.
+/// Whether the interface belongs to the network.
 pub(crate) fn is_network(import: &str) -> bool {
     import.starts_with("wasi:sockets/") || import.starts_with("wasi:http/")
 }
 
-/// Returns whether the interface is only a stub.
+/// Whether the interface is only a stub.
 fn is_inert(import: &str) -> bool {
     is_network(import) && !is_served(import)
 }
@@ -152,7 +152,7 @@ impl NetworkStub {
     }
 }
 
-/// Returns the value "access denied" of a result type, if it has one.
+/// The value "access denied" of a result type, if it has one.
 fn denial(result: &Type) -> Option<Val> {
     let Type::Result(result) = result else { return None };
     let case = match result.err()? {
@@ -168,8 +168,8 @@ fn denial(result: &Type) -> Option<Val> {
     Some(Val::Result(Err(Some(Box::new(case)))))
 }
 
-/// Returns whether the type has a harmless value. Resources of other interfaces, such as streams,
-/// cannot be created here.
+/// Whether the type has a harmless value. Resources of other interfaces, such as streams, cannot be
+/// created here.
 fn can_be_empty(ty: &Type, own: &[ResourceType]) -> bool {
     match ty {
         Type::Bool
@@ -233,8 +233,9 @@ fn note_authority(store: &mut StoreContextMut<'_, CallState>, function: &str, pa
 
 fn refuse(store: &mut StoreContextMut<'_, CallState>, function: &str, params: &[Val]) {
     let state = store.data_mut();
-    let named = params.iter().find_map(text).map(str::to_owned).or_else(|| state.authority.clone());
-    let target: String = named.unwrap_or_else(|| function.to_owned()).chars().take(256).collect();
+    let target =
+        params.iter().find_map(text).map(str::to_owned).or_else(|| state.authority.clone());
+    let target: String = target.unwrap_or_else(|| function.to_owned()).chars().take(256).collect();
     let record = DenialRecord {
         denial: Denial {
             capability: NETWORK.to_owned(),

@@ -72,7 +72,7 @@ impl PluginContext {
         Ok(Self { folders, ..Self::without_folders(name, setup) })
     }
 
-    /// Returns the context of native code, which needs no granted folders: it can open any file.
+    /// The context of native code, which needs no granted folders: it can open any file.
     pub(crate) fn without_folders(name: PluginName, setup: Arc<PluginSetup>) -> Self {
         let config = setup.config.to_string();
         #[cfg(feature = "fetch")]
@@ -89,7 +89,7 @@ impl PluginContext {
         }
     }
 
-    /// Returns the owner of this plugin's keys.
+    /// The owner of this plugin's keys.
     pub(crate) fn kv_owner(&self) -> KvOwner {
         let (plugin, manifest) = (self.name.to_string(), self.setup.facts.manifest.name.clone());
         KvOwner { home: self.services.home.to_string(), plugin, manifest }
@@ -108,13 +108,13 @@ impl PluginContext {
         }
     }
 
-    /// Returns the rights, narrowed by the task.
+    /// The rights, narrowed by the task.
     pub(crate) fn rights_in<'a>(&'a self, task: &'a WorksOn) -> Rights<'a> {
         let narrowed = task.as_ref().map(|(task, setup)| ScopedTask { task, scope: &setup.scope });
         Rights { narrowed, ..self.rights() }
     }
 
-    /// Returns a sentence for an exceeded limit, with its value and its place in the config.
+    /// A sentence for an exceeded limit, with its value and its place in the config.
     pub(crate) fn limit_sentence(&self, kind: FaultKind) -> String {
         let limits = self.limits();
         let key = |key: &str| format!("plugins.{}.limits.{key}", self.name);

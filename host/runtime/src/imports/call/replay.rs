@@ -36,12 +36,12 @@ pub(crate) struct CallReplay {
     /// Whether anything besides its answer can leave the call. If not, its reads need not be
     /// journalled.
     records: bool,
-    known: Mutex<ReplayState>,
+    state: Mutex<ReplayState>,
     /// Number of side effects in progress and of tasks that run beside the guest.
     under_way: AtomicUsize,
     /// Notified when one of them ends.
     idle: Notify,
-    lost: OnceLock<String>,
+    deviation: OnceLock<String>,
     /// The seed of its secret placeholders, once it has one.
     seed: OnceLock<[u8; 32]>,
 }
@@ -49,12 +49,12 @@ pub(crate) struct CallReplay {
 struct ReplayState {
     trace: CallLog,
     /// Number of recorded reads that this attempt has consumed.
-    told: usize,
+    replayed: usize,
     /// Number of recorded reads that are journalled.
-    kept: usize,
+    journalled: usize,
     /// Bytes of the reads that are not journalled, and of all reads.
     loose: usize,
-    held: usize,
+    read_bytes: usize,
     models: Requests<Answer>,
     tools: Requests<Vec<NestedAnswer>>,
     /// The request that a suspended call waits for.
@@ -67,14 +67,14 @@ struct ReplayState {
 }
 
 impl CallReplay {
-    pub(crate) fn new(grantee: &PluginContext, start: &CallStart) -> Arc<Self> {
+    pub(crate) fn new(plugin: &PluginContext, start: &CallStart) -> Arc<Self> {
         let trace = CallLog::clone(&start.trace);
-        let known = ReplayState {
-            told: 0,
-            kept: trace.reads.len(),
+        let state = ReplayState {
+            replayed: 0,
+            journalled: trace.reads.len(),
             trace,
             loose: 0,
-            held: 0,
+            read_bytes: 0,
             models: Requests::default(),
             tools: Requests::default(),
             waits_for: None,
@@ -82,27 +82,27 @@ impl CallReplay {
             forgetful: false,
         };
         Arc::new(Self {
-            blobs: Arc::clone(&grantee.services.blobs),
+            blobs: Arc::clone(&plugin.services.blobs),
             call: start.call,
             models: Arc::clone(&start.models),
             tools: Arc::clone(&start.tools),
             effects: Arc::clone(&start.effects),
-            records: can_act(&grantee.setup.grants),
-            known: Mutex::new(known),
+            records: can_act(&plugin.setup.grants),
+            state: Mutex::new(state),
             under_way: AtomicUsize::new(0),
             idle: Notify::new(),
-            lost: OnceLock::new(),
+            deviation: OnceLock::new(),
             seed: OnceLock::new(),
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, ReplayState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ReplayState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts another attempt of the call.
-    pub(crate) fn again(&self) {
-        self.known().told = 0;
+    pub(crate) fn begin_attempt(&self) {
+        self.state().replayed = 0;
     }
 
     /// Waits until nothing is in progress that would end with the instance. Never returns if the
@@ -114,7 +114,7 @@ impl CallReplay {
             idle.as_mut().enable();
             let is_idle = self.under_way.load(Ordering::SeqCst) == 0;
             // Checked after the counter: a task that has just ended may have set it.
-            if self.lost.get().is_some() || self.known().forgetful {
+            if self.deviation.get().is_some() || self.state().forgetful {
                 return std::future::pending().await;
             }
             if is_idle {
@@ -124,7 +124,7 @@ impl CallReplay {
         }
     }
 
-    /// Returns the seed of the call's secret placeholders.
+    /// The seed of the call's secret placeholders.
     pub(crate) fn seed(&self) -> Option<[u8; 32]> {
         self.seed.get().copied()
     }
@@ -136,7 +136,7 @@ impl CallReplay {
 
     /// Records that a result was not kept, which rules out a replay.
     pub(crate) fn forget(&self) {
-        self.known().forgetful = true;
+        self.state().forgetful = true;
     }
 
     /// Marks a task as in progress until the guard is dropped.
@@ -147,7 +147,7 @@ impl CallReplay {
 
     /// Records that the call deviates from its replay, so it must end.
     pub(crate) fn lose(&self, what: &str) {
-        self.lost.get_or_init(|| format!("it did not go on as it did before the host stopped: {what}; nothing of it was repeated"));
+        self.deviation.get_or_init(|| format!("it did not go on as it did before the host stopped: {what}; nothing of it was repeated"));
     }
 
     /// Checks that the call may continue.
@@ -155,12 +155,12 @@ impl CallReplay {
     /// # Errors
     /// If the call deviates from its replay.
     pub(crate) fn check(&self) -> Result<(), ReplayMismatch> {
-        if self.lost.get().is_some() { Err(ReplayMismatch) } else { Ok(()) }
+        if self.deviation.get().is_some() { Err(ReplayMismatch) } else { Ok(()) }
     }
 
-    /// Returns the fault of a call that deviated from its replay.
+    /// The fault of a call that deviated from its replay.
     pub(crate) fn fault(&self) -> Option<Fault> {
-        self.lost.get().map(|why| Fault::new(FaultKind::Interrupted, why.clone()))
+        self.deviation.get().map(|why| Fault::new(FaultKind::Interrupted, why.clone()))
     }
 }
 
@@ -179,7 +179,7 @@ impl Drop for BusyGuard {
     }
 }
 
-/// Returns whether these grants let anything besides an answer leave a call.
+/// Whether these grants let anything besides an answer leave a call.
 fn can_act(grants: &Grants) -> bool {
     let writes = || grants.files.iter().any(|grant| grant.mode.writes());
     grants.model.is_some()
@@ -198,36 +198,36 @@ mod tests {
     use super::*;
 
     /// Polls once, without waiting.
-    async fn is_parked(past: &CallReplay) -> bool {
+    async fn is_parked(replay: &CallReplay) -> bool {
         tokio::select! {
             biased;
-            () = past.may_park() => true,
+            () = replay.may_park() => true,
             () = std::future::ready(()) => false,
         }
     }
 
     #[tokio::test]
     async fn what_is_under_way_puts_parking_off_and_does_not_rule_it_out() {
-        let past = state(setup()).past;
+        let replay = state(setup()).replay;
         let wrote = SideEffect::WriteFile {
             path: "notes".to_owned(),
             offset: 0,
             truncate: false,
             bytes: Digest { sha256: String::new(), length: 0 },
         };
-        let EffectDecision::Go(busy) = past.ask_effect(0, wrote).await else {
+        let EffectDecision::Go(busy) = replay.ask_effect(0, wrote).await else {
             panic!("it is let through")
         };
-        assert!(!is_parked(&past).await);
+        assert!(!is_parked(&replay).await);
         let waits = tokio::spawn({
-            let past = Arc::clone(&past);
-            async move { past.may_park().await }
+            let replay = Arc::clone(&replay);
+            async move { replay.may_park().await }
         });
         tokio::task::yield_now().await;
         // The task ended without a recorded outcome.
         drop(busy);
         waits.await.unwrap();
-        past.forget();
-        assert!(!is_parked(&past).await);
+        replay.forget();
+        assert!(!is_parked(&replay).await);
     }
 }

@@ -68,12 +68,12 @@ impl SharedCounter {
 
 /// The state of one call.
 pub(crate) struct CallState {
-    pub(crate) grantee: Arc<PluginContext>,
+    pub(crate) plugin: Arc<PluginContext>,
     pub(crate) start: CallStart,
     pub(crate) lent: CallInput,
     pub(crate) meter: Meter,
     /// The recorded results of this attempt and of earlier ones.
-    pub(crate) past: Arc<CallReplay>,
+    pub(crate) replay: Arc<CallReplay>,
     /// `None` if the call keeps its instance while it waits.
     pub(crate) parking: Option<Suspension>,
     /// The start of this attempt, and the time it has waited for the host since.
@@ -110,7 +110,7 @@ pub(crate) struct CallState {
     /// Denials of nested calls. The room reports them, so they are not in `denials`.
     nested_denials: Vec<Denial>,
     /// Refusals that earlier attempts reported.
-    told: Vec<DenialRecord>,
+    reported: Vec<DenialRecord>,
     /// Refusals beyond the listed ones: the count for each capability, and the layer of the first.
     more: BTreeMap<String, (u64, Layer)>,
     /// The input of a program, if the call runs one.
@@ -120,23 +120,23 @@ pub(crate) struct CallState {
 }
 
 impl CallState {
-    pub(crate) fn new(grantee: Arc<PluginContext>, mut start: CallStart, lent: CallInput) -> Self {
-        start.observer = Scrubbed::around(&start.observer, &grantee);
-        let limits = grantee.limits();
+    pub(crate) fn new(plugin: Arc<PluginContext>, mut start: CallStart, lent: CallInput) -> Self {
+        start.observer = Scrubbed::around(&start.observer, &plugin);
+        let limits = plugin.limits();
         let mut table = ResourceTable::new();
         // WASI resources count too, so that no resource type escapes the limit.
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
-        let has_overlay = grantee.setup.grants.files.iter().any(|it| it.mode == FileMode::Overlay);
+        let has_overlay = plugin.setup.grants.files.iter().any(|it| it.mode == FileMode::Overlay);
         let overlays = start.effects.overlay_folder().filter(|_| has_overlay).map(RunOverlays::of);
         let book = Arc::new(LogBook::new(start.call, Arc::clone(&start.observer), limits.log));
         Self {
             meter: Meter::new(limits),
-            past: CallReplay::new(&grantee, &start),
+            replay: CallReplay::new(&plugin, &start),
             parking: None,
             began: Instant::now(),
             waited: Duration::ZERO,
             uncharged: Duration::ZERO,
-            grantee,
+            plugin,
             start,
             lent,
             book,
@@ -155,7 +155,7 @@ impl CallState {
             fetching: crate::imports::fetch::Fetching::default(),
             denials: Vec::new(),
             nested_denials: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             more: BTreeMap::new(),
             program: None,
             feedback: JudgeFeedback::default(),
@@ -168,23 +168,23 @@ impl CallState {
     /// # Errors
     /// If the guest exceeds its limit of host calls, or deviates from its replay.
     pub(crate) fn enter(&mut self) -> wasmtime::Result<()> {
-        self.past.check()?;
+        self.replay.check()?;
         Ok(self.meter.count_host_call()?)
     }
 
     pub(crate) fn rights(&self) -> Rights<'_> {
-        self.grantee.rights_in(&self.start.task)
+        self.plugin.rights_in(&self.start.task)
     }
 
-    /// Returns the secrets that this call may use.
+    /// The secrets that this call may use.
     pub(crate) fn secrets(&self) -> CallSecrets {
         let secrets = CallSecrets::new(
-            Arc::clone(&self.grantee),
+            Arc::clone(&self.plugin),
             self.start.task.clone(),
             &self.start.room,
             self.start.call,
         );
-        match self.past.seed() {
+        match self.replay.seed() {
             Some(seed) => secrets.with_seed(seed),
             None => secrets,
         }
@@ -192,7 +192,7 @@ impl CallState {
 
     /// Records a refusal and returns the part that the guest may see.
     pub(crate) fn refuse(&mut self, mut record: DenialRecord) -> types::Denial {
-        if let Some(scrubber) = scrubber(&self.grantee) {
+        if let Some(scrubber) = scrubber(&self.plugin) {
             // Scrubs before truncation: half a value would not be found.
             record.denial.target = scrubber.scrub_text(&record.denial.target).into_owned();
             record.denial.detail = scrubber.scrub_text(&record.denial.detail).into_owned();
@@ -206,7 +206,7 @@ impl CallState {
         let known = self
             .denials
             .iter()
-            .any(|kept| kept.denial == record.denial && kept.layer == record.layer);
+            .any(|known| known.denial == record.denial && known.layer == record.layer);
         if !known {
             self.keep(record);
         }
@@ -220,7 +220,7 @@ impl CallState {
         }
     }
 
-    /// Returns a tool's error as the host reports it. A denial counts as the host's only if the host
+    /// A tool's error as the host reports it. A denial counts as the host's only if the host
     /// denied that request in this call; otherwise a plugin could forge one.
     pub(crate) fn own_error(&self, error: ToolError) -> ToolError {
         let ToolError::Denied { denial: reported } = error else { return error };
@@ -239,10 +239,11 @@ impl CallState {
         }
     }
 
-    /// Keeps a refusal, or counts it above the bound. The first refusal of each capability is
-    /// always kept, so that many refusals of one cannot hide another.
+    /// Keeps a refusal, or counts it above the bound.
     fn keep(&mut self, record: DenialRecord) {
-        let of_this = |kept: &DenialRecord| kept.denial.capability == record.denial.capability;
+        let of_this = |stored: &DenialRecord| stored.denial.capability == record.denial.capability;
+        // The first refusal of each capability is always kept, so that many refusals of one cannot
+        // hide another.
         if self.denials.len() < DENIALS_KEPT || !self.denials.iter().any(of_this) {
             self.report_denied(record);
             return;
@@ -268,7 +269,7 @@ impl CallState {
     }
 
     fn report_denied(&mut self, record: DenialRecord) {
-        if !self.told.contains(&record) {
+        if !self.reported.contains(&record) {
             self.start.observer.denied(self.start.call, &record);
         }
         self.denials.push(record);
@@ -292,7 +293,7 @@ impl CallState {
         Ok(self.refuse(*record))
     }
 
-    /// Returns the end of standard error, empty if there was no output.
+    /// The end of standard error, empty if there was no output.
     pub(crate) fn finish_output(&self) -> String {
         self.wasi.as_ref().map_or_else(String::new, |wasi| {
             wasi.stdout.finish();
@@ -329,7 +330,7 @@ impl WasiView for CallState {
         let _ = self.meter.count_host_call();
         self.refuse_streamed();
         let (start, book) = (&self.start, &self.book);
-        let most = usize::try_from(self.grantee.limits().output).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.plugin.limits().output).unwrap_or(usize::MAX);
         let program = self.program.as_ref().map(|input| (input, most));
         let wasi = self.wasi.get_or_insert_with(|| Wasi::new(start, book, program));
         WasiCtxView { ctx: &mut wasi.context, table: &mut self.table }
@@ -372,12 +373,12 @@ mod tests {
     #[test]
     fn what_a_guest_names_in_a_refusal_is_cut() {
         let mut state = state(setup());
-        for named in ["x".repeat(1 << 20), "\u{1b}".repeat(1_000)] {
+        for name in ["x".repeat(1 << 20), "\u{1b}".repeat(1_000)] {
             let record = state
                 .rights()
-                .require(Capability::Model, &named, || Some(named.clone()))
+                .require(Capability::Model, &name, || Some(name.clone()))
                 .unwrap_err();
-            state.refuse(DenialRecord { suggestion: Some(named), ..*record });
+            state.refuse(DenialRecord { suggestion: Some(name), ..*record });
         }
         let denials = state.into_report().denials;
         assert_eq!(denials.len(), 2);

@@ -51,8 +51,8 @@ impl GuestStream {
         Self(Arc::new(StreamState { book, level, most: None, text: Mutex::default() }))
     }
 
-    /// Returns the output of a program, of which the first `most` bytes are its result.
-    pub(crate) fn kept(book: Arc<LogBook>, most: usize) -> Self {
+    /// The output of a program, of which the first `most` bytes are its result.
+    pub(crate) fn capture(book: Arc<LogBook>, most: usize) -> Self {
         let (level, text) = (Level::Info, Mutex::default());
         Self(Arc::new(StreamState { book, level, most: Some(most), text }))
     }
@@ -60,11 +60,11 @@ impl GuestStream {
     /// Returns what was kept, with a mark if there was more.
     pub(crate) fn text(&self) -> String {
         let text = self.0.text.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut kept = String::from_utf8_lossy(&text.end).into_owned();
+        let mut output = String::from_utf8_lossy(&text.end).into_owned();
         if text.more > 0 {
-            kept += &format!("\n[{} more bytes]", text.more);
+            output += &format!("\n[{} more bytes]", text.more);
         }
-        kept
+        output
     }
 
     /// Logs an unfinished line, and returns the newest text.
@@ -85,9 +85,9 @@ impl GuestStream {
     fn take(&self, bytes: &[u8]) {
         let mut text = self.0.text.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(most) = self.0.most {
-            let taken = bytes.len().min(most.saturating_sub(text.end.len()));
-            text.end.extend_from_slice(&bytes[..taken]);
-            text.more = text.more.saturating_add(bytes.len() - taken);
+            let length = bytes.len().min(most.saturating_sub(text.end.len()));
+            text.end.extend_from_slice(&bytes[..length]);
+            text.more = text.more.saturating_add(bytes.len() - length);
             return;
         }
         let newest = &bytes[bytes.len().saturating_sub(KEPT)..];
@@ -95,9 +95,9 @@ impl GuestStream {
         text.end.drain(..surplus);
         text.end.extend_from_slice(newest);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let whole = piece.ends_with(b"\n");
+            let is_complete = piece.ends_with(b"\n");
             text.line.extend_from_slice(piece.strip_suffix(b"\n").unwrap_or(piece));
-            if whole || text.line.len() >= LINE {
+            if is_complete || text.line.len() >= LINE {
                 let line = std::mem::take(&mut text.line);
                 text.note_panic(&line);
                 self.log(&line);
@@ -145,6 +145,7 @@ impl StdoutStream for GuestStream {
 
 #[async_trait]
 impl Pollable for GuestStream {
+    // Always ready: the log drops what is too much, and no guest waits for it.
     async fn ready(&mut self) {}
 }
 
@@ -164,8 +165,8 @@ impl OutputStream for GuestStream {
     }
 }
 
-/// Returns a panic message with file and line from the end of standard error, or its last line.
-/// `None` if it is empty.
+/// A panic message with file and line from the end of standard error, or its last line. `None` if
+/// it is empty.
 pub(crate) fn panic_message(stderr: &str) -> Option<String> {
     if let Some((_, panic)) = stderr.rsplit_once(PANIC) {
         // Rust: `src/lib.rs:3:5:`, a line break, the message, and a note.
@@ -236,9 +237,9 @@ mod tests {
         let (_, output) = output();
         output.take(&vec![b'a'; KEPT]);
         output.take(b"end");
-        let kept = output.finish();
-        assert_eq!(kept.len(), KEPT);
-        assert!(kept.ends_with("aend"));
+        let newest = output.finish();
+        assert_eq!(newest.len(), KEPT);
+        assert!(newest.ends_with("aend"));
     }
 
     #[test]

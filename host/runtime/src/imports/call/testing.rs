@@ -22,7 +22,7 @@ use crate::calls::{CallStart, EffectPort, ModelPort, NoTools, Observer};
 use crate::observe::subscribe::Level;
 use crate::support::clock::BoxFuture;
 
-/// Returns a plugin without requests and grants.
+/// A plugin without requests and grants.
 pub(crate) fn setup() -> PluginSetup {
     let facts = PluginFacts {
         manifest: Manifest::default(),
@@ -41,10 +41,10 @@ pub(crate) fn setup() -> PluginSetup {
     }
 }
 
-/// Returns a call of that plugin.
+/// A call of that plugin.
 pub(crate) fn state(setup: PluginSetup) -> CallState {
     let name = PluginName::from("subject");
-    let grantee = PluginContext::new(name.clone(), Arc::new(setup)).unwrap();
+    let plugin = PluginContext::new(name.clone(), Arc::new(setup)).unwrap();
     let start = CallStart {
         room: RoomId::from("test"),
         secret: RoomSecret::new([7; RoomSecret::LENGTH]),
@@ -60,10 +60,10 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
         effects: Arc::new(Nobody),
         observer: Arc::new(Nobody),
     };
-    CallState::new(Arc::new(grantee), start, CallInput::Nothing)
+    CallState::new(Arc::new(plugin), start, CallInput::Nothing)
 }
 
-/// Returns an empty view of a task.
+/// An empty view of a task.
 pub(crate) fn view() -> AgentView {
     AgentView {
         task: TaskName::from("task"),

@@ -49,7 +49,7 @@ impl Wasi {
     ) -> Box<Self> {
         let stdout = match program {
             // What it prints is its result.
-            Some((_, most)) => GuestStream::kept(Arc::clone(book), most),
+            Some((_, most)) => GuestStream::capture(Arc::clone(book), most),
             None => GuestStream::new(Arc::clone(book), Level::Info),
         };
         let stderr = GuestStream::new(Arc::clone(book), Level::Warn);
@@ -91,13 +91,13 @@ impl RandomStream {
     }
 }
 
-/// Returns the seed of a stream. It is stable across replays and unpredictable without the room's
-/// secret. The plugin's name comes last, so that no two inputs have the same bytes.
+/// The seed of a stream. It is stable across replays and unpredictable without the room's secret.
 fn seed(secret: &RoomSecret, plugin: &PluginName, call: CallId, stream: RandomStream) -> [u8; 32] {
     let mut mac =
         Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a MAC takes a key of any length");
     mac.update(stream.domain());
     mac.update(&call.0.to_le_bytes());
+    // The plugin's name comes last, so that no two inputs have the same bytes.
     mac.update(plugin.as_str().as_bytes());
     mac.finalize().into_bytes().into()
 }
@@ -215,7 +215,7 @@ mod tests {
             ))
         );
         // A replay gets the same randomness.
-        let mut again = Wasi::new(&state.start, &state.book, None);
-        assert_eq!(again.context.random().get_random_bytes(32).unwrap(), secure);
+        let mut repeated = Wasi::new(&state.start, &state.book, None);
+        assert_eq!(repeated.context.random().get_random_bytes(32).unwrap(), secure);
     }
 }

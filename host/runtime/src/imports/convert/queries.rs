@@ -92,8 +92,8 @@ pub(crate) fn judged_out(answer: &JudgedAnswer) -> judge::Answer {
 }
 
 pub(crate) fn ruling_in(ruling: judge::Ruling, feedback: Option<String>) -> Ruling {
-    let judge::Ruling { valid, done } = ruling;
-    Ruling { valid, done, feedback }
+    let judge::Ruling { valid, done: is_done } = ruling;
+    Ruling { valid, done: is_done, feedback }
 }
 
 pub(crate) fn ending_out(ending: &TaskEnding) -> judge::Ending {

@@ -8,11 +8,11 @@ use conclave_core::types::view::Remaining;
 use super::action::action_out;
 use crate::imports::bindings::conclave::plugin::{actions, state};
 
-pub(crate) fn past_out(past: &PastAction) -> state::PastAction {
+pub(crate) fn past_out(action: &PastAction) -> state::PastAction {
     state::PastAction {
-        action: past.action.as_ref().map(action_out),
-        observation: past.observation.as_ref().map(observation_out),
-        seq: past.seq,
+        action: action.action.as_ref().map(action_out),
+        observation: action.observation.as_ref().map(observation_out),
+        seq: action.seq,
     }
 }
 
@@ -147,9 +147,9 @@ mod tests {
                 r#"Custom(CustomObservation { name: "n", content: "c", extras: "{}" })"#,
             ),
         ];
-        for (observation, shown) in observations {
+        for (observation, expected) in observations {
             let guest = format!("{:?}", observation_out(&observation));
-            assert_eq!(guest.trim_start_matches("Observation::"), shown);
+            assert_eq!(guest.trim_start_matches("Observation::"), expected);
         }
     }
 }

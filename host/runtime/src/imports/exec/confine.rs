@@ -129,7 +129,7 @@ pub fn run_confined(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         return 2;
     };
     if !is_inside {
-        return match outside(&launch, folder) {
+        return match run_outside(&launch, folder) {
             Ok(()) => 0,
             Err(report) => File::create(folder.join(REPORT)).map_or(1, |file| write(file, &report)),
         };
@@ -145,7 +145,7 @@ fn write(mut file: File, report: &ProgramReport) -> u8 {
 }
 
 /// Isolates this process, and starts the second one in it.
-fn outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
+fn run_outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
     let spec = &launch.spec;
     close_inherited();
     let failed = |error: std::io::Error| ProgramReport::NotStarted {
@@ -226,8 +226,8 @@ fn inside(spec: &ProgramSpec, folder: &Path) -> ProgramReport {
 }
 
 /// Turns a missing confinement into a refusal, unless the operator accepts it.
-fn refuse_unless(spec: &ProgramSpec, done: Result<(), String>) -> Result<(), ProgramReport> {
-    match done {
+fn refuse_unless(spec: &ProgramSpec, result: Result<(), String>) -> Result<(), ProgramReport> {
+    match result {
         Err(reason) if spec.required => Err(ProgramReport::Unconfined { reason }),
         _ => Ok(()),
     }
@@ -286,17 +286,18 @@ fn isolate(network: bool) -> Result<(), String> {
     let map = |file: &str, text: String| {
         std::fs::write(format!("/proc/self/{file}"), text).map_err(|error| failed(&error))
     };
+    // The kernel accepts a `gid_map` of an unprivileged process only after it.
     map("setgroups", "deny".to_owned())?;
     map("uid_map", format!("{user} {user} 1"))?;
     map("gid_map", format!("{group} {group} 1"))
 }
 
-/// Returns the folders that the program may write, besides one more.
+/// The folders that the program may write, besides one more.
 fn writable(spec: &ProgramSpec, own: &Path) -> Vec<PathBuf> {
     spec.write.iter().cloned().chain([own.to_owned()]).collect()
 }
 
-/// Returns whether this process is the first of a namespace of processes.
+/// Whether this process is the first of a namespace of processes.
 fn is_isolated() -> bool {
     std::process::id() == 1
 }
@@ -339,6 +340,8 @@ fn set_limits(spec: &ProgramSpec) -> Result<(), String> {
     let memory = spec.memory.saturating_add(own_data());
     let limits = [
         (Resource::Core, 0, 0),
+        // The soft limit raises SIGXCPU, by which the host knows the cause; the hard one ends a
+        // program that ignores the signal.
         (Resource::Cpu, seconds, seconds + 1),
         (Resource::Data, memory, memory),
         (Resource::Fsize, spec.file_size, spec.file_size),
@@ -356,7 +359,7 @@ fn set_limits(spec: &ProgramSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the writable memory of this process in bytes.
+/// The writable memory of this process in bytes.
 fn own_data() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|line| line.split(' ').nth(5)?.parse::<u64>().ok());

@@ -67,8 +67,10 @@ fn run_here(
     let spec = &launch.spec;
     let folder = PrivateFolder::new(parent, launch).map_err(failed)?;
     let mut command = Command::new(&launch.program);
+    // The host's own environment may hold keys of models.
     command.args(&launch.args).arg(&folder.path).env_clear().current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A group of its own, so that all of it can be killed without the host.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut process = RunningProgram(command.spawn().map_err(failed)?);
     let (Some(stdin), Some(stdout), Some(stderr)) =
@@ -76,7 +78,7 @@ fn run_here(
     else {
         return Err(LaunchFailure::Launcher("it has no pipes".to_owned()));
     };
-    let left = AtomicU64::new(limits.output);
+    let remaining = AtomicU64::new(limits.output);
     let dropped = AtomicU64::new(0);
     // Tells the threads that the program is over. They do not wait for the end of the pipes then,
     // which a process outside of the launcher's reach could hold open.
@@ -84,8 +86,8 @@ fn run_here(
     // One thread per pipe: a program that blocks on one full pipe must not stop the others.
     let (stdout, stderr, stopped) = std::thread::scope(|scope| {
         scope.spawn(|| feed(stdin, &input, &over));
-        let stdout = scope.spawn(|| collect(stdout, &over, &left, &dropped));
-        let stderr = scope.spawn(|| collect(stderr, &over, &left, &dropped));
+        let stdout = scope.spawn(|| collect(stdout, &over, &remaining, &dropped));
+        let stderr = scope.spawn(|| collect(stderr, &over, &remaining, &dropped));
         let home = folder.path.join(HOME);
         let stopped = watch(&mut process, spec, &home, limits, abandoned);
         drop(running);
@@ -105,9 +107,9 @@ fn run_here(
             }
             // The kernel kills it when the machine has no memory left.
             None => {
-                let said = String::from_utf8_lossy(&stderr).trim().to_owned();
+                let message = String::from_utf8_lossy(&stderr).trim().to_owned();
                 return Err(LaunchFailure::Launcher(format!(
-                    "it was ended from inside, or for want of memory. {said}"
+                    "it was ended from inside, or for want of memory. {message}"
                 )));
             }
         },
@@ -115,7 +117,7 @@ fn run_here(
     Ok(ProgramOutput { ending, stdout, stderr, dropped: dropped.into_inner() })
 }
 
-/// Returns the end of a program that a signal ended; two signals stand for limits.
+/// The end of a program that a signal ended; two signals stand for limits.
 fn killed(signal: u8, spec: &ProgramSpec) -> ProgramEnding {
     let is = |limit: Signal| i32::from(signal) == limit.as_raw();
     if is(Signal::XCPU) {
@@ -139,6 +141,7 @@ fn watch(
     let (time, mut measured) = (Duration::from_millis(limits.time_ms), began);
     let mut tasks = tasks_of_machine();
     loop {
+        // Looked at before the limits: a program that is done has reached none.
         if process.has_ended() || abandoned.is_set() {
             return None;
         }
@@ -179,10 +182,10 @@ fn feed(mut stdin: ChildStdin, input: &[u8], over: &PipeReader) {
 fn collect(
     mut pipe: impl Read + AsFd,
     over: &PipeReader,
-    left: &AtomicU64,
+    remaining: &AtomicU64,
     dropped: &AtomicU64,
 ) -> Vec<u8> {
-    let (mut kept, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    let (mut output, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     let mut after = 0;
     while let Some(is_over) = wait_ready(&pipe, PollFlags::IN, over)
         && after < PIPE_BYTES
@@ -192,16 +195,17 @@ fn collect(
         if is_over {
             after += read;
         }
-        let wanted = read as u64;
-        let mut taken = 0;
-        let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            taken = wanted.min(left);
-            Some(left - taken)
+        let length = read as u64;
+        let mut accepted = 0;
+        // Both pipes take from one limit at the same time.
+        let _ = remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| {
+            accepted = length.min(remaining);
+            Some(remaining - accepted)
         });
-        kept.extend_from_slice(&buffer[..usize::try_from(taken).unwrap_or_default()]);
-        dropped.fetch_add(wanted - taken, Ordering::Relaxed);
+        output.extend_from_slice(&buffer[..usize::try_from(accepted).unwrap_or_default()]);
+        dropped.fetch_add(length - accepted, Ordering::Relaxed);
     }
-    kept
+    output
 }
 
 /// Waits until a pipe is ready, and returns whether the program is over; `None` if it is over and
@@ -228,9 +232,9 @@ fn wait_ready(pipe: &impl AsFd, flags: PollFlags, over: &PipeReader) -> Option<b
 struct RunningProgram(Child);
 
 impl RunningProgram {
-    /// Returns whether the launcher has ended. It is not reaped, so that its number stays its own
-    /// until it is killed. One that cannot be waited for counts as ended.
+    /// Whether the launcher has ended. One that cannot be waited for counts as ended.
     fn has_ended(&self) -> bool {
+        // It is not reaped, so that its number stays its own until it is killed.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(rustix::process::waitid(WaitId::Pid(Pid::from_child(&self.0)), options), Ok(None))
     }
@@ -353,16 +357,17 @@ mod tests {
             folder("conclave-exec-3", &[HOST_LOCK]),
             folder("conclave-exec-4", &[HOST_LOCK, LOCK]),
         );
-        let (begun, other) = (folder("conclave-exec-5", &["lock"]), folder("other", &[HOST_LOCK]));
-        let elsewhere = folder("elsewhere", &[HOST_LOCK]);
-        symlink(&elsewhere, temp.path().join("conclave-exec-6")).unwrap();
+        let (incomplete, other) =
+            (folder("conclave-exec-5", &["lock"]), folder("other", &[HOST_LOCK]));
+        let foreign = folder("elsewhere", &[HOST_LOCK]);
+        symlink(&foreign, temp.path().join("conclave-exec-6")).unwrap();
         let locks =
             [alive.join(HOST_LOCK), launched.join(LOCK)].map(|path| File::open(path).unwrap());
         locks.iter().for_each(|file| file.lock().unwrap());
         remove_abandoned(temp.path());
         assert!(!killed.exists() && !never_launched.exists());
-        for kept in [alive, launched, begun, other, elsewhere.join(HOST_LOCK)] {
-            assert!(kept.exists(), "{}", kept.display());
+        for path in [alive, launched, incomplete, other, foreign.join(HOST_LOCK)] {
+            assert!(path.exists(), "{}", path.display());
         }
     }
 }

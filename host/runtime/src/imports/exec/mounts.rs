@@ -59,7 +59,7 @@ pub(super) fn mount_processes() -> rustix::io::Result<()> {
     mount("proc", "/proc", "proc", flags, None)
 }
 
-/// Returns the mount point of a line of `mountinfo`, and its flags, which must not be lost.
+/// The mount point of a line of `mountinfo`, and its flags, which must not be lost.
 fn mounted(line: &str) -> Option<(PathBuf, MountFlags)> {
     let mut fields = line.split(' ').skip(4);
     let (point, options) = (fields.next()?, fields.next()?);
@@ -72,7 +72,7 @@ fn mounted(line: &str) -> Option<(PathBuf, MountFlags)> {
     Some((PathBuf::from(unescaped(point)), flags.fold(MountFlags::empty(), |all, flag| all | flag)))
 }
 
-/// Returns a path of `mountinfo`, in which spaces and the like are written as `\040`.
+/// A path of `mountinfo`, in which spaces and the like are written as `\040`.
 fn unescaped(text: &str) -> OsString {
     use std::os::unix::ffi::OsStringExt;
     let mut bytes = Vec::with_capacity(text.len());

@@ -30,9 +30,9 @@ fn remove_below(top: &Path) -> Result<(), Errno> {
             levels.push(Level { name, full: empty(&folder)? });
             continue;
         }
-        let Some(done) = levels.pop().filter(|_| !levels.is_empty()) else { break };
+        let Some(level) = levels.pop().filter(|_| !levels.is_empty()) else { break };
         folder = open(&folder, c"..")?;
-        rustix::fs::unlinkat(&folder, done.name.as_c_str(), AtFlags::REMOVEDIR)?;
+        rustix::fs::unlinkat(&folder, level.name.as_c_str(), AtFlags::REMOVEDIR)?;
     }
     Ok(())
 }

@@ -75,7 +75,7 @@ pub(super) fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Returns whether the reader of this process's standard error is gone.
+/// Whether the reader of this process's standard error is gone.
 pub(super) fn is_unread() -> bool {
     let stderr = rustix::stdio::stderr();
     let mut polled = [PollFd::new(&stderr, PollFlags::empty())];
@@ -125,11 +125,11 @@ fn wait_for_end(child: &mut Child, polite: Option<BorrowedFd<'_>>) -> Option<Exi
     }
 }
 
-/// Kills all processes below this one, and waits for their end. Every orphan among them becomes its
-/// child, so that it finds all of them.
+/// Kills all processes below this one, and waits for their end.
 fn kill_below() {
     let own = rustix::process::getpid();
     loop {
+        // Every orphan below becomes a child of this process, so that it finds all of them.
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             Ok(None) => {

@@ -32,7 +32,7 @@ pub(super) fn deny_system_calls(network: bool) -> Result<(), String> {
         .map_err(|error| failed(&error))
 }
 
-/// Returns the system calls that a program finds missing, so that it does without.
+/// The system calls that a program finds missing, so that it does without.
 fn unknown_calls() -> Vec<(i64, Vec<SeccompRule>)> {
     let calls = [
         // Its flags are in memory, which a filter cannot read. Libraries then use `clone`.
@@ -67,9 +67,8 @@ fn unknown_calls() -> Vec<(i64, Vec<SeccompRule>)> {
     #[cfg(target_arch = "x86_64")]
     {
         calls.push((libc::SYS_inotify_init, Vec::new()));
-        let again: Vec<_> =
-            calls.iter().map(|(call, _)| (0x4000_0000 | call, Vec::new())).collect();
-        calls.extend(again);
+        let x32: Vec<_> = calls.iter().map(|(call, _)| (0x4000_0000 | call, Vec::new())).collect();
+        calls.extend(x32);
     }
     calls
 }
@@ -258,8 +257,8 @@ fn condition(
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, operation, value)
 }
 
-/// Returns the numbers under which the kernel may offer the same system calls a second time, to
-/// programs with short addresses (x32): all of these calls, and those with numbers of their own.
+/// The numbers under which the kernel may offer the same system calls a second time, to programs
+/// with short addresses (x32): all of these calls, and those with numbers of their own.
 #[cfg(target_arch = "x86_64")]
 fn other_numbers(calls: &[(i64, Vec<SeccompRule>)]) -> Vec<(i64, Vec<SeccompRule>)> {
     const SHORT: i64 = 0x4000_0000;

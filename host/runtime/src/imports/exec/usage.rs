@@ -37,7 +37,7 @@ struct ProcessStat {
     pages: u64,
 }
 
-/// Returns the usage of all descendants of the launcher's second process, and the time of those that
+/// The usage of all descendants of the launcher's second process, and the time of those that
 /// have ended. `launcher` is the first process, and `home` the program's own folder.
 pub(super) fn usage_below(launcher: i32, home: &Path) -> ProcessUsage {
     let proc = Path::new("/proc");
@@ -48,15 +48,15 @@ pub(super) fn usage_below(launcher: i32, home: &Path) -> ProcessUsage {
     used
 }
 
-/// Returns all processes below one, in no order.
+/// All processes below one, in no order.
 pub(super) fn descendants(top: i32) -> Vec<i32> {
     let all = processes(Path::new("/proc"));
     let children = children_of(&all);
     below(&children, &[top])
 }
 
-/// Returns the number of sockets that processes have open; a socket of several counts once. A
-/// process whose open files cannot be listed has as many as it may have.
+/// The number of sockets that processes have open; a socket of several counts once. A process whose
+/// open files cannot be listed has as many as it may have.
 fn sockets(proc: &Path, programs: &[i32]) -> u64 {
     let (mut found, mut hidden) = (BTreeSet::new(), 0_u64);
     for pid in programs {
@@ -76,14 +76,14 @@ fn sockets(proc: &Path, programs: &[i32]) -> u64 {
     hidden.saturating_add(found.len() as u64)
 }
 
-/// Returns whether a process has not begun to end.
+/// Whether a process has not begun to end.
 fn has_memory(proc: &Path, pid: i32) -> bool {
     let stat = std::fs::read_to_string(proc.join(format!("{pid}/stat"))).ok();
     stat.and_then(|stat| parse(&stat)).is_some_and(|stat| stat.pages > 0)
 }
 
-/// Returns the bytes that the files of the program's own folder take. `root` is the root of the
-/// file system as the launcher sees it.
+/// The bytes that the files of the program's own folder take. `root` is the root of the file system
+/// as the launcher sees it.
 fn files_in(root: &Path, home: &Path) -> u64 {
     let inside = root.join(home.strip_prefix("/").unwrap_or(home));
     let device = |path: &Path| std::fs::metadata(path).map(|it| it.dev());
@@ -97,8 +97,8 @@ fn files_in(root: &Path, home: &Path) -> u64 {
     files_below(home)
 }
 
-/// Returns the bytes of the files in a folder, at most [`FOLDER_ENTRIES`] of them; a folder with
-/// more, or with paths that are too long to follow, counts as larger than any limit.
+/// The bytes of the files in a folder, at most [`FOLDER_ENTRIES`] of them; a folder with more, or
+/// with paths that are too long to follow, counts as larger than any limit.
 fn files_below(folder: &Path) -> u64 {
     let (mut open, mut bytes, mut entries) = (vec![PathBuf::from(folder)], 0_u64, 0_usize);
     while let Some(folder) = open.pop() {
@@ -122,7 +122,7 @@ fn files_below(folder: &Path) -> u64 {
     bytes
 }
 
-/// Returns the number of processes and threads of the whole machine; 0 if it is unknown. One file has
+/// The number of processes and threads of the whole machine; 0 if it is unknown. One file has
 /// it, where [`usage_below`] reads one of each process.
 pub(super) fn tasks_of_machine() -> u64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -168,7 +168,7 @@ fn children_of(all: &BTreeMap<i32, ProcessStat>) -> Children {
     children
 }
 
-/// Returns the children of these processes, their children, and so on.
+/// The children of these processes, their children, and so on.
 fn below(children: &Children, tops: &[i32]) -> Vec<i32> {
     let mut found = Vec::new();
     let mut open = tops.to_vec();
@@ -180,7 +180,7 @@ fn below(children: &Children, tops: &[i32]) -> Vec<i32> {
     found
 }
 
-/// Returns the usage of the launcher's program, and its processes.
+/// The usage of the launcher's program, and its processes.
 fn measure(all: &BTreeMap<i32, ProcessStat>, launcher: i32) -> (ProcessUsage, Vec<i32>) {
     let children = children_of(all);
     let seconds = children.get(&launcher).cloned().unwrap_or_default();

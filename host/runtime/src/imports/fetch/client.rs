@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use conclave_core::permissions::secret::RequestParts;
+use conclave_models::http::shared_tls;
 use http::header::{ACCEPT, HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
@@ -32,7 +33,6 @@ use tower_http::decompression::{Decompression, DecompressionBody};
 use url::{Host, Position, Url};
 
 use super::interim::{Interim, Wire};
-use crate::models::http::shared_tls;
 
 /// Maximum number of headers in a response.
 const HEADERS: usize = 100;
@@ -181,7 +181,7 @@ async fn answer(
     if let Some(trouble) = interim.trouble() {
         return Err(trouble);
     }
-    read(response, interim.left().ok_or(ConnectionError::TooLong)?).await
+    read(response, interim.remaining().ok_or(ConnectionError::TooLong)?).await
 }
 
 async fn read(
@@ -195,16 +195,16 @@ async fn read(
     let headers: Vec<_> =
         head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
     let length: u64 = headers.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
-    let mut left = limit.checked_sub(length).ok_or(ConnectionError::TooLong)?;
-    let mut whole = Vec::new();
+    let mut remaining = limit.checked_sub(length).ok_or(ConnectionError::TooLong)?;
+    let mut bytes = Vec::new();
     let mut body = pin!(body);
     while let Some(frame) = body.frame().await {
         // Trailers are dropped.
         let Ok(chunk) = frame.map_err(|error| unread(&*error))?.into_data() else { continue };
-        left = left.checked_sub(chunk.len() as u64).ok_or(ConnectionError::TooLong)?;
-        whole.extend_from_slice(&chunk);
+        remaining = remaining.checked_sub(chunk.len() as u64).ok_or(ConnectionError::TooLong)?;
+        bytes.extend_from_slice(&chunk);
     }
-    Ok(Raw { status: head.status.as_u16(), headers, body: whole, address: None })
+    Ok(Raw { status: head.status.as_u16(), headers, body: bytes, address: None })
 }
 
 /// Returns why the body ended early: a broken connection, or invalid compression.

@@ -29,9 +29,9 @@ const KEPT: usize = 256 << 10;
 
 /// The state for sending, independent of the call, so that a request can run beside the guest.
 pub(crate) struct FetchExchange {
-    grantee: Arc<PluginContext>,
+    plugin: Arc<PluginContext>,
     task: WorksOn,
-    past: Arc<CallReplay>,
+    replay: Arc<CallReplay>,
     secrets: CallSecrets,
     holding: Holding,
     /// The ordinal of the next request among the call's side effects.
@@ -64,9 +64,9 @@ struct Arrived {
 impl FetchExchange {
     pub(crate) fn new(state: &CallState) -> Self {
         Self {
-            grantee: Arc::clone(&state.grantee),
+            plugin: Arc::clone(&state.plugin),
             task: state.start.task.clone(),
-            past: Arc::clone(&state.past),
+            replay: Arc::clone(&state.replay),
             secrets: state.secrets(),
             holding: state.fetching.holding.clone(),
             ordinal: state.effects,
@@ -74,10 +74,10 @@ impl FetchExchange {
     }
 
     fn rights(&self) -> Rights<'_> {
-        self.grantee.rights_in(&self.task)
+        self.plugin.rights_in(&self.task)
     }
 
-    /// Returns the ordinal of the call's next side effect.
+    /// The ordinal of the call's next side effect.
     pub(crate) fn next_ordinal(&self) -> u32 {
         self.ordinal
     }
@@ -109,7 +109,7 @@ impl FetchExchange {
         let mut plan = self.decide(&parts)?;
         let redirects = self.grant().redirects;
         let deadline = Instant::now() + self.time(timeout_ms);
-        let mut left = if follow { redirects } else { 0 };
+        let mut remaining = if follow { redirects } else { 0 };
         loop {
             let (answer, location) = self.hop(&parts, &plan, deadline).await?;
             if !follow || redirects == 0 {
@@ -125,10 +125,10 @@ impl FetchExchange {
                     ))
                 })?;
             let Some(hop) = hop else { return Ok(answer) };
-            if left == 0 {
+            if remaining == 0 {
                 return Err(self.limit(&parts.url, "redirects", &redirects.to_string()));
             }
-            left -= 1;
+            remaining -= 1;
             // `check_hop` drops headers with placeholders itself, below.
             parts.headers.retain(|(name, _)| hop.keeps_header(name, false));
             parts.body = parts.body.filter(|_| hop.keeps_body);
@@ -148,11 +148,11 @@ impl FetchExchange {
     ) -> Result<(ScrubbedResponse, Option<String>), ExchangeFailure> {
         let ordinal = self.ordinal;
         self.ordinal = self.ordinal.saturating_add(1);
-        let _busy = match self.past.ask_effect(ordinal, side_effect(parts, plan)).await {
+        let _busy = match self.replay.ask_effect(ordinal, side_effect(parts, plan)).await {
             EffectDecision::Go(busy) => busy,
-            EffectDecision::Told(answer) => return self.told(ordinal, &parts.url, answer),
+            EffectDecision::Told(answer) => return self.response_of(ordinal, &parts.url, answer),
             EffectDecision::Refused(denial) => return Err(ExchangeFailure::Denied(denial)),
-            EffectDecision::Lost => return Err(ExchangeFailure::lost()),
+            EffectDecision::Lost => return Err(ExchangeFailure::deviated()),
         };
         let outcome = match tokio::time::timeout_at(deadline, self.perform(parts, plan)).await {
             Ok(outcome) => outcome,
@@ -160,9 +160,9 @@ impl FetchExchange {
         };
         // Kept before the end of the effect is journalled: a replay needs the whole record.
         if let Err(ExchangeFailure::Refused(record)) = &outcome {
-            self.past.keep_record(ordinal, record);
+            self.replay.keep_record(ordinal, record);
         }
-        self.past.effect_ended(ordinal, self.ended(&outcome)).await;
+        self.replay.effect_ended(ordinal, self.ended(&outcome)).await;
         outcome.map(|arrived| (arrived.answer, arrived.location))
     }
 
@@ -172,7 +172,7 @@ impl FetchExchange {
         plan: &SecretPlan,
     ) -> Result<Arrived, ExchangeFailure> {
         // Within the deadline of the request, so that a full queue cannot extend it.
-        let _turn = self.grantee.outgoing.turn().await;
+        let _turn = self.plugin.outgoing.turn().await;
         let addresses = self.addresses(&parts.url).await?;
         let leaving = self.secrets.put_in(parts, plan).await.map_err(ExchangeFailure::Refused)?;
         let before_query = |url: &Url| url[..url::Position::AfterPath].to_owned();
@@ -193,19 +193,18 @@ impl FetchExchange {
         if location.as_deref().is_some_and(|location| self.secrets.scrub_text(location) != location)
         {
             // The journalled location is scrubbed, so a replay would follow another one.
-            self.past.forget();
+            self.replay.forget();
         }
         Ok(Arrived { answer: self.scrubbed(&parts.url, raw).await?, location, address })
     }
 
-    /// Returns the addresses of the URL's host. One forbidden address rejects them all, because an
-    /// attacker may mix it with allowed ones.
+    /// Returns the addresses of the URL's host.
     async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, ExchangeFailure> {
         let addresses = match url.host() {
             Some(Host::Ipv4(address)) => vec![address.into()],
             Some(Host::Ipv6(address)) => vec![address.into()],
             Some(Host::Domain(name)) => {
-                let resolver = &self.grantee.outgoing.resolver;
+                let resolver = &self.plugin.outgoing.resolver;
                 resolver
                     .resolve(name.to_owned())
                     .await
@@ -216,6 +215,7 @@ impl FetchExchange {
         if addresses.is_empty() {
             return Err(ExchangeFailure::Unavailable("its name stands for no address"));
         }
+        // One forbidden address rejects them all, because an attacker may mix it with allowed ones.
         let rights = self.rights();
         addresses
             .iter()
@@ -249,19 +249,19 @@ impl FetchExchange {
         if length as u64 > self.request_bytes() { Err(self.too_long(&parts.url)) } else { Ok(()) }
     }
 
-    /// Returns the grant. A request without one was refused earlier, so the default is never used.
+    /// The grant.
     fn grant(&self) -> &FetchGrant {
         static NOTHING: std::sync::LazyLock<FetchGrant> =
             std::sync::LazyLock::new(|| FetchGrant::new(Vec::new()));
-        self.grantee.setup.grants.fetch.as_ref().unwrap_or(&NOTHING)
+        // A request without one was refused earlier, so the default is never used.
+        self.plugin.setup.grants.fetch.as_ref().unwrap_or(&NOTHING)
     }
 
     pub(super) fn refuse(&self, target: &str, layer: Layer, reason: &str) -> Box<DenialRecord> {
         self.rights().refuse(Capability::Fetch, target, layer, reason, None)
     }
 
-    /// Returns the journal's form of an outcome. Only a small body is stored, so that a plugin that
-    /// reads much does not evict attachments.
+    /// The journal's form of an outcome.
     fn ended(&self, outcome: &Result<Arrived, ExchangeFailure>) -> SideEffectAnswer {
         let Arrived { answer, address, .. } = match outcome {
             Ok(arrived) => arrived,
@@ -274,11 +274,12 @@ impl FetchExchange {
             .map(|(_, value)| value.as_str());
         let media_type =
             media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+        // Only a small body is stored, so that a plugin that reads much does not evict attachments.
         let keep = |media_type: &str| match answer.body.len() {
             // The body must be stored for a replay to return it.
-            ..=KEPT => self.grantee.services.blobs.keep(&answer.body, media_type, None),
+            ..=KEPT => self.plugin.services.blobs.keep(&answer.body, media_type, None),
             _ => {
-                self.past.forget();
+                self.replay.forget();
                 describe(&answer.body, media_type, None)
             }
         };
@@ -300,12 +301,12 @@ impl FetchExchange {
         }
     }
 
-    /// Returns the maximum bytes of a request.
+    /// The maximum bytes of a request.
     pub(super) fn request_bytes(&self) -> u64 {
         self.grant().request_bytes
     }
 
-    /// Returns the time limit of a request: the guest's, up to that of the grant.
+    /// The time limit of a request: the guest's, up to that of the grant.
     pub(super) fn time(&self, wanted_ms: Option<u64>) -> Duration {
         Duration::from_millis(wanted_ms.unwrap_or(u64::MAX).min(self.grant().time_ms))
     }
@@ -314,7 +315,7 @@ impl FetchExchange {
         let time = show_duration(self.grant().time_ms);
         let reason = format!(
             "it took longer than the plugin wanted to wait, or than plugins.{}.grants.fetch.timeout = {time}",
-            self.grantee.name
+            self.plugin.name
         );
         ExchangeFailure::TimedOut(self.refuse(url.as_str(), Layer::Runtime, &reason))
     }
@@ -323,7 +324,7 @@ impl FetchExchange {
         self.limit(url, "request_size", &show_size(self.request_bytes()))
     }
 
-    /// Returns the failure for a reached limit of the grant.
+    /// The failure for a reached limit of the grant.
     pub(super) fn limit(&self, url: &Url, key: &str, value: &str) -> ExchangeFailure {
         let limit = format!("{key} = {value}");
         ExchangeFailure::Limit(
@@ -332,16 +333,16 @@ impl FetchExchange {
         )
     }
 
-    /// Returns the operator's explanation of an exceeded limit.
+    /// The operator's explanation of an exceeded limit.
     pub(super) fn past_the_limit(&self, limit: &str) -> String {
-        format!("the request is past plugins.{}.grants.fetch.{limit}", self.grantee.name)
+        format!("the request is past plugins.{}.grants.fetch.{limit}", self.plugin.name)
     }
 
-    pub(super) fn past(&self) -> &CallReplay {
-        &self.past
+    pub(super) fn replay(&self) -> &CallReplay {
+        &self.replay
     }
 
-    /// Returns the maximum bytes of a response.
+    /// The maximum bytes of a response.
     pub(super) fn response_bytes(&self) -> u64 {
         self.grant().response_bytes
     }
@@ -352,7 +353,7 @@ impl FetchExchange {
     }
 }
 
-/// Returns the target of a redirect.
+/// The target of a redirect.
 pub(super) fn location(headers: &[(String, String)]) -> Option<String> {
     headers.iter().find(|(name, _)| name == "location").map(|(_, value)| value.clone())
 }

@@ -32,17 +32,17 @@ pub(crate) fn checked_headers(
             return Err(format!("a request has no more than {COUNT} headers"));
         }
         let name = name.to_ascii_lowercase();
-        let shown = || name.escape_debug().take(64).collect::<String>();
+        let excerpt = || name.escape_debug().take(64).collect::<String>();
         if !is_header_name(&name) {
-            return Err(format!("`{}` is no name of a header", shown()));
+            return Err(format!("`{}` is no name of a header", excerpt()));
         }
         if is_own_header(&name) {
-            return Err(format!("the host sets the header `{}` itself", shown()));
+            return Err(format!("the host sets the header `{}` itself", excerpt()));
         }
         if !value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) {
             return Err(format!(
                 "the value of the header `{}` has other characters than visible ASCII and spaces",
-                shown()
+                excerpt()
             ));
         }
         checked.push((name, value));

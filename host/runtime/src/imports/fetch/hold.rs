@@ -15,7 +15,7 @@ impl Holding {
     /// Counts bytes until the hold is dropped; `None` if the total would exceed the limit.
     pub(crate) fn hold(&self, bytes: u64, response_bytes: u64) -> Option<Hold> {
         let most = response_bytes.saturating_mul(ANSWERS);
-        let add = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= most);
+        let add = |count: u64| count.checked_add(bytes).filter(|sum| *sum <= most);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
         Some(Hold { count: self.clone(), bytes })
     }
@@ -41,10 +41,10 @@ mod tests {
     #[test]
     fn what_is_dropped_can_be_held_again() {
         let holding = Holding::default();
-        let held: Vec<_> = (0..4).map_while(|_| holding.hold(10, 10)).collect();
-        assert_eq!(held.len(), 4);
+        let holds: Vec<_> = (0..4).map_while(|_| holding.hold(10, 10)).collect();
+        assert_eq!(holds.len(), 4);
         assert!(holding.hold(1, 10).is_none() && holding.hold(u64::MAX, 10).is_none());
-        drop(held);
+        drop(holds);
         assert!(holding.hold(40, 10).is_some());
     }
 }

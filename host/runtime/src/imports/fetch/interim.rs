@@ -37,14 +37,14 @@ impl Interim {
         self.bytes.fetch_add(headers + LINE, Ordering::Relaxed);
     }
 
-    /// Returns the bytes left for the final response; `None` above the limit.
-    pub(super) fn left(&self) -> Option<u64> {
+    /// The bytes left for the final response; `None` above the limit.
+    pub(super) fn remaining(&self) -> Option<u64> {
         self.limit.checked_sub(self.bytes.load(Ordering::Relaxed))
     }
 
     /// Returns why reading must stop; `None` if it may continue.
     pub(super) fn trouble(&self) -> Option<ConnectionError> {
-        if self.left().is_none() {
+        if self.remaining().is_none() {
             return Some(ConnectionError::TooLong);
         }
         let is_past = self.count.load(Ordering::Relaxed) > ANSWERS;

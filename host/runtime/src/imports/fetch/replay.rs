@@ -11,12 +11,12 @@ use super::ScrubbedResponse;
 use super::exchange::{ExchangeFailure, FetchExchange, location};
 
 impl ExchangeFailure {
-    /// Returns the failure for a call that deviated from its replay and ends.
-    pub(super) fn lost() -> Self {
+    /// The failure for a call that deviated from its replay and ends.
+    pub(super) fn deviated() -> Self {
         Self::Other(Cow::Borrowed("the call ends"))
     }
 
-    /// Returns the journal's form of the failure; [`FetchExchange::told`] reads it again.
+    /// The journal's form of the failure; [`FetchExchange::response_of`] reads it again.
     pub(super) fn answer(&self) -> SideEffectAnswer {
         let (cause, message) = match self {
             Self::Refused(record) => {
@@ -37,7 +37,7 @@ impl ExchangeFailure {
 
 impl FetchExchange {
     /// Returns the recorded response of a request, and the target of its redirect.
-    pub(super) fn told(
+    pub(super) fn response_of(
         &self,
         ordinal: u32,
         url: &Url,
@@ -45,9 +45,9 @@ impl FetchExchange {
     ) -> Result<(ScrubbedResponse, Option<String>), ExchangeFailure> {
         match answer {
             SideEffectAnswer::Fetched { status, headers, body, url: from, .. } => {
-                let Some(bytes) = self.past().blob(&body.sha256, Some(body.length)) else {
-                    self.past().lose(&format!("the answer from {from} is not kept any more"));
-                    return Err(ExchangeFailure::lost());
+                let Some(bytes) = self.replay().blob(&body.sha256, Some(body.length)) else {
+                    self.replay().lose(&format!("the answer from {from} is not kept any more"));
+                    return Err(ExchangeFailure::deviated());
                 };
                 let limit = self.response_bytes();
                 let hold = self
@@ -57,17 +57,17 @@ impl FetchExchange {
                 Ok((ScrubbedResponse { status, headers, url: from, body: bytes, hold }, location))
             }
             SideEffectAnswer::Denied { denial } => {
-                Err(ExchangeFailure::Refused(self.past().record(ordinal, denial)))
+                Err(ExchangeFailure::Refused(self.replay().record(ordinal, denial)))
             }
             SideEffectAnswer::Failed { cause, message } => Err(self.failure(url, cause, message)),
             SideEffectAnswer::Done { .. } | SideEffectAnswer::Ran { .. } => {
-                self.past().lose("a request was answered as if it were none");
-                Err(ExchangeFailure::lost())
+                self.replay().lose("a request was answered as if it were none");
+                Err(ExchangeFailure::deviated())
             }
         }
     }
 
-    /// Returns the failure with the recorded cause.
+    /// The failure with the recorded cause.
     fn failure(&self, url: &Url, cause: FailureCause, message: String) -> ExchangeFailure {
         match cause {
             FailureCause::TimedOut => self.timed_out(url),

@@ -101,14 +101,14 @@ fn redirect(to: &str) -> String {
 /// separates successive answers.
 #[derive(Debug, Default)]
 struct Names {
-    asked: Mutex<Vec<String>>,
+    requested: Mutex<Vec<String>>,
 }
 
 impl Resolve for Names {
     fn resolve(&self, name: String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
-        let mut asked = self.asked.lock().unwrap();
-        let times = asked.iter().filter(|known| **known == name).count();
-        asked.push(name.clone());
+        let mut names = self.requested.lock().unwrap();
+        let times = names.iter().filter(|known| **known == name).count();
+        names.push(name.clone());
         let stem = name.trim_end_matches(".test");
         let turns: Vec<&str> = stem.split("-then-").collect();
         let addresses = turns[times.min(turns.len() - 1)]
@@ -184,11 +184,11 @@ fn journalling(grant: FetchGrant, journal: Journal) -> Plugin {
     setup.grants.fetch = Some(grant);
     let (names, journal) = (Arc::new(Names::default()), Arc::new(journal));
     let mut state = state(setup);
-    let grantee = Arc::get_mut(&mut state.grantee).unwrap();
-    grantee.outgoing =
-        FetchClient::resolving(&grantee.setup.grants, Arc::clone(&names) as Arc<dyn Resolve>);
+    let plugin = Arc::get_mut(&mut state.plugin).unwrap();
+    plugin.outgoing =
+        FetchClient::resolving(&plugin.setup.grants, Arc::clone(&names) as Arc<dyn Resolve>);
     state.start.effects = Arc::clone(&journal) as Arc<dyn EffectPort>;
-    state.past = crate::imports::call::CallReplay::new(&state.grantee, &state.start);
+    state.replay = crate::imports::call::CallReplay::new(&state.plugin, &state.start);
     Plugin { state, names, journal }
 }
 
@@ -227,7 +227,7 @@ impl Plugin {
     }
 
     fn asked_names(&self) -> Vec<String> {
-        self.names.asked.lock().unwrap().clone()
+        self.names.requested.lock().unwrap().clone()
     }
 }
 
@@ -265,15 +265,15 @@ async fn a_granted_request_is_sent_and_answered() {
 #[test]
 fn a_proxy_of_the_environment_is_not_used() {
     let program = std::env::current_exe().unwrap();
-    let mut again = std::process::Command::new(program);
-    again.args(["--exact", "imports::fetch::tests::a_granted_request_is_sent_and_answered"]);
+    let mut child = std::process::Command::new(program);
+    child.args(["--exact", "imports::fetch::tests::a_granted_request_is_sent_and_answered"]);
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
     {
-        again.env(name, "http://127.0.0.1:1");
+        child.env(name, "http://127.0.0.1:1");
     }
-    let output = again.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let output = child.output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}");
 }
 
 #[tokio::test]

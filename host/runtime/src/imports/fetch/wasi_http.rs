@@ -37,7 +37,7 @@ const SET_ANEW: [&str; 2] = ["content-length", "accept-encoding"];
 /// The latest 0.2 version; the linker accepts every compatible one.
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
 
-/// Returns whether the interface is served. Other interfaces of `wasi:http` stay inert.
+/// Whether the interface is served. Other interfaces of `wasi:http` stay inert.
 pub(crate) fn is_served(import: &str) -> bool {
     ["wasi:http/types@0.2.", "wasi:http/outgoing-handler@0.2."]
         .iter()
@@ -145,10 +145,10 @@ impl CallState {
         self.effects = self.effects.saturating_add(1);
         let late = Arc::clone(&self.fetching.late);
         // The request ends with the instance, so the call must not be suspended meanwhile.
-        let busy = self.past.busy();
+        let busy = self.replay.busy();
         let sending = spawn(async move {
             let _busy = busy;
-            finish(&late, sent(exchange, parts, body, options).await)
+            finish(&late, send(exchange, parts, body, options).await)
         });
         Ok(Ok(self.table.push(HostFutureIncomingResponse::Pending(sending))?))
     }
@@ -166,7 +166,7 @@ type Sent =
     wasmtime_wasi_http::Result<(http::Response<HyperIncomingBody>, AbortOnDropJoinHandle<()>)>;
 
 /// Waits for the whole body from the guest, and sends the request.
-async fn sent(
+async fn send(
     mut exchange: FetchExchange,
     mut parts: RequestParts,
     body: Option<HyperOutgoingBody>,
@@ -179,11 +179,11 @@ async fn sent(
         timeout.map(|timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     if let Some(body) = body {
         let limit = exchange.request_bytes();
-        let whole = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).collect();
-        let whole = tokio::time::timeout(exchange.time(timeout), whole)
+        let bytes = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).collect();
+        let bytes = tokio::time::timeout(exchange.time(timeout), bytes)
             .await
             .map_err(|_| exchange.timed_out(&parts.url))?;
-        let bytes = whole.map_err(|error| match error.is::<LengthLimitError>() {
+        let bytes = bytes.map_err(|error| match error.is::<LengthLimitError>() {
             true => exchange.too_long(&parts.url),
             false => ExchangeFailure::Other("the body was not written to its end".into()),
         })?;

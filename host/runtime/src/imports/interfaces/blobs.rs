@@ -29,7 +29,7 @@ pub(crate) struct Reach {
     /// `None` until the messages were searched, because most calls use no blobs.
     known: Option<HashMap<String, Blob>>,
     /// Bytes that the call has kept.
-    kept: u64,
+    stored: u64,
 }
 
 impl CallState {
@@ -45,19 +45,20 @@ impl CallState {
         }
         // One error for absent and inaccessible blobs, so that a guest cannot probe for others.
         self.reach(sha256).ok_or(BlobError::Unknown)?;
-        let limit = self.grantee.limits().read;
-        let left = usize::try_from(limit.saturating_sub(self.read.get())).unwrap_or(usize::MAX);
-        if left == 0 && length > 0 {
+        let limit = self.plugin.limits().read;
+        let remaining =
+            usize::try_from(limit.saturating_sub(self.read.get())).unwrap_or(usize::MAX);
+        if remaining == 0 && length > 0 {
             return Err(BlobError::Other(format!(
                 "the call has read the {limit} bytes that it may"
             )));
         }
-        let bytes = self.grantee.services.blobs.read(sha256).ok_or(BlobError::Unknown)?;
+        let bytes = self.plugin.services.blobs.read(sha256).ok_or(BlobError::Unknown)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let length = usize::try_from(length)
             .unwrap_or(usize::MAX)
             .min(PIECE)
-            .min(left)
+            .min(remaining)
             .min(bytes.len() - start);
         self.read.add(length as u64);
         Ok(bytes[start..start + length].to_vec())
@@ -74,9 +75,9 @@ impl CallState {
         {
             return Err(BlobError::Denied(self.refuse(*record)));
         }
-        let limit = self.grantee.limits().blobs;
-        let kept = self.blobs.kept.saturating_add(bytes.len() as u64);
-        if kept > limit {
+        let limit = self.plugin.limits().blobs;
+        let stored = self.blobs.stored.saturating_add(bytes.len() as u64);
+        if stored > limit {
             return Err(BlobError::TooLarge(limit));
         }
         // Checked before storing, so that a refused blob takes no space.
@@ -84,7 +85,7 @@ impl CallState {
             return Err(BlobError::Other(problem.to_owned()));
         }
         let blob =
-            self.grantee.services.blobs.keep(bytes, media_type, name).map_err(
+            self.plugin.services.blobs.keep(bytes, media_type, name).map_err(
                 |error| match error {
                     store::BlobError::TooLarge { limit, .. } => BlobError::TooLarge(limit),
                     store::BlobError::MediaType(_) => {
@@ -96,7 +97,7 @@ impl CallState {
                     }
                 },
             )?;
-        self.blobs.kept = kept;
+        self.blobs.stored = stored;
         let lent = &self.lent;
         self.blobs
             .known
@@ -120,15 +121,15 @@ impl CallState {
     }
 
     fn own_blobs(&mut self, attachments: &mut Vec<Blob>) {
-        for claimed in std::mem::take(attachments) {
-            match self.reach(&claimed.sha256) {
+        for attachment in std::mem::take(attachments) {
+            match self.reach(&attachment.sha256) {
                 // Length and media type come from the host, not from the guest.
                 Some(blob) => attachments.push(blob),
                 None => {
                     let reason = "it attached a blob that this call was not given and did not keep; the attachment was left out";
                     let record = self.rights().refuse(
                         Capability::Blobs,
-                        &claimed.sha256,
+                        &attachment.sha256,
                         Layer::Runtime,
                         reason,
                         None,
@@ -140,7 +141,7 @@ impl CallState {
     }
 }
 
-/// Returns the blobs in the messages of the call's input.
+/// The blobs in the messages of the call's input.
 fn lent_blobs(lent: &CallInput) -> HashMap<String, Blob> {
     let by_digest = |blob: &Blob| (blob.sha256.clone(), blob.clone());
     let attached =
@@ -200,7 +201,7 @@ mod tests {
     use crate::imports::call::testing::{setup, state, view};
 
     fn blob(state: &CallState, text: &str) -> Blob {
-        state.grantee.services.blobs.keep(text.as_bytes(), "text/plain", None).unwrap()
+        state.plugin.services.blobs.keep(text.as_bytes(), "text/plain", None).unwrap()
     }
 
     #[test]
@@ -215,20 +216,20 @@ mod tests {
         assert_eq!(state.read_blob(&lent.sha256, 1, 100).unwrap(), b"ent");
         assert_eq!(state.read_blob(&lent.sha256, 9, 100).unwrap(), b"");
         assert!(matches!(state.read_blob(&other.sha256, 0, 100), Err(BlobError::Unknown)));
-        let kept = state.keep_blob(b"kept", "text/plain", Some("a.txt")).unwrap();
-        assert_eq!(state.read_blob(&kept.sha256, 0, 2).unwrap(), b"ke");
+        let blob = state.keep_blob(b"kept", "text/plain", Some("a.txt")).unwrap();
+        assert_eq!(state.read_blob(&blob.sha256, 0, 2).unwrap(), b"ke");
     }
 
     #[test]
     fn an_answer_carries_only_what_the_call_could_reach_and_as_it_is() {
         let mut state = state(setup());
         let other = blob(&state, "of another plugin");
-        let kept = state.keep_blob(b"kept", "text/plain", None).unwrap();
-        let lie = Blob { media_type: "image/png".to_owned(), length: 1 << 40, ..kept.clone() };
+        let blob = state.keep_blob(b"kept", "text/plain", None).unwrap();
+        let lie = Blob { media_type: "image/png".to_owned(), length: 1 << 40, ..blob.clone() };
         let outcome =
             ToolOutcome { attachments: vec![other.clone(), lie.clone()], ..ToolOutcome::default() };
         let outcome = state.own_outcome(outcome);
-        assert_eq!(outcome.attachments, std::slice::from_ref(&kept));
+        assert_eq!(outcome.attachments, std::slice::from_ref(&blob));
         let reply = Reply { attachments: vec![lie, other.clone()], ..Reply::default() };
         let turn = Turn {
             action: Action::Reply(reply),
@@ -237,7 +238,7 @@ mod tests {
             extra: Vec::new(),
         };
         let turn = state.own_turn(turn);
-        assert!(matches!(&turn.action, Action::Reply(reply) if reply.attachments == [kept]));
+        assert!(matches!(&turn.action, Action::Reply(reply) if reply.attachments == [blob]));
         let denials = state.into_report().denials;
         assert_eq!((denials.len(), denials[0].denial.target.as_str()), (1, other.sha256.as_str()));
     }

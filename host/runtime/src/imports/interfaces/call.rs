@@ -49,7 +49,7 @@ impl call::Host for CallState {
 
     fn deadline_ms(&mut self) -> wasmtime::Result<u64> {
         self.tool_input()?;
-        Ok(self.grantee.limits().wall_ms)
+        Ok(self.plugin.limits().wall_ms)
     }
 
     fn traceparent(&mut self) -> wasmtime::Result<String> {
@@ -58,7 +58,7 @@ impl call::Host for CallState {
     }
 }
 
-/// Returns a trace per room and a span per call, so that a replay has the same ids.
+/// A trace per room and a span per call, so that a replay has the same ids.
 fn traceparent(room: &RoomId, call: CallId) -> String {
     let trace = Sha256::digest(room.as_str().as_bytes());
     let mut text = String::with_capacity(55);

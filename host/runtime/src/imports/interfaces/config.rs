@@ -20,7 +20,7 @@ pub(crate) const STORES: [&str; 3] = [
 impl config::Host for CallState {
     fn get(&mut self) -> wasmtime::Result<String> {
         self.enter()?;
-        Ok(self.grantee.config.clone())
+        Ok(self.plugin.config.clone())
     }
 }
 
@@ -28,7 +28,7 @@ impl CallState {
     /// Returns the settings as texts, by their names.
     fn settings(&mut self) -> wasmtime::Result<Map<String, Value>> {
         self.enter()?;
-        let settings: Value = serde_json::from_str(&self.grantee.config).unwrap_or_default();
+        let settings: Value = serde_json::from_str(&self.plugin.config).unwrap_or_default();
         Ok(match settings {
             Value::Object(settings) => settings,
             _ => Map::new(),
@@ -40,12 +40,15 @@ impl CallState {
 pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     for store in STORES {
         let mut store = linker.instance(store)?;
-        store.func_new("get", |mut store: StoreContextMut<'_, CallState>, _, asked, results| {
-            let settings = store.data_mut().settings()?;
-            let [Val::String(key)] = asked else { return Err(other_types("get")) };
-            let found = settings.get(key.as_str()).map(|value| Box::new(text(value)));
-            answer(results, Val::Option(found))
-        })?;
+        store.func_new(
+            "get",
+            |mut store: StoreContextMut<'_, CallState>, _, params, results| {
+                let settings = store.data_mut().settings()?;
+                let [Val::String(key)] = params else { return Err(other_types("get")) };
+                let found = settings.get(key.as_str()).map(|value| Box::new(text(value)));
+                answer(results, Val::Option(found))
+            },
+        )?;
         store.func_new("get-all", |mut store: StoreContextMut<'_, CallState>, _, _, results| {
             let settings = store.data_mut().settings()?;
             let pair = |(key, value): (&String, &Value)| {
@@ -57,7 +60,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
     Ok(())
 }
 
-/// Returns a setting as a text: a text as it is, and any other value as JSON.
+/// A setting as a text: a text as it is, and any other value as JSON.
 fn text(value: &Value) -> Val {
     Val::String(match value {
         Value::String(text) => text.clone(),

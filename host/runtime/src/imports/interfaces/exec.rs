@@ -46,20 +46,20 @@ impl CallState {
             EffectStart::Now(ordinal) => ordinal,
             EffectStart::Before(_, answer) => return self.ran_before(answer),
         };
-        let shown = show_command(&command.program, &command.arguments);
+        let display = show_command(&command.program, &command.arguments);
         let limits = WatchedLimits {
             time_ms: command.timeout_ms.map_or(u64::MAX, u64::from).min(grant.time_ms),
             output: grant.output,
         };
         let spec = self.spec(&pattern, &grant, command.arguments, directory);
-        let launcher = self.grantee.services.launcher.clone();
+        let launcher = self.plugin.services.launcher.clone();
         let began = Instant::now();
         let ran = match launcher {
             Some(launcher) => launcher.run(spec, command.input, limits).await,
             None => Err(LaunchFailure::Unconfined("this host starts no programs".to_owned())),
         };
         self.note_wait_since(began);
-        let (answer, ran) = self.answer_of(&shown, ran);
+        let (answer, ran) = self.answer_of(&display, ran);
         self.end(ordinal, answer).await;
         ran
     }
@@ -70,7 +70,7 @@ impl CallState {
             Ok(found) => found,
             Err(record) => return Err(ExecError::Denied(self.refuse(*record))),
         };
-        let folder = &self.grantee.setup.grants.files[index];
+        let folder = &self.plugin.setup.grants.files[index];
         if folder.mode == FileMode::Overlay {
             let what =
                 format!("{} is an overlay, which programs of the machine cannot see", folder.at);
@@ -93,7 +93,7 @@ impl CallState {
     ) -> ProgramSpec {
         let resolved = |path: &str| PathBuf::from(path).canonicalize().ok();
         let folders = |writes: bool| {
-            let granted = self.grantee.rights().program_folders();
+            let granted = self.plugin.rights().program_folders();
             granted.filter(move |grant| grant.mode.writes() == writes).map(|grant| &*grant.dir)
         };
         ProgramSpec {
@@ -122,11 +122,11 @@ impl CallState {
     /// Returns the outcome for the journal, and for the plugin.
     fn answer_of(
         &mut self,
-        shown: &str,
+        display: &str,
         ran: Result<ProgramOutput, LaunchFailure>,
     ) -> (SideEffectAnswer, Ran) {
         match ran {
-            Ok(output) => match self.kept(&output) {
+            Ok(output) => match self.store_output(&output) {
                 Ok((stdout, stderr)) => {
                     let ending = output.ending.clone();
                     let dropped = output.dropped;
@@ -140,10 +140,10 @@ impl CallState {
             Err(LaunchFailure::Unconfined(reason)) => {
                 let reason = format!(
                     "the program cannot be confined, so it was not started: {reason}. `confinement = \"best-effort\"` in plugins.{}.grants.exec starts it all the same",
-                    self.grantee.name
+                    self.plugin.name
                 );
                 let record =
-                    self.rights().refuse(Capability::Exec, shown, Layer::Runtime, &reason, None);
+                    self.rights().refuse(Capability::Exec, display, Layer::Runtime, &reason, None);
                 self.refuse(*record);
                 // No grant helps the agent, and the command is among those that it may run.
                 failed("programs cannot be confined on this machine, so none is started".to_owned())
@@ -158,31 +158,31 @@ impl CallState {
     }
 
     /// Stores the output, so that a replay returns it.
-    fn kept(&self, output: &ProgramOutput) -> Result<(Blob, Blob), String> {
+    fn store_output(&self, output: &ProgramOutput) -> Result<(Blob, Blob), String> {
         let keep = |bytes: &[u8]| {
-            let kept = self.grantee.services.blobs.keep(bytes, OUTPUT, None);
-            kept.map_err(|error| format!("the output cannot be stored: {error}"))
+            let stored = self.plugin.services.blobs.keep(bytes, OUTPUT, None);
+            stored.map_err(|error| format!("the output cannot be stored: {error}"))
         };
         Ok((keep(&output.stdout)?, keep(&output.stderr)?))
     }
 
     /// Returns the recorded outcome of a program.
     fn ran_before(&mut self, answer: SideEffectAnswer) -> Ran {
-        let lost = || ExecError::Other("the call ends".to_owned());
+        let error = || ExecError::Other("the call ends".to_owned());
         match answer {
             SideEffectAnswer::Ran { ending, stdout, stderr, dropped } => {
-                let stored = |blob: &Blob| self.past.blob(&blob.sha256, Some(blob.length));
+                let stored = |blob: &Blob| self.replay.blob(&blob.sha256, Some(blob.length));
                 let Some((stdout, stderr)) = stored(&stdout).zip(stored(&stderr)) else {
-                    self.past.lose("the output of a program is not kept any more");
-                    return Err(lost());
+                    self.replay.lose("the output of a program is not kept any more");
+                    return Err(error());
                 };
                 Ok(output_out(ProgramOutput { ending, stdout, stderr, dropped }))
             }
             SideEffectAnswer::Denied { denial } => Err(ExecError::Denied(denial_out(&denial))),
             SideEffectAnswer::Failed { message, .. } => Err(ExecError::Other(message)),
             SideEffectAnswer::Done { .. } | SideEffectAnswer::Fetched { .. } => {
-                self.past.lose("a program was answered as if it were none");
-                Err(lost())
+                self.replay.lose("a program was answered as if it were none");
+                Err(error())
             }
         }
     }

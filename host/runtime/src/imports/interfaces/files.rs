@@ -43,9 +43,9 @@ pub(crate) struct GrantedPath {
 }
 
 impl CallState {
-    /// Returns a granted folder as this call sees it.
+    /// A granted folder as this call sees it.
     pub(crate) fn folder(&self, index: usize) -> CallFolder {
-        CallFolder::new(&self.grantee, index, self.overlays.as_ref())
+        CallFolder::new(&self.plugin, index, self.overlays.as_ref())
     }
 
     /// Resolves a path, and records a refusal.
@@ -65,22 +65,22 @@ impl CallState {
     /// Returns the entry at a path; costs as much as an entry of a listing.
     pub(crate) fn look_at(&mut self, path: &str) -> Result<FolderEntry, FileError> {
         let place = self.place(path)?;
-        let limit = self.grantee.limits().read;
+        let limit = self.plugin.limits().read;
         if limit.saturating_sub(self.read.get()) < ENTRY {
             return Err(FileError::QuotaExceeded(limit));
         }
         self.read.add(ENTRY);
-        let looked = match self.past.recall::<Result<FolderEntry, FileFailure>>(LOOK, path) {
+        let looked = match self.replay.recall::<Result<FolderEntry, FileFailure>>(LOOK, path) {
             Recalled::Before(looked) => looked,
-            Recalled::Lost => Err(FileFailure::lost()),
+            Recalled::Lost => Err(FileFailure::deviated()),
             Recalled::Now => {
                 let looked = self.folder(place.folder).look(&place.rest);
-                let looked = looked.map_err(|trouble| self.told(path, &trouble));
-                self.past.keep(LOOK, path, &looked, 64);
+                let looked = looked.map_err(|trouble| self.failure_of(path, &trouble));
+                self.replay.keep(LOOK, path, &looked, 64);
                 looked
             }
         };
-        looked.map_err(|told| self.file_error(told))
+        looked.map_err(|failure| self.file_error(failure))
     }
 
     /// Resolves a path. Folders are in the order of their grants.
@@ -89,20 +89,20 @@ impl CallState {
         Ok(GrantedPath { folder, rest: rest.to_owned() })
     }
 
-    /// Returns the folders that this call may read, and whether it may write them.
+    /// The folders that this call may read, and whether it may write them.
     pub(crate) fn roots_left(&self) -> Vec<(String, bool)> {
         // Without a request or a grant the list is empty, which is no refusal.
         let rights = self.rights();
-        let left = |path: &str, writes| rights.may_touch(path, writes).is_ok();
-        let folders = self.grantee.folders.iter().filter(|folder| left(&folder.at, false));
+        let may_touch = |path: &str, writes| rights.may_touch(path, writes).is_ok();
+        let folders = self.plugin.folders.iter().filter(|folder| may_touch(&folder.at, false));
         folders
-            .map(|folder| (folder.at.clone(), folder.is_writable() && left(&folder.at, true)))
+            .map(|folder| (folder.at.clone(), folder.is_writable() && may_touch(&folder.at, true)))
             .collect()
     }
 
     /// Converts a failure for the plugin, and records a refusal.
-    fn file_error(&mut self, told: FileFailure) -> FileError {
-        match told {
+    fn file_error(&mut self, failure: FileFailure) -> FileError {
+        match failure {
             FileFailure::Denied(record) => FileError::Denied(self.refuse(*record)),
             FileFailure::NotFound => FileError::NotFound,
             FileFailure::NotAFile => FileError::NotAFile,
@@ -113,8 +113,8 @@ impl CallState {
     }
 
     /// Converts the failure of a folder.
-    fn told(&self, path: &str, trouble: &FolderFailure) -> FileFailure {
-        FileFailure::of(trouble, path, &self.rights(), self.grantee.limits().read)
+    fn failure_of(&self, path: &str, trouble: &FolderFailure) -> FileFailure {
+        FileFailure::of(trouble, path, &self.rights(), self.plugin.limits().read)
     }
 
     /// Reads a piece of a file, up to the rest of the call's `read` limit.
@@ -125,30 +125,32 @@ impl CallState {
         length: u32,
     ) -> Result<Vec<u8>, FileError> {
         let place = self.place(path)?;
-        let limit = self.grantee.limits().read;
-        let left = limit.saturating_sub(self.read.get());
-        if left == 0 && length > 0 {
+        let limit = self.plugin.limits().read;
+        let remaining = limit.saturating_sub(self.read.get());
+        if remaining == 0 && length > 0 {
             return Err(FileError::QuotaExceeded(limit));
         }
-        let length = u64::from(length).min(left).min(PIECE);
+        let length = u64::from(length).min(remaining).min(PIECE);
         let target = format!("{path} {offset} {length}");
-        let bytes = match self.past.recall::<Result<Packed, FileFailure>>(READ, &target) {
-            Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or_else(FileFailure::lost),
-            Recalled::Before(Err(told)) => Err(told),
-            Recalled::Lost => Err(FileFailure::lost()),
+        let bytes = match self.replay.recall::<Result<Packed, FileFailure>>(READ, &target) {
+            Recalled::Before(Ok(packed)) => {
+                self.replay.unpack(packed).ok_or_else(FileFailure::deviated)
+            }
+            Recalled::Before(Err(failure)) => Err(failure),
+            Recalled::Lost => Err(FileFailure::deviated()),
             Recalled::Now => {
                 let bytes = self
                     .read_now(&place, offset, length)
                     .await
-                    .map_err(|trouble| self.told(path, &trouble));
+                    .map_err(|trouble| self.failure_of(path, &trouble));
                 let packed =
-                    bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(FileFailure::clone);
+                    bytes.as_ref().map(|bytes| self.replay.pack(bytes)).map_err(FileFailure::clone);
                 let size = packed.as_ref().map_or(0, |(_, size)| *size);
-                self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
+                self.replay.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
                 bytes
             }
         };
-        let bytes = bytes.map_err(|told| self.file_error(told))?;
+        let bytes = bytes.map_err(|failure| self.file_error(failure))?;
         self.read.add(bytes.len() as u64);
         Ok(bytes)
     }
@@ -186,7 +188,7 @@ impl CallState {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
         let target = format!("{path} after {after:?}, {count}");
         let LoggedListing { entries, cost } =
-            match self.past.recall::<LoggedListing>(LIST, &target) {
+            match self.replay.recall::<LoggedListing>(LIST, &target) {
                 Recalled::Before(listed) => {
                     let last = listed
                         .entries
@@ -197,18 +199,18 @@ impl CallState {
                     self.listings.recall(place, after.as_deref(), last, listed.cost / ENTRY);
                     listed
                 }
-                Recalled::Lost => LoggedListing { entries: Err(FileFailure::lost()), cost: 0 },
+                Recalled::Lost => LoggedListing { entries: Err(FileFailure::deviated()), cost: 0 },
                 Recalled::Now => {
                     let listed = self.list_now(path, place, after, count).await;
                     let size = listed.entries.as_ref().map_or(0, |entries| {
                         entries.iter().map(|entry| entry.name.len() + 64).sum()
                     });
-                    self.past.keep(LIST, &target, &listed, size);
+                    self.replay.keep(LIST, &target, &listed, size);
                     listed
                 }
             };
         self.read.add(cost);
-        entries.map_err(|told| self.file_error(told))
+        entries.map_err(|failure| self.file_error(failure))
     }
 
     async fn list_now(
@@ -218,20 +220,20 @@ impl CallState {
         after: Option<String>,
         count: usize,
     ) -> LoggedListing {
-        let left = self.grantee.limits().read.saturating_sub(self.read.get());
-        let (begun, paid) = match self.listings.take(&place) {
+        let remaining = self.plugin.limits().read.saturating_sub(self.read.get());
+        let (listing, paid) = match self.listings.take(&place) {
             Some(ListingStage::Read(listing)) => (Some(listing), 0),
             Some(ListingStage::Before(paid)) if paid.leads_on(after.as_deref()) => {
                 (None, paid.seen)
             }
             Some(ListingStage::Before(_)) | None => (None, 0),
         };
-        let (folder, there) = (self.folder(place.folder), place.clone());
+        let (folder, location) = (self.folder(place.folder), place.clone());
         // The number of entries is known only after the directory was read.
-        let most = (left / ENTRY).saturating_add(paid);
+        let most = (remaining / ENTRY).saturating_add(paid);
         let list = move || {
-            let (directory, after) = (there.rest.as_str(), after.as_deref());
-            folder.page(PageRequest { directory, after, count, most }, begun)
+            let (directory, after) = (location.rest.as_str(), after.as_deref());
+            folder.page(PageRequest { directory, after, count, most }, listing)
         };
         let page = self
             .off_loop(list)
@@ -248,8 +250,8 @@ impl CallState {
                 }
             }
             Err(trouble) => {
-                let cost = if matches!(trouble, FolderFailure::TooMany) { left } else { 0 };
-                LoggedListing { entries: Err(self.told(path, &trouble)), cost }
+                let cost = if matches!(trouble, FolderFailure::TooMany) { remaining } else { 0 };
+                LoggedListing { entries: Err(self.failure_of(path, &trouble)), cost }
             }
         }
     }
@@ -380,7 +382,7 @@ mod tests {
             }
             assert_eq!(state.read.get(), 3 * ENTRY, "{pages} pages");
             state.park();
-            state.again();
+            state.begin_attempt();
         }
         assert_eq!(names(state.list_piece("/f", None, 1).await.unwrap()), "a");
         assert_eq!(names(state.list_piece("/f", page("a"), 1).await.unwrap()), "b");
@@ -398,15 +400,15 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let add = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
         ["a", "b"].into_iter().for_each(add);
-        let begun = || async {
+        let listing_state = || async {
             let mut state = listing(temp.path(), 3 * ENTRY);
             state.list_piece("/f", None, 1).await.unwrap();
             state.park();
-            state.again();
+            state.begin_attempt();
             state.list_piece("/f", None, 1).await.unwrap();
             state
         };
-        let (mut goes_on, mut begins_anew) = (begun().await, begun().await);
+        let (mut goes_on, mut begins_anew) = (listing_state().await, listing_state().await);
         add("c");
         goes_on.list_piece("/f", Some("a".to_owned()), 1).await.unwrap();
         assert_eq!(goes_on.read.get(), 3 * ENTRY);
@@ -415,7 +417,7 @@ mod tests {
         assert!(matches!(refused, Err(FileError::QuotaExceeded(_))));
     }
 
-    /// Returns a call that can act, so that its reads are recorded.
+    /// A call that can act, so that its reads are recorded.
     fn listing(dir: &std::path::Path, read: u64) -> CallState {
         let mut setup = setup();
         setup.facts.manifest.asks.insert("files".to_owned(), CapabilityRequest::default());

@@ -30,11 +30,11 @@ use ledger::{FolderSize, Ledger};
 /// A granted folder that cannot be opened.
 #[expect(unreachable_pub, reason = "the bindings export it again")]
 #[derive(Debug, thiserror::Error)]
-#[error("plugins.{plugin}.grants.files: {shown} cannot be opened: {cause}")]
+#[error("plugins.{plugin}.grants.files: {display_path} cannot be opened: {cause}")]
 pub struct FolderError {
     plugin: PluginName,
     /// The path as the operator wrote it.
-    shown: String,
+    display_path: String,
     cause: io::Error,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct GrantedFolder {
     dir: Dir,
     access: FolderAccess,
     /// Directories below it that have a read-only grant of their own.
-    kept: Vec<Identity>,
+    read_only: Vec<Identity>,
 }
 
 /// The access to a folder.
@@ -111,13 +111,13 @@ pub(crate) enum FolderFailure {
     #[error("the changes of this run are in use by another process, such as `conclave diff`")]
     OverlayInUse,
     // The text of the operating system's error can contain host paths.
-    #[error("it cannot be done: {}", named(.0))]
+    #[error("it cannot be done: {}", error_kind(.0))]
     Other(io::Error),
 }
 
-/// Returns the kind of an error without the operating system's text. The standard library has no
-/// kind for a host that is out of descriptors.
-fn named(error: &io::Error) -> String {
+/// The kind of an error without the operating system's text. The standard library has no kind for a
+/// host that is out of descriptors.
+fn error_kind(error: &io::Error) -> String {
     #[cfg(unix)]
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::MFILE) => {
@@ -159,7 +159,7 @@ impl GrantedFolder {
             folders.iter_mut().zip(identities).filter(|(folder, _)| folder.is_writable())
         {
             // A directory that is granted twice stays writable under the writable grant.
-            folder.kept =
+            folder.read_only =
                 read_only.iter().copied().filter(|identity| Some(*identity) != own).collect();
         }
         Ok(folders)
@@ -167,8 +167,11 @@ impl GrantedFolder {
 
     /// Opens the directory of a grant.
     pub(crate) fn open(plugin: &PluginName, grant: &FileGrant) -> Result<Self, FolderError> {
-        let failed =
-            |cause| FolderError { plugin: plugin.clone(), shown: grant.shown.clone(), cause };
+        let failed = |cause| FolderError {
+            plugin: plugin.clone(),
+            display_path: grant.shown.clone(),
+            cause,
+        };
         let dir = Dir::open_ambient_dir(&grant.dir, ambient_authority()).map_err(&failed)?;
         let most = FolderSize { bytes: grant.bytes, entries: grant.files };
         let path = || std::fs::canonicalize(&grant.dir).map_err(&failed);
@@ -180,15 +183,15 @@ impl GrantedFolder {
                 most,
             }),
         };
-        Ok(Self { at: grant.at.clone(), dir, access, kept: Vec::new() })
+        Ok(Self { at: grant.at.clone(), dir, access, read_only: Vec::new() })
     }
 
-    /// Returns whether the grant allows writes.
+    /// Whether the grant allows writes.
     pub(crate) fn is_writable(&self) -> bool {
         !matches!(self.access, FolderAccess::ReadOnly)
     }
 
-    /// Returns the quota in bytes; 0 for a read-only folder.
+    /// The quota in bytes; 0 for a read-only folder.
     pub(crate) fn byte_quota(&self) -> u64 {
         match &self.access {
             FolderAccess::ReadOnly => 0,
@@ -238,8 +241,8 @@ impl GrantedFolder {
 /// Reads at most `length` bytes from `offset`; the result is empty past the end.
 pub(crate) fn read_at(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, FolderFailure> {
     // The buffer is no larger than the file: a guest may ask for 4 GB of a small one.
-    let left = file.metadata()?.len().saturating_sub(offset);
-    let mut bytes = vec![0; length.min(usize::try_from(left).unwrap_or(usize::MAX))];
+    let remaining = file.metadata()?.len().saturating_sub(offset);
+    let mut bytes = vec![0; length.min(usize::try_from(remaining).unwrap_or(usize::MAX))];
     let mut filled = 0;
     while filled < bytes.len() {
         match file.read_at(&mut bytes[filled..], offset + filled as u64) {
@@ -253,7 +256,7 @@ pub(crate) fn read_at(file: &File, offset: u64, length: usize) -> Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Returns the entry of a name, following a link unless it leaves the folder or is broken.
+/// The entry of a name, following a link unless it leaves the folder or is broken.
 fn entry(dir: &Dir, name: &str) -> Option<FolderEntry> {
     let metadata = dir.metadata(name).ok()?;
     let is_directory = metadata.is_dir();

@@ -42,7 +42,7 @@ impl CallState {
         self.effects += 1;
         let (capability, target) = (side_effect.capability(), side_effect.target().into_owned());
         let began = Instant::now();
-        let leave = self.past.ask_effect(ordinal, side_effect).await;
+        let leave = self.replay.ask_effect(ordinal, side_effect).await;
         self.note_wait_since(began);
         match leave {
             // The guard is not needed: the guest waits for this import, so the call cannot be
@@ -62,7 +62,7 @@ impl CallState {
     /// Reports the outcome.
     pub(crate) async fn end(&mut self, ordinal: u32, answer: SideEffectAnswer) {
         let began = Instant::now();
-        self.past.effect_ended(ordinal, answer).await;
+        self.replay.effect_ended(ordinal, answer).await;
         self.note_wait_since(began);
     }
 
@@ -72,13 +72,13 @@ impl CallState {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let began = Instant::now();
-        let done = tokio::task::spawn_blocking(work).await.ok();
+        let result = tokio::task::spawn_blocking(work).await.ok();
         self.note_wait_since(began);
-        done
+        result
     }
 }
 
-/// Returns the digest and length of bytes.
+/// The digest and length of bytes.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Digest { sha256: crate::support::digest::sha256(bytes), length: bytes.len() as u64 }
 }

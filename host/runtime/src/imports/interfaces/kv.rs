@@ -43,7 +43,7 @@ impl CallState {
     /// Checks that the plugin may use its store, with this key.
     fn check_key(&mut self, key: &str) -> Result<KvGrant, kv::KvError> {
         match self.rights().may_store(key) {
-            Ok(()) => Ok(self.grantee.setup.grants.kv.unwrap_or_default()),
+            Ok(()) => Ok(self.plugin.setup.grants.kv.unwrap_or_default()),
             Err(record) => Err(kv::KvError::Denied(self.refuse(*record))),
         }
     }
@@ -53,16 +53,16 @@ impl CallState {
         &mut self,
         work: impl FnOnce(&dyn KvStore, &KvOwner) -> Work<T> + Send + 'static,
     ) -> Work<T> {
-        let (store, owner) = (Arc::clone(&self.grantee.services.kv), self.grantee.kv_owner());
-        let done = self.off_loop(move || work(store.as_ref(), &owner)).await;
-        done.unwrap_or_else(|| Err(KvError::Other("the store broke off".to_owned())))
+        let (store, owner) = (Arc::clone(&self.plugin.services.kv), self.plugin.kv_owner());
+        let result = self.off_loop(move || work(store.as_ref(), &owner)).await;
+        result.unwrap_or_else(|| Err(KvError::Other("the store broke off".to_owned())))
     }
 
-    /// Converts an error for the plugin. The store's own text can contain host paths, so it goes to
-    /// the operator's log.
+    /// Converts an error for the plugin.
     fn kv_error(&self, error: KvError) -> kv::KvError {
         match error {
             KvError::Full(most) => kv::KvError::QuotaExceeded(most.bytes),
+            // The store's own text can contain host paths, so it goes to the operator's log.
             KvError::Other(text) => {
                 self.book.host_line(Level::Error, &format!("kv: {text}"));
                 unusable()
@@ -81,9 +81,9 @@ impl CallState {
             EffectStart::Now(ordinal) => ordinal,
             EffectStart::Before(_, answer) => return Self::key_changed_before(answer),
         };
-        let done = self.in_store(work).await;
+        let result = self.in_store(work).await;
         // The journal gets no text of the store, which may contain host paths.
-        let answer = match &done {
+        let answer = match &result {
             Ok(()) => SideEffectAnswer::Done { length },
             Err(KvError::Full(most)) => {
                 let cause = FailureCause::Quota { limit: most.bytes };
@@ -95,7 +95,7 @@ impl CallState {
             },
         };
         self.end(ordinal, answer).await;
-        done.map_err(|error| self.kv_error(error))
+        result.map_err(|error| self.kv_error(error))
     }
 
     /// Returns the recorded outcome of a change.
@@ -115,15 +115,15 @@ impl CallState {
 
     async fn kv_get(&mut self, key: String) -> Result<Option<Vec<u8>>, kv::KvError> {
         self.check_key(&key)?;
-        let limit = self.grantee.limits().read;
+        let limit = self.plugin.limits().read;
         if self.read.get() >= limit {
             return Err(kv::KvError::Other(format!(
                 "the call has read the {limit} bytes that it may"
             )));
         }
-        let value = match self.past.recall::<Got>(GET, &key) {
+        let value = match self.replay.recall::<Got>(GET, &key) {
             Recalled::Before(Got::Value(packed)) => {
-                Some(self.past.unpack(packed).ok_or_else(unusable)?)
+                Some(self.replay.unpack(packed).ok_or_else(unusable)?)
             }
             Recalled::Before(Got::Absent) => None,
             Recalled::Before(Got::Unusable) | Recalled::Lost => return Err(unusable()),
@@ -132,13 +132,13 @@ impl CallState {
                 let value = self.in_store(move |store, owner| store.get(owner, &of)).await;
                 let (got, size) = match &value {
                     Ok(Some(value)) => {
-                        let (packed, size) = self.past.pack(value);
+                        let (packed, size) = self.replay.pack(value);
                         (Got::Value(packed), size)
                     }
                     Ok(None) => (Got::Absent, 0),
                     Err(_) => (Got::Unusable, 0),
                 };
-                self.past.keep(GET, &key, &got, size);
+                self.replay.keep(GET, &key, &got, size);
                 value.map_err(|error| self.kv_error(error))?
             }
         };
@@ -173,7 +173,7 @@ impl CallState {
         self.check_key(&prefix)?;
         let count = usize::try_from(count).unwrap_or(KEYS).min(KEYS);
         let target = format!("{prefix} after {after:?}, {count}");
-        match self.past.recall::<Option<Vec<String>>>(LIST, &target) {
+        match self.replay.recall::<Option<Vec<String>>>(LIST, &target) {
             Recalled::Before(keys) => return keys.ok_or_else(unusable),
             Recalled::Lost => return Err(unusable()),
             Recalled::Now => {}
@@ -182,7 +182,7 @@ impl CallState {
             .in_store(move |store, owner| store.keys(owner, &prefix, after.as_deref(), count))
             .await;
         let size = listed.as_ref().map_or(0, |keys| keys.iter().map(|key| key.len() + 4).sum());
-        self.past.keep(LIST, &target, &listed.as_ref().ok(), size);
+        self.replay.keep(LIST, &target, &listed.as_ref().ok(), size);
         listed.map_err(|error| self.kv_error(error))
     }
 }

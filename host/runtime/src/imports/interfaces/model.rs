@@ -30,10 +30,10 @@ impl CallState {
     fn ask(&mut self, request: model::Request) -> wasmtime::Result<Result<u32, model::ModelError>> {
         self.enter()?;
         self.meter.check_lists(&request)?;
-        let wanted = request.model.as_deref().unwrap_or("default");
+        let model = request.model.as_deref().unwrap_or("default");
         let smallest =
-            || Some(format!("[plugins.{}] grants.model = [{wanted:?}]", self.grantee.name));
-        if let Err(record) = self.rights().require(Capability::Model, wanted, smallest) {
+            || Some(format!("[plugins.{}] grants.model = [{model:?}]", self.plugin.name));
+        if let Err(record) = self.rights().require(Capability::Model, model, smallest) {
             return Ok(Err(model::ModelError::Denied(self.refuse(*record))));
         }
         let request = match request_in(request) {
@@ -42,14 +42,14 @@ impl CallState {
         };
         let ordinal = self.requests;
         self.requests = self.requests.saturating_add(1);
-        self.past.ask_model(ordinal, request)?;
+        self.replay.ask_model(ordinal, request)?;
         Ok(Ok(ordinal))
     }
 
     /// Waits for an answer. The error means that the call released its instance during a long wait.
     async fn answer(&mut self, ordinal: u32) -> wasmtime::Result<Answer> {
         let began = Instant::now();
-        let answer = self.past.answer(ordinal, self.due()).await?;
+        let answer = self.replay.answer(ordinal, self.due()).await?;
         self.note_wait_since(began);
         Ok(answer)
     }
@@ -130,7 +130,7 @@ impl model::HostCompletionStream for CallState {
 
     fn drop(&mut self, pending: Resource<CompletionStream>) -> wasmtime::Result<()> {
         let pending = self.table.delete(pending)?;
-        self.past.give_up_model(pending.ordinal);
+        self.replay.give_up_model(pending.ordinal);
         Ok(())
     }
 }

@@ -4,9 +4,14 @@ use crate::imports::bindings::conclave::plugin::progress;
 use crate::imports::call::CallState;
 
 impl progress::Host for CallState {
-    fn report(&mut self, done: u64, total: Option<u64>, message: String) -> wasmtime::Result<()> {
+    fn report(
+        &mut self,
+        completed: u64,
+        total: Option<u64>,
+        message: String,
+    ) -> wasmtime::Result<()> {
         self.enter()?;
-        self.book.progress(done, total, &message);
+        self.book.progress(completed, total, &message);
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ impl scratch::Host for CallState {
 
     fn set(&mut self, value: Vec<u8>) -> wasmtime::Result<Result<(), scratch::ScratchError>> {
         self.enter()?;
-        let limit = self.grantee.limits().scratch;
+        let limit = self.plugin.limits().scratch;
         if value.len() as u64 > limit {
             return Ok(Err(scratch::ScratchError::TooLarge(limit)));
         }

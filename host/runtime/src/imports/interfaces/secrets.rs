@@ -10,21 +10,21 @@ impl CallState {
     /// Restores the seed of the placeholders in a replay, because the vault of a restarted host has
     /// another key.
     fn settle_seed(&mut self) {
-        let seed = match self.past.recall::<Packed>(PLACEHOLDER, "") {
+        let seed = match self.replay.recall::<Packed>(PLACEHOLDER, "") {
             Recalled::Before(packed) => {
-                self.past.unpack(packed).and_then(|seed| seed.try_into().ok())
+                self.replay.unpack(packed).and_then(|seed| seed.try_into().ok())
             }
             Recalled::Now => {
-                let own = || CallSecrets::seed(&self.grantee, &self.start.room, self.start.call);
-                let seed = self.past.seed().unwrap_or_else(own);
-                let (packed, size) = self.past.pack(&seed);
-                self.past.keep(PLACEHOLDER, "", &packed, size);
+                let own = || CallSecrets::seed(&self.plugin, &self.start.room, self.start.call);
+                let seed = self.replay.seed().unwrap_or_else(own);
+                let (packed, size) = self.replay.pack(&seed);
+                self.replay.keep(PLACEHOLDER, "", &packed, size);
                 Some(seed)
             }
             Recalled::Lost => None,
         };
         if let Some(seed) = seed {
-            self.past.set_seed(seed);
+            self.replay.set_seed(seed);
         }
     }
 }

@@ -39,7 +39,7 @@ impl toolbox::Host for CallState {
         let ordinal = self.tool_requests;
         self.tool_requests = self.tool_requests.saturating_add(1);
         let began = Instant::now();
-        let answers = self.past.call_tools(ordinal, parsed, self.due()).await?;
+        let answers = self.replay.call_tools(ordinal, parsed, self.due()).await?;
         self.note_wait_since(began);
         for answer in &answers {
             if let Err(NestedError::Denied { denial }) = answer {

@@ -107,7 +107,7 @@ impl state::Host for CallState {
     }
 }
 
-/// Returns the messages from `start`, up to the limits of one call.
+/// The messages from `start`, up to the limits of one call.
 pub(super) fn page(history: &History, start: u64, count: u32) -> Vec<types::Message> {
     let start = usize::try_from(start).unwrap_or(usize::MAX);
     let count = usize::try_from(count)
@@ -127,7 +127,7 @@ pub(super) fn page(history: &History, start: u64, count: u32) -> Vec<types::Mess
     messages
 }
 
-/// Returns the bytes of a whole message: a tool call can be as long as a text.
+/// The bytes of a whole message: a tool call can be as long as a text.
 fn length(message: &types::Message) -> usize {
     let calls = message
         .tool_calls
@@ -142,9 +142,9 @@ fn length(message: &types::Message) -> usize {
         .attachments
         .iter()
         .map(|blob| PART + blob.sha256.len() + blob.media_type.len() + name(blob));
-    let named = message.sender_name.len() + message.recipient.as_ref().map_or(0, String::len);
+    let names = message.sender_name.len() + message.recipient.as_ref().map_or(0, String::len);
     let labels = message.labels.iter().map(String::len);
-    PART + named
+    PART + names
         + message.content.len()
         + calls.chain(results).chain(attachments).chain(labels).sum::<usize>()
 }
@@ -162,7 +162,7 @@ mod tests {
         Message { content: Some(content.to_owned()), ..Message::new(0, Role::User, "user") }
     }
 
-    fn given(message: Message) -> usize {
+    fn page_length(message: Message) -> usize {
         let mut history = History::default();
         (0..100).for_each(|seq| history.push(&Arc::new(Message { seq, ..message.clone() })));
         page(&history, 0, 100).len()
@@ -187,16 +187,16 @@ mod tests {
             length: 0,
             name: Some(long.clone()),
         };
-        assert_eq!(given(message("short")), 100);
-        assert_eq!(given(message(&long)), 6);
+        assert_eq!(page_length(message("short")), 100);
+        assert_eq!(page_length(message(&long)), 6);
         assert_eq!(
-            given(Message { tool_calls: vec![call(json!({ "text": long }))], ..message("") }),
+            page_length(Message { tool_calls: vec![call(json!({ "text": long }))], ..message("") }),
             6
         );
-        assert_eq!(given(Message { tool_results: vec![result], ..message("") }), 6);
-        assert_eq!(given(Message { attachments: vec![blob], ..message("") }), 6);
+        assert_eq!(page_length(Message { tool_results: vec![result], ..message("") }), 6);
+        assert_eq!(page_length(Message { attachments: vec![blob], ..message("") }), 6);
         assert!(
-            given(Message { tool_calls: vec![call(json!(1)); 2_000], ..message("") }) < 10,
+            page_length(Message { tool_calls: vec![call(json!(1)); 2_000], ..message("") }) < 10,
             "many small parts count too"
         );
     }

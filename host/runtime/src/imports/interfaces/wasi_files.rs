@@ -18,7 +18,7 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
 use crate::imports::call::CallState;
 use crate::imports::interfaces::folder::FolderEntry;
-use descriptor::{StatedPath, refused, told};
+use descriptor::{StatedPath, error_code, refused};
 pub(crate) use stream::FileStreams;
 use stream::{FileReader, FileWriter};
 
@@ -100,7 +100,7 @@ impl types::HostDescriptor for CallState {
     async fn sync(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
         self.enter().map_err(FsError::trap)?;
         let path = self.seen(&fd)?.path;
-        self.sync_file(&path).await.map_err(|error| told(&error).into())
+        self.sync_file(&path).await.map_err(|error| error_code(&error).into())
     }
 
     async fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
@@ -114,7 +114,7 @@ impl types::HostDescriptor for CallState {
             seen.path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         if seen.is_directory
-            && self.grantee.folders.iter().any(|folder| folder.is_writable() && within(&folder.at))
+            && self.plugin.folders.iter().any(|folder| folder.is_writable() && within(&folder.at))
         {
             flags |= DescriptorFlags::MUTATE_DIRECTORY;
         }
@@ -159,8 +159,10 @@ impl types::HostDescriptor for CallState {
         self.enter().map_err(FsError::trap)?;
         let seen = self.seen(&fd)?;
         let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let bytes =
-            self.read_piece(&seen.path, offset, length).await.map_err(|error| told(&error))?;
+        let bytes = self
+            .read_piece(&seen.path, offset, length)
+            .await
+            .map_err(|error| error_code(&error))?;
         let ended = bytes.is_empty() && length > 0;
         Ok((bytes, ended))
     }
@@ -187,7 +189,7 @@ impl types::HostDescriptor for CallState {
         self.enter().map_err(FsError::trap)?;
         let seen = self.seen(&fd)?;
         let entries =
-            self.list_piece(&seen.path, None, PAGE).await.map_err(|error| told(&error))?;
+            self.list_piece(&seen.path, None, PAGE).await.map_err(|error| error_code(&error))?;
         let page = DirectoryPage::new(seen.path, entries);
         Ok(Resource::new_own(self.table.push(page)?.rep()))
     }
@@ -290,9 +292,9 @@ impl types::HostDescriptor for CallState {
     async fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
         self.enter().map_err(FsError::trap)?;
         let path = self.below(&fd, &path)?;
-        self.may_write(&path).map_err(|error| told(&error))?;
-        self.look_at(&path).map_err(|error| told(&error))?;
-        self.remove_file(&path).await.map_err(|error| told(&error).into())
+        self.may_write(&path).map_err(|error| error_code(&error))?;
+        self.look_at(&path).map_err(|error| error_code(&error))?;
+        self.remove_file(&path).await.map_err(|error| error_code(&error).into())
     }
 
     fn read_via_stream(
@@ -352,9 +354,9 @@ impl types::HostDescriptor for CallState {
         _: PathFlags,
         path: String,
     ) -> FsResult<MetadataHashValue> {
-        self.past.check().map_err(FsError::trap)?;
+        self.replay.check().map_err(FsError::trap)?;
         let path = self.below(&fd, &path)?;
-        self.may_read(&path).map_err(|error| told(&error))?;
+        self.may_read(&path).map_err(|error| error_code(&error))?;
         Ok(hash(&path))
     }
 
@@ -364,7 +366,7 @@ impl types::HostDescriptor for CallState {
     }
 }
 
-/// Returns a hash of the path, which reveals nothing about the disk.
+/// A hash of the path, which reveals nothing about the disk.
 fn hash(path: &str) -> MetadataHashValue {
     let digest = Sha256::digest(path.as_bytes());
     let half = |from: usize| {
@@ -380,7 +382,7 @@ impl types::HostDirectoryEntryStream for CallState {
         &mut self,
         stream: Resource<DirectoryEntryStream>,
     ) -> FsResult<Option<DirectoryEntry>> {
-        self.past.check().map_err(FsError::trap)?;
+        self.replay.check().map_err(FsError::trap)?;
         let stream = Resource::<DirectoryPage>::new_borrow(stream.rep());
         let page = self.table.get_mut(&stream)?;
         if let Some(entry) = page.entries.pop() {
@@ -391,7 +393,7 @@ impl types::HostDirectoryEntryStream for CallState {
         // The last page was empty.
         let Some(last) = last else { return Ok(None) };
         let entries =
-            self.list_piece(&path, Some(last), PAGE).await.map_err(|error| told(&error))?;
+            self.list_piece(&path, Some(last), PAGE).await.map_err(|error| error_code(&error))?;
         let page = self.table.get_mut(&stream)?;
         *page = DirectoryPage::new(path, entries);
         Ok(page.entries.pop())

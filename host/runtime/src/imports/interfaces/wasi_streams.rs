@@ -28,8 +28,8 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (to, bytes): (Output, Vec<u8>)| {
             Box::new(async move {
                 let (state, to) = begin(&mut store, &to)?;
-                let done = HostOutputStream::write(&mut state.table, again(&to), bytes);
-                state.finish_write(&to, done).await
+                let result = HostOutputStream::write(&mut state.table, reborrow(&to), bytes);
+                state.finish_write(&to, result).await
             })
         },
     )?;
@@ -38,8 +38,9 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (to, length): (Output, u64)| {
             Box::new(async move {
                 let (state, to) = begin(&mut store, &to)?;
-                let done = HostOutputStream::write_zeroes(&mut state.table, again(&to), length);
-                state.finish_write(&to, done).await
+                let result =
+                    HostOutputStream::write_zeroes(&mut state.table, reborrow(&to), length);
+                state.finish_write(&to, result).await
             })
         },
     )?;
@@ -48,8 +49,9 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (to, from, length): (Output, Input, u64)| {
             Box::new(async move {
                 let (state, to) = begin(&mut store, &to)?;
-                let done = HostOutputStream::splice(&mut state.table, again(&to), from, length);
-                state.finish_write(&to, done).await
+                let result =
+                    HostOutputStream::splice(&mut state.table, reborrow(&to), from, length);
+                state.finish_write(&to, result).await
             })
         },
     )?;
@@ -59,11 +61,14 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let (state, to) = begin(&mut store, &to)?;
                 let began = Instant::now();
-                let done =
-                    HostOutputStream::blocking_write_and_flush(&mut state.table, again(&to), bytes)
-                        .await;
+                let result = HostOutputStream::blocking_write_and_flush(
+                    &mut state.table,
+                    reborrow(&to),
+                    bytes,
+                )
+                .await;
                 state.note_wait_since(began);
-                state.finish_write(&to, done).await
+                state.finish_write(&to, result).await
             })
         },
     )?;
@@ -73,14 +78,14 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let (state, to) = begin(&mut store, &to)?;
                 let began = Instant::now();
-                let done = HostOutputStream::blocking_write_zeroes_and_flush(
+                let result = HostOutputStream::blocking_write_zeroes_and_flush(
                     &mut state.table,
-                    again(&to),
+                    reborrow(&to),
                     length,
                 )
                 .await;
                 state.note_wait_since(began);
-                state.finish_write(&to, done).await
+                state.finish_write(&to, result).await
             })
         },
     )?;
@@ -90,11 +95,15 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let (state, to) = begin(&mut store, &to)?;
                 let began = Instant::now();
-                let done =
-                    HostOutputStream::blocking_splice(&mut state.table, again(&to), from, length)
-                        .await;
+                let result = HostOutputStream::blocking_splice(
+                    &mut state.table,
+                    reborrow(&to),
+                    from,
+                    length,
+                )
+                .await;
                 state.note_wait_since(began);
-                state.finish_write(&to, done).await
+                state.finish_write(&to, result).await
             })
         },
     )?;
@@ -106,16 +115,16 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
 fn begin<'a>(store: &'a mut Store<'_>, stream: &Output) -> Result<(&'a mut CallState, Output)> {
     let state = store.data_mut();
     state.enter()?;
-    Ok((state, again(stream)))
+    Ok((state, reborrow(stream)))
 }
 
-fn again(stream: &Output) -> Output {
+fn reborrow(stream: &Output) -> Output {
     Resource::new_borrow(stream.rep())
 }
 
 impl CallState {
     /// Waits for a file write that began in this host call, and returns the result.
-    async fn finish_write<T>(&mut self, stream: &Output, done: StreamResult<T>) -> Answer<T> {
+    async fn finish_write<T>(&mut self, stream: &Output, result: StreamResult<T>) -> Answer<T> {
         if self.streams.take_begun() {
             let began = Instant::now();
             // Ready immediately after a blocking call, which has already waited.
@@ -123,8 +132,8 @@ impl CallState {
             self.note_wait_since(began);
         }
         self.refuse_streamed();
-        Ok((match done {
-            Ok(done) => Ok(done),
+        Ok((match result {
+            Ok(value) => Ok(value),
             Err(error) => Err(self.table.convert_stream_error(error)?),
         },))
     }

@@ -175,7 +175,7 @@ impl KvStore for Sqlite {
         let transaction =
             opened.connection()?.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Within the write transaction, so that no other process writes between check and change.
-        let (now, old) = (usage(&transaction, owner)?, held(&transaction, owner, key)?);
+        let (now, old) = (usage(&transaction, owner)?, stored_size(&transaction, owner, key)?);
         let new = weight(key, value);
         if !fits(now, old, new, most) {
             return Err(KvError::Full(most));
@@ -248,7 +248,7 @@ fn usage(transaction: &Transaction<'_>, owner: &KvOwner) -> rusqlite::Result<KvG
 }
 
 /// Returns the size of a key and its value in bytes; `None` if the key is absent.
-fn held(
+fn stored_size(
     transaction: &Transaction<'_>,
     owner: &KvOwner,
     key: &str,
@@ -330,7 +330,7 @@ mod tests {
         assert!(Sqlite::new(&other).get(&owner(), "k").is_err());
     }
 
-    /// Returns the stored totals of the owner, and those counted from its rows.
+    /// The stored totals of the owner, and those counted from its rows.
     fn noted_and_counted(path: &Path) -> [Option<(i64, i64)>; 2] {
         let connection = Connection::open(path).unwrap();
         let count = "SELECT count(*), sum(length(key) + length(value)) FROM kv WHERE home = ? AND plugin = ? AND manifest = ?";
@@ -365,10 +365,10 @@ mod tests {
             ("c", Some(51), true),
         ];
         for (key, length, fits) in steps {
-            let done = length.map_or_else(|| delete(key), |length| set(key, length));
-            assert_eq!(done.is_ok(), fits, "{key} {length:?}");
-            let [noted, counted] = noted_and_counted(&path);
-            assert_eq!(noted, counted, "{key} {length:?}");
+            let result = length.map_or_else(|| delete(key), |length| set(key, length));
+            assert_eq!(result.is_ok(), fits, "{key} {length:?}");
+            let [recorded, counted] = noted_and_counted(&path);
+            assert_eq!(recorded, counted, "{key} {length:?}");
         }
         assert_eq!(noted_and_counted(&path)[0], Some((3, 60)));
         assert!(matches!(set("d", 0), Err(KvError::Full(_))), "full to the last byte");

@@ -71,13 +71,17 @@ fn wait(
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn().map_err(|error| format!("could not be started: {error}"))?;
     let printed = child.stdout.take().map(Printed::read).ok_or("has no output")?;
-    let said = child.stderr.take().map(read_error);
+    let stderr = child.stderr.take().map(read_error);
     let line = match watch(&mut child, patience, abandoned, &printed.line)? {
         CommandEnd::Stopped(line) => line,
         CommandEnd::Ended(status, _) if !status.success() => {
-            let (said, _) = said.and_then(|said| said.recv_timeout(AFTERWARDS).ok()).unzip();
+            let (message, _) =
+                stderr.and_then(|stderr| stderr.recv_timeout(AFTERWARDS).ok()).unzip();
             let (all, _) = printed.all.recv_timeout(AFTERWARDS).ok().unzip();
-            return Err(format!("ended with {status}{}", shown(&said.unwrap_or_default(), all)));
+            return Err(format!(
+                "ended with {status}{}",
+                stderr_excerpt(&message.unwrap_or_default(), all)
+            ));
         }
         CommandEnd::Ended(_, Some(line)) => line,
         CommandEnd::Ended(_, None) => {
@@ -185,26 +189,27 @@ fn read_error(mut from: ChildStderr) -> Receiver<(String, ChildStderr)> {
     receiver
 }
 
-/// Returns the excerpt of standard error for an error message. It is withheld if it repeats the
-/// output, which may be the key: a shell with `set -x` does that.
-fn shown(said: &str, printed: Option<Vec<u8>>) -> String {
+/// The excerpt of standard error for an error message. It is withheld if it repeats the output,
+/// which may be the key: a shell with `set -x` does that.
+fn stderr_excerpt(message: &str, printed: Option<Vec<u8>>) -> String {
     // The output was not read to its end, so any text may be part of it.
     let Some(printed) = printed.filter(|printed| (printed.len() as u64) < STDOUT) else {
         return String::new();
     };
     let printed = String::from_utf8_lossy(&printed);
-    let is_cut = said.len() as u64 >= STDERR;
-    let said = said.trim();
+    let is_cut = message.len() as u64 >= STDERR;
+    let message = message.trim();
     let ends_in = |line: &str| {
-        (LINE_MIN..line.len()).any(|end| line.get(..end).is_some_and(|begun| said.ends_with(begun)))
+        (LINE_MIN..line.len())
+            .any(|end| line.get(..end).is_some_and(|start| message.ends_with(start)))
     };
     let lines = printed.lines().map(str::trim).filter(|line| line.len() >= LINE_MIN);
     let words = printed.split_whitespace().filter(|word| word.len() >= WORD_MIN);
     // A truncated stderr may end within a repeated line, so its prefixes count too.
-    if lines.chain(words).any(|line| said.contains(line) || (is_cut && ends_in(line))) {
+    if lines.chain(words).any(|line| message.contains(line) || (is_cut && ends_in(line))) {
         return " (what it says is withheld: it repeats what it printed)".to_owned();
     }
-    if said.is_empty() { String::new() } else { format!(": {}", excerpt(said, SHOWN)) }
+    if message.is_empty() { String::new() } else { format!(": {}", excerpt(message, SHOWN)) }
 }
 
 #[cfg(test)]
@@ -232,10 +237,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_error_shows_what_it_says_and_never_what_it_printed() {
-        let said = shell("echo sk-secret; echo 'no such entry' >&2; exit 3").await.unwrap_err();
+        let message = shell("echo sk-secret; echo 'no such entry' >&2; exit 3").await.unwrap_err();
         assert!(
-            said.contains("exit status: 3: no such entry") && !said.contains("sk-secret"),
-            "{said}"
+            message.contains("exit status: 3: no such entry") && !message.contains("sk-secret"),
+            "{message}"
         );
         let missing = run_within(vec!["./no-such-program".to_owned()], None, PATIENCE)
             .await
@@ -252,16 +257,19 @@ mod tests {
             "echo 'key: sk-secret'; echo 'bad sk-secret' >&2; exit 3",
             "echo sk-secret; (head -c 4090 /dev/zero | tr '\\0' ' '; echo sk-secret) >&2; exit 3",
         ] {
-            let said = shell(script).await.unwrap_err();
+            let message = shell(script).await.unwrap_err();
             assert!(
-                said.contains("exit status: 3")
-                    && said.contains("withheld")
-                    && !said.contains("sk-s"),
-                "{said}"
+                message.contains("exit status: 3")
+                    && message.contains("withheld")
+                    && !message.contains("sk-s"),
+                "{message}"
             );
         }
-        let said = shell("yes | head -c 70000; echo sk-unread >&2; exit 3").await.unwrap_err();
-        assert!(said.ends_with("exit status: 3"), "not all that was printed is known: {said}");
+        let message = shell("yes | head -c 70000; echo sk-unread >&2; exit 3").await.unwrap_err();
+        assert!(
+            message.ends_with("exit status: 3"),
+            "not all that was printed is known: {message}"
+        );
     }
 
     #[tokio::test]

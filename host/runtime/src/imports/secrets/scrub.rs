@@ -17,27 +17,27 @@ use crate::calls::Observer;
 use crate::imports::call::PluginContext;
 use crate::observe::subscribe::Level;
 
-/// Returns the scrubber for this plugin's output; `None` if there is nothing to scrub.
-pub(crate) fn scrubber(grantee: &PluginContext) -> Option<Arc<Scrubber>> {
+/// The scrubber for this plugin's output; `None` if there is nothing to scrub.
+pub(crate) fn scrubber(plugin: &PluginContext) -> Option<Arc<Scrubber>> {
     let scrubber =
-        if grantee.setup.grants.secrets.is_empty() { None } else { Some(grantee.vault.scrubber()) };
+        if plugin.setup.grants.secrets.is_empty() { None } else { Some(plugin.vault.scrubber()) };
     scrubber.filter(|scrubber| !scrubber.is_empty())
 }
 
 /// Returns the end of a call with every value scrubbed.
 pub(crate) fn ended<T>(
-    grantee: &PluginContext,
+    plugin: &PluginContext,
     answer: Result<T, Fault>,
     report: CallReport,
 ) -> (Result<T, Fault>, CallReport)
 where
     T: Serialize + DeserializeOwned,
 {
-    let Some(scrubber) = scrubber(grantee) else { return (answer, report) };
+    let Some(scrubber) = scrubber(plugin) else { return (answer, report) };
     let answer = answer.and_then(|answer| {
         // Only existing text is replaced, so the result stays valid unless a name or a number was a
         // secret.
-        whole(&scrubber, answer).ok_or_else(|| {
+        scrub_value(&scrubber, answer).ok_or_else(|| {
             Fault::new(FaultKind::BadAnswer, "its answer cannot do without the value of a secret")
         })
     });
@@ -46,12 +46,12 @@ where
         ..fault
     });
     let scratch = report.scratch.map(|bytes| scrubber.scrub(&bytes).unwrap_or(bytes));
-    let denials = whole(&scrubber, report.denials).unwrap_or_default();
+    let denials = scrub_value(&scrubber, report.denials).unwrap_or_default();
     (answer, CallReport { scratch, denials, ..report })
 }
 
-/// Returns any value scrubbed; `None` if it is no longer valid then.
-fn whole<T: Serialize + DeserializeOwned>(scrubber: &Scrubber, thing: T) -> Option<T> {
+/// Any value scrubbed; `None` if it is no longer valid then.
+fn scrub_value<T: Serialize + DeserializeOwned>(scrubber: &Scrubber, thing: T) -> Option<T> {
     let mut value = serde_json::to_value(&thing).ok()?;
     if scrubber.find(value.to_string().as_bytes()).is_none() {
         return Some(thing);
@@ -94,12 +94,12 @@ impl Scrubbed {
     /// Wraps an observer; returns it unchanged if the plugin has no secrets.
     pub(crate) fn around(
         observer: &Arc<dyn Observer>,
-        grantee: &PluginContext,
+        plugin: &PluginContext,
     ) -> Arc<dyn Observer> {
-        if grantee.setup.grants.secrets.is_empty() {
+        if plugin.setup.grants.secrets.is_empty() {
             return Arc::clone(observer);
         }
-        Arc::new(Self { observer: Arc::clone(observer), vault: Arc::clone(&grantee.vault) })
+        Arc::new(Self { observer: Arc::clone(observer), vault: Arc::clone(&plugin.vault) })
     }
 }
 
@@ -108,12 +108,12 @@ impl Observer for Scrubbed {
         self.observer.log(call, level, &self.vault.scrubber().scrub_text(message));
     }
 
-    fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str) {
-        self.observer.progress(call, done, total, &self.vault.scrubber().scrub_text(message));
+    fn progress(&self, call: CallId, completed: u64, total: Option<u64>, message: &str) {
+        self.observer.progress(call, completed, total, &self.vault.scrubber().scrub_text(message));
     }
 
     fn denied(&self, call: CallId, record: &DenialRecord) {
-        if let Some(record) = whole(&self.vault.scrubber(), record.clone()) {
+        if let Some(record) = scrub_value(&self.vault.scrubber(), record.clone()) {
             self.observer.denied(call, &record);
         }
     }

@@ -73,7 +73,7 @@ impl Vault {
         Ok(Self { key, from, ..Self::none(source) })
     }
 
-    /// Returns a vault without secrets, whose key is never used.
+    /// A vault without secrets, whose key is never used.
     pub(crate) fn empty() -> Arc<Self> {
         Arc::new(Self::none(Arc::new(NoSecrets)))
     }
@@ -88,12 +88,12 @@ impl Vault {
         }
     }
 
-    /// Returns whether the config has a secret of this name.
+    /// Whether the config has a secret of this name.
     pub(crate) fn knows(&self, name: &SecretName) -> bool {
         self.from.contains_key(name)
     }
 
-    /// Returns the scrubber of the values read so far.
+    /// The scrubber of the values read so far.
     pub(crate) fn scrubber(&self) -> Arc<Scrubber> {
         Arc::clone(&self.values.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -135,21 +135,21 @@ impl Vault {
 /// The secrets as one call may use them.
 #[derive(Clone)]
 pub(crate) struct CallSecrets {
-    grantee: Arc<PluginContext>,
+    plugin: Arc<PluginContext>,
     task: WorksOn,
     placeholders: Placeholders,
 }
 
 impl CallSecrets {
-    /// Returns the secrets for a call of this plugin.
+    /// The secrets for a call of this plugin.
     pub(crate) fn new(
-        grantee: Arc<PluginContext>,
+        plugin: Arc<PluginContext>,
         task: WorksOn,
         room: &RoomId,
         call: CallId,
     ) -> Self {
-        let seed = Self::seed(&grantee, room, call);
-        Self { grantee, task, placeholders: Placeholders::new(Seed(seed)) }
+        let seed = Self::seed(&plugin, room, call);
+        Self { plugin, task, placeholders: Placeholders::new(Seed(seed)) }
     }
 
     /// Uses the placeholders of this seed, which the call had before a restart.
@@ -157,18 +157,19 @@ impl CallSecrets {
         Self { placeholders: Placeholders::new(Seed(seed)), ..self }
     }
 
-    /// Returns the seed for the placeholders of a call. It is stable as long as this vault exists.
-    pub(crate) fn seed(grantee: &PluginContext, room: &RoomId, call: CallId) -> [u8; 32] {
+    /// The seed for the placeholders of a call. It is stable as long as this vault exists.
+    pub(crate) fn seed(plugin: &PluginContext, room: &RoomId, call: CallId) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(b"conclave secrets 1\0");
-        hash.update(grantee.vault.key);
+        hash.update(plugin.vault.key);
+        // The room's name comes last, so that no two inputs have the same bytes.
         hash.update(call.0.to_le_bytes());
         hash.update(room.as_str().as_bytes());
         hash.finalize().into()
     }
 
     fn rights(&self) -> Rights<'_> {
-        self.grantee.rights_in(&self.task)
+        self.plugin.rights_in(&self.task)
     }
 
     /// Returns the placeholder that the guest writes instead of a secret.
@@ -181,14 +182,14 @@ impl CallSecrets {
         Ok(self.placeholders.of(&name))
     }
 
-    /// Returns the config line that grants the secret, if the config has it. A plugin must not lead
-    /// the operator to create a secret.
+    /// The config line that grants the secret, if the config has it.
     fn smallest(&self, name: &SecretName) -> Option<String> {
         let granted =
-            self.grantee.setup.grants.secrets.iter().map(|grant| &grant.name).chain([name]);
+            self.plugin.setup.grants.secrets.iter().map(|grant| &grant.name).chain([name]);
         let names: Vec<String> = granted.map(|name| format!("{:?}", name.as_str())).collect();
-        self.grantee.vault.knows(name).then(|| {
-            format!("[plugins.{}] grants.secrets = [{}]", self.grantee.name, names.join(", "))
+        // A plugin must not lead the operator to create a secret.
+        self.plugin.vault.knows(name).then(|| {
+            format!("[plugins.{}] grants.secrets = [{}]", self.plugin.name, names.join(", "))
         })
     }
 
@@ -201,7 +202,7 @@ impl CallSecrets {
         let rights = self.rights();
         // First the placeholders, by name and place; then the values that are known so far.
         let plan = check(&rights, &self.placeholders, parts)?;
-        let known = self.grantee.vault.scrubber();
+        let known = self.plugin.vault.scrubber();
         let headers =
             parts.headers.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
         let mut written =
@@ -234,7 +235,7 @@ impl CallSecrets {
         }
         parts.url = to;
         if let Some(address) = self
-            .grantee
+            .plugin
             .vault
             .scrubber()
             .replace(parts.url.as_str().as_bytes(), |name| self.placeholders.of(name))
@@ -263,7 +264,7 @@ impl CallSecrets {
         let refuse = |name: &SecretName, reason: &str| {
             self.rights().refuse(Capability::Secrets, name.as_str(), Layer::Host, reason, None)
         };
-        let read = self.grantee.vault.read(plan.uses().map(|one| &one.name)).await;
+        let read = self.plugin.vault.read(plan.uses().map(|one| &one.name)).await;
         let values = read.map_err(|(name, what)| {
             refuse(&name, &format!("its value could not be read: {what}"))
         })?;
@@ -276,14 +277,14 @@ impl CallSecrets {
         })
     }
 
-    /// Returns a received text with every value scrubbed.
+    /// A received text with every value scrubbed.
     pub(crate) fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.grantee.vault.scrubber().scrub_text(text)
+        self.plugin.vault.scrubber().scrub_text(text)
     }
 
     /// Returns a received body with every value scrubbed.
     pub(crate) async fn scrub_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        let scrubber = self.grantee.vault.scrubber();
+        let scrubber = self.plugin.vault.scrubber();
         if scrubber.is_empty() {
             return bytes;
         }

@@ -39,27 +39,27 @@ pub(super) struct OpenSpans {
 }
 
 impl OpenSpans {
-    /// Returns the spans of a room that another one started.
+    /// The spans of a room that another one started.
     pub(super) fn below(parent: Span) -> Self {
         Self { parent: Some(parent), ..Self::default() }
     }
 
-    /// Returns the span of a step or tool.
+    /// The span of a step or tool.
     pub(super) fn call(&self, call: CallId) -> &Span {
         self.calls.get(&call).map_or(&NONE, |(_, span)| span)
     }
 
-    /// Returns the span of a model call.
+    /// The span of a model call.
     pub(super) fn chat(&self, call: CallId, ordinal: u32) -> &Span {
         self.chats.get(&(call, ordinal)).unwrap_or(&NONE)
     }
 
-    /// Returns the span of the current step of a task.
+    /// The span of the current step of a task.
     pub(super) fn step_of(&self, task: &TaskName) -> &Span {
         self.steps.iter().find(|(of, _)| of == task).map_or(&NONE, |(_, call)| self.call(*call))
     }
 
-    /// Returns the span of the newest step of the room.
+    /// The span of the newest step of the room.
     pub(super) fn latest(&self) -> &Span {
         self.latest.map_or(&NONE, |call| self.call(call))
     }
@@ -149,10 +149,10 @@ impl OpenSpans {
         self.chats.remove(&(call, ordinal)).unwrap_or_else(Span::none)
     }
 
-    /// Ends the last step of a task and its abandoned spans. The tasks that it delegated to end
-    /// too, because they get no event of their own.
+    /// Ends the last step of a task and its abandoned spans.
     pub(super) fn task_ended(&mut self, task: &TaskName) {
         let first = self.steps.iter().position(|(of, _)| of == task).unwrap_or(self.steps.len());
+        // The tasks that it delegated to end too, because they get no event of their own.
         let mut ended: Vec<TaskName> = self.steps.drain(first..).map(|(of, _)| of).collect();
         if ended.is_empty() {
             ended.push(task.clone());

@@ -171,8 +171,7 @@ impl Exchange {
         Ok(accepted(response)?.headers().clone())
     }
 
-    /// Returns where an upload continues. The address is the registry's choice, so it is checked
-    /// like a redirect.
+    /// Returns where an upload continues.
     fn upload_location(&self, response: &Response) -> Result<Url, RegistryError> {
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let location = location.ok_or_else(|| self.protocol("an upload has no location"))?;
@@ -180,6 +179,7 @@ impl Exchange {
             .url()
             .join(location)
             .map_err(|error| self.protocol(&format!("an upload's location is no URL: {error}")))?;
+        // The address is the registry's choice, so it is checked like a redirect.
         match may_lead(Some(&self.base), &url, 1) {
             Ok(()) => Ok(url),
             Err(reason) => {
@@ -345,7 +345,7 @@ enum Challenge {
 }
 
 impl Challenge {
-    /// Returns the better of the offered ways: a token is bound to one repository.
+    /// The better of the offered ways: a token is bound to one repository.
     fn read(headers: &HeaderMap) -> Option<Self> {
         let mut basic = None;
         for value in headers.get_all(WWW_AUTHENTICATE) {
@@ -380,8 +380,8 @@ fn basic(login: &Login) -> String {
     format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(text))
 }
 
-/// Returns whether a registry may lead to this address: as a download may, and without TLS only on
-/// this machine.
+/// Whether a registry may lead to this address: as a download may, and without TLS only on this
+/// machine.
 fn may_lead(first: Option<&Url>, to: &Url, hops: usize) -> Result<(), &'static str> {
     download::may_follow(first, to, hops)?;
     if to.scheme() == "https" || to.scheme() == "http" && is_loopback(to) {
@@ -409,7 +409,7 @@ fn accepted(response: Response) -> Result<Response, RegistryError> {
         return Ok(response);
     }
     let status = response.status().as_u16();
-    Err(RegistryError::Status { url: shown(response.url()), status })
+    Err(RegistryError::Status { url: without_query(response.url()), status })
 }
 
 /// Returns the body; `None` if it is longer than `limit`. The announced length only fails early.
@@ -435,11 +435,11 @@ fn unreachable(url: &Url, error: reqwest::Error) -> RegistryError {
             reason: format!("a redirect is not followed: {}", innermost(error)),
         };
     }
-    RegistryError::Unreachable { url: shown(url), cause: innermost(error) }
+    RegistryError::Unreachable { url: without_query(url), cause: innermost(error) }
 }
 
-/// Returns a URL without its query, which may hold a signature that grants access.
-fn shown(url: &Url) -> String {
+/// A URL without its query, which may hold a signature that grants access.
+fn without_query(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.to_string()

@@ -46,7 +46,7 @@ impl Descriptor {
         Self { media_type: media_type.to_owned(), digest, size, artifact_type: None }
     }
 
-    /// Returns the SHA-256 digest in lower-case hexadecimal; `None` for another kind of digest.
+    /// The SHA-256 digest in lower-case hexadecimal; `None` for another kind of digest.
     pub(super) fn sha256(&self) -> Option<&str> {
         self.digest.strip_prefix("sha256:").filter(|hex| is_sha256(hex))
     }
@@ -86,8 +86,8 @@ impl Default for ImageIndex {
     }
 }
 
-/// Returns the manifest of an artifact that holds an envelope and refers to another manifest, with
-/// its entry in an index of referrers.
+/// The manifest of an artifact that holds an envelope and refers to another manifest, with its
+/// entry in an index of referrers.
 pub(super) fn signature_manifest(subject: &[u8], envelope: &[u8]) -> (Vec<u8>, Descriptor) {
     let manifest = ImageManifest {
         schema_version: 2,
@@ -104,7 +104,7 @@ pub(super) fn signature_manifest(subject: &[u8], envelope: &[u8]) -> (Vec<u8>, D
     (manifest, entry)
 }
 
-/// Returns the SHA-256 digest of the envelope in such an artifact, in lower-case hexadecimal; `None`
+/// The SHA-256 digest of the envelope in such an artifact, in lower-case hexadecimal; `None`
 /// if the manifest is another one.
 pub(super) fn envelope_sha256(manifest: &[u8]) -> Option<String> {
     let manifest: ImageManifest = serde_json::from_slice(manifest).ok()?;
@@ -162,19 +162,19 @@ impl Package {
         Self { component, config, manifest }
     }
 
-    /// Returns the SHA-256 digest of the manifest, in lower-case hexadecimal.
+    /// The SHA-256 digest of the manifest, in lower-case hexadecimal.
     #[must_use]
     pub fn digest(&self) -> String {
         sha256(&self.manifest)
     }
 
-    /// Returns the SHA-256 digest of the component, in lower-case hexadecimal.
+    /// The SHA-256 digest of the component, in lower-case hexadecimal.
     #[must_use]
     pub fn component_digest(&self) -> String {
         sha256(&self.component)
     }
 
-    /// Returns the SHA-256 digest of the config, in lower-case hexadecimal.
+    /// The SHA-256 digest of the config, in lower-case hexadecimal.
     #[must_use]
     pub fn config_digest(&self) -> String {
         sha256(&self.config)
@@ -232,31 +232,31 @@ impl Artifact {
         Ok(Self { reference, manifest, component_sha256, component_size, config_sha256 })
     }
 
-    /// Returns the reference with the digest of the manifest.
+    /// The reference with the digest of the manifest.
     #[must_use]
     pub fn reference(&self) -> &OciReference {
         &self.reference
     }
 
-    /// Returns the SHA-256 digest of the component, in lower-case hexadecimal.
+    /// The SHA-256 digest of the component, in lower-case hexadecimal.
     #[must_use]
     pub fn component_sha256(&self) -> &str {
         &self.component_sha256
     }
 
-    /// Returns the size of the component in bytes, as the manifest states it.
+    /// The size of the component in bytes, as the manifest states it.
     #[must_use]
     pub fn component_size(&self) -> u64 {
         self.component_size
     }
 
-    /// Returns the SHA-256 digest of the config, in lower-case hexadecimal.
+    /// The SHA-256 digest of the config, in lower-case hexadecimal.
     #[must_use]
     pub fn config_sha256(&self) -> &str {
         &self.config_sha256
     }
 
-    /// Returns the version of the component, as whoever pushed it states it in the manifest.
+    /// The version of the component, as whoever pushed it states it in the manifest.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         let manifest: ImageManifest = serde_json::from_slice(&self.manifest).ok()?;

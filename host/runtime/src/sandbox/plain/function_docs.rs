@@ -26,7 +26,7 @@ pub(crate) struct FunctionDocs(BTreeMap<(String, String), String>);
 impl FunctionDocs {
     /// Reads the comments of a component, which was checked before.
     pub(crate) fn read(bytes: &[u8]) -> Self {
-        let (mut docs, mut left) = (Self::default(), SECTIONS);
+        let (mut docs, mut remaining) = (Self::default(), SECTIONS);
         let mut modules: Vec<bool> = Vec::new();
         for payload in Parser::new(0).parse_all(bytes) {
             match payload {
@@ -36,8 +36,8 @@ impl FunctionDocs {
                 Ok(Payload::End(_)) => drop(modules.pop()),
                 Ok(Payload::CustomSection(section)) if section.name() == SECTION => {
                     let is_in_module = modules.last().copied().unwrap_or(true);
-                    let Some(rest) = left.checked_sub(section.data().len()) else { break };
-                    left = rest;
+                    let Some(rest) = remaining.checked_sub(section.data().len()) else { break };
+                    remaining = rest;
                     if !is_in_module {
                         docs.add(section.data());
                     }
@@ -49,9 +49,10 @@ impl FunctionDocs {
         docs
     }
 
-    /// Returns the comment of a function, if it has one. Of the name of an interface only the last
-    /// part counts, because a section does not name its package.
+    /// The comment of a function, if it has one.
     pub(crate) fn get(&self, interface: &str, function: &str) -> Option<&str> {
+        // Of the name of an interface only the last part counts, because a section does not name
+        // its package.
         let (_, name) = interface.rsplit_once('/').unwrap_or(("", interface));
         let name = name.split('@').next().unwrap_or(name);
         self.0.get(&(name.to_owned(), function.to_owned())).map(String::as_str)
@@ -87,14 +88,14 @@ impl FunctionDocs {
             let comment = function.as_str().or_else(|| function["docs"].as_str());
             if let Some(comment) = comment.filter(|comment| !comment.trim().is_empty()) {
                 let key = (interface.to_owned(), name.clone());
-                self.0.entry(key).or_insert_with(|| shown(comment.trim()));
+                self.0.entry(key).or_insert_with(|| plain_text(comment.trim()));
             }
         }
     }
 }
 
-/// Returns a comment without characters that could deceive its reader; its lines stay.
-fn shown(comment: &str) -> String {
+/// A comment without characters that could deceive its reader; its lines stay.
+fn plain_text(comment: &str) -> String {
     let short: String = comment.chars().take(COMMENT).collect();
     let cut = if short.len() < comment.len() { "…" } else { "" };
     let lines: Vec<String> = short.lines().map(|line| excerpt(line.trim_end(), COMMENT)).collect();

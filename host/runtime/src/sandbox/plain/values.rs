@@ -17,9 +17,9 @@ const PART: usize = 48;
 /// Bytes of a name besides its characters: quotes and a comma.
 const NAME: usize = 3;
 
-/// Returns an object of these values. They are moved: `json!` would copy the schema of a part once
-/// for each level above it.
+/// An object of these values.
 fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    // They are moved: `json!` would copy the schema of a part once for each level above it.
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
 }
 
@@ -45,7 +45,7 @@ impl TypeWriter {
         (self.parts, self.depth) = (0, 0);
     }
 
-    /// Returns whether the types of the component have used up their limit.
+    /// Whether the types of the component have used up their limit.
     pub(super) fn is_used_up(&self) -> bool {
         self.written > WRITTEN
     }
@@ -281,7 +281,7 @@ pub(super) fn from_json(value: &Value, ty: &Type) -> Result<Val, String> {
         // A larger float is whole, and not the only integer that it stands for.
         let is_float = value.as_f64().is_some_and(|float| float.fract() == 0.0);
         let what = if is_float { "an integer in digits" } else { "an integer" };
-        whole(value).ok_or_else(|| wrong(value, what))
+        integer(value).ok_or_else(|| wrong(value, what))
     };
     let ranged = |what: &str| wrong(value, what);
     let text = || value.as_str().ok_or_else(|| wrong(value, "a string"));
@@ -324,8 +324,8 @@ pub(super) fn from_json(value: &Value, ty: &Type) -> Result<Val, String> {
         Type::Record(record) => {
             let fields = value.as_object().ok_or_else(|| wrong(value, "an object"))?;
             let read = record.fields().map(|field| {
-                let given = fields.get(field.name).unwrap_or(&Value::Null);
-                let read = from_json(given, &field.ty);
+                let value = fields.get(field.name).unwrap_or(&Value::Null);
+                let read = from_json(value, &field.ty);
                 Ok((field.name.to_owned(), read.map_err(|why| format!("`{}`: {why}", field.name))?))
             });
             Val::Record(read.collect::<Result<_, String>>()?)
@@ -339,14 +339,14 @@ pub(super) fn from_json(value: &Value, ty: &Type) -> Result<Val, String> {
             Val::Tuple(values.collect::<Result<_, _>>()?)
         }
         Type::Variant(variant) => {
-            let (name, held) = case(value)?;
+            let (name, inner) = case(value)?;
             let known = variant.cases().find(|case| case.name == name);
             let Some(known) = known else { return Err(format!("there is no case `{name}`")) };
-            Val::Variant(name.to_owned(), payload(held, known.ty.as_ref())?)
+            Val::Variant(name.to_owned(), payload(inner, known.ty.as_ref())?)
         }
         Type::Result(result) => match case(value)? {
-            ("ok", held) => Val::Result(Ok(payload(held, result.ok().as_ref())?)),
-            ("err", held) => Val::Result(Err(payload(held, result.err().as_ref())?)),
+            ("ok", inner) => Val::Result(Ok(payload(inner, result.ok().as_ref())?)),
+            ("err", inner) => Val::Result(Err(payload(inner, result.err().as_ref())?)),
             (other, _) => return Err(format!("there is no case `{other}`")),
         },
         Type::Enum(names) => {
@@ -370,8 +370,8 @@ pub(super) fn from_json(value: &Value, ty: &Type) -> Result<Val, String> {
         Type::Option(option) => match (value, option.ty()) {
             (Value::Null, _) => Val::Option(None),
             (value, inner @ Type::Option(_)) => {
-                let (_, held) = case(value)?;
-                Val::Option(Some(Box::new(from_json(held, &inner)?)))
+                let (_, payload) = case(value)?;
+                Val::Option(Some(Box::new(from_json(payload, &inner)?)))
             }
             (value, inner) => Val::Option(Some(Box::new(from_json(value, &inner)?))),
         },
@@ -379,8 +379,8 @@ pub(super) fn from_json(value: &Value, ty: &Type) -> Result<Val, String> {
     })
 }
 
-/// Returns an integer, also one that is written as `1.0`.
-fn whole(value: &Value) -> Option<i128> {
+/// An integer, also one that is written as `1.0`.
+fn integer(value: &Value) -> Option<i128> {
     if let Some(number) = value.as_i64() {
         return Some(number.into());
     }
@@ -409,19 +409,20 @@ fn case(value: &Value) -> Result<(&str, &Value), String> {
     let fields = value.as_object().filter(|fields| fields.len() == 1);
     fields
         .and_then(|fields| fields.iter().next())
-        .map(|(name, held)| (name.as_str(), held))
+        .map(|(name, inner)| (name.as_str(), inner))
         .ok_or_else(|| wrong(value, "an object with one field, the name of a case"))
 }
 
-fn payload(held: &Value, ty: Option<&Type>) -> Result<Option<Box<Val>>, String> {
-    ty.map(|ty| from_json(held, ty).map(Box::new)).transpose()
+fn payload(inner: &Value, ty: Option<&Type>) -> Result<Option<Box<Val>>, String> {
+    ty.map(|ty| from_json(inner, ty).map(Box::new)).transpose()
 }
 
-/// Returns a value as JSON, in the form that `from_json` reads. A number that JSON lacks is its name
+/// A value as JSON, in the form that `from_json` reads. A number that JSON lacks is its name
 /// as a string.
 pub(super) fn to_json(value: &Val) -> Value {
-    let boxed = |held: &Option<Box<Val>>| held.as_ref().map_or(Value::Null, |held| to_json(held));
-    let case = |name: &str, held: &Option<Box<Val>>| json!({ name: boxed(held) });
+    let boxed =
+        |inner: &Option<Box<Val>>| inner.as_ref().map_or(Value::Null, |inner| to_json(inner));
+    let case = |name: &str, inner: &Option<Box<Val>>| json!({ name: boxed(inner) });
     match value {
         Val::Bool(value) => json!(value),
         Val::S8(value) => json!(value),
@@ -445,14 +446,14 @@ pub(super) fn to_json(value: &Val) -> Value {
             .map(|(name, value)| (name.clone(), to_json(value)))
             .collect::<Map<_, _>>()
             .into(),
-        Val::Variant(name, held) => case(name, held),
+        Val::Variant(name, inner) => case(name, inner),
         Val::Enum(name) => json!(name),
         Val::Option(Some(inner)) if matches!(**inner, Val::Option(_)) => {
             json!({ "some": to_json(inner) })
         }
-        Val::Option(held) => boxed(held),
-        Val::Result(Ok(held)) => case("ok", held),
-        Val::Result(Err(held)) => case("err", held),
+        Val::Option(inner) => boxed(inner),
+        Val::Result(Ok(inner)) => case("ok", inner),
+        Val::Result(Err(inner)) => case("err", inner),
         Val::Flags(names) => json!(names),
         // No function with such a type is served.
         Val::Map(_) | Val::Resource(_) | Val::Future(_) | Val::Stream(_) | Val::ErrorContext(_) => {

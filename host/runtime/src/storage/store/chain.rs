@@ -13,7 +13,7 @@ pub(super) struct ChainHead {
 }
 
 impl ChainHead {
-    /// Returns the line after this one.
+    /// The line after this one.
     #[must_use]
     pub(super) fn next(self, room: &str, seq: u64, at: u64, record: &Hash) -> Self {
         let number = self.number + 1;
@@ -29,7 +29,7 @@ impl ChainHead {
     }
 }
 
-/// Returns the hash in lower-case hexadecimal.
+/// The hash in lower-case hexadecimal.
 pub(super) fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -28,7 +28,7 @@ impl StoreLock {
     /// Takes the lock of a store.
     pub(super) fn take(folder: &Path) -> Result<Self, NotLocked> {
         let mut file = open(folder).map_err(NotLocked::Failed)?;
-        for again in (0..TRIES).rev() {
+        for retries in (0..TRIES).rev() {
             match file.try_lock() {
                 Ok(()) => {
                     // The content describes the holder for error messages; the lock does not depend
@@ -36,7 +36,7 @@ impl StoreLock {
                     let _ = write(&mut file);
                     return Ok(Self(file));
                 }
-                Err(TryLockError::WouldBlock) if again > 0 => std::thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) if retries > 0 => std::thread::sleep(PAUSE),
                 Err(TryLockError::WouldBlock) => return Err(NotLocked::InUse(who(&mut file))),
                 Err(TryLockError::Error(error)) => return Err(NotLocked::Failed(error)),
             }
@@ -52,7 +52,7 @@ impl Drop for StoreLock {
     }
 }
 
-/// Returns whether a process, this one included, writes to the store now.
+/// Whether a process, this one included, writes to the store now.
 pub(super) fn is_held(folder: &Path) -> bool {
     let Ok(file) = File::open(path(folder)) else { return false };
     // A shared lock, so that readers do not mistake each other for writers. Closing the file
@@ -90,7 +90,7 @@ fn who(file: &mut File) -> String {
     }
 }
 
-/// Returns the command line of a process, where the operating system shows it.
+/// The command line of a process, where the operating system shows it.
 fn command(process: u32) -> Option<String> {
     let parts = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
     let parts: Vec<_> = parts
@@ -101,16 +101,15 @@ fn command(process: u32) -> Option<String> {
     (!parts.is_empty()).then(|| plain(&parts.join(" ")))
 }
 
-/// Returns the text as one line of limited length without control characters, which is safe for
-/// terminals.
+/// The text as one line of limited length without control characters, which is safe for terminals.
 fn plain(text: &str) -> String {
-    let shown: String = text
+    let plain: String = text
         .chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })
         .take(SHOWN + 40)
         .collect();
-    match shown.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &shown[..end]),
-        None => shown,
+    match plain.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &plain[..end]),
+        None => plain,
     }
 }

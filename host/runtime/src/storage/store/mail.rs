@@ -88,6 +88,7 @@ impl ControlMessage {
     /// # Errors
     /// Fails when the message is too long, or with an error of the operating system.
     pub fn send(&self, store: &Path) -> Result<(), StoreError> {
+        // Otherwise the message would make a folder where no store is.
         if !schema::path(store).is_file() {
             return Err(StoreError::Missing { folder: store.to_owned() });
         }
@@ -149,6 +150,7 @@ impl ControlMessage {
         let mut back = Vec::new();
         for path in files(store)?.into_iter().filter(|path| !is_taken(path)) {
             let Ok(mail) = read(&path) else { continue };
+            // A receiver that takes it meanwhile renames the file, and the removal finds none.
             if is_meant(&mail) && remove(&path).map_err(|error| failed(store, &error))? {
                 back.push(mail);
             }
@@ -156,14 +158,14 @@ impl ControlMessage {
         Ok(back)
     }
 
-    /// Returns the state of this message.
+    /// The state of this message.
     #[must_use]
     pub fn state(&self, store: &Path) -> MailState {
-        let [waiting, taken] = self.paths(store);
+        let [waiting, received] = self.paths(store);
         // The order matters: a receiver renames the first file to the second.
         if waiting.exists() {
             MailState::Waiting
-        } else if taken.exists() {
+        } else if received.exists() {
             MailState::Taken
         } else if store.join(FOLDER).join(BAD).join(format!("{}.{WHOLE}", self.id)).exists() {
             MailState::PutAside
@@ -245,11 +247,11 @@ pub(crate) fn receive(
 }
 
 fn take(path: &Path) -> io::Result<PathBuf> {
-    let taken = path.with_extension(TAKEN);
+    let received = path.with_extension(TAKEN);
     if !is_taken(path) {
-        fs::rename(path, &taken)?;
+        fs::rename(path, &received)?;
     }
-    Ok(taken)
+    Ok(received)
 }
 
 fn is_taken(path: &Path) -> bool {
@@ -265,8 +267,7 @@ fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Waits until no other process sends a decision. One that was stopped in the middle holds the lock
-/// until it ends, so the wait has a limit.
+/// Waits until no other process sends a decision.
 fn lock_decisions(folder: &Path, patience: Duration) -> io::Result<fs::File> {
     schema::make_folder(folder)?;
     let mut options = fs::OpenOptions::new();
@@ -274,6 +275,7 @@ fn lock_decisions(folder: &Path, patience: Duration) -> io::Result<fs::File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(folder.join(DECISIONS))?;
+    // A process that was stopped in the middle holds the lock until it ends.
     let until = Instant::now() + patience;
     while let Err(error) = file.try_lock() {
         match error {
@@ -305,7 +307,7 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     durable_file::replace(&folder.join(format!("{name}.{WHOLE}")), bytes, &FileAccess::Private)
 }
 
-/// Returns a new id. Ids are ordered by time, and unique across processes.
+/// A new id. Ids are ordered by time, and unique across processes.
 fn new_id() -> ControlId {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -315,6 +317,7 @@ fn new_id() -> ControlId {
         // The id need not be secret, so the seed of the standard library's maps is enough.
         Err(_) => RandomState::new().build_hasher().finish(),
     };
+    // Padded, so that the order of the file names is that of the times.
     ControlId::from(format!(
         "{:020}-{count:06}-{}-{random:016x}",
         SystemClock.now().0,
@@ -337,15 +340,16 @@ fn files(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(files)
 }
 
-/// Returns whether the time in the file's name is more than a day ago.
+/// Whether the time in the file's name is more than a day ago.
 fn is_old(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let said = name.split('-').next().and_then(|said| said.parse::<u64>().ok());
-    said.is_some_and(|said| SystemClock.now().0.saturating_sub(said) > DAY_MS)
+    let sent_at = name.split('-').next().and_then(|part| part.parse::<u64>().ok());
+    sent_at.is_some_and(|sent_at| SystemClock.now().0.saturating_sub(sent_at) > DAY_MS)
 }
 
 fn read(path: &Path) -> io::Result<ControlMessage> {
     let mut bytes = Vec::new();
+    // One byte more than permitted shows that the message is too long.
     open_own(path)?.take(MOST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST {
         return Err(io::ErrorKind::FileTooLarge.into());
@@ -353,7 +357,7 @@ fn read(path: &Path) -> io::Result<ControlMessage> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Returns whether the error means that the file was read and holds no valid message.
+/// Whether the error means that the file was read and holds no valid message.
 fn is_no_message(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, InvalidData, UnexpectedEof};
     matches!(error.kind(), FileTooLarge | InvalidData | UnexpectedEof)
@@ -382,7 +386,7 @@ mod tests {
         )
     }
 
-    /// Returns a folder with an empty store, and the messages sent to it.
+    /// A folder with an empty store, and the messages sent to it.
     fn sent(rooms: &[&str]) -> (tempfile::TempDir, Vec<ControlMessage>) {
         let temp = tempfile::tempdir().unwrap();
         fs::write(schema::path(temp.path()), "").unwrap();
@@ -408,10 +412,10 @@ mod tests {
     #[test]
     fn a_process_that_stands_while_it_decides_holds_up_nobody_for_ever() {
         let temp = tempfile::tempdir().unwrap();
-        let held = lock_decisions(temp.path(), Duration::ZERO).unwrap();
+        let lock = lock_decisions(temp.path(), Duration::ZERO).unwrap();
         let error = lock_decisions(temp.path(), Duration::ZERO).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        drop(held);
+        drop(lock);
         lock_decisions(temp.path(), Duration::ZERO).unwrap();
     }
 
@@ -501,16 +505,17 @@ mod tests {
         assert_eq!(paths.len(), 3, "what is new may be meant for what is about to begin");
         for (path, ending) in paths.iter().zip([WHOLE, WHOLE, TAKEN]) {
             let name = path.file_stem().unwrap().to_str().unwrap();
-            let (said, rest) = name.split_once('-').unwrap();
-            let said = said.parse::<u64>().unwrap() - DAY_MS - 1;
-            fs::rename(path, path.with_file_name(format!("{said:020}-{rest}.{ending}"))).unwrap();
+            let (sent_at, rest) = name.split_once('-').unwrap();
+            let sent_at = sent_at.parse::<u64>().unwrap() - DAY_MS - 1;
+            fs::rename(path, path.with_file_name(format!("{sent_at:020}-{rest}.{ending}")))
+                .unwrap();
         }
         assert_eq!(look(), 0);
-        let left: Vec<String> = ControlMessage::pending(temp.path())
+        let pending: Vec<String> = ControlMessage::pending(temp.path())
             .unwrap()
             .iter()
             .map(|mail| mail.room.to_string())
             .collect();
-        assert_eq!(left, ["interrupted"], "one that was interrupted can be resumed");
+        assert_eq!(pending, ["interrupted"], "one that was interrupted can be resumed");
     }
 }

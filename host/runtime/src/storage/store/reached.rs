@@ -29,7 +29,7 @@ const MOST: u64 = 256;
 #[derive(Default)]
 pub(super) struct ReachedFile {
     file: Option<File>,
-    noted: u64,
+    length: u64,
 }
 
 impl ReachedFile {
@@ -39,15 +39,15 @@ impl ReachedFile {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         // If the file cannot be created, as on a full disk, the log is as safe as without it.
-        Self { file: options.open(path(folder)).ok(), noted: 0 }
+        Self { file: options.open(path(folder)).ok(), length: 0 }
     }
 
     /// Notes a line that an fsync has made durable.
     pub(super) fn note(&mut self, head: &ChainHead) {
-        let Some(file) = self.file.as_mut().filter(|_| head.number != self.noted) else { return };
+        let Some(file) = self.file.as_mut().filter(|_| head.number != self.length) else { return };
         // One write of constant length: the file does not grow, so a full disk does not stop it.
         if file.rewind().and_then(|()| file.write_all(line(head).as_bytes())).is_ok() {
-            self.noted = head.number;
+            self.length = head.number;
         }
     }
 
@@ -69,7 +69,7 @@ fn line(head: &ChainHead) -> String {
     format!("{text} {sum}\n")
 }
 
-/// Returns the noted line; `None` if there is no file, or no complete line in it.
+/// The noted line; `None` if there is no file, or no complete line in it.
 pub(super) fn read(folder: &Path) -> Option<ReachedLine> {
     let mut text = String::new();
     File::open(path(folder)).ok()?.take(MOST).read_to_string(&mut text).ok()?;
@@ -119,7 +119,7 @@ impl ReachedLine {
         }
     }
 
-    /// Returns the description of the damage of an empty log.
+    /// The description of the damage of an empty log.
     pub(super) fn emptied(&self) -> String {
         format!(
             "log.db is empty or gone, and line {} of its audit chain was acknowledged",
@@ -137,34 +137,35 @@ pub(super) fn check(folder: &Path) -> Result<(), StoreError> {
     if is_empty(folder) {
         return emptied(folder).map_or(Ok(()), Err);
     }
-    let Some(noted) = read(folder) else { return Ok(()) };
+    let Some(reached) = read(folder) else { return Ok(()) };
     let failed = |error: rusqlite::Error| schema::failed(folder, &error);
     let connection = schema::look(folder).map_err(failed)?;
     // Checked first: for a newer format, `Newer` is the better error.
     schema::known(folder, &connection)?;
-    noted.lacking(&connection).map_err(failed)?.map_or(Ok(()), |what| Err(damaged(what)))
+    reached.lacking(&connection).map_err(failed)?.map_or(Ok(()), |what| Err(damaged(what)))
 }
 
-/// Returns the damage of a log that is empty or gone although a line was noted, or a write-ahead
-/// log remains. SQLite would delete that write-ahead log.
+/// The damage of a log that is empty or gone although a line was noted, or a write-ahead log
+/// remains.
 pub(super) fn emptied(folder: &Path) -> Option<StoreError> {
     let has_log = std::fs::metadata(schema::wal(folder)).is_ok_and(|log| log.len() > 0);
     let what = match read(folder) {
-        Some(noted) => noted.emptied(),
+        Some(reached) => reached.emptied(),
+        // SQLite would delete that write-ahead log.
         None if has_log => "log.db is empty or gone, and log.db-wal is not".to_owned(),
         None => return None,
     };
     Some(StoreError::Damaged { folder: folder.to_owned(), what })
 }
 
-/// Returns the damage of a log without tables although a line was noted, or commits of its
-/// write-ahead log are not read.
+/// The damage of a log without tables although a line was noted, or commits of its write-ahead log
+/// are not read.
 pub(super) fn untabled(folder: &Path) -> Option<StoreError> {
     let wal = schema::wal(folder);
-    let noted = read(folder).map(|noted| noted.emptied());
-    let lost = || match wal::lost_commits(&wal) {
+    let reached = read(folder).map(|reached| reached.emptied());
+    let damage = || match wal::lost_commits(&wal) {
         Ok(0) | Err(_) => None,
-        Ok(lost) => Some(wal::damage(lost)),
+        Ok(commits) => Some(wal::damage(commits)),
     };
     let header = || {
         wal::has_invalid_header(&wal).then(|| {
@@ -172,16 +173,16 @@ pub(super) fn untabled(folder: &Path) -> Option<StoreError> {
                 .to_owned()
         })
     };
-    let what = noted.or_else(lost).or_else(header)?;
+    let what = reached.or_else(damage).or_else(header)?;
     Some(StoreError::Damaged { folder: folder.to_owned(), what })
 }
 
-/// Returns whether there is a noted line, and so was a log.
+/// Whether there is a noted line, and so was a log.
 pub(super) fn is_noted(folder: &Path) -> bool {
     path(folder).is_file()
 }
 
-/// Returns whether the log is empty or gone, without opening it: opening would already change it.
+/// Whether the log is empty or gone, without opening it: opening would already change it.
 pub(super) fn is_empty(folder: &Path) -> bool {
     std::fs::metadata(schema::path(folder)).map_or(true, |log| log.len() == 0)
 }

@@ -23,8 +23,8 @@ pub(super) enum ReadError {
     Sqlite(#[from] rusqlite::Error),
     #[error("record {seq} of room {room} cannot be read: {cause}")]
     Row { room: String, seq: u64, cause: RowError },
-    #[error("record {expected} of room {room} is missing: the next is {found}")]
-    Gap { room: String, expected: u64, found: u64 },
+    #[error("record {expected} of room {room} is missing: the next is {actual}")]
+    Gap { room: String, expected: u64, actual: u64 },
 }
 
 impl ReadError {
@@ -77,7 +77,7 @@ pub(super) fn each<T>(
         let (read, hash) = row(next, 0)?;
         let expected = first + all.len() as u64;
         if read.seq != expected {
-            return Err(ReadError::Gap { room: room.to_owned(), expected, found: read.seq });
+            return Err(ReadError::Gap { room: room.to_owned(), expected, actual: read.seq });
         }
         // `take` cannot return an error of SQLite, so the closure stores it.
         let mut blob = |sha256: &str| {
@@ -86,7 +86,7 @@ pub(super) fn each<T>(
                 None
             })
         };
-        let taken = if read.hash(room)[..] == hash[..] {
+        let result = if read.hash(room)[..] == hash[..] {
             take(&read, &mut blob)
         } else {
             Err(RowError::Hash)
@@ -94,7 +94,7 @@ pub(super) fn each<T>(
         if let Some(error) = failed.take() {
             return Err(error.into());
         }
-        all.push(taken.map_err(|cause| ReadError::Row {
+        all.push(result.map_err(|cause| ReadError::Row {
             room: room.to_owned(),
             seq: expected,
             cause,
@@ -124,7 +124,7 @@ pub(super) fn fold(connection: &Connection, room: &str) -> Result<RoomRowFold, R
 /// Returns one record of a room.
 pub(super) fn record(connection: &Connection, room: &str, seq: u64) -> Result<Record, ReadError> {
     let found = each(connection, room, seq..=seq, |row, blob| row.record(blob))?.pop();
-    found.ok_or_else(|| ReadError::Gap { room: room.to_owned(), expected: seq, found: seq + 1 })
+    found.ok_or_else(|| ReadError::Gap { room: room.to_owned(), expected: seq, actual: seq + 1 })
 }
 
 /// Returns the records of a room as lines of JSON, of any rules version.

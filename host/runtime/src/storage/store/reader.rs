@@ -83,13 +83,15 @@ impl StoreReader {
             // write-ahead log are then no damage, because nothing was committed.
             0 => Err(reached::untabled(folder).unwrap_or_else(missing)),
             schema::SCHEMA => Ok(Self { folder: folder.to_owned(), connection }),
-            found => {
-                Err(StoreError::Older { folder: folder.to_owned(), found, known: schema::SCHEMA })
-            }
+            found => Err(StoreError::Older {
+                folder: folder.to_owned(),
+                version: found,
+                known: schema::SCHEMA,
+            }),
         }
     }
 
-    /// Returns the store's folder.
+    /// The store's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -141,7 +143,7 @@ impl StoreReader {
         self.of(lists::down_ms(&self.connection, run))
     }
 
-    /// Returns whether a room has journalled this control message.
+    /// Whether a room has journalled this control message.
     pub fn has_received(&self, room: &RoomId, id: &ControlId) -> Result<bool, StoreError> {
         self.of(lists::has_received(&self.connection, room, id))
     }
@@ -164,8 +166,8 @@ impl StoreReader {
     }
 
     /// Checks the whole chain and every record against it, and against a hash noted earlier.
-    pub fn verify(&self, noted: Option<&str>) -> Result<StoreCheck, StoreError> {
-        self.with_log(|connection| checks::verify(connection, noted))
+    pub fn verify(&self, expected: Option<&str>) -> Result<StoreCheck, StoreError> {
+        self.with_log(|connection| checks::verify(connection, expected))
     }
 
     /// Checks every page of the file, every hash and every reference.
@@ -186,10 +188,10 @@ impl StoreReader {
             checked.problems.splice(0..0, self.of(reached.lacking(&self.connection))?);
         }
         let is_held = lock::is_held(&self.folder);
-        let lost =
+        let lost_commits =
             if is_held { 0 } else { wal::lost_commits(&schema::wal(&self.folder)).unwrap_or(0) };
-        if lost > 0 {
-            checked.problems.insert(0, wal::damage(lost));
+        if lost_commits > 0 {
+            checked.problems.insert(0, wal::damage(lost_commits));
         }
         Ok(checked)
     }

@@ -55,9 +55,9 @@ pub(super) enum RowError {
     #[error("it is no record: {0}")]
     Malformed(String),
     #[error(
-        "it was written by rules {found}, with other names than those of this host (rules {RULES}). Use the host that wrote it."
+        "it was written by rules {rules}, with other names than those of this host (rules {RULES}). Use the host that wrote it."
     )]
-    OtherRules { found: u32 },
+    OtherRules { rules: u32 },
     /// The JSON is nested too deeply; checked before it is parsed.
     #[error(
         "it is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep): no host wrote it, the file was changed"
@@ -102,9 +102,9 @@ impl Rows {
         if body.len() > LARGE {
             body = split(&body, &mut parts)?;
         }
-        let named: BTreeMap<&str, &str> =
+        let digests: BTreeMap<&str, &str> =
             parts.iter().map(|(field, part)| (field.as_str(), part.sha256.as_str())).collect();
-        let named = (!named.is_empty()).then(|| serde_json::to_string(&named)).transpose()?;
+        let digests = (!digests.is_empty()).then(|| serde_json::to_string(&digests)).transpose()?;
         let principal = Arc::clone(&record.principal.0);
         let row = EventRow {
             seq: record.seq,
@@ -112,13 +112,12 @@ impl Rows {
             principal,
             rules: record.rules,
             body,
-            parts: named,
+            parts: digests,
         };
         Ok((row, parts.into_values().collect()))
     }
 
-    /// Returns the body and parts of an opening event. The setup is always a blob, because many
-    /// runs share it.
+    /// Returns the body and parts of an opening event.
     fn opened(
         &self,
         event: &str,
@@ -139,19 +138,20 @@ impl Rows {
             opening,
             secret: secret.map(RoomSecret::to_hex),
         })?;
+        // The setup is always a blob, because many runs share it.
         Ok((body, BTreeMap::from([("setup".to_owned(), self.setup(setup)?)])))
     }
 
     fn setup(&self, setup: &Arc<Setup>) -> Result<StoredBytes, serde_json::Error> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, part)) = kept.iter().find(|(known, _)| Arc::ptr_eq(known, setup)) {
+        let mut setups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, part)) = setups.iter().find(|(known, _)| Arc::ptr_eq(known, setup)) {
             return Ok(part.clone());
         }
         let part = part(serde_json::to_vec(setup)?);
-        if kept.len() >= SETUPS {
-            kept.remove(0);
+        if setups.len() >= SETUPS {
+            setups.remove(0);
         }
-        kept.push((Arc::clone(setup), part.clone()));
+        setups.push((Arc::clone(setup), part.clone()));
         Ok(part)
     }
 }
@@ -187,14 +187,13 @@ fn split(
 }
 
 impl EventRow {
-    /// Returns the event's name.
+    /// The event's name.
     pub(super) fn kind(&self) -> &str {
         let rest = self.body.split_once("\"event\":\"").map_or("", |(_, rest)| rest);
         rest.split('"').next().unwrap_or("")
     }
 
-    /// Returns the hash of the row's bytes. The exact bytes are in
-    /// docs/reference/journal-format.md.
+    /// The hash of the row's bytes. The exact bytes are in docs/reference/journal-format.md.
     pub(super) fn hash(&self, room: &str) -> Hash {
         let mut hash = Sha256::new();
         let mut text = |text: &str| {
@@ -241,7 +240,7 @@ impl EventRow {
         read: impl FnMut(&str) -> Option<Arc<[u8]>>,
     ) -> Result<Record, RowError> {
         if self.rules < READABLE_RULES {
-            return Err(RowError::OtherRules { found: self.rules });
+            return Err(RowError::OtherRules { rules: self.rules });
         }
         let event = from_json(&self.event(read)?).map_err(|error| match error {
             JsonError::TooDeep => RowError::TooDeep,
@@ -378,7 +377,7 @@ mod tests {
         }
         // Names of before are not read as absent fields.
         let old = EventRow { rules: READABLE_RULES - 1, ..row(body(1)) };
-        assert!(matches!(old.record(|_| None), Err(RowError::OtherRules { found: 9 })));
+        assert!(matches!(old.record(|_| None), Err(RowError::OtherRules { rules: 9 })));
         // A row within the limit is parsed, and fails only because it is no event.
         assert!(matches!(
             row(body(JSON_DEPTH_MAX - 1)).record(|_| None),

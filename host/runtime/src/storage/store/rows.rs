@@ -107,23 +107,22 @@ pub struct WaitRow {
 }
 
 impl RunRow {
-    /// Returns the time up to which a host ran the run, as far as it is known: `now` while one does,
+    /// The time up to which a host ran the run, as far as it is known: `now` while one does,
     /// its noted stop, or else the newest record.
     #[must_use]
     pub fn until(&self, now: Millis) -> Millis {
-        let noted = match self.state {
+        let latest = match self.state {
             RunState::Running => now,
             // A note of an earlier process is older than the records of the next one.
             RunState::Interrupted => self.stopped.unwrap_or_default(),
             RunState::Ended(_) => self.updated,
         };
-        noted.max(self.updated)
+        latest.max(self.updated)
     }
 }
 
 impl RunState {
-    /// Returns the word for a filter: `running`, `interrupted`, or the ending's, such as
-    /// `max-turns`.
+    /// The word for a filter: `running`, `interrupted`, or the ending's, such as `max-turns`.
     #[must_use]
     pub fn word(self) -> String {
         match self {

@@ -31,7 +31,7 @@ pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join(NAME)
 }
 
-/// Returns the path of SQLite's write-ahead log.
+/// The path of SQLite's write-ahead log.
 pub(super) fn wal(folder: &Path) -> PathBuf {
     folder.join(format!("{NAME}-wal"))
 }
@@ -176,7 +176,7 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
 pub(super) fn known(folder: &Path, connection: &Connection) -> Result<i64, StoreError> {
     let found = version(connection).map_err(|error| failed(folder, &error))?;
     if !(0..=SCHEMA).contains(&found) {
-        return Err(StoreError::Newer { folder: folder.to_owned(), found, known: SCHEMA });
+        return Err(StoreError::Newer { folder: folder.to_owned(), version: found, known: SCHEMA });
     }
     Ok(found)
 }

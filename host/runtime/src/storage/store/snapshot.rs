@@ -19,8 +19,8 @@ pub(super) enum UnusableSnapshot {
     NoRecord,
     #[error("its bytes are not what was written, or not after that record")]
     Hash,
-    #[error("its room was folded by rules {found}; this host folds rules {RULES}")]
-    OtherRules { found: u32 },
+    #[error("its room was folded by rules {rules}; this host folds rules {RULES}")]
+    OtherRules { rules: u32 },
     #[error(transparent)]
     Unreadable(#[from] SnapshotError),
     #[error("its setup and grants are not those of the room's records")]
@@ -87,8 +87,8 @@ pub(super) fn read(
     Ok(usable.map(Box::new).map_err(|reason| report_unused(room, &reason)).ok())
 }
 
-/// Returns whether the room of a snapshot has the setups of its records. A snapshot is not in the
-/// audit chain, so what a run may do is never taken from it alone.
+/// Whether the room of a snapshot has the setups of its records. A snapshot is not in the audit
+/// chain, so what a run may do is never taken from it alone.
 fn has_setups_of_records(
     connection: &Connection,
     room: &str,
@@ -135,18 +135,18 @@ pub(super) fn forged(connection: &Connection, damaged: &[String]) -> rusqlite::R
 
 fn usable(
     body: &[u8],
-    noted: &[u8],
+    expected: &[u8],
     record: Option<Vec<u8>>,
     rules: Option<u32>,
 ) -> Result<Unfinished, UnusableSnapshot> {
     let (Some(record), Some(rules)) = (record, rules) else {
         return Err(UnusableSnapshot::NoRecord);
     };
-    if hash(&record, body)[..] != *noted {
+    if hash(&record, body)[..] != *expected {
         return Err(UnusableSnapshot::Hash);
     }
     if rules != RULES {
-        return Err(UnusableSnapshot::OtherRules { found: rules });
+        return Err(UnusableSnapshot::OtherRules { rules });
     }
     // The hash matches, so the bytes are the text that was written.
     let text = std::str::from_utf8(body).map_err(|_| UnusableSnapshot::Hash)?;
@@ -177,12 +177,12 @@ pub(super) fn damaged(connection: &Connection) -> rusqlite::Result<Vec<String>> 
     Ok(damaged)
 }
 
-/// Returns the number of the record that a snapshot follows.
+/// The number of the record that a snapshot follows.
 fn last(next: u64) -> i64 {
     next.cast_signed() - 1
 }
 
-/// Returns the hash that binds a snapshot to the record before it. The exact bytes are in
+/// The hash that binds a snapshot to the record before it. The exact bytes are in
 /// docs/reference/journal-format.md.
 fn hash(record: &[u8], body: &[u8]) -> Hash {
     let mut hash = Sha256::new();

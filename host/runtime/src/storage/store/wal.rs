@@ -20,15 +20,17 @@ const MOST: u64 = 512 << 20;
 /// Fails with an error of the operating system.
 pub(super) fn lost_commits(wal: &Path) -> io::Result<u64> {
     match fs::metadata(wal) {
-        Ok(metadata) if metadata.is_file() && metadata.len() <= MOST => Ok(lost(&fs::read(wal)?)),
+        Ok(metadata) if metadata.is_file() && metadata.len() <= MOST => {
+            Ok(lost_in(&fs::read(wal)?))
+        }
         Ok(_) => Ok(0),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
         Err(error) => Err(error),
     }
 }
 
-/// Returns whether the log has frames behind a header that SQLite rejects, so that none of them is
-/// read. A header is on the disk before the first frame is written.
+/// Whether the log has frames behind a header that SQLite rejects, so that none of them is read. A
+/// header is on the disk before the first frame is written.
 pub(super) fn has_invalid_header(wal: &Path) -> bool {
     let mut start = Vec::new();
     let read = fs::File::open(wal)
@@ -36,22 +38,22 @@ pub(super) fn has_invalid_header(wal: &Path) -> bool {
     read.is_ok() && is_header_invalid(&start)
 }
 
-/// Returns whether the header is invalid, if these bytes go beyond the head of the first frame.
+/// Whether the header is invalid, if these bytes go beyond the head of the first frame.
 fn is_header_invalid(bytes: &[u8]) -> bool {
     let is_valid = |log: WalLog| log.add((0, 0), &bytes[..HEADER - 8]) == log.sum;
     bytes.len() > HEADER + FRAME && !WalLog::of(bytes).is_some_and(is_valid)
 }
 
-/// Returns the description of the damage.
-pub(super) fn damage(lost: u64) -> String {
+/// The description of the damage.
+pub(super) fn damage(commits: u64) -> String {
     format!(
-        "{lost} commits lie behind a changed byte of its write-ahead log (log.db-wal), and are not read"
+        "{commits} commits lie behind a changed byte of its write-ahead log (log.db-wal), and are not read"
     )
 }
 
-fn lost(bytes: &[u8]) -> u64 {
+fn lost_in(bytes: &[u8]) -> u64 {
     let Some(log) = WalLog::of(bytes) else { return 0 };
-    let (mut sum, mut is_whole, mut lost) = (log.sum, true, 0);
+    let (mut sum, mut is_whole, mut lost_commits) = (log.sum, true, 0);
     for frame in bytes[HEADER..].chunks_exact(FRAME + log.page) {
         let (head, page) = frame.split_at(FRAME);
         let of_this_log = head[8..16] == bytes[16..24];
@@ -59,12 +61,12 @@ fn lost(bytes: &[u8]) -> u64 {
         let is_right = of_this_log && log.add(log.add(sum, &head[..8]), page) == stored;
         is_whole &= is_right;
         let is_commit = word(head, 4) != 0;
-        lost += u64::from(!is_whole && is_right && is_commit);
+        lost_commits += u64::from(!is_whole && is_right && is_commit);
         // Each frame's checksum continues that of the one before. Frames behind a changed one are
         // checked against its stored sum.
         sum = stored;
     }
-    if lost > 1 { lost } else { 0 }
+    if lost_commits > 1 { lost_commits } else { 0 }
 }
 
 struct WalLog {
@@ -113,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a log with this number of commits, as a killed process leaves it.
+    /// A log with this number of commits, as a killed process leaves it.
     fn log(commits: u32) -> Vec<u8> {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a.db");
@@ -130,23 +132,23 @@ mod tests {
 
     #[test]
     fn a_torn_end_is_no_damage_and_a_changed_middle_is() {
-        let whole = log(12);
-        assert_eq!(lost(&whole), 0);
-        for length in (0..whole.len()).step_by(97) {
-            assert_eq!(lost(&whole[..length]), 0, "cut at {length}");
+        let log = log(12);
+        assert_eq!(lost_in(&log), 0);
+        for length in (0..log.len()).step_by(97) {
+            assert_eq!(lost_in(&log[..length]), 0, "cut at {length}");
         }
-        let middle = HEADER + (whole.len() - HEADER) / 2;
-        let mut changed = whole.clone();
+        let middle = HEADER + (log.len() - HEADER) / 2;
+        let mut changed = log.clone();
         changed[middle] ^= 1;
-        assert!(lost(&changed) > 1);
+        assert!(lost_in(&changed) > 1);
         // A bad last commit may be torn as well as changed.
-        let mut last = whole.clone();
+        let mut last = log.clone();
         *last.last_mut().unwrap() ^= 1;
-        assert_eq!(lost(&last), 0);
-        assert_eq!(lost(b"no log"), 0);
-        assert!(!is_header_invalid(&whole) && !is_header_invalid(&whole[..HEADER]));
+        assert_eq!(lost_in(&last), 0);
+        assert_eq!(lost_in(b"no log"), 0);
+        assert!(!is_header_invalid(&log) && !is_header_invalid(&log[..HEADER]));
         for byte in 0..HEADER {
-            let mut changed = whole.clone();
+            let mut changed = log.clone();
             changed[byte] ^= 1;
             assert!(is_header_invalid(&changed), "{byte}");
         }

@@ -133,7 +133,7 @@ impl StoreWriter {
 
     /// Sends a task to the thread and returns its answer as a future. The thread never waits for a
     /// caller.
-    fn asked<T, W>(&self, work: W) -> impl Future<Output = Result<T, Cause>> + use<T, W>
+    fn submit<T, W>(&self, work: W) -> impl Future<Output = Result<T, Cause>> + use<T, W>
     where
         W: FnOnce(Answer<T>) -> WriterTask,
     {
@@ -151,12 +151,12 @@ impl StoreWriter {
     fn ask<T>(&self, work: impl FnOnce(Answer<T>) -> WriterTask) -> Result<T, Cause> {
         // `unconstrained`, because the caller may be a task whose polling budget is used up; the
         // answer would then never wake it.
-        futures_executor::block_on(tokio::task::unconstrained(self.asked(work)))
+        futures_executor::block_on(tokio::task::unconstrained(self.submit(work)))
     }
 
     /// Waits until everything sent so far can be read.
     fn barrier(&self) -> impl Future<Output = Result<(), Cause>> + use<> {
-        self.asked(WriterTask::Barrier)
+        self.submit(WriterTask::Barrier)
     }
 
     async fn read<T: Send + 'static>(
@@ -173,7 +173,7 @@ impl StoreWriter {
         self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look_now(look)
     }
 
-    /// Returns whether a run has ended or is not in this store.
+    /// Whether a run has ended or is not in this store.
     pub(super) fn is_over(&self, room: &RoomId) -> bool {
         let name = room.clone();
         let going = self.read_now(move |connection| {

@@ -167,7 +167,7 @@ async fn write(context: &BuiltinContext<'_>, file: &str, bytes: &[u8]) -> Result
         .map_err(|error| Failure(WRITE_ERROR, format!("Failed to write {file}: {error}")))
 }
 
-/// Returns the text of `-w`.
+/// The text of `-w`.
 fn written_out(format: &str, response: &Response, size: usize) -> String {
     let mut out = String::new();
     let mut rest = format;

@@ -306,7 +306,7 @@ fn human(size: u64) -> String {
     }
 }
 
-/// Returns the time of the last change, as GNU's `ls` shows it in UTC.
+/// The time of the last change, as GNU's `ls` shows it in UTC.
 fn time(entry: &Entry) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -321,7 +321,7 @@ fn time(entry: &Entry) -> String {
     format!("{month} {day:>2} {:02}:{:02}", since / 3_600 % 24, since / 60 % 60)
 }
 
-/// Returns the year, the month from 0 and the day of a day since 1970.
+/// The year, the month from 0 and the day of a day since 1970.
 fn civil(mut days: u64) -> (u64, usize, u64) {
     let is_leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))

@@ -260,7 +260,7 @@ impl Builtin for Cmp {
     }
 }
 
-/// Returns the words of Linux for an error of the library's file systems.
+/// The words of Linux for an error of the library's file systems.
 pub(super) fn reason(error: &bashkit::Error) -> String {
     let bashkit::Error::Io(error) = error else { return error.to_string() };
     match error.kind() {
@@ -352,7 +352,7 @@ async fn files_below(fs: &dyn FileSystem, directory: &Path) -> bashkit::Result<V
     Ok(files)
 }
 
-/// Returns the arguments without an option, alone or in a cluster, and whether it was there.
+/// The arguments without an option, alone or in a cluster, and whether it was there.
 fn without(args: &[String], option: char) -> (Vec<String>, bool) {
     let mut is_there = false;
     let mut kept = Vec::new();

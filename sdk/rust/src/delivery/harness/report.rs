@@ -36,7 +36,7 @@ pub enum Guarantee {
 }
 
 impl Guarantee {
-    /// Returns the guarantee in words.
+    /// The guarantee in words.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Answers => "answers each wake",
@@ -72,12 +72,12 @@ pub struct Breach {
 pub struct Broken(Vec<Breach>);
 
 impl Broken {
-    /// Returns whether this guarantee was broken.
+    /// Whether this guarantee was broken.
     pub fn is(&self, guarantee: Guarantee) -> bool {
         self.0.iter().any(|breach| breach.guarantee == guarantee)
     }
 
-    /// Returns all breaches, in order.
+    /// All breaches, in order.
     pub fn breaches(&self) -> &[Breach] {
         &self.0
     }
@@ -176,7 +176,7 @@ impl Report {
         if broken.is_empty() { Ok(()) } else { Err(Broken(broken)) }
     }
 
-    /// Returns the time at which a result was delivered, or `None` if it was not.
+    /// The time at which a result was delivered, or `None` if it was not.
     pub fn delivered_at(&self, task: &str) -> Option<u64> {
         self.delivered
             .iter()

@@ -101,7 +101,7 @@ impl Script {
         self.channels.push(ScriptChannel { id: id.to_owned(), kind, says_ms });
     }
 
-    /// Returns the time after which nothing is played.
+    /// The time after which nothing is played.
     pub(super) fn end(&self) -> u64 {
         self.until.unwrap_or_else(|| {
             self.lines.last().map_or(0, |line| line.at).saturating_add(AFTERWARDS_MS)

@@ -31,14 +31,14 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// Returns the hash of a style, as a policy names it: `sha256-…`.
+/// The hash of a style, as a policy names it: `sha256-…`.
 pub(super) fn source_of(style: &str) -> String {
     let mut source = "sha256-".to_owned();
     let _ = write!(source, "{}", STANDARD.encode(Sha256::digest(style.as_bytes())));
     source
 }
 
-/// Returns the class with the color of a run's state.
+/// The class with the color of a run's state.
 pub(super) fn tag_of(state: RunState) -> &'static str {
     match state {
         RunState::Running => "t-name",
@@ -48,7 +48,7 @@ pub(super) fn tag_of(state: RunState) -> &'static str {
     }
 }
 
-/// Returns the start and the width of something in a drawing. The width is always visible.
+/// The start and the width of something in a drawing. The width is always visible.
 pub(super) fn span(start: u64, end: Option<u64>, whole: u64) -> (u64, u64) {
     const LEAST: u64 = 3;
     let at = |ms: u64| {

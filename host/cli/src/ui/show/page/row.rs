@@ -39,7 +39,7 @@ impl RowGroup {
         Self::Other,
     ];
 
-    /// Returns the suffix of its classes and ids.
+    /// The suffix of its classes and ids.
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::Task => "task",
@@ -68,8 +68,7 @@ impl RowGroup {
         }
     }
 
-    /// Returns the offset from the top of a lane, and the height. Rows inside a step are drawn over
-    /// it.
+    /// The offset from the top of a lane, and the height. Rows inside a step are drawn over it.
     pub(super) fn place(self) -> (u64, u64) {
         match self {
             Self::Refusal | Self::Other => (0, 22),
@@ -98,7 +97,7 @@ pub(super) fn group(what: &RowSubject) -> RowGroup {
     }
 }
 
-/// Returns a row as one text, for its tooltip.
+/// A row as one text, for its tooltip.
 pub(super) fn told(row: &TimelineRow) -> String {
     let RowText { name, text, amounts, .. } = words(row);
     let when = match row.end_ms {
@@ -166,7 +165,7 @@ fn start(ms: u64) -> String {
     }
 }
 
-/// Returns all details of a row.
+/// All details of a row.
 fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
     let mut facts = vec![("address", format!("{}:{}", row.room, row.seq))];
     let from_to = match row.end_ms {

@@ -26,7 +26,7 @@ pub(crate) enum ShownItem {
     Together(Range<usize>),
 }
 
-/// Returns all rows if there are few, and a selection otherwise.
+/// All rows if there are few, and a selection otherwise.
 pub(crate) fn fold(rows: &[TimelineRow], few: usize) -> Vec<ShownItem> {
     if rows.len() <= few {
         let all = (0..rows.len()).map(ShownItem::Row).collect();
@@ -49,7 +49,7 @@ pub(crate) fn fold(rows: &[TimelineRow], few: usize) -> Vec<ShownItem> {
     together(rows, items)
 }
 
-/// Returns the tool that a row calls, if the row has nothing else to show.
+/// The tool that a row calls, if the row has nothing else to show.
 fn plain_call(rows: &[TimelineRow], index: usize) -> Option<&str> {
     let row = &rows[index];
     let is_leaf = rows.get(index + 1).is_none_or(|next| next.depth <= row.depth);
@@ -102,7 +102,7 @@ fn together(rows: &[TimelineRow], items: Vec<ShownItem>) -> Vec<ShownItem> {
     shown
 }
 
-/// Returns a burst as one row with the total sandbox time, and its text.
+/// A burst as one row with the total sandbox time, and its text.
 pub(crate) fn as_one(rows: &[TimelineRow]) -> Option<(TimelineRow, String)> {
     let mut one = rows.first()?.clone();
     one.end_ms = rows.iter().filter_map(|row| row.end_ms).max();
@@ -120,7 +120,7 @@ pub(crate) fn as_one(rows: &[TimelineRow]) -> Option<(TimelineRow, String)> {
     Some((one, format!("{} times", thousands(rows.len() as u64))))
 }
 
-/// Returns a summary of left-out rows: `9 980 rows: 4 990 step, 4 990 tool, in 12.0 s`.
+/// A summary of left-out rows: `9 980 rows: 4 990 step, 4 990 tool, in 12.0 s`.
 pub(crate) fn summary(rows: &[TimelineRow]) -> String {
     let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
     rows.iter().for_each(|row| *kinds.entry(row.what.kind()).or_default() += 1);
@@ -174,7 +174,7 @@ impl TimelineTree {
         Self { ends, out }
     }
 
-    /// Returns the rows of one level, with left-out ones combined.
+    /// The rows of one level, with left-out ones combined.
     fn level(&self, range: Range<usize>) -> Vec<OpenWork> {
         let mut children = Vec::new();
         let mut at = range.start;

@@ -28,7 +28,7 @@ pub(crate) struct RowText {
     pub(crate) tone: Tone,
 }
 
-/// Returns the text of a row.
+/// The text of a row.
 pub(crate) fn words(row: &TimelineRow) -> RowText {
     let (name, mut text, tone) = subject_words(&row.what);
     if let (RowSubject::User { task, .. }, None) = (&row.what, row.end_ms) {
@@ -48,7 +48,7 @@ pub(crate) fn words(row: &TimelineRow) -> RowText {
     RowText { name, text, amounts: amounts.join(" · "), tone }
 }
 
-/// Returns `1 200 in, 80 out · $0.02`.
+/// `1 200 in, 80 out · $0.02`.
 fn told_usage(usage: &TokenUsage) -> Option<String> {
     if usage.input_tokens == 0 && usage.output_tokens == 0 {
         return None;

@@ -40,7 +40,7 @@ impl BackgroundTasks {
         self.rooms.insert(key, child.clone());
     }
 
-    /// Returns whether the content is the receipt of background work whose start was shown.
+    /// Whether the content is the receipt of background work whose start was shown.
     pub(super) fn take_receipt(&mut self, room: &RoomId, content: &str) -> bool {
         if self.unread_receipts.is_empty() {
             return false;
@@ -79,7 +79,7 @@ impl BackgroundTasks {
         true
     }
 
-    /// Returns whether a background task has not ended, as far as its parent reported it.
+    /// Whether a background task has not ended, as far as its parent reported it.
     pub(super) fn is_under_way(&self) -> bool {
         !self.open.is_empty()
     }
@@ -102,7 +102,7 @@ impl BackgroundTasks {
         }
     }
 
-    /// Returns the name of a background task in a trace: `writer (task-2)`.
+    /// The name of a background task in a trace: `writer (task-2)`.
     pub(super) fn name(&self, room: &RoomId, agent: &TaskName, id: &BackgroundId) -> String {
         let child = self.rooms.get(&(room.clone(), id.clone()));
         child.map_or_else(|| format!("{agent} ({id})"), |child| name_of(child, agent))
@@ -120,7 +120,7 @@ pub(super) struct ShownEnd {
     pub(super) is_end_known: bool,
 }
 
-/// Returns the word for an end. The status of the task's own room is used if it ended there.
+/// The word for an end. The status of the task's own room is used if it ended there.
 fn status_word(ended: BackgroundStatus, room: Option<Status>) -> &'static str {
     match (ended, room) {
         (BackgroundStatus::Completed, Some(status)) => status.as_str(),

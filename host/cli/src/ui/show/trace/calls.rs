@@ -98,7 +98,7 @@ impl CallBook {
         (self.calls.remove(&key).and_then(|(_, number)| number), self.progress.remove(&key))
     }
 
-    /// Returns the task that a call belongs to, and the number of a tool call.
+    /// The task that a call belongs to, and the number of a tool call.
     pub(super) fn find(&self, room: &RoomId, call: CallId) -> Option<(TaskName, Option<u64>)> {
         self.calls.get(&(room.clone(), call)).cloned()
     }
@@ -115,7 +115,7 @@ impl CallBook {
         is_first
     }
 
-    /// Returns the progress of each call in progress.
+    /// The progress of each call in progress.
     pub(super) fn under_way(&self) -> Vec<CallProgress> {
         self.progress.values().cloned().collect()
     }
@@ -165,7 +165,7 @@ impl CallBook {
     }
 }
 
-/// Returns the name of a task in a trace, with the number of its work in a background room: `writer
+/// The name of a task in a trace, with the number of its work in a background room: `writer
 /// (task-2)`.
 pub(super) fn name_of(room: &RoomId, task: &TaskName) -> String {
     match room.as_str().split_once('/') {

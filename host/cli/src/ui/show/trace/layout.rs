@@ -61,8 +61,8 @@ impl TraceLayout {
         matches!(self.style, TraceStyle::Chat { .. })
     }
 
-    /// Returns the columns of a task's name. There are fewer on a narrow terminal, since a line
-    /// wider than it would wrap into a row without a mark.
+    /// The columns of a task's name. There are fewer on a narrow terminal, since a line wider than
+    /// it would wrap into a row without a mark.
     pub(super) fn who(&self) -> usize {
         let left = total_columns().saturating_sub(self.before_who() + 1 + ENTRY_COLUMNS_MIN);
         self.widest.min(left.max(WHO_MIN))
@@ -76,7 +76,7 @@ impl TraceLayout {
         }
     }
 
-    /// Returns the entry task. Its end is shown as the end of the run, or of the turn.
+    /// The entry task. Its end is shown as the end of the run, or of the turn.
     pub(super) fn entry_task(&self) -> Option<&TaskName> {
         match &self.style {
             TraceStyle::Run { entry, .. } | TraceStyle::Served { entry, .. } => Some(entry),
@@ -84,18 +84,17 @@ impl TraceLayout {
         }
     }
 
-    /// Returns the columns in front of an entry.
+    /// The columns in front of an entry.
     pub(super) fn margin(&self) -> usize {
         self.before_who() + self.who() + 1
     }
 
-    /// Returns the columns of an entry.
+    /// The columns of an entry.
     pub(super) fn entry(&self) -> usize {
         total_columns().min(COLUMNS_MAX).saturating_sub(self.margin())
     }
 
-    /// Returns the lines of an entry: its time, its task and its text, with further rows below the
-    /// text.
+    /// The lines of an entry: its time, its task and its text, with further rows below the text.
     pub(super) fn lines(&self, who: &str, entry: &EntryText) -> Vec<String> {
         let columns = self.who();
         let who = one_line(who, columns);
@@ -121,7 +120,7 @@ impl TraceLayout {
     }
 }
 
-/// Returns the columns that the names of all tasks would need.
+/// The columns that the names of all tasks would need.
 fn widest(setup: &Setup) -> usize {
     let delegated = |task: &TaskName| {
         let plugins = setup.plugins.values();
@@ -133,7 +132,7 @@ fn widest(setup: &Setup) -> usize {
     setup.tasks.keys().map(width).fold(*WHO.start(), usize::max).min(*WHO.end())
 }
 
-/// Returns the text faint, also behind a style that ends within it.
+/// The text faint, also behind a style that ends within it.
 fn faint(text: &str) -> String {
     let end = format!("{FAINT:#}");
     paint(FAINT, text.replace(&end, &format!("{end}{FAINT}")))

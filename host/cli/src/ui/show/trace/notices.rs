@@ -488,18 +488,18 @@ impl TracePrinter {
         self.state().background.name(room, agent, id)
     }
 
-    /// Returns whether this is the task that the user talks to.
+    /// Whether this is the task that the user talks to.
     fn is_conversation(&self, in_room: &RoomId, with: &TaskName) -> bool {
         matches!(&self.layout.style, TraceStyle::Chat { room, task } if room == in_room && task == with)
     }
 
-    /// Returns whether this task's end is shown as the end of the run or of the conversation.
+    /// Whether this task's end is shown as the end of the run or of the conversation.
     fn tells_end_itself(&self, room: &RoomId, task: &TaskName) -> bool {
         let is_entry = self.layout.entry_task() == Some(task);
         (is_entry && !is_child(room)) || self.is_conversation(room, task)
     }
 
-    /// Returns whether the message is shown elsewhere, in full.
+    /// Whether the message is shown elsewhere, in full.
     fn is_shown(&self, room: &RoomId, task: &TaskName, message: &Message) -> bool {
         let to_user = message.recipient.as_deref().and_then(Role::named) == Some(Role::User);
         let is_open = message.recipient.is_none() && message.signal.is_none();
@@ -595,7 +595,7 @@ impl TracePrinter {
     }
 }
 
-/// Returns whether the notice begins work, behind which the run does not end at once.
+/// Whether the notice begins work, behind which the run does not end at once.
 fn begins_work(notice: &Notice) -> bool {
     matches!(
         notice,
@@ -608,7 +608,7 @@ fn begins_work(notice: &Notice) -> bool {
     )
 }
 
-/// Returns the names with the number of each, in the order of their first: `files.list, files.read 3
+/// The names with the number of each, in the order of their first: `files.list, files.read 3
 /// times`.
 fn counted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut counts: Vec<(&str, u64)> = Vec::new();
@@ -640,12 +640,12 @@ fn ruled(responder: &str, ruling: &Ruling) -> String {
     format!("{answer} {decided}{}", feedback.unwrap_or_default())
 }
 
-/// Returns the address of a record's consequences: `3f2a91c0:17`.
+/// The address of a record's consequences: `3f2a91c0:17`.
 fn address(room: &RoomId, seq: Option<u64>) -> String {
     seq.map_or_else(|| room.to_string(), |seq| format!("{room}:{seq}"))
 }
 
-/// Returns whether a background task works in the room.
+/// Whether a background task works in the room.
 fn is_child(room: &RoomId) -> bool {
     room.as_str().contains('/')
 }

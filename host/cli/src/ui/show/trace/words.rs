@@ -14,7 +14,7 @@ use crate::ui::show::{FAINT, bytes, one_line, time};
 /// Columns of a reason in full.
 const REASON_COLUMNS: usize = 1_000;
 
-/// Returns a plugin's intended side effect, and its target.
+/// A plugin's intended side effect, and its target.
 pub(crate) fn told_side_effect(side_effect: &SideEffect, overlay: bool) -> (String, String) {
     match side_effect {
         SideEffect::Fetch { method, url, .. } => (format!("sends {method}"), url.to_string()),
@@ -36,7 +36,7 @@ pub(crate) fn told_side_effect(side_effect: &SideEffect, overlay: bool) -> (Stri
     }
 }
 
-/// Returns the result of a side effect, if it is worth a line.
+/// The result of a side effect, if it is worth a line.
 pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
     match answer {
         SideEffectAnswer::Fetched { status, body, .. } => {
@@ -52,7 +52,7 @@ pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
     }
 }
 
-/// Returns the reason of a refusal and its remedy, in lines.
+/// The reason of a refusal and its remedy, in lines.
 pub(super) fn refusal(record: &DenialRecord) -> Vec<String> {
     let reason = one_line(&record.reason, REASON_COLUMNS);
     let mut lines = vec![format!("{} says no: {reason}", record.layer.as_str())];
@@ -61,7 +61,7 @@ pub(super) fn refusal(record: &DenialRecord) -> Vec<String> {
     lines
 }
 
-/// Returns the time of a call, and its memory if it ran in a sandbox. Empty if nothing ran.
+/// The time of a call, and its memory if it ran in a sandbox. Empty if nothing ran.
 pub(crate) fn cost(report: &CallReport) -> String {
     if report.wall_us == 0 {
         return String::new();
@@ -70,7 +70,7 @@ pub(crate) fn cost(report: &CallReport) -> String {
     if report.memory == 0 { wall } else { format!("{wall} · {}", bytes(report.memory)) }
 }
 
-/// Returns the progress of a call.
+/// The progress of a call.
 pub(super) fn progress(progress: &CallProgress) -> EntryText {
     EntryText::new(FAINT, progress.done.clone()).cut(FAINT, &progress.message)
 }

@@ -11,7 +11,7 @@ use crate::types::ids::BackgroundId;
 use crate::types::observed::{ObservedEvent, ObservedPosition};
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
-/// Returns an agent's message or request as one text.
+/// An agent's message or request as one text.
 pub(super) fn says(turn: &Turn) -> String {
     let Action::Reply(reply) = &turn.action else {
         return match &turn.action {
@@ -36,7 +36,7 @@ pub(super) fn json(value: &Value) -> String {
     short(&value.to_string())
 }
 
-/// Returns the tag of a serialised enum.
+/// The tag of a serialised enum.
 pub(super) fn kind_of(value: &impl serde::Serialize, tag: &str) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.get(tag).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -78,7 +78,7 @@ pub(super) fn effected(answer: SideEffectAnswer) -> Effected {
     }
 }
 
-/// Returns a short text for a query to a plugin.
+/// A short text for a query to a plugin.
 pub(super) fn asked(question: &PluginQuery) -> String {
     match question {
         PluginQuery::Memories { query, .. } => short(query),
@@ -107,7 +107,7 @@ fn host_ruling(valid: bool, done: bool) -> &'static str {
     }
 }
 
-/// Returns the addresses of a batch of events.
+/// The addresses of a batch of events.
 fn observed(events: &[ObservedEvent]) -> String {
     let (Some(first), Some(last)) = (events.first(), events.last()) else { return String::new() };
     let ObservedPosition { seq: from, .. } = first.position;
@@ -156,7 +156,7 @@ pub(super) fn advised(advice: &PluginReply) -> String {
     }
 }
 
-/// Returns an action in one line: its kind and its subject.
+/// An action in one line: its kind and its subject.
 fn shown(action: &Action) -> String {
     let about = match action {
         Action::Run { command, .. } => command.as_str(),

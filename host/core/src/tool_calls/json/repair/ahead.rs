@@ -12,7 +12,7 @@ pub(super) const LONGEST_KEY: usize = 128;
 const LONGEST_ASIDE: usize = 256;
 
 impl JsonRepairer<'_> {
-    /// Returns whether the characters after a quote show that it ends its text.
+    /// Whether the characters after a quote show that it ends its text.
     pub(super) fn quote_ends(&self, from: usize, closing: char, place: ValuePosition) -> bool {
         let next = self.after_blanks(from);
         match (place, self.text.get(next..).unwrap_or_default().chars().next()) {
@@ -48,16 +48,15 @@ impl JsonRepairer<'_> {
         }
     }
 
-    /// Returns whether another quote of the same kind ends the text later, after a comma without a
-    /// member behind it.
+    /// Whether another quote of the same kind ends the text later, after a comma without a member
+    /// behind it.
     fn text_is_open(&self, from: usize, closing: char) -> bool {
         let rest = self.text.get(from..).unwrap_or_default();
         let end = rest.char_indices().take(LONGEST_ASIDE).find(|(_, c)| *c == closing);
         end.is_some_and(|(at, c)| self.ends_group(from + at + c.len_utf8()))
     }
 
-    /// Returns whether another quote of the same kind precedes the colon, so that the key contains
-    /// quotes.
+    /// Whether another quote of the same kind precedes the colon, so that the key contains quotes.
     pub(super) fn key_is_open(&self, from: usize, closing: char) -> bool {
         let rest = self.text.get(from..).unwrap_or_default();
         let ahead = rest
@@ -74,8 +73,8 @@ impl JsonRepairer<'_> {
         })
     }
 
-    /// Returns whether a well-formed quoted value follows a colon inside a quoted key, so that the
-    /// key ended before the colon.
+    /// Whether a well-formed quoted value follows a colon inside a quoted key, so that the key
+    /// ended before the colon.
     pub(super) fn value_then_ends(&self, from: usize, closing: char) -> bool {
         let next = self.after_blanks(from);
         let rest = self.text.get(next..).unwrap_or_default();
@@ -94,7 +93,7 @@ impl JsonRepairer<'_> {
         })
     }
 
-    /// Returns whether the group ends here, apart from commas.
+    /// Whether the group ends here, apart from commas.
     pub(super) fn ends_group(&self, from: usize) -> bool {
         matches!(
             self.text.get(self.after_blanks(from)..).unwrap_or_default().chars().next(),
@@ -102,7 +101,7 @@ impl JsonRepairer<'_> {
         )
     }
 
-    /// Returns whether a key and a colon follow.
+    /// Whether a key and a colon follow.
     pub(super) fn starts_member(&self, from: usize) -> bool {
         let next = self.after_blanks(from);
         let Some(first) = self.text.get(next..).unwrap_or_default().chars().next() else {
@@ -112,7 +111,7 @@ impl JsonRepairer<'_> {
             || is_bare(first) && self.starts_bare_member(next)
     }
 
-    /// Returns whether a key in these quotes, or the end of one, and a colon follow.
+    /// Whether a key in these quotes, or the end of one, and a colon follow.
     pub(super) fn starts_member_in(&self, from: usize, closing: char) -> bool {
         let next = self.after_blanks(from);
         let rest = self.text.get(next..).unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use serde_json::{Number, Value};
 
-/// Returns the value of an unquoted token; a text by default.
+/// The value of an unquoted token; a text by default.
 pub(super) fn literal(token: &str) -> Value {
     let lower =
         token.get(..token.len().min(5)).filter(|_| token.len() <= 5).map(str::to_ascii_lowercase);

@@ -230,7 +230,7 @@ fn tools_that_are_called_in_text_are_not_offered_and_a_choice_becomes_a_sentence
         assert!(body.get("tools").is_none() && body.get("tool_choice").is_none());
         body["messages"][0].clone()
     };
-    let said = |text: &str| json!({"role": "system", "content": text});
+    let instruction = |text: &str| json!({"role": "system", "content": text});
     for format in [ToolFormat::Json, ToolFormat::Xml] {
         prompt.tool_format = format;
         for (choice, expected) in [
@@ -243,7 +243,7 @@ fn tools_that_are_called_in_text_are_not_offered_and_a_choice_becomes_a_sentence
             ),
         ] {
             prompt.tool_choice = choice;
-            assert_eq!(system(&prompt), said(expected));
+            assert_eq!(system(&prompt), instruction(expected));
         }
     }
     prompt.pieces = vec![PromptPiece::Draft {
@@ -254,7 +254,7 @@ fn tools_that_are_called_in_text_are_not_offered_and_a_choice_becomes_a_sentence
             tool_results: Vec::new(),
         },
     }];
-    assert_eq!(system(&prompt), said("Your next answer must call the tool `a.b`."));
+    assert_eq!(system(&prompt), instruction("Your next answer must call the tool `a.b`."));
     prompt.pieces.clear();
     assert!(sent_with(&prompt, json!({})).is_err(), "a demand alone says nothing");
     (prompt.pieces, prompt.tools) = (simple().pieces, Vec::new());
@@ -263,11 +263,11 @@ fn tools_that_are_called_in_text_are_not_offered_and_a_choice_becomes_a_sentence
 
 #[test]
 fn a_call_goes_out_as_it_was_made_whatever_the_format_is_now() {
-    let mut said = Message::new(0, Role::Llm, "agent");
-    said.content = Some("{\"request\": \"a.b\"}".to_owned());
-    said.tools = vec![ToolCall::new("a.b", json!({}))];
-    let mut told = Message::new(1, Role::Agent, "agent");
-    told.content = Some("found".to_owned());
+    let mut reply = Message::new(0, Role::Llm, "agent");
+    reply.content = Some("{\"request\": \"a.b\"}".to_owned());
+    reply.tools = vec![ToolCall::new("a.b", json!({}))];
+    let mut result = Message::new(1, Role::Agent, "agent");
+    result.content = Some("found".to_owned());
     let mut called = Message::new(2, Role::Llm, "agent");
     called.tool_calls = vec![ToolCall { id: "1".to_owned(), ..ToolCall::new("a.b", json!({})) }];
     let mut answered = Message::new(3, Role::Agent, "agent");
@@ -279,7 +279,7 @@ fn a_call_goes_out_as_it_was_made_whatever_the_format_is_now() {
         is_error: false,
     }];
     let mut messages = History::default();
-    [said, told, called, answered]
+    [reply, result, called, answered]
         .into_iter()
         .for_each(|message| messages.push(&Arc::new(message)));
     let mut prompt = prompt(vec![PromptPiece::History { messages, start: 0, end: 4 }]);
@@ -365,7 +365,7 @@ fn neighbours_of_one_role_are_one_message() {
             tool_results: results,
         },
     };
-    let said = |role, content: &str| draft(role, content, Vec::new(), Vec::new());
+    let message = |role, content: &str| draft(role, content, Vec::new(), Vec::new());
     let blob =
         Blob { sha256: "ab".repeat(32), media_type: "image/png".to_owned(), length: 3, name: None };
     let mut history = History::default();
@@ -385,13 +385,13 @@ fn neighbours_of_one_role_are_one_message() {
     };
     let sent = sent(&prompt(vec![
         PromptPiece::System { text: "be good".into() },
-        said(Role::System, "and brief"),
-        said(Role::User, "one"),
-        said(Role::Llm, ""),
-        said(Role::Agent, "two"),
+        message(Role::System, "and brief"),
+        message(Role::User, "one"),
+        message(Role::Llm, ""),
+        message(Role::Agent, "two"),
         draft(Role::Agent, "", Vec::new(), vec![result]),
-        said(Role::Llm, "I see."),
-        said(Role::Llm, "Let me look."),
+        message(Role::Llm, "I see."),
+        message(Role::Llm, "Let me look."),
         draft(Role::Llm, "Now.", vec![ToolCall::new("search.find", json!({}))], Vec::new()),
         PromptPiece::History { messages: history, start: 0, end: 2 },
     ]));

@@ -44,7 +44,7 @@ pub(crate) trait FromItems: Default {
     /// not too many calls yet.
     fn add(&mut self, index: i64, item: Self::Item) -> bool;
 
-    /// Returns the value of a text in place of the list.
+    /// The value of a text in place of the list.
     fn of_text(_: &str) -> Self {
         Self::default()
     }
@@ -348,11 +348,11 @@ impl<'de> Visitor<'de> for TextParts<'_> {
         if !self.is_part {
             return IgnoredAny.visit_map(map).map(drop);
         }
-        let (mut kind, mut said) = (String::new(), String::new());
+        let (mut kind, mut text) = (String::new(), String::new());
         while let Some(name) = map.next_key::<String>()? {
             let field = match name.as_str() {
                 "type" => &mut kind,
-                "text" => &mut said,
+                "text" => &mut text,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                     continue;
@@ -363,7 +363,7 @@ impl<'de> Visitor<'de> for TextParts<'_> {
             }
         }
         if !matches!(kind.as_str(), "thinking" | "reasoning") {
-            self.text.push_str(&said);
+            self.text.push_str(&text);
         }
         Ok(())
     }

@@ -42,8 +42,11 @@ fn parts_are_put_together_as_they_come() {
     );
     let body =
         format!(r#"{{"choices":[{{"delta":{{"content":{parts},"reasoning":{{"text":"no"}}}}}}]}}"#);
-    let said = serde_json::from_str::<Chunk>(&body).unwrap().choices.first.unwrap().delta.unwrap();
-    assert_eq!((said.content.unwrap().0.as_str(), said.reasoning.unwrap().0.as_str()), ("ab", ""));
+    let delta = serde_json::from_str::<Chunk>(&body).unwrap().choices.first.unwrap().delta.unwrap();
+    assert_eq!(
+        (delta.content.unwrap().0.as_str(), delta.reasoning.unwrap().0.as_str()),
+        ("ab", "")
+    );
 }
 
 #[test]
@@ -55,8 +58,8 @@ fn arguments_that_come_as_json_become_its_text() {
         let body = format!(
             r#"{{"choices":[{{"delta":{{"tool_calls":[{{"function":{{"arguments":{arguments}}}}}]}}}}]}}"#
         );
-        let said =
+        let delta =
             serde_json::from_str::<Chunk>(&body).unwrap().choices.first.unwrap().delta.unwrap();
-        assert_eq!(said.tool_calls.unwrap().0.remove(0).function.unwrap().arguments, text);
+        assert_eq!(delta.tool_calls.unwrap().0.remove(0).function.unwrap().arguments, text);
     }
 }

@@ -108,7 +108,7 @@ fn sent(prompt: &Prompt) -> Value {
     sent_with(prompt, json!({}))
 }
 
-fn said(text: &str) -> Value {
+fn message(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
@@ -116,8 +116,8 @@ fn said(text: &str) -> Value {
 fn a_small_prompt_makes_a_small_request() {
     assert_eq!(
         sent(&prompt(vec![system("be good"), draft(Role::User, "hi")])),
-        json!({"model": "m", "max_tokens": 4096, "system": [said("be good")],
-            "messages": [{"role": "user", "content": [said("hi")]}]})
+        json!({"model": "m", "max_tokens": 4096, "system": [message("be good")],
+            "messages": [{"role": "user", "content": [message("hi")]}]})
     );
 }
 
@@ -130,8 +130,8 @@ fn every_system_text_stands_beside_the_messages() {
         draft(Role::System, " "),
     ];
     let body = sent(&prompt(pieces));
-    assert_eq!(body["system"], json!([said("be good"), said("be quick")]));
-    assert_eq!(body["messages"], json!([{"role": "user", "content": [said("hi")]}]));
+    assert_eq!(body["system"], json!([message("be good"), message("be quick")]));
+    assert_eq!(body["messages"], json!([{"role": "user", "content": [message("hi")]}]));
 }
 
 #[test]
@@ -161,11 +161,11 @@ fn a_history_with_calls_alternates_and_its_results_come_first() {
     assert_eq!(
         body["messages"],
         json!([
-            {"role": "user", "content": [said("what is this?"), {"type": "image", "source": image}]},
+            {"role": "user", "content": [message("what is this?"), {"type": "image", "source": image}]},
             {"role": "assistant", "content": [
                 {"type": "tool_use", "id": "call00000", "name": "search__find", "input": {"q": "x"}},
                 {"type": "tool_use", "id": "call00001", "name": "search__find", "input": {"not_an_object": "{bad"}}]},
-            {"role": "user", "content": [result("call00000", "found"), failed, said("hurry")]},
+            {"role": "user", "content": [result("call00000", "found"), failed, message("hurry")]},
         ])
     );
     // Without tools the API refuses such a history.
@@ -214,7 +214,10 @@ fn tools_are_offered_and_chosen() {
     assert!(
         ["tools", "tool_choice", "parallel_tool_calls"].iter().all(|key| body.get(key).is_none())
     );
-    assert_eq!(body["system"], json!([said("Your next answer must call the tool `search.find`.")]));
+    assert_eq!(
+        body["system"],
+        json!([message("Your next answer must call the tool `search.find`.")])
+    );
 }
 
 #[test]

@@ -24,18 +24,18 @@ fn read<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     limit: u64,
 ) -> Result<(Completion, String), ReplyError> {
-    let heard = Heard::default();
+    let sink = Heard::default();
     let mut reply =
         ReplyReader::new(ModelApi::Messages, limit, Quoter::default(), ThinkingFormat::default());
     for piece in pieces {
-        reply.handle_bytes(piece, &heard)?;
+        reply.handle_bytes(piece, &sink)?;
     }
-    let completion = reply.finish(&ToolNames::default(), "m", &heard)?;
-    let text = heard.0.lock().unwrap().clone();
+    let completion = reply.finish(&ToolNames::default(), "m", &sink)?;
+    let text = sink.0.lock().unwrap().clone();
     Ok((completion, text))
 }
 
-fn whole(body: &Value) -> Result<Completion, ReplyError> {
+fn read_body(body: &Value) -> Result<Completion, ReplyError> {
     read([body.to_string().as_bytes()], 10_000).map(|(completion, _)| completion)
 }
 
@@ -97,8 +97,8 @@ fn calls(completion: &Completion) -> Vec<(&str, &str, Value)> {
 #[test]
 fn a_stream_cut_anywhere_gives_the_same() {
     let stream = stream();
-    let (completion, heard) = read([stream.as_bytes()], 10_000).unwrap();
-    assert_eq!(heard, "Héllo");
+    let (completion, pieces) = read([stream.as_bytes()], 10_000).unwrap();
+    assert_eq!(pieces, "Héllo");
     assert_eq!(completion.content.as_deref(), Some("Héllo"));
     assert_eq!(completion.reasoning.as_deref(), Some("Let me see."));
     assert_eq!(
@@ -110,14 +110,14 @@ fn a_stream_cut_anywhere_gives_the_same() {
     let usage = completion.usage;
     assert_eq!((usage.input_tokens, usage.cached_input_tokens, usage.output_tokens), (35, 20, 30));
     for size in [1, 2, 7] {
-        let (again, streamed) = read(stream.as_bytes().chunks(size), 10_000).unwrap();
-        assert_eq!((&again, streamed.as_str()), (&completion, "Héllo"));
+        let (completion_again, streamed) = read(stream.as_bytes().chunks(size), 10_000).unwrap();
+        assert_eq!((&completion_again, streamed.as_str()), (&completion, "Héllo"));
     }
 }
 
 #[test]
 fn a_whole_reply_is_read() {
-    let completion = whole(&json!({"id": "msg_2", "type": "message", "role": "assistant",
+    let completion = read_body(&json!({"id": "msg_2", "type": "message", "role": "assistant",
         "model": "claude-x", "stop_reason": "tool_use", "stop_sequence": null,
         "content": [
             {"type": "thinking", "thinking": "hm", "signature": "x"},
@@ -143,7 +143,7 @@ fn the_reason_of_the_end_is_translated() {
         ("pause_turn", StopReason::Other),
     ] {
         let reply = json!({"type": "message", "content": [{"type": "text", "text": "a"}], "stop_reason": reason});
-        assert_eq!(whole(&reply).unwrap().stop, expected, "{reason}");
+        assert_eq!(read_body(&reply).unwrap().stop, expected, "{reason}");
     }
 }
 
@@ -155,7 +155,7 @@ fn an_error_is_known_whole_and_in_a_stream() {
         Err(ReplyError::Server(error)) => error.inner_status(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(status(whole(&error)), 503);
+    assert_eq!(status(read_body(&error)), 503);
     let stream = events(&[start(), error]);
     assert_eq!(status(read([stream.as_bytes()], 10_000).map(|(completion, _)| completion)), 503);
 }
@@ -171,7 +171,7 @@ fn what_is_incomplete_or_no_reply_is_refused() {
     }
     // A server with the other API.
     let other = json!({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]});
-    assert!(matches!(whole(&other), Err(ReplyError::NotUnderstood { .. })));
+    assert!(matches!(read_body(&other), Err(ReplyError::NotUnderstood { .. })));
     assert_eq!(read([stream.as_bytes()], 12), Err(ReplyError::TooLong));
 }
 

@@ -61,7 +61,7 @@ fn sent(prompt: &Prompt) -> Value {
     sent_with(prompt, json!({}))
 }
 
-fn said(role: &str, text: &str) -> Value {
+fn message(role: &str, text: &str) -> Value {
     json!({"type": "message", "role": role, "content": text})
 }
 
@@ -74,13 +74,14 @@ fn the_first_system_texts_are_the_instructions_and_nothing_is_stored() {
         draft(Role::System, "be brief"),
         draft(Role::Llm, "hello"),
     ];
-    let input = [said("user", "hi"), said("system", "be brief"), said("assistant", "hello")];
+    let input =
+        [message("user", "hi"), message("system", "be brief"), message("assistant", "hello")];
     assert_eq!(
         sent(&prompt(pieces)),
         json!({"model": "m", "store": false, "instructions": "be good\n\nbe quick", "input": input})
     );
-    let alone = sent(&prompt(vec![PromptPiece::System { text: "be good".into() }]));
-    assert_eq!(alone["input"], json!([said("user", "Begin.")]));
+    let instructions = sent(&prompt(vec![PromptPiece::System { text: "be good".into() }]));
+    assert_eq!(instructions["input"], json!([message("user", "Begin.")]));
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn calls_and_results_are_items_without_the_server_s_ids() {
     assert_eq!(
         sent["input"],
         json!([
-            said("assistant", "Let me look."),
+            message("assistant", "Let me look."),
             call("call00000", "{\"q\":\"x\"}"),
             call("call00001", "{\"not_an_object\":\"x\"}"),
             output("call00000", "found"),
@@ -170,7 +171,7 @@ fn the_operator_s_options_join_what_the_host_writes() {
         "stream_options": {"include_obfuscation": false}});
     let format = json!({"type": "json_schema", "name": "answer", "strict": false,
         "schema": {"type": "object"}});
-    let mut expected = json!({"model": "m", "store": true, "input": [said("user", "hi")],
+    let mut expected = json!({"model": "m", "store": true, "input": [message("user", "hi")],
         "text": {"verbosity": "low", "format": format}, "max_output_tokens": 5,
         "reasoning": {"summary": "auto", "effort": "low"}});
     assert_eq!(sent_with(&prompt, options.clone()), expected);

@@ -15,7 +15,7 @@ use crate::support::clock::SystemClock;
 /// A task whose work is a future of a test, and the ends that its parent received.
 struct Task {
     submission: Submission,
-    told: UnboundedReceiver<TaskEnd>,
+    ends: UnboundedReceiver<TaskEnd>,
 }
 
 fn ended(status: BackgroundStatus, why: &str) -> TaskEnd {
@@ -28,7 +28,7 @@ fn task<F: Future<Output = TaskEnd> + Send + 'static>(
     work: impl FnOnce(EventQueue) -> F,
 ) -> Task {
     let (events, received) = event_queue();
-    let (tell, told): (UnboundedSender<TaskEnd>, _) = unbounded_channel();
+    let (tell, ends): (UnboundedSender<TaskEnd>, _) = unbounded_channel();
     let opening = Box::new(RunOpening {
         room: RoomId::from(room),
         entry: TaskName::from("worker"),
@@ -39,8 +39,8 @@ fn task<F: Future<Output = TaskEnd> + Send + 'static>(
     let place = EndReporter::new(Spent { turns: 7, ..Spent::default() }, move |ended| {
         drop(tell.send(ended))
     });
-    let outside = Arc::new(RoomClients::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
-    let handle = RoomHandle::new(opening.room.clone(), &events, outside);
+    let clients = Arc::new(RoomClients::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
+    let handle = RoomHandle::new(opening.room.clone(), &events, clients);
     let child = Child { parent, id, opening, handle, progressing };
     let work = work(received);
     let run = async move {
@@ -48,7 +48,7 @@ fn task<F: Future<Output = TaskEnd> + Send + 'static>(
         let _events = events;
         work.await
     };
-    Task { submission: Submission::new(child, Box::pin(run), place), told }
+    Task { submission: Submission::new(child, Box::pin(run), place), ends }
 }
 
 /// Returns a task that works until it is cancelled.
@@ -73,19 +73,19 @@ fn quick(room: &str) -> Task {
 impl Task {
     /// Returns the only end that the parent received.
     async fn end(&mut self) -> TaskEnd {
-        let first = self.told.recv().await.expect("the parent is told");
-        assert!(self.told.recv().await.is_none(), "and only once");
+        let first = self.ends.recv().await.expect("the parent is told");
+        assert!(self.ends.recv().await.is_none(), "and only once");
         first
     }
 }
 
 /// Submits a task and returns it with the ends that its parent receives.
 fn submit(runner: &LocalRunner, task: Task) -> Task {
-    let Task { submission, told } = task;
+    let Task { submission, ends } = task;
     runner.submit(submission);
     // Only the ends are read from here on, so a placeholder replaces the submission.
     let Task { submission, .. } = quick("unused");
-    Task { submission, told }
+    Task { submission, ends }
 }
 
 fn limited(at_once: usize) -> LocalRunner {
@@ -103,22 +103,22 @@ async fn however_a_task_ends_its_parent_is_told_once() {
     assert_eq!(quick.end().await.task.status, BackgroundStatus::Completed);
 
     let mut panicked = submit(&runner, task("r/2", |_| async { panic!("a fault of the host's") }));
-    let told = panicked.end().await;
+    let end = panicked.end().await;
     assert_eq!(
-        (told.task.status, told.spent.turns),
+        (end.task.status, end.spent.turns),
         (BackgroundStatus::Interrupted, 7),
         "all that was set aside counts"
     );
 
-    let Task { submission, told } = endless("r/3");
+    let Task { submission, ends } = endless("r/3");
     drop(submission);
-    let mut dropped = Task { told, ..endless("unused") };
+    let mut dropped = Task { ends, ..endless("unused") };
     assert_eq!(dropped.end().await.task.status, BackgroundStatus::Interrupted);
 
-    let Task { submission, told } = endless("r/4");
+    let Task { submission, ends } = endless("r/4");
     submission.finish(ended(BackgroundStatus::Completed, "elsewhere"));
-    let mut elsewhere = Task { told, ..endless("unused") };
-    assert_eq!(elsewhere.end().await.task.status, BackgroundStatus::Completed);
+    let mut finished = Task { ends, ..endless("unused") };
+    assert_eq!(finished.end().await.task.status, BackgroundStatus::Completed);
     assert_eq!(runner.list(), [], "none is left");
 }
 
@@ -130,17 +130,17 @@ async fn no_more_run_at_once_than_may_and_the_first_comes_first() {
     // The workers begin with the next turn of the executor.
     tokio::task::yield_now().await;
     let (running, pending) = (BackgroundState::Running, BackgroundState::Pending);
-    let named = |list: &[(&str, BackgroundState)]| {
+    let expected = |list: &[(&str, BackgroundState)]| {
         list.iter().map(|(room, state)| ((*room).to_owned(), *state)).collect::<Vec<_>>()
     };
     assert_eq!(
         states(&runner),
-        named(&[("r/1", running), ("r/2", running), ("r/3", pending), ("r/4", pending)])
+        expected(&[("r/1", running), ("r/2", running), ("r/3", pending), ("r/4", pending)])
     );
     assert!(runner.cancel(&RoomId::from("r/2"), "enough"));
     assert_eq!(tasks[1].end().await.task.error.as_deref(), Some("enough"));
     tokio::task::yield_now().await;
-    assert_eq!(states(&runner), named(&[("r/1", running), ("r/3", running), ("r/4", pending)]));
+    assert_eq!(states(&runner), expected(&[("r/1", running), ("r/3", running), ("r/4", pending)]));
     // A queued task is stopped before it begins, so its usage is zero.
     assert!(runner.cancel(&RoomId::from("r/4"), "not needed"));
     let stopped = tasks[3].end().await;
@@ -149,7 +149,7 @@ async fn no_more_run_at_once_than_may_and_the_first_comes_first() {
         (BackgroundStatus::Cancelled, Spent::default())
     );
     assert!(!runner.cancel(&RoomId::from("r/4"), "again"), "it is not here any more");
-    assert_eq!(states(&runner), named(&[("r/1", running), ("r/3", running)]));
+    assert_eq!(states(&runner), expected(&[("r/1", running), ("r/3", running)]));
 }
 
 #[tokio::test]
@@ -187,9 +187,9 @@ async fn a_runner_that_closes_leaves_nothing_behind() {
     closed.await;
     assert_eq!(runner.list(), []);
     for task in &mut tasks {
-        let told = task.end().await.task;
+        let end = task.end().await.task;
         assert_eq!(
-            (told.status, told.error.as_deref()),
+            (end.status, end.error.as_deref()),
             (BackgroundStatus::Cancelled, Some("the program ends"))
         );
     }
@@ -202,14 +202,14 @@ fn tasks_of_an_executor_that_is_gone_hold_no_place() {
     let runner = limited(1);
     let executor = || tokio::runtime::Builder::new_current_thread().build().unwrap();
     let first = executor();
-    let mut lost = first.block_on(async {
-        let lost = submit(&runner, endless("r/1"));
+    let mut orphan = first.block_on(async {
+        let orphan = submit(&runner, endless("r/1"));
         tokio::task::yield_now().await;
-        lost
+        orphan
     });
     drop(first);
     executor().block_on(async {
-        assert_eq!(lost.end().await.task.status, BackgroundStatus::Interrupted);
+        assert_eq!(orphan.end().await.task.status, BackgroundStatus::Interrupted);
         assert_eq!(
             submit(&runner, quick("r/2")).end().await.task.status,
             BackgroundStatus::Completed

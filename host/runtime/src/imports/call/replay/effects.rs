@@ -27,7 +27,7 @@ enum LoggedEffect {
 }
 
 impl CallReplay {
-    /// Returns whether changes on disk must be durable before their end is reported.
+    /// Whether changes on disk must be durable before their end is reported.
     pub(crate) fn survives_power_cuts(&self) -> bool {
         self.effects.survives_power_cuts()
     }
@@ -47,19 +47,19 @@ impl CallReplay {
             LoggedEffect::New => {
                 // Reads come first, because the side effect may depend on them.
                 {
-                    let mut known = self.known();
-                    self.keep_reads(&mut known);
+                    let mut state = self.state();
+                    self.keep_reads(&mut state);
                 }
-                let asked = AskedSideEffect {
+                let logged = AskedSideEffect {
                     side_effect: side_effect.clone(),
                     leave: Ok(()),
                     answer: None,
                 };
                 let leave = self.effects.ask(self.call, ordinal, side_effect).await;
-                self.known()
+                self.state()
                     .trace
                     .side_effects
-                    .insert(ordinal, Box::new(AskedSideEffect { leave: leave.clone(), ..asked }));
+                    .insert(ordinal, Box::new(AskedSideEffect { leave: leave.clone(), ..logged }));
                 if let Err(denial) = leave {
                     return EffectDecision::Refused(denial);
                 }
@@ -69,10 +69,10 @@ impl CallReplay {
     }
 
     fn known_effect(&self, ordinal: u32, side_effect: &SideEffect) -> LoggedEffect {
-        let known = self.known();
-        let leave = known.trace.side_effects.get(&ordinal).map(|asked| asked.leave.clone());
-        let may_repeat = known.trace.may_repeat;
-        match known.trace.side_effect(ordinal, side_effect) {
+        let state = self.state();
+        let leave = state.trace.side_effects.get(&ordinal).map(|logged| logged.leave.clone());
+        let may_repeat = state.trace.may_repeat;
+        match state.trace.side_effect(ordinal, side_effect) {
             Before::New => LoggedEffect::New,
             Before::Answered(answer) => LoggedEffect::Leave(EffectDecision::Told(answer.clone())),
             Before::Open => match leave {
@@ -87,11 +87,11 @@ impl CallReplay {
                 }
             },
             Before::Otherwise => {
-                let before = known
+                let before = state
                     .trace
                     .side_effects
                     .get(&ordinal)
-                    .map_or_else(Default::default, |asked| asked.side_effect.target());
+                    .map_or_else(Default::default, |logged| logged.side_effect.target());
                 self.lose(&format!(
                     "it asked for something else than before: {} and not {before}",
                     side_effect.target()
@@ -104,20 +104,20 @@ impl CallReplay {
     /// Reports the outcome.
     pub(crate) async fn effect_ended(&self, ordinal: u32, answer: SideEffectAnswer) {
         self.effects.ended(self.call, ordinal, answer.clone()).await;
-        if let Some(asked) = self.known().trace.side_effects.get_mut(&ordinal) {
-            asked.answer = Some(answer);
+        if let Some(logged) = self.state().trace.side_effects.get_mut(&ordinal) {
+            logged.answer = Some(answer);
         }
     }
 
     /// Keeps a whole refusal, as long as the call stays in this process.
     pub(crate) fn keep_record(&self, ordinal: u32, record: &DenialRecord) {
-        self.known().records.insert(ordinal, record.clone());
+        self.state().records.insert(ordinal, record.clone());
     }
 
     /// Returns the refusal of a side effect. After a restart it is rebuilt from the journal's part.
     pub(crate) fn record(&self, ordinal: u32, denial: Denial) -> Box<DenialRecord> {
-        let kept = self.known().records.get(&ordinal).cloned();
-        Box::new(kept.unwrap_or_else(|| {
+        let stored = self.state().records.get(&ordinal).cloned();
+        Box::new(stored.unwrap_or_else(|| {
             let reason = format!("it was refused before the host stopped: {}", denial.detail);
             DenialRecord { denial, layer: Layer::Runtime, reason, suggestion: None, writes: false }
         }))

@@ -42,13 +42,13 @@ pub(crate) enum Packed {
 }
 
 impl CallReplay {
-    /// Returns the recorded result of the next read.
+    /// The recorded result of the next read.
     pub(crate) fn recall<T: DeserializeOwned>(&self, import: &str, target: &str) -> Recalled<T> {
         if self.check().is_err() {
             return Recalled::Lost;
         }
-        let mut known = self.known();
-        let Some(read) = known.trace.reads.get(known.told) else { return Recalled::Now };
+        let mut state = self.state();
+        let Some(read) = state.trace.reads.get(state.replayed) else { return Recalled::Now };
         if read.import != import || read.target != target {
             self.lose(&format!(
                 "it read something else than before: {import} {target} and not {} {}",
@@ -62,7 +62,7 @@ impl CallReplay {
             ));
             return Recalled::Lost;
         };
-        known.told += 1;
+        state.replayed += 1;
         Recalled::Before(answer)
     }
 
@@ -73,35 +73,35 @@ impl CallReplay {
         }
         // Recorded values consist of texts and numbers, so this does not fail in practice.
         let Ok(answer) = serde_json::to_value(answer) else { return self.forget() };
-        let mut known = self.known();
-        known.trace.reads.push(LoggedRead {
+        let mut state = self.state();
+        state.trace.reads.push(LoggedRead {
             import: import.to_owned(),
             target: target.to_owned(),
             answer,
         });
-        known.told = known.trace.reads.len();
+        state.replayed = state.trace.reads.len();
         let size = size + import.len() + target.len() + ENTRY;
-        known.loose += size;
-        known.held += size;
-        known.forgetful |= known.held > HELD;
-        if known.loose > LOOSE {
-            self.keep_reads(&mut known);
+        state.loose += size;
+        state.read_bytes += size;
+        state.forgetful |= state.read_bytes > HELD;
+        if state.loose > LOOSE {
+            self.keep_reads(&mut state);
         }
     }
 
     /// Journals the reads that are not journalled yet.
-    pub(super) fn keep_reads(&self, known: &mut ReplayState) {
-        let ReplayState { trace, told, kept, forgetful, .. } = known;
-        if *kept < trace.reads.len() {
-            self.effects.read(self.call, trace.reads[*kept..].to_vec());
-            *kept = trace.reads.len();
+    pub(super) fn keep_reads(&self, state: &mut ReplayState) {
+        let ReplayState { trace, replayed, journalled, forgetful, .. } = state;
+        if *journalled < trace.reads.len() {
+            self.effects.read(self.call, trace.reads[*journalled..].to_vec());
+            *journalled = trace.reads.len();
             // The call cannot be replayed any more, so the memory of its reads is released.
-            if *forgetful && *told == *kept {
+            if *forgetful && *replayed == *journalled {
                 trace.reads.clear();
-                (*told, *kept) = (0, 0);
+                (*replayed, *journalled) = (0, 0);
             }
         }
-        known.loose = 0;
+        state.loose = 0;
     }
 
     /// Packs bytes for the journal; also returns their approximate size.
@@ -135,7 +135,7 @@ impl CallReplay {
         bytes
     }
 
-    /// Returns the blob of this digest. An empty one is not stored.
+    /// The blob of this digest. An empty one is not stored.
     pub(crate) fn blob(&self, sha256: &str, length: Option<u64>) -> Option<Vec<u8>> {
         if length == Some(0) {
             return Some(Vec::new());

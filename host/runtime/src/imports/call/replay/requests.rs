@@ -17,14 +17,14 @@ pub(crate) type Answer = Result<Completion, ModelError>;
 
 /// The requests of one kind that are in progress in this process.
 pub(super) struct Requests<A> {
-    asked: HashMap<u32, BoxFuture<'static, A>>,
+    pending: HashMap<u32, BoxFuture<'static, A>>,
     /// Requests that the guest dropped.
     given_up: BTreeSet<u32>,
 }
 
 impl<A> Default for Requests<A> {
     fn default() -> Self {
-        Self { asked: HashMap::new(), given_up: BTreeSet::new() }
+        Self { pending: HashMap::new(), given_up: BTreeSet::new() }
     }
 }
 
@@ -147,13 +147,13 @@ impl CallReplay {
 
     fn ask<K: Kind>(&self, ordinal: u32, request: K::Request) -> Result<(), ReplayMismatch> {
         self.check()?;
-        let mut known = self.known();
-        let known = &mut *known;
+        let mut state = self.state();
+        let state = &mut *state;
         let is_known = {
-            let requests = K::requests(known);
-            requests.asked.contains_key(&ordinal) || requests.given_up.contains(&ordinal)
+            let requests = K::requests(state);
+            requests.pending.contains_key(&ordinal) || requests.given_up.contains(&ordinal)
         };
-        let before = K::log(&mut known.trace).get(&ordinal).map(|asked| asked.before(&request));
+        let before = K::log(&mut state.trace).get(&ordinal).map(|logged| logged.before(&request));
         match before.unwrap_or(Before::New) {
             Before::Answered(_) => return Ok(()),
             // Still in progress in this process, or cancelled by the guest.
@@ -169,12 +169,12 @@ impl CallReplay {
             }
             Before::New => {
                 // Reads come first, because the request may depend on them.
-                self.keep_reads(known);
-                K::log(&mut known.trace).insert(ordinal, Box::new(Asked::new(request.clone())));
+                self.keep_reads(state);
+                K::log(&mut state.trace).insert(ordinal, Box::new(Asked::new(request.clone())));
             }
         }
         let answer = K::send(self, ordinal, request);
-        K::requests(known).asked.insert(ordinal, answer);
+        K::requests(state).pending.insert(ordinal, answer);
         Ok(())
     }
 
@@ -184,27 +184,27 @@ impl CallReplay {
         ordinal: u32,
         due: impl Future<Output = ()>,
     ) -> Result<Option<K::Answer>, Parked> {
-        let asked = {
-            let mut known = self.known();
+        let pending = {
+            let mut state = self.state();
             if let Some(answer) =
-                K::log(&mut known.trace).get(&ordinal).and_then(|asked| asked.answer.clone())
+                K::log(&mut state.trace).get(&ordinal).and_then(|logged| logged.answer.clone())
             {
                 return Ok(Some(answer));
             }
-            K::requests(&mut known).asked.remove(&ordinal)
+            K::requests(&mut state).pending.remove(&ordinal)
         };
-        let Some(mut asked) = asked else { return Ok(None) };
+        let Some(mut pending) = pending else { return Ok(None) };
         tokio::select! {
             biased;
-            answer = &mut asked => {
-                self.answered::<K>(ordinal, &answer);
+            answer = &mut pending => {
+                self.record_answer::<K>(ordinal, &answer);
                 Ok(Some(answer))
             }
             () = due => {
-                let mut known = self.known();
+                let mut state = self.state();
                 // The future stays alive, so that the request is not sent twice.
-                K::requests(&mut known).asked.insert(ordinal, asked);
-                known.waits_for = Some(K::awaited(ordinal));
+                K::requests(&mut state).pending.insert(ordinal, pending);
+                state.waits_for = Some(K::awaited(ordinal));
                 Err(Parked)
             }
         }
@@ -212,7 +212,7 @@ impl CallReplay {
 
     /// Waits for the answer that a suspended call needs.
     pub(crate) async fn parked_answer(&self) {
-        let awaited = self.known().waits_for.take();
+        let awaited = self.state().waits_for.take();
         match awaited {
             Some(Awaited::Model(ordinal)) => self.wait_parked::<Model>(ordinal).await,
             Some(Awaited::Tools(ordinal)) => self.wait_parked::<Tools>(ordinal).await,
@@ -220,32 +220,32 @@ impl CallReplay {
         }
     }
 
-    /// Returns whether the suspended call waits for other tools, which have limits of their own and
-    /// may wait for an approver.
+    /// Whether the suspended call waits for other tools, which have limits of their own and may
+    /// wait for an approver.
     pub(crate) fn waits_for_tools(&self) -> bool {
-        matches!(self.known().waits_for, Some(Awaited::Tools(_)))
+        matches!(self.state().waits_for, Some(Awaited::Tools(_)))
     }
 
     async fn wait_parked<K: Kind>(&self, ordinal: u32) {
-        let asked = K::requests(&mut self.known()).asked.remove(&ordinal);
-        if let Some(asked) = asked {
-            let answer = asked.await;
-            self.answered::<K>(ordinal, &answer);
+        let pending = K::requests(&mut self.state()).pending.remove(&ordinal);
+        if let Some(pending) = pending {
+            let answer = pending.await;
+            self.record_answer::<K>(ordinal, &answer);
         }
     }
 
-    fn answered<K: Kind>(&self, ordinal: u32, answer: &K::Answer) {
-        if let Some(asked) = K::log(&mut self.known().trace).get_mut(&ordinal) {
-            asked.answer = Some(answer.clone());
+    fn record_answer<K: Kind>(&self, ordinal: u32, answer: &K::Answer) {
+        if let Some(logged) = K::log(&mut self.state().trace).get_mut(&ordinal) {
+            logged.answer = Some(answer.clone());
         }
     }
 
     /// Cancels a model request that the guest dropped.
     pub(crate) fn give_up_model(&self, ordinal: u32) {
-        let mut known = self.known();
-        if let Some(asked) = known.models.asked.remove(&ordinal) {
-            known.models.given_up.insert(ordinal);
-            drop(asked);
+        let mut state = self.state();
+        if let Some(pending) = state.models.pending.remove(&ordinal) {
+            state.models.given_up.insert(ordinal);
+            drop(pending);
         }
     }
 }

@@ -20,13 +20,13 @@ impl CallState {
     pub(crate) fn due(&self) -> impl Future<Output = ()> + Send + use<> {
         let parking = self.parking.clone().filter(|_| self.meter.may_repeat());
         let (began, waited) = (self.began, self.waited);
-        let past = Arc::clone(&self.past);
+        let replay = Arc::clone(&self.replay);
         async move {
             let Some(parking) = parking else { return std::future::pending().await };
             let own = parking.clock.now().saturating_duration_since(began).saturating_sub(waited);
             parking.clock.sleep(own.saturating_mul(WORTH)).await;
             parking.due().await;
-            past.may_park().await;
+            replay.may_park().await;
         }
     }
 
@@ -45,24 +45,23 @@ impl CallState {
         self.refuse_streamed();
         self.listings = Listings::default();
         let mut table = ResourceTable::new();
-        table
-            .set_max_capacity(usize::try_from(self.grantee.limits().handles).unwrap_or(usize::MAX));
+        table.set_max_capacity(usize::try_from(self.plugin.limits().handles).unwrap_or(usize::MAX));
         self.table = table;
         self.wasi = None;
         self.blobs = Reach::default();
     }
 
     /// Prepares the state for the next attempt.
-    pub(crate) fn again(&mut self) {
-        self.past.again();
+    pub(crate) fn begin_attempt(&mut self) {
+        self.replay.begin_attempt();
         for record in std::mem::take(&mut self.denials) {
-            if !self.told.contains(&record) {
-                self.told.push(record);
+            if !self.reported.contains(&record) {
+                self.reported.push(record);
             }
         }
         self.more.clear();
-        self.book = Arc::new(self.book.again());
-        self.meter.again();
+        self.book = Arc::new(self.book.begin_attempt());
+        self.meter.begin_attempt();
         self.scratch = None;
         (self.read, self.streams) = (SharedCounter::default(), FileStreams::default());
         (self.requests, self.tool_requests, self.effects) = (0, 0, 0);

@@ -65,7 +65,7 @@ impl AsyncWrite for Endless {
 }
 
 /// Returns the error of a request to such a server, and the bytes read from it.
-async fn taken(text: &'static str, limit: u64) -> (Option<ConnectionError>, u64) {
+async fn read_interim(text: &'static str, limit: u64) -> (Option<ConnectionError>, u64) {
     let sent = Arc::new(AtomicU64::new(0));
     let interim = Arc::new(Interim::new(limit));
     let url = Url::parse("http://a.example/").unwrap();
@@ -85,7 +85,7 @@ async fn endless_interim_answers_end_after_the_first_bytes() {
         "HTTP/1.1 102 Processing\r\n\r\n",
         "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n",
     ] {
-        let (trouble, bytes) = taken(text, 4 << 20).await;
+        let (trouble, bytes) = read_interim(text, 4 << 20).await;
         assert_eq!(
             trouble,
             Some(ConnectionError::NoAnswer("the server sent more than 16 interim answers")),
@@ -102,7 +102,7 @@ async fn bytes_of_interim_answers_count_against_the_limit() {
         "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
         "\r\n\r\n"
     );
-    let (trouble, bytes) = taken(HINT, 1_000).await;
+    let (trouble, bytes) = read_interim(HINT, 1_000).await;
     assert_eq!(trouble, Some(ConnectionError::TooLong));
     assert!(bytes <= 16 << 10, "{bytes}");
 }

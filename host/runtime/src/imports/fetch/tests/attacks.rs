@@ -119,8 +119,8 @@ async fn a_redirect_leads_nowhere_that_a_request_may_not_go() {
         let server = Server::saying(redirect(&to));
         let start = format!("http://127.0.0.1:{}/", server.port);
         let mut plugin = plugin(grant(&[&start, "http://*.test/*"]));
-        let said = plugin.refused("GET", &start).await;
-        assert!(said.contains(reason), "{to}: {said}");
+        let message = plugin.refused("GET", &start).await;
+        assert!(message.contains(reason), "{to}: {message}");
         assert_eq!(server.connections(), 1);
     }
     assert_eq!(forbidden.connections(), 0);
@@ -174,10 +174,10 @@ async fn no_name_is_resolved_before_the_room_says_yes_or_without_a_rule() {
         grant(&["http://*.test:1/*"]),
         Journal { refuses_from: Some(0), ..Journal::default() },
     );
-    let asked = plugin.get("http://127-0-0-1.test:1/").await;
-    assert!(matches!(asked, Err(ExchangeFailure::Denied(_))));
-    let outside = plugin.get("http://leak.elsewhere.example/").await;
-    assert!(matches!(outside, Err(ExchangeFailure::Refused(_))));
+    let denied = plugin.get("http://127-0-0-1.test:1/").await;
+    assert!(matches!(denied, Err(ExchangeFailure::Denied(_))));
+    let denied_host = plugin.get("http://leak.elsewhere.example/").await;
+    assert!(matches!(denied_host, Err(ExchangeFailure::Refused(_))));
     assert_eq!(plugin.asked_names(), Vec::<String>::new());
 }
 
@@ -186,10 +186,10 @@ async fn a_manifest_that_does_not_ask_gets_nothing_also_when_granted() {
     let server = Server::saying(ok("lit"));
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = plugin(grant(&[&format!("{base}*")]));
-    let grantee = Arc::get_mut(&mut plugin.state.grantee).unwrap();
-    let mut setup = (*grantee.setup).clone();
+    let context = Arc::get_mut(&mut plugin.state.plugin).unwrap();
+    let mut setup = (*context.setup).clone();
     setup.facts.manifest.asks.clear();
-    grantee.setup = Arc::new(setup);
+    context.setup = Arc::new(setup);
     assert!(plugin.refused("GET", &base).await.contains("does not ask"));
     assert_eq!(server.connections(), 0);
 }

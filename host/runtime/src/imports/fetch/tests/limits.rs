@@ -141,12 +141,12 @@ async fn answers_that_are_kept_are_counted_together() {
     let server = Server::saying(ok(&"x".repeat(900)));
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = limited(&base, |grant| grant.response_bytes = 1_000);
-    let mut kept = Vec::new();
+    let mut answers = Vec::new();
     for _ in 0..4 {
-        kept.push(plugin.get(&base).await.unwrap());
+        answers.push(plugin.get(&base).await.unwrap());
     }
     assert!(is_limit(&plugin.get(&base).await, "response_size, answers that are kept"));
-    kept.pop();
+    answers.pop();
     assert!(plugin.get(&base).await.is_ok());
 }
 
@@ -155,8 +155,8 @@ async fn a_plugin_has_so_many_requests_under_way_and_no_more() {
     let server = Server::saying(ok("lit"));
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = limited(&base, |grant| (grant.at_once, grant.time_ms) = (1, 200));
-    let grantee = Arc::clone(&plugin.state.grantee);
-    let other = grantee.outgoing.turn().await;
+    let context = Arc::clone(&plugin.state.plugin);
+    let other = context.outgoing.turn().await;
     assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::TimedOut(_))));
     assert_eq!(server.connections(), 0);
     drop(other);
@@ -183,7 +183,7 @@ async fn what_cannot_be_reached_says_nothing_of_how() {
 async fn a_secure_address_is_not_sent_to_in_the_clear() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let base = format!("https://127.0.0.1:{}/", listener.local_addr().unwrap().port());
-    let heard = std::thread::spawn(move || {
+    let receiver = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut first = vec![0; 4_096];
         let length = stream.read(&mut first).unwrap();
@@ -197,7 +197,7 @@ async fn a_secure_address_is_not_sent_to_in_the_clear() {
         limited(&base, |_| {}).send(request).await,
         Err(ExchangeFailure::Unavailable(_))
     ));
-    let heard = heard.join().unwrap();
-    assert!(heard.starts_with(&[0x16, 3]), "a greeting of TLS");
-    assert!(!String::from_utf8_lossy(&heard).contains("mine"));
+    let received = receiver.join().unwrap();
+    assert!(received.starts_with(&[0x16, 3]), "a greeting of TLS");
+    assert!(!String::from_utf8_lossy(&received).contains("mine"));
 }

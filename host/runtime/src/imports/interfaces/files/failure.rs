@@ -21,8 +21,8 @@ pub(crate) enum FileFailure {
 }
 
 impl FileFailure {
-    /// Returns the failure for a call that deviated from its replay and ends.
-    pub(crate) fn lost() -> Self {
+    /// The failure for a call that deviated from its replay and ends.
+    pub(crate) fn deviated() -> Self {
         Self::Other("the call ends".to_owned())
     }
 
@@ -53,7 +53,7 @@ impl FileFailure {
         }
     }
 
-    /// Returns the journal's form of a failed change; `trouble` gives the human-readable text.
+    /// The journal's form of a failed change; `trouble` gives the human-readable text.
     pub(crate) fn answer(&self, trouble: &FolderFailure) -> SideEffectAnswer {
         let cause = match self {
             Self::Denied(record) => {
@@ -70,7 +70,7 @@ impl FileFailure {
 
     /// Rebuilds a failure from the journal by its cause. The text only remains for failures that
     /// have one.
-    pub(crate) fn again(cause: FailureCause, message: String) -> Self {
+    pub(crate) fn from_journal(cause: FailureCause, message: String) -> Self {
         match cause {
             FailureCause::NotFound => Self::NotFound,
             FailureCause::NotAFile => Self::NotAFile,
@@ -102,19 +102,19 @@ mod tests {
             FolderFailure::Quota(4_200),
             other(),
         ] {
-            let told = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
-            let SideEffectAnswer::Failed { cause, .. } = told.answer(&trouble) else {
-                panic!("{told:?} is no refusal")
+            let failure = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
+            let SideEffectAnswer::Failed { cause, .. } = failure.answer(&trouble) else {
+                panic!("{failure:?} is no refusal")
             };
             let stored = serde_json::to_string(&cause).unwrap();
-            let reworded = FileFailure::again(
+            let reworded = FileFailure::from_journal(
                 serde_json::from_str(&stored).unwrap(),
                 "in other words".to_owned(),
             );
-            let expected = if matches!(told, FileFailure::Other(_)) {
+            let expected = if matches!(failure, FileFailure::Other(_)) {
                 FileFailure::Other("in other words".to_owned())
             } else {
-                told
+                failure
             };
             assert_eq!(reworded, expected, "{stored}");
         }
@@ -144,8 +144,11 @@ mod tests {
             FolderFailure::Link,
             FolderFailure::HardLink,
         ] {
-            let told = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
-            assert!(matches!(told.answer(&trouble), SideEffectAnswer::Denied { .. }), "{told:?}");
+            let failure = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
+            assert!(
+                matches!(failure.answer(&trouble), SideEffectAnswer::Denied { .. }),
+                "{failure:?}"
+            );
         }
     }
 }

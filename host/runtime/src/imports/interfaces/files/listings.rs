@@ -79,10 +79,10 @@ impl Listings {
         }
     }
 
-    fn add(&mut self, place: GrantedPath, begun: ListingStage) {
-        self.0.push((place, begun));
+    fn add(&mut self, place: GrantedPath, stage: ListingStage) {
+        self.0.push((place, stage));
         let bytes = |listings: &[(GrantedPath, ListingStage)]| {
-            listings.iter().map(|(_, begun)| begun.bytes()).sum::<usize>()
+            listings.iter().map(|(_, stage)| stage.bytes()).sum::<usize>()
         };
         while self.0.len() > LISTINGS || (self.0.len() > 1 && bytes(&self.0) > BYTES) {
             self.0.remove(0);

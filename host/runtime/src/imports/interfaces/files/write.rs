@@ -48,7 +48,7 @@ impl CallState {
         truncate: bool,
     ) -> Result<u64, FileError> {
         let place = self.place_to_write(path)?;
-        let quota = self.grantee.folders[place.folder].byte_quota();
+        let quota = self.plugin.folders[place.folder].byte_quota();
         // A change that can never fit is not journalled.
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > quota) {
             return Err(FileError::QuotaExceeded(quota));
@@ -59,7 +59,7 @@ impl CallState {
             truncate,
             bytes: digest(&bytes),
         };
-        let durable = self.past.survives_power_cuts();
+        let durable = self.replay.survives_power_cuts();
         let change = move |folder: &CallFolder, rest: &str| {
             let modes = FileModes::Plugin;
             folder.write(FileChange { rest, offset, bytes: &bytes, truncate, durable, modes })
@@ -71,7 +71,7 @@ impl CallState {
     pub(crate) async fn remove_file(&mut self, path: &str) -> Result<(), FileError> {
         let place = self.place_to_write(path)?;
         let side_effect = SideEffect::RemoveFile { path: path.to_owned() };
-        let durable = self.past.survives_power_cuts();
+        let durable = self.replay.survives_power_cuts();
         self.change_file(path, place, side_effect, move |folder, rest| {
             folder.remove(rest, durable).map(|()| 0)
         })
@@ -82,20 +82,20 @@ impl CallState {
     /// Syncs a path to the disk, regardless of the journal's durability.
     pub(crate) async fn sync_file(&mut self, path: &str) -> Result<(), FileError> {
         let place = self.may_read(path)?;
-        let synced = match self.past.recall::<Result<(), FileFailure>>(SYNC, path) {
+        let synced = match self.replay.recall::<Result<(), FileFailure>>(SYNC, path) {
             Recalled::Before(synced) => synced,
-            Recalled::Lost => Err(FileFailure::lost()),
+            Recalled::Lost => Err(FileFailure::deviated()),
             Recalled::Now => {
                 let folder = self.folder(place.folder);
                 let synced = self.off_loop(move || folder.sync(&place.rest)).await;
                 let synced = synced
                     .unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
-                let synced = synced.map_err(|trouble| self.told(path, &trouble));
-                self.past.keep(SYNC, path, &synced, 0);
+                let synced = synced.map_err(|trouble| self.failure_of(path, &trouble));
+                self.replay.keep(SYNC, path, &synced, 0);
                 synced
             }
         };
-        synced.map_err(|told| self.file_error(told))
+        synced.map_err(|failure| self.file_error(failure))
     }
 
     async fn change_file(
@@ -112,22 +112,22 @@ impl CallState {
             }
         };
         let folder = self.folder(place.folder);
-        let done = self.off_loop(move || change(&folder, &place.rest)).await;
-        let done =
-            done.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
-        let (answer, told) = match done {
+        let result = self.off_loop(move || change(&folder, &place.rest)).await;
+        let result =
+            result.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
+        let (answer, outcome) = match result {
             Ok(length) => (SideEffectAnswer::Done { length }, Ok(length)),
             Err(trouble) => {
-                let told = self.told(path, &trouble);
-                (told.answer(&trouble), Err(told))
+                let failure = self.failure_of(path, &trouble);
+                (failure.answer(&trouble), Err(failure))
             }
         };
         // Kept before the end of the effect is journalled: a replay needs the whole record.
-        if let Err(FileFailure::Denied(record)) = &told {
-            self.past.keep_record(ordinal, record);
+        if let Err(FileFailure::Denied(record)) = &outcome {
+            self.replay.keep_record(ordinal, record);
         }
         self.end(ordinal, answer).await;
-        told.map_err(|told| self.file_error(told))
+        outcome.map_err(|failure| self.file_error(failure))
     }
 
     /// Returns the recorded outcome of a change.
@@ -136,14 +136,18 @@ impl CallState {
         ordinal: u32,
         answer: SideEffectAnswer,
     ) -> Result<u64, FileError> {
-        let told = match answer {
+        let failure = match answer {
             SideEffectAnswer::Done { length } => return Ok(length),
             SideEffectAnswer::Denied { denial } => {
-                FileFailure::Denied(self.past.record(ordinal, denial))
+                FileFailure::Denied(self.replay.record(ordinal, denial))
             }
-            SideEffectAnswer::Failed { cause, message } => FileFailure::again(cause, message),
-            SideEffectAnswer::Fetched { .. } | SideEffectAnswer::Ran { .. } => FileFailure::lost(),
+            SideEffectAnswer::Failed { cause, message } => {
+                FileFailure::from_journal(cause, message)
+            }
+            SideEffectAnswer::Fetched { .. } | SideEffectAnswer::Ran { .. } => {
+                FileFailure::deviated()
+            }
         };
-        Err(self.file_error(told))
+        Err(self.file_error(failure))
     }
 }

@@ -24,12 +24,12 @@ impl AppliedFolder {
             return Err(std::io::Error::other("a link is in its place"));
         }
         let dir = Dir::open_ambient_dir(dir, ambient_authority())?;
-        let (at, access, kept) = (String::new(), FolderAccess::ReadOnly, Vec::new());
-        Ok(Self(GrantedFolder { at, dir, access, kept }))
+        let (at, access, read_only) = (String::new(), FolderAccess::ReadOnly, Vec::new());
+        Ok(Self(GrantedFolder { at, dir, access, read_only }))
     }
 
-    /// Returns the entry at a path, by the digest of a file. `may_be_linked` accepts a file with a
-    /// second name, whose removal leaves the other one as it is.
+    /// The entry at a path, by the digest of a file. `may_be_linked` accepts a file with a second
+    /// name, whose removal leaves the other one as it is.
     pub(crate) fn entry(&self, rest: &str, may_be_linked: bool) -> BaseEntry {
         let digest = |file: &Existing| {
             if !may_be_linked {

@@ -14,19 +14,19 @@ use crate::imports::call::PluginContext;
 /// A granted folder during a call.
 #[derive(Clone)]
 pub(crate) struct CallFolder {
-    grantee: Arc<PluginContext>,
+    plugin: Arc<PluginContext>,
     index: usize,
     overlays: Option<Arc<RunOverlays>>,
 }
 
 impl CallFolder {
-    /// Returns the folder with this index in the plugin's grants.
+    /// The folder with this index in the plugin's grants.
     pub(crate) fn new(
-        grantee: &Arc<PluginContext>,
+        plugin: &Arc<PluginContext>,
         index: usize,
         overlays: Option<&Arc<RunOverlays>>,
     ) -> Self {
-        Self { grantee: Arc::clone(grantee), index, overlays: overlays.cloned() }
+        Self { plugin: Arc::clone(plugin), index, overlays: overlays.cloned() }
     }
 
     pub(crate) fn open_file(&self, rest: &str) -> Result<File, FolderFailure> {
@@ -63,7 +63,7 @@ impl CallFolder {
     }
 
     fn folder(&self) -> &GrantedFolder {
-        &self.grantee.folders[self.index]
+        &self.plugin.folders[self.index]
     }
 
     /// Works on the folder, or on the run's overlay of it.

@@ -55,17 +55,17 @@ struct FolderUsage {
 /// directory.
 static LOCKS: Mutex<Vec<Weak<FolderLocks>>> = Mutex::new(Vec::new());
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_data<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ledger {
-    /// Returns the ledger of the folder at this path, which must be canonical.
+    /// The ledger of the folder at this path, which must be canonical.
     pub(super) fn open(path: &Path, most: FolderSize) -> Self {
         let own = Arc::new(FolderLocks { path: path.to_owned(), changes: Mutex::default() });
         // Held until the new lock is listed, so that two overlapping ledgers cannot miss each
         // other.
-        let mut all = held(&LOCKS);
+        let mut all = lock_data(&LOCKS);
         all.retain(|lock| lock.strong_count() > 0);
         // A later ledger takes the locks of all earlier ones that it overlaps, so any two share
         // one. The list keeps its order, so all of them lock in the same order.
@@ -82,7 +82,7 @@ impl Ledger {
     pub(super) fn turn(&self) -> FolderPermit<'_> {
         FolderPermit {
             ledger: self,
-            changes: self.locks.iter().map(|lock| held(&lock.changes)).collect(),
+            changes: self.locks.iter().map(|lock| lock_data(&lock.changes)).collect(),
         }
     }
 }
@@ -97,7 +97,7 @@ impl FolderPermit<'_> {
     /// Returns the current size of the folder.
     pub(super) fn usage(&self, dir: &Dir) -> Result<FolderSize, FolderFailure> {
         let changes = self.count();
-        let known = *held(&self.ledger.known);
+        let known = *lock_data(&self.ledger.known);
         if let Some(known) =
             known.filter(|known| known.changes == changes && known.at.elapsed() < FRESH)
         {
@@ -105,7 +105,7 @@ impl FolderPermit<'_> {
         }
         let mut usage = FolderSize::default();
         measure(dir, 0, self.ledger.most.entries, &mut usage)?;
-        *held(&self.ledger.known) = Some(FolderUsage { changes, at: Instant::now(), usage });
+        *lock_data(&self.ledger.known) = Some(FolderUsage { changes, at: Instant::now(), usage });
         Ok(usage)
     }
 
@@ -113,7 +113,7 @@ impl FolderPermit<'_> {
     pub(super) fn changed(mut self, usage: Option<FolderSize>) {
         self.changes.iter_mut().for_each(|changes| **changes = changes.wrapping_add(1));
         let changes = self.count();
-        let mut known = held(&self.ledger.known);
+        let mut known = lock_data(&self.ledger.known);
         *known = known.zip(usage).map(|(known, usage)| FolderUsage { changes, usage, ..known });
     }
 
@@ -122,12 +122,14 @@ impl FolderPermit<'_> {
         // Read before `changed` counts this removal: a cached size is valid only for the current
         // count.
         let changes = self.count();
-        let known = *held(&self.ledger.known);
-        let left = |usage: FolderSize| FolderSize {
+        let known = *lock_data(&self.ledger.known);
+        let remaining = |usage: FolderSize| FolderSize {
             bytes: usage.bytes.saturating_sub(bytes),
             entries: usage.entries.saturating_sub(1),
         };
-        self.changed(known.filter(|known| known.changes == changes).map(|known| left(known.usage)));
+        self.changed(
+            known.filter(|known| known.changes == changes).map(|known| remaining(known.usage)),
+        );
     }
 
     fn count(&self) -> u64 {

@@ -39,12 +39,12 @@ pub(crate) struct Page {
 }
 
 impl Listing {
-    /// Returns whether the listing can continue after this name.
+    /// Whether the listing can continue after this name.
     pub(crate) fn leads_on(&self, after: &str) -> bool {
         self.last.as_deref().is_some_and(|last| after >= last)
     }
 
-    /// Returns the approximate memory in bytes.
+    /// The approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -54,7 +54,7 @@ impl Listing {
         directory: &impl NamedEntries,
         after: Option<&str>,
         most: u64,
-        kept: usize,
+        capacity: usize,
     ) -> Result<(Self, u64), FolderFailure> {
         let mut listing = Self { last: after.map(str::to_owned), ..Self::default() };
         let mut seen = 0;
@@ -66,20 +66,20 @@ impl Listing {
             // Paths of plugins are UTF-8, so other names cannot be returned.
             let Ok(name) = name?.into_string() else { continue };
             if !name.starts_with(UNFINISHED) && after.is_none_or(|after| name.as_str() > after) {
-                listing.keep(name, kept);
+                listing.keep(name, capacity);
             }
         }
         Ok((listing, seen))
     }
 
-    fn keep(&mut self, name: String, kept: usize) {
+    fn keep(&mut self, name: String, capacity: usize) {
         // Names were dropped from the end, so a later one must be dropped too.
         if self.is_cut && self.names.last().is_some_and(|last| name > *last) {
             return;
         }
         self.bytes += name.len() + NAME;
         self.names.insert(name);
-        while self.bytes > kept && self.names.len() > 1 {
+        while self.bytes > capacity && self.names.len() > 1 {
             self.is_cut = true;
             self.bytes -= self.names.pop_last().map_or(0, |name| name.len() + NAME);
         }
@@ -120,9 +120,9 @@ impl GrantedFolder {
         &self,
         request: PageRequest<'_>,
         listing: Option<Listing>,
-        kept: usize,
+        capacity: usize,
     ) -> Result<Page, FolderFailure> {
-        page(&self.directory(request.directory)?, request, listing, kept)
+        page(&self.directory(request.directory)?, request, listing, capacity)
     }
 
     /// Opens a directory for listing.
@@ -139,7 +139,7 @@ impl GrantedFolder {
 pub(super) trait NamedEntries {
     /// Returns the names in any order; a name may come twice.
     fn names(&self) -> Result<impl Iterator<Item = io::Result<OsString>>, FolderFailure>;
-    /// Returns the entry of a name; `None` if it is not to be listed.
+    /// The entry of a name; `None` if it is not to be listed.
     fn entry(&self, name: &str) -> Option<FolderEntry>;
 }
 
@@ -153,18 +153,18 @@ impl NamedEntries for Dir {
     }
 }
 
-/// Returns a page of an open directory. `kept` limits the bytes of names that are kept for the next
+/// A page of an open directory. `capacity` limits the bytes of names that are kept for the next
 /// one.
 pub(super) fn page(
     directory: &impl NamedEntries,
     PageRequest { after, count, most, .. }: PageRequest<'_>,
     listing: Option<Listing>,
-    kept: usize,
+    capacity: usize,
 ) -> Result<Page, FolderFailure> {
     let listing = listing.filter(|listing| after.is_some_and(|after| listing.leads_on(after)));
     let (mut listing, mut seen) = match listing {
         Some(listing) => (listing, 0),
-        None => Listing::read(directory, after, most, kept)?,
+        None => Listing::read(directory, after, most, capacity)?,
     };
     let mut entries = Vec::new();
     while entries.len() < count {
@@ -175,9 +175,9 @@ pub(super) fn page(
             Some(_) => {}
             None if listing.is_cut && entries.is_empty() => {
                 let last = listing.last.take();
-                let (more, again) =
-                    Listing::read(directory, last.as_deref(), most.saturating_sub(seen), kept)?;
-                (listing, seen) = (more, seen + again);
+                let (more, seen_more) =
+                    Listing::read(directory, last.as_deref(), most.saturating_sub(seen), capacity)?;
+                (listing, seen) = (more, seen + seen_more);
             }
             None => break,
         }

@@ -53,14 +53,14 @@ pub(crate) struct RunOverlays {
 /// have a context of their own.
 static RUNS: Mutex<Vec<Weak<RunOverlays>>> = Mutex::new(Vec::new());
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_data<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RunOverlays {
-    /// Returns the overlays in a run's folder, which need not exist.
+    /// The overlays in a run's folder, which need not exist.
     pub(crate) fn of(folder: &Path) -> Arc<Self> {
-        let mut all = held(&RUNS);
+        let mut all = lock_data(&RUNS);
         all.retain(|run| run.strong_count() > 0);
         let open = all.iter().filter_map(Weak::upgrade).find(|run| run.folder == folder);
         open.unwrap_or_else(|| {
@@ -75,7 +75,7 @@ impl RunOverlays {
         })
     }
 
-    /// Returns the run's folder.
+    /// The run's folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -86,7 +86,7 @@ impl RunOverlays {
             return Ok(overlay);
         }
         // Held while it waits: for the first use of an overlay, whose log is short.
-        let _opening = held(&self.opening);
+        let _opening = lock_data(&self.opening);
         if let Some(overlay) = self.opened(origin) {
             return Ok(overlay);
         }
@@ -106,17 +106,17 @@ impl RunOverlays {
         let (index, writer) = (RwLock::new(index), Mutex::new(store));
         let (origin, reads) = (origin.clone(), FirstReads::open(&folder)?);
         let overlay = Arc::new(Overlay { folder, origin, reads, index, writer });
-        held(&self.open).insert(overlay.origin.dir.clone(), Arc::clone(&overlay));
+        lock_data(&self.open).insert(overlay.origin.dir.clone(), Arc::clone(&overlay));
         Ok(overlay)
     }
 
     fn opened(&self, origin: &OverlayOrigin) -> Option<Arc<Overlay>> {
-        held(&self.open).get(&origin.dir).cloned()
+        lock_data(&self.open).get(&origin.dir).cloned()
     }
 
     /// Takes the lock of the run's changes.
     fn claim(&self) -> Result<(), FolderFailure> {
-        let mut claim = held(&self.claim);
+        let mut claim = lock_data(&self.claim);
         if claim.is_none() {
             *claim = Some(lock(&self.folder)?.ok_or(FolderFailure::OverlayInUse)?);
         }
@@ -235,7 +235,7 @@ pub(super) struct OverlayView<'a> {
 }
 
 impl<'a> OverlayView<'a> {
-    /// Returns the view of a folder, with the quota of its grant.
+    /// The view of a folder, with the quota of its grant.
     pub(super) fn new(
         run: &'a RunOverlays,
         overlay: &'a Overlay,
@@ -304,7 +304,7 @@ impl<'a> OverlayView<'a> {
         let is_whole = change.offset == 0 && change.truncate;
         let hashed = if is_whole { self.hash_base(change.rest)? } else { None };
         // Held while it waits: writes run on blocking threads, and no read takes it.
-        let mut writer = held(&self.overlay.writer);
+        let mut writer = lock_data(&self.overlay.writer);
         let (layer, base) = self.writable(change.rest)?;
         base.as_ref().map_or(Ok(()), Existing::refuse_hard_link)?;
         let name = content_name(change.rest);
@@ -321,6 +321,7 @@ impl<'a> OverlayView<'a> {
         // The quota is checked before anything is created or copied.
         let before = writer.as_mut().map_or(Ok(0), OverlayStore::bytes)?;
         let after = before.saturating_sub(upper_length).saturating_add(new);
+        // A change that frees space is permitted above the quota, too.
         if after > before && after > self.most.bytes {
             return Err(FolderFailure::Quota(self.most.bytes));
         }
@@ -363,7 +364,7 @@ impl<'a> OverlayView<'a> {
             hashed => hashed?,
         };
         // Held while it waits: writes run on blocking threads, and no read takes it.
-        let mut writer = held(&self.overlay.writer);
+        let mut writer = lock_data(&self.overlay.writer);
         let path = rest.to_owned();
         let (layer, base) = match self.writable(rest) {
             Err(FolderFailure::NotFound) => return Ok(()),
@@ -397,7 +398,7 @@ impl<'a> OverlayView<'a> {
         remove_if_there(&store.files, &content_name(rest))
     }
 
-    /// Returns whether the folder's file is another one than the run first read.
+    /// Whether the folder's file is another one than the run first read.
     fn changed_since_read(&self, rest: &str, now: Option<&Existing>) -> bool {
         self.overlay.reads.has_changed(rest, now.map(|now| &now.metadata))
     }
@@ -417,7 +418,7 @@ impl<'a> OverlayView<'a> {
     /// Syncs a changed file to the disk, with its record. Other files were not written here.
     pub(super) fn sync(&self, rest: &str) -> Result<(), FolderFailure> {
         // Held while it waits: syncs run on blocking threads, and no read takes it.
-        let writer = held(&self.overlay.writer);
+        let writer = lock_data(&self.overlay.writer);
         let (rest, layer) = self.resolve(rest)?;
         let Some(store) = writer.as_ref() else { return Ok(()) };
         if layer == Layer::Upper {
@@ -479,15 +480,17 @@ impl<'a> OverlayView<'a> {
     }
 
     /// Follows the links of the folder, which a guest cannot make, and returns the real path with
-    /// its layer. Otherwise a changed file would have its old content under a second name.
+    /// its layer.
     fn resolve(&self, rest: &str) -> Result<(String, Layer), FolderFailure> {
         let (layer, is_unchanged) = {
             let index = self.overlay.index();
             (index.changes.layer(rest), index.changes.is_empty())
         };
+        // Without a change no name can lead to a changed file, whatever the folder's links.
         if layer != Layer::Base || is_unchanged {
             return Ok((rest.to_owned(), layer));
         }
+        // Otherwise a changed file would have its old content under a second name.
         let mut end = rest.len();
         while end > 0 {
             match self.base.dir.canonicalize(&rest[..end]) {
@@ -546,10 +549,11 @@ impl HashedFile {
         if file.metadata.len() > HASHED {
             return Err(too_large());
         }
-        let mut left = HASHED;
+        let mut remaining = HASHED;
         let hashed = digest(&file.file, |piece| {
             // It may grow meanwhile.
-            left = left.checked_sub(piece.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+            remaining =
+                remaining.checked_sub(piece.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
             Ok(())
         });
         match hashed {

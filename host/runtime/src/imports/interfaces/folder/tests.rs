@@ -11,15 +11,15 @@ use super::*;
 /// Returns a folder with files and links, beside a folder that must stay out of reach.
 fn folder() -> (TempDir, GrantedFolder) {
     let temp = tempfile::tempdir().unwrap();
-    let (inside, outside) = (temp.path().join("inside"), temp.path().join("outside"));
+    let (inside, foreign) = (temp.path().join("inside"), temp.path().join("outside"));
     fs::create_dir_all(inside.join("sub")).unwrap();
-    fs::create_dir(&outside).unwrap();
-    fs::write(outside.join("key"), "secret").unwrap();
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("key"), "secret").unwrap();
     fs::write(inside.join("b.txt"), "0123456789").unwrap();
     fs::write(inside.join("a.txt"), "a").unwrap();
     symlink("b.txt", inside.join("to-b")).unwrap();
     symlink("../outside/key", inside.join("up")).unwrap();
-    symlink(outside.join("key"), inside.join("absolute")).unwrap();
+    symlink(foreign.join("key"), inside.join("absolute")).unwrap();
     symlink("../outside", inside.join("updir")).unwrap();
     symlink("nowhere", inside.join("dangling")).unwrap();
     symlink("loop", inside.join("loop")).unwrap();
@@ -137,7 +137,7 @@ fn every_entry_that_is_looked_at_counts() {
 
 /// Lists a folder of so many files. Returns the names of all pages, and the number of entries read
 /// for each.
-fn paged(files: usize, count: usize, kept: usize) -> (Vec<String>, Vec<u64>) {
+fn paged(files: usize, count: usize, capacity: usize) -> (Vec<String>, Vec<u64>) {
     let temp = tempfile::tempdir().unwrap();
     for index in 0..files {
         fs::write(temp.path().join(format!("f{index:04}")), "").unwrap();
@@ -155,8 +155,9 @@ fn paged(files: usize, count: usize, kept: usize) -> (Vec<String>, Vec<u64>) {
     let (mut names, mut seen, mut listing) = (Vec::new(), Vec::new(), None);
     loop {
         let after: Option<String> = names.last().cloned();
-        let page =
-            folder.page_of(request("", after.as_deref(), count, u64::MAX), listing, kept).unwrap();
+        let page = folder
+            .page_of(request("", after.as_deref(), count, u64::MAX), listing, capacity)
+            .unwrap();
         seen.push(page.seen);
         if page.entries.is_empty() {
             assert!(page.rest.is_none());
@@ -188,8 +189,8 @@ fn a_directory_whose_names_cannot_all_be_kept_is_read_in_parts() {
 #[test]
 fn a_page_that_does_not_go_on_from_the_last_one_begins_a_listing() {
     let (_temp, folder) = folder();
-    let begun = || folder.page(request("", None, 2, 100), None).unwrap().rest;
-    let goes_on = |after| folder.page(request("", after, 2, 100), begun()).unwrap().seen;
+    let listing = || folder.page(request("", None, 2, 100), None).unwrap().rest;
+    let goes_on = |after| folder.page(request("", after, 2, 100), listing()).unwrap().seen;
     assert_eq!(goes_on(Some("b.txt")), 0);
     assert_eq!(goes_on(Some("c")), 0, "forward");
     assert_eq!(goes_on(Some("a.txt")), 9, "back");

@@ -68,18 +68,19 @@ impl GrantedFolder {
             bytes: (usage.bytes - old.min(usage.bytes)).saturating_add(new),
             entries: usage.entries + made,
         };
+        // A write that frees space is permitted above the quota, too.
         if new > old && after.bytes > ledger.most.bytes {
             return Err(FolderFailure::Quota(ledger.most.bytes));
         }
         if made > 0 && after.entries > ledger.most.entries {
             return Err(FolderFailure::Quota(ledger.most.entries));
         }
-        let done = reached
+        let result = reached
             .make_directories(&change)
             .and_then(|dir| perform(&dir, reached.leaf, existing, &change, new));
         // After a failure the size on disk is unknown, and the next write measures it again.
-        turn.changed(done.is_ok().then_some(after));
-        done?;
+        turn.changed(result.is_ok().then_some(after));
+        result?;
         Ok(new)
     }
 
@@ -167,9 +168,10 @@ impl GrantedFolder {
                 Err(error) => return Err(error.into()),
                 Ok(metadata) if metadata.is_symlink() => return Err(FolderFailure::Link),
                 Ok(metadata) if !metadata.is_dir() => return Err(FolderFailure::NotADirectory),
+                // Without following again: a link may have come there since the look.
                 Ok(_) => dir = dir.open_dir_nofollow(part).map_err(no_link)?,
             }
-            if self.kept.contains(&Identity::of(&dir)?) {
+            if self.read_only.contains(&Identity::of(&dir)?) {
                 return Err(FolderFailure::Kept);
             }
         }
@@ -178,7 +180,7 @@ impl GrantedFolder {
 }
 
 impl FileChange<'_> {
-    /// Returns the length of the file after the change, or `None` if it overflows.
+    /// The length of the file after the change, or `None` if it overflows.
     pub(super) fn new_length(&self, old: u64) -> Option<u64> {
         let end = self.offset.checked_add(self.bytes.len() as u64)?;
         Some(if self.truncate {
@@ -196,6 +198,7 @@ impl ResolvedParent<'_> {
         let mut dir = self.dir.try_clone()?;
         for part in &self.missing {
             match dir.create_dir_with(part, &change.modes.new_directory()) {
+                // One that another process made meanwhile is taken.
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(error.into());
                 }
@@ -234,6 +237,7 @@ pub(super) fn existing(
         // Opening a device or a pipe can have side effects.
         Ok(metadata) => require_plain(&metadata)?,
     }
+    // A pipe that came there since the check would block the open.
     options.nonblock(true).follow(FollowSymlinks::No);
     let file = dir.open_with(leaf, options).map_err(no_link)?;
     // Another process may have replaced the file between the check and the open.
@@ -292,12 +296,12 @@ fn replace(
     // The bytes go to disk before the name. Otherwise a power cut could leave an empty file in
     // place of the old one.
     let written = written.and_then(|_| if change.durable { file.sync_all() } else { Ok(()) });
-    let done = written.and_then(|()| dir.rename(&name, dir, leaf));
-    if done.is_err() {
+    let result = written.and_then(|()| dir.rename(&name, dir, leaf));
+    if result.is_err() {
         // Best effort: a leftover file conflicts with nothing, and counts against the quota.
         let _ = dir.remove_file(&name);
     }
-    done?;
+    result?;
     if change.durable {
         sync_directory(dir)?;
     }
@@ -367,7 +371,7 @@ pub(super) fn write_at(file: &File, offset: u64, mut bytes: &[u8]) -> io::Result
 }
 
 impl FileModes {
-    /// Returns the options for a new file: no link. The system takes the process's umask off.
+    /// The options for a new file: no link. The system takes the process's umask off.
     pub(super) fn new_file(self) -> OpenOptions {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).follow(FollowSymlinks::No);
@@ -396,11 +400,11 @@ impl FileModes {
         use cap_std::fs::{Permissions, PermissionsExt};
 
         let mask = if self == Self::Person { 0o777 } else { 0o666 };
-        let wanted = old.permissions().mode() & mask;
-        if file.metadata()?.permissions().mode() & 0o7777 == wanted {
+        let mode = old.permissions().mode() & mask;
+        if file.metadata()?.permissions().mode() & 0o7777 == mode {
             return Ok(false);
         }
-        file.set_permissions(Permissions::from_mode(wanted)).map(|()| true)
+        file.set_permissions(Permissions::from_mode(mode)).map(|()| true)
     }
 
     #[cfg(not(unix))]

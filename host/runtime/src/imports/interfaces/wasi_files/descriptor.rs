@@ -22,8 +22,8 @@ pub(super) struct StatedPath {
     pub(super) writes: bool,
 }
 
-/// Returns a path below a directory. Empty parts and `.` are left out, except at the end, where `/`
-/// stands for them.
+/// A path below a directory. Empty parts and `.` are left out, except at the end, where `/` stands
+/// for them.
 fn joined(directory: &str, path: &str) -> String {
     let (mut joined, mut ends_in_name) = (directory.to_owned(), true);
     for part in path.split('/') {
@@ -43,7 +43,7 @@ pub(super) fn refused() -> FsError {
     ErrorCode::NotPermitted.into()
 }
 
-pub(super) fn told(error: &FileError) -> ErrorCode {
+pub(super) fn error_code(error: &FileError) -> ErrorCode {
     match error {
         FileError::NotFound => ErrorCode::NoEntry,
         FileError::NotAFile => ErrorCode::IsDirectory,
@@ -78,7 +78,7 @@ impl CallState {
         let path = joined(&seen.path, path);
         // `a/` names a directory that is there.
         let Some(directory) = path.strip_suffix('/') else { return Ok(path) };
-        let entry = self.look_at(directory).map_err(|error| told(&error))?;
+        let entry = self.look_at(directory).map_err(|error| error_code(&error))?;
         if entry.is_directory {
             Ok(directory.to_owned())
         } else {
@@ -87,7 +87,7 @@ impl CallState {
     }
 
     pub(super) async fn status(&mut self, path: &str) -> FsResult<DescriptorStat> {
-        let entry = self.look_at(path).map_err(|error| told(&error))?;
+        let entry = self.look_at(path).map_err(|error| error_code(&error))?;
         let type_ = if entry.is_directory {
             DescriptorType::Directory
         } else {
@@ -110,7 +110,9 @@ impl CallState {
         bytes: Vec<u8>,
         truncate: bool,
     ) -> FsResult<u64> {
-        self.write_file(path, offset, bytes, truncate).await.map_err(|error| told(&error).into())
+        self.write_file(path, offset, bytes, truncate)
+            .await
+            .map_err(|error| error_code(&error).into())
     }
 
     pub(super) async fn open(
@@ -134,7 +136,7 @@ impl CallState {
             }
             Ok(_) => {
                 if writes {
-                    self.may_write(&path).map_err(|error| told(&error))?;
+                    self.may_write(&path).map_err(|error| error_code(&error))?;
                 }
                 Ok(seen(false))
             }
@@ -142,7 +144,7 @@ impl CallState {
                 self.write_now(&path, 0, Vec::new(), true).await?;
                 Ok(seen(false))
             }
-            Err(error) => Err(told(&error).into()),
+            Err(error) => Err(error_code(&error).into()),
         }
     }
 
@@ -160,7 +162,7 @@ impl CallState {
             return Err(refused());
         }
         let place = if writes { self.may_write(&seen.path) } else { self.may_read(&seen.path) };
-        let place = place.map_err(|error| told(&error))?;
+        let place = place.map_err(|error| error_code(&error))?;
         Ok(At::new(self, place, seen.path, offset))
     }
 }

@@ -34,15 +34,15 @@ pub(crate) struct FileStreams {
     /// Number of writes so far, which gives their ordinals.
     writes: SharedCounter,
     /// Whether a write has begun since the last check.
-    begun: Arc<AtomicBool>,
+    has_begun: Arc<AtomicBool>,
     /// Refusals that are not recorded yet.
     refused: Arc<Mutex<Vec<DenialRecord>>>,
 }
 
 impl FileStreams {
-    /// Returns whether a write has begun since the last call.
+    /// Whether a write has begun since the last call.
     pub(crate) fn take_begun(&self) -> bool {
-        self.begun.swap(false, Ordering::Relaxed)
+        self.has_begun.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn take_refused(&self) -> Vec<DenialRecord> {
@@ -56,10 +56,10 @@ impl FileStreams {
 
 /// A file, with the parts of the call's state that its streams need.
 struct StreamedFile {
-    grantee: Arc<PluginContext>,
+    plugin: Arc<PluginContext>,
     folder: CallFolder,
     task: WorksOn,
-    past: Arc<CallReplay>,
+    replay: Arc<CallReplay>,
     read: SharedCounter,
     streams: FileStreams,
     /// The path below the folder.
@@ -82,9 +82,9 @@ impl At {
         offset: Option<u64>,
     ) -> Self {
         let file = StreamedFile {
-            grantee: Arc::clone(&state.grantee),
+            plugin: Arc::clone(&state.plugin),
             task: state.start.task.clone(),
-            past: Arc::clone(&state.past),
+            replay: Arc::clone(&state.replay),
             read: state.read.clone(),
             streams: state.streams.clone(),
             folder: state.folder(place.folder),
@@ -114,23 +114,23 @@ impl At {
         }
         let ordinal = u32::try_from(FIRST + writes).map_err(|_| ErrorCode::Overflow)?;
         file.streams.writes.add(1);
-        file.streams.begun.store(true, Ordering::Relaxed);
+        file.streams.has_begun.store(true, Ordering::Relaxed);
         Ok(Box::pin(async move { file.write(ordinal, offset, bytes).await }))
     }
 }
 
 impl StreamedFile {
     fn rights(&self) -> Rights<'_> {
-        self.grantee.rights_in(&self.task)
+        self.plugin.rights_in(&self.task)
     }
 
-    fn told(&self, trouble: &FolderFailure) -> FileFailure {
-        FileFailure::of(trouble, &self.path, &self.rights(), self.grantee.limits().read)
+    fn failure_of(&self, trouble: &FolderFailure) -> FileFailure {
+        FileFailure::of(trouble, &self.path, &self.rights(), self.plugin.limits().read)
     }
 
     /// Returns the guest's error code, and queues a refusal.
-    fn code(&self, told: FileFailure) -> ErrorCode {
-        match told {
+    fn code(&self, failure: FileFailure) -> ErrorCode {
+        match failure {
             FileFailure::NotFound => ErrorCode::NoEntry,
             FileFailure::NotAFile => ErrorCode::IsDirectory,
             FileFailure::NotADirectory => ErrorCode::NotDirectory,
@@ -144,26 +144,26 @@ impl StreamedFile {
     }
 
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, ErrorCode> {
-        let left = self.grantee.limits().read.saturating_sub(self.read.get());
-        let size = size.min(PIECE).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let remaining = self.plugin.limits().read.saturating_sub(self.read.get());
+        let size = size.min(PIECE).min(usize::try_from(remaining).unwrap_or(usize::MAX));
         if size == 0 {
             return Err(ErrorCode::InsufficientSpace);
         }
         let target = format!("{} {offset} {size}", self.path);
-        let bytes = match self.past.recall::<Result<Packed, FileFailure>>(READ, &target) {
-            Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or(ErrorCode::Io)?,
-            Recalled::Before(Err(told)) => return Err(self.code(told)),
+        let bytes = match self.replay.recall::<Result<Packed, FileFailure>>(READ, &target) {
+            Recalled::Before(Ok(packed)) => self.replay.unpack(packed).ok_or(ErrorCode::Io)?,
+            Recalled::Before(Err(failure)) => return Err(self.code(failure)),
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
                 let file = self.folder.open_file(&self.rest);
                 let bytes = file
                     .and_then(|file| read_at(&file, offset, size))
-                    .map_err(|trouble| self.told(&trouble));
+                    .map_err(|trouble| self.failure_of(&trouble));
                 let packed =
-                    bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(FileFailure::clone);
+                    bytes.as_ref().map(|bytes| self.replay.pack(bytes)).map_err(FileFailure::clone);
                 let size = packed.as_ref().map_or(0, |(_, size)| *size);
-                self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
-                bytes.map_err(|told| self.code(told))?
+                self.replay.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
+                bytes.map_err(|failure| self.code(failure))?
             }
         };
         self.read.add(bytes.len() as u64);
@@ -172,16 +172,18 @@ impl StreamedFile {
 
     /// Returns the length of the file.
     fn end(&self) -> Result<u64, ErrorCode> {
-        let looked = match self.past.recall::<Result<FolderEntry, FileFailure>>(LOOK, &self.path) {
+        let looked = match self.replay.recall::<Result<FolderEntry, FileFailure>>(LOOK, &self.path)
+        {
             Recalled::Before(looked) => looked,
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
-                let looked = self.folder.look(&self.rest).map_err(|trouble| self.told(&trouble));
-                self.past.keep(LOOK, &self.path, &looked, 64);
+                let looked =
+                    self.folder.look(&self.rest).map_err(|trouble| self.failure_of(&trouble));
+                self.replay.keep(LOOK, &self.path, &looked, 64);
                 looked
             }
         };
-        looked.map(|entry| entry.length).map_err(|told| self.code(told))
+        looked.map(|entry| entry.length).map_err(|failure| self.code(failure))
     }
 
     async fn write(
@@ -196,14 +198,14 @@ impl StreamedFile {
             truncate: false,
             bytes: digest(&bytes),
         };
-        let _busy = match self.past.ask_effect(ordinal, side_effect).await {
+        let _busy = match self.replay.ask_effect(ordinal, side_effect).await {
             EffectDecision::Go(busy) => busy,
             // The room has recorded it.
             EffectDecision::Refused(_) => return Err(ErrorCode::NotPermitted),
             EffectDecision::Lost => return Err(ErrorCode::Io),
             EffectDecision::Told(answer) => return self.written_before(ordinal, answer),
         };
-        let (host, durable) = (Arc::clone(&self), self.past.survives_power_cuts());
+        let (host, durable) = (Arc::clone(&self), self.replay.survives_power_cuts());
         let work = move || {
             let change = FileChange {
                 rest: &host.rest,
@@ -215,35 +217,39 @@ impl StreamedFile {
             };
             host.folder.write(change)
         };
-        let done = tokio::task::spawn_blocking(work)
+        let result = tokio::task::spawn_blocking(work)
             .await
             .unwrap_or_else(|_| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
-        let (answer, told) = match done {
+        let (answer, outcome) = match result {
             Ok(length) => (SideEffectAnswer::Done { length }, Ok(())),
             Err(trouble) => {
-                let told = self.told(&trouble);
-                (told.answer(&trouble), Err(told))
+                let failure = self.failure_of(&trouble);
+                (failure.answer(&trouble), Err(failure))
             }
         };
         // Kept before the end of the effect is journalled: a replay needs the whole record.
-        if let Err(FileFailure::Denied(record)) = &told {
-            self.past.keep_record(ordinal, record);
+        if let Err(FileFailure::Denied(record)) = &outcome {
+            self.replay.keep_record(ordinal, record);
         }
-        self.past.effect_ended(ordinal, answer).await;
-        told.map_err(|told| self.code(told))
+        self.replay.effect_ended(ordinal, answer).await;
+        outcome.map_err(|failure| self.code(failure))
     }
 
     /// Returns the recorded outcome of a write.
     fn written_before(&self, ordinal: u32, answer: SideEffectAnswer) -> Result<(), ErrorCode> {
-        let told = match answer {
+        let failure = match answer {
             SideEffectAnswer::Done { .. } => return Ok(()),
             SideEffectAnswer::Denied { denial } => {
-                FileFailure::Denied(self.past.record(ordinal, denial))
+                FileFailure::Denied(self.replay.record(ordinal, denial))
             }
-            SideEffectAnswer::Failed { cause, message } => FileFailure::again(cause, message),
-            SideEffectAnswer::Fetched { .. } | SideEffectAnswer::Ran { .. } => FileFailure::lost(),
+            SideEffectAnswer::Failed { cause, message } => {
+                FileFailure::from_journal(cause, message)
+            }
+            SideEffectAnswer::Fetched { .. } | SideEffectAnswer::Ran { .. } => {
+                FileFailure::deviated()
+            }
         };
-        Err(self.code(told))
+        Err(self.code(failure))
     }
 }
 

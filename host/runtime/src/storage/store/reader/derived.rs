@@ -47,7 +47,7 @@ pub(super) fn rows(connection: &Connection, problems: &mut ProblemList) -> rusql
 }
 
 impl RoomColumns {
-    /// Returns the name of the first column that differs.
+    /// The name of the first column that differs.
     fn difference(&self, fold: &RoomRowFold) -> Option<&'static str> {
         let (outcome, spent) = (fold.outcome(), fold.spent());
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

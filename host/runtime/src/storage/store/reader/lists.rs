@@ -83,7 +83,7 @@ impl RunFilter {
     }
 }
 
-/// Returns a state's word as `RunState::word` writes it.
+/// A state's word as `RunState::word` writes it.
 fn plain(word: &str) -> String {
     word.to_lowercase().replace('_', "-")
 }

@@ -15,10 +15,10 @@ pub(super) struct StoreBlobs(pub(super) Arc<StoreWriter>);
 
 impl BlobSource for StoreBlobs {
     fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
-        let fresh = self.0.shared.fresh().get(sha256).cloned();
+        let uncommitted = self.0.shared.uncommitted().get(sha256).cloned();
         // If the attachment was committed after the check, it is in the file.
         let name = sha256.to_owned();
-        fresh.or_else(|| {
+        uncommitted.or_else(|| {
             self.0.read_now(move |connection| read::blob(connection, &name)).ok().flatten()
         })
     }
@@ -31,7 +31,7 @@ impl Blobs for StoreBlobs {
         }
         let blob = describe(bytes, media_type, name)?;
         let part = record::StoredBytes { sha256: blob.sha256.clone(), bytes: bytes.into() };
-        self.0.shared.fresh().insert(part.sha256.clone(), Arc::clone(&part.bytes));
+        self.0.shared.uncommitted().insert(part.sha256.clone(), Arc::clone(&part.bytes));
         self.0
             .shared
             .queue

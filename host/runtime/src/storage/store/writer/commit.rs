@@ -85,15 +85,15 @@ impl DatabaseFile {
         for (room, waits) in &waits {
             waits.put(&transaction, room)?;
         }
-        for (room, claimed) in &group.claims {
-            let generation = if *claimed { self.generation } else { 0 };
+        for (room, is_claimed) in &group.claims {
+            let generation = if *is_claimed { self.generation } else { 0 };
             // Whether a process runs the room only matters until its run has ended. Most rooms are
             // closed after that, and their closing writes nothing.
             transaction
                 .prepare_cached(
                     "UPDATE rooms SET generation = ?1 WHERE room = ?2 AND (?3 OR ended IS NULL)",
                 )?
-                .execute(params![generation, room.as_str(), claimed])?;
+                .execute(params![generation, room.as_str(), is_claimed])?;
         }
         if durable && self.unsynced && group.writes.is_empty() {
             // An fsync happens only with a write, and covers everything written before.
@@ -137,14 +137,15 @@ pub(super) fn keep_snapshot(
     Ok(is_kept)
 }
 
-/// Notes in the rooms that this process runs that it stops at this time. A note that a power cut
-/// takes away only makes the downtime an upper bound, so it needs no fsync of its own.
+/// Notes in the rooms that this process runs that it stops at this time.
 pub(super) fn note_stop(
     connection: &Connection,
     generation: i64,
     at: Millis,
 ) -> rusqlite::Result<()> {
     connection
+        // A note that a power cut takes away only makes the downtime an upper bound, so it needs no
+        // fsync of its own.
         .prepare_cached("UPDATE rooms SET stopped = ? WHERE generation = ? AND ended IS NULL")?
         .execute(params![at.0.cast_signed(), generation])?;
     Ok(())
@@ -153,6 +154,7 @@ pub(super) fn note_stop(
 fn keep_blob(transaction: &Transaction<'_>, part: &StoredBytes) -> rusqlite::Result<()> {
     let length = i64::try_from(part.bytes.len()).unwrap_or(i64::MAX);
     transaction
+        // The digest names the bytes, so a row that is there already is the same.
         .prepare_cached("INSERT OR IGNORE INTO blobs (sha256, length, bytes) VALUES (?, ?, ?)")?
         .execute(params![part.sha256, length, &part.bytes[..]])?;
     Ok(())
@@ -192,8 +194,8 @@ fn events(
     Ok(head)
 }
 
-/// Returns the writes that update the rows of rooms: those that open a room or begin a run, then
-/// the newest of each room.
+/// The writes that update the rows of rooms: those that open a room or begin a run, then the newest
+/// of each room.
 fn latest<'a>(writes: &[&'a Write]) -> Vec<&'a Write> {
     let mut newest: BTreeMap<&RoomId, usize> = BTreeMap::new();
     for (index, write) in writes.iter().enumerate() {
@@ -221,7 +223,9 @@ fn is_first(write: &Write) -> bool {
 
 fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqlite::Result<()> {
     let Some(last) = write.rows.last() else { return Ok(()) };
-    let (room, at, noted) = (write.writing.room.as_str(), last.at.cast_signed(), &write.noted);
+    let (room, at, new_room) =
+        (write.writing.room.as_str(), last.at.cast_signed(), &write.new_room);
+    // SQLite's integers are signed.
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let (turns, tokens, cost) =
         (number(write.spent.turns), number(write.spent.tokens), number(write.spent.cost_micro_usd));
@@ -246,14 +250,14 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
                 front.entry,
                 agents,
                 front.text,
-                noted.durability,
-                noted.config,
-                noted.command,
-                noted.locked,
+                new_room.durability,
+                new_room.config,
+                new_room.command,
+                new_room.locked,
                 last.principal,
                 generation,
-                noted.approvals,
-                noted.questions
+                new_room.approvals,
+                new_room.questions
             ])?;
     }
     transaction
@@ -267,7 +271,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     // An ended room is open again. A resumption needs the origin of this run, not of the first, and
     // lists order rooms by their newest run.
     if write.begins {
-        let begun = write.rows.iter().find(|row| row.kind() == "run-started").unwrap_or(last);
+        let first = write.rows.iter().find(|row| row.kind() == "run-started").unwrap_or(last);
         transaction
             .prepare_cached(
                 "UPDATE rooms SET started = ?, ended = NULL, status = NULL, reason = NULL,
@@ -275,13 +279,13 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
                  questions = ? WHERE room = ?",
             )?
             .execute(params![
-                begun.at.cast_signed(),
-                noted.durability,
-                noted.config,
-                noted.command,
-                noted.locked,
-                noted.approvals,
-                noted.questions,
+                first.at.cast_signed(),
+                new_room.durability,
+                new_room.config,
+                new_room.command,
+                new_room.locked,
+                new_room.approvals,
+                new_room.questions,
                 room
             ])?;
     }
@@ -337,14 +341,14 @@ impl PendingWorkRows {
                         .prepare_cached("DELETE FROM waits WHERE room = ? AND key = ?")?
                         .execute(params![room, name(key)])?;
                 }
-                (_, Some((wait, since))) => begun(transaction, room, wait, *since)?,
+                (_, Some((wait, since))) => insert_wait(transaction, room, wait, *since)?,
             }
         }
         Ok(())
     }
 }
 
-fn begun(
+fn insert_wait(
     transaction: &Transaction<'_>,
     room: &str,
     wait: &PendingWork,
@@ -367,7 +371,7 @@ fn begun(
     Ok(())
 }
 
-/// Returns the key as JSON, as the table stores it, such as `{"call":3}`.
+/// The key as JSON, as the table stores it, such as `{"call":3}`.
 fn name(key: &WaitKey) -> String {
     serde_json::to_string(key).unwrap_or_default()
 }

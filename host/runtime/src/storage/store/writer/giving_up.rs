@@ -91,21 +91,25 @@ impl StoreWriter {
             outcome: Some(&Arc::new(Outcome::new(Status::Kill, reason))),
             spent: open.spent,
         };
-        self.kept(&mut *journal, &entry)
+        self.append_durable(&mut *journal, &entry)
     }
 
     /// Appends the end of a room, and waits until it is durable.
-    fn kept(&self, journal: &mut dyn Journal, end: &JournalBatch<'_>) -> Result<(), StoreError> {
+    fn append_durable(
+        &self,
+        journal: &mut dyn Journal,
+        end: &JournalBatch<'_>,
+    ) -> Result<(), StoreError> {
         let other = |error: JournalFailure| StoreError::Other {
             folder: self.folder.clone(),
             what: error.cause.to_string(),
         };
-        let kept = journal.append(end).map_err(other)?;
+        let keeping = journal.append(end).map_err(other)?;
         journal.hurry();
-        match kept {
+        match keeping {
             Keeping::Kept => Ok(()),
-            Keeping::Soon(kept) | Keeping::First(kept) => {
-                futures_executor::block_on(tokio::task::unconstrained(kept)).map_err(other)
+            Keeping::Soon(durable) | Keeping::First(durable) => {
+                futures_executor::block_on(tokio::task::unconstrained(durable)).map_err(other)
             }
         }
     }
@@ -155,6 +159,6 @@ impl StoreWriter {
             outcome: folded.outcome().or(Some(&stopped)),
             spent,
         };
-        self.kept(&mut *journal, &entry)
+        self.append_durable(&mut *journal, &entry)
     }
 }

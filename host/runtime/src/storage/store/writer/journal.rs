@@ -33,13 +33,13 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(super) struct StoreJournals {
     pub(super) writer: Arc<StoreWriter>,
     pub(super) durability: Durability,
-    pub(super) noted: Arc<NewRoom>,
+    pub(super) new_room: Arc<NewRoom>,
 }
 
 impl StoreJournals {
     pub(super) fn new(writer: &Arc<StoreWriter>, durability: Durability, about: RunOrigin) -> Self {
         let config = about.config.map(|config| config.to_string_lossy().into_owned());
-        let noted = NewRoom {
+        let new_room = NewRoom {
             durability: durability.as_str(),
             config,
             command: about.command,
@@ -47,7 +47,7 @@ impl StoreJournals {
             approvals: about.approvals,
             questions: about.questions,
         };
-        Self { writer: Arc::clone(writer), durability, noted: Arc::new(noted) }
+        Self { writer: Arc::clone(writer), durability, new_room: Arc::new(new_room) }
     }
 
     fn failure(&self, room: &RoomId, cause: &Cause) -> JournalFailure {
@@ -59,7 +59,7 @@ impl StoreJournals {
             writing: RoomWriting::new(room.clone()),
             writer: Arc::clone(&self.writer),
             durability: self.durability,
-            noted: Arc::clone(&self.noted),
+            new_room: Arc::clone(&self.new_room),
             next: 0,
             snapshot_due: self.writer.snapshot_every,
         }
@@ -101,7 +101,7 @@ impl StoreJournals {
     async fn reopened(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
         self.claim(&room).await?;
         let folder = self.writer.folder().to_owned();
-        let mut reopened = self.claimed(room.clone()).await?;
+        let mut reopened = self.reopen_claimed(room.clone()).await?;
         if let Some(reopened) = &mut reopened {
             reopened.messages = messages(folder, room).await;
         }
@@ -111,15 +111,15 @@ impl StoreJournals {
     /// Reads a journal for appending, on a thread that may block.
     pub(super) fn reopen_now(self, room: &RoomId) -> Result<Option<Reopened>, Cause> {
         self.claim_now(room)?;
-        futures_executor::block_on(tokio::task::unconstrained(self.claimed(room.clone())))
+        futures_executor::block_on(tokio::task::unconstrained(self.reopen_claimed(room.clone())))
     }
 
-    /// Opens a journal for its last record, on a thread that may block. Its records are not read, so
-    /// that rules of before do not matter.
+    /// Opens a journal for its last record, on a thread that may block.
     pub(super) fn open_last(self, room: &RoomId) -> Result<(Box<dyn Journal>, u64), Cause> {
         self.claim_now(room)?;
         let mut journal = self.journal(room);
         let of_room = room.clone();
+        // The records are not read, so that rules of before do not matter.
         let next = self.writer.read_now(move |connection| {
             connection.query_row(
                 "SELECT coalesce(max(seq) + 1, 0) FROM events WHERE room = ?",
@@ -133,9 +133,10 @@ impl StoreJournals {
         Ok((Box::new(journal), next))
     }
 
-    async fn claimed(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
+    async fn reopen_claimed(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
         // From here on, dropping the journal releases the room.
         let mut journal = self.journal(&room);
+        // Records that the writer still holds are part of the room.
         self.writer.barrier().await?;
         let StoredRoom { snapshot, records, stopped } = self.writer.stored(&room).await?;
         let snapshot_next = snapshot.as_ref().map_or(0, |snapshot| snapshot.next);
@@ -157,26 +158,27 @@ impl StoreJournals {
     }
 }
 
-/// Takes the messages for a room. Those that cannot be read now are left to the inbox.
+/// Takes the messages for a room.
 async fn messages(folder: PathBuf, room: RoomId) -> Vec<(ControlId, ControlCommand)> {
     let take = move || {
         let is_meant = |mail: &ControlMessage| mail.room == room;
         mail::receive(&folder, &is_meant, &|_| false, &|_| false)
     };
-    let taken = tokio::task::spawn_blocking(take).await;
-    let taken = taken.map_or_else(|_| Vec::new(), Result::unwrap_or_default);
+    let received = tokio::task::spawn_blocking(take).await;
+    // Those that cannot be read now are left to the inbox.
+    let received = received.map_or_else(|_| Vec::new(), Result::unwrap_or_default);
     // The files stay until the inbox finds that the room has recorded their messages.
-    taken.into_iter().map(|taken| (taken.mail.id, taken.mail.word)).collect()
+    received.into_iter().map(|message| (message.mail.id, message.mail.word)).collect()
 }
 
 impl Journals for StoreJournals {
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
-        let there = || Cause::new(std::io::ErrorKind::AlreadyExists, "it has a journal already");
+        let exists = || Cause::new(std::io::ErrorKind::AlreadyExists, "it has a journal already");
         if let Some(broken) = self.writer.shared.queue.broken() {
             return Err(self.failure(room, &broken));
         }
         if !self.writer.shared.live().insert(room.clone()) {
-            return Err(self.failure(room, &there()));
+            return Err(self.failure(room, &exists()));
         }
         // From here on, dropping the journal releases the room.
         let (journal, room) = (self.journal(room), room.clone());
@@ -192,7 +194,7 @@ impl Journals for StoreJournals {
                     let journal: Box<dyn Journal> = Box::new(journal);
                     Ok(journal)
                 }
-                Ok(Some(())) => Err(journal.failure(&there())),
+                Ok(Some(())) => Err(journal.failure(&exists())),
                 Err(error) => Err(journal.failure(&Cause::of_sqlite(&error))),
             }
         }))
@@ -242,7 +244,7 @@ struct StoreJournal {
     writing: Arc<RoomWriting>,
     writer: Arc<StoreWriter>,
     durability: Durability,
-    noted: Arc<NewRoom>,
+    new_room: Arc<NewRoom>,
     next: u64,
     snapshot_due: u64,
 }
@@ -273,7 +275,7 @@ impl StoreJournal {
             rows,
             parts,
             waits: entry.waits.to_vec(),
-            noted: Arc::clone(&self.noted),
+            new_room: Arc::clone(&self.new_room),
             front: entry.records.iter().find_map(|record| front(record)),
             inbound: entry.records.iter().find_map(|record| inbound(record)),
             begins: entry
@@ -364,8 +366,9 @@ impl StoreJournal {
         let (shared, writing, place) =
             (Arc::clone(&self.writer.shared), Arc::clone(&self.writing), self.writer.place());
         Box::pin(async move {
-            let answer =
-                answered.await.unwrap_or_else(|_| Err(shared.queue.broken().unwrap_or_else(gone)));
+            let answer = answered
+                .await
+                .unwrap_or_else(|_| Err(shared.queue.broken().unwrap_or_else(thread_gone)));
             // An earlier append may have failed without a waiting future.
             let answer = answer.and_then(|()| writing.failed().map_or(Ok(()), Err));
             answer.map_err(|cause| cause.failure(&writing.room, &place))
@@ -375,6 +378,7 @@ impl StoreJournal {
 
 impl Drop for StoreJournal {
     fn drop(&mut self) {
+        // A broken queue takes no task, and the room must be free all the same.
         if self.writer.shared.queue.push(WriterTask::Release(Arc::clone(&self.writing))).is_err() {
             self.writer.shared.release(&self.writing.room);
         }
@@ -385,11 +389,11 @@ fn busy() -> Cause {
     Cause::new(std::io::ErrorKind::ResourceBusy, "this process has it under way")
 }
 
-fn gone() -> Cause {
+fn thread_gone() -> Cause {
     Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone")
 }
 
-/// Returns the columns for lists of runs, if this record opens the room.
+/// The columns for lists of runs, if this record opens the room.
 fn front(record: &Record) -> Option<Front> {
     let Event::RoomOpened { setup, opening, .. } = &record.event else { return None };
     let mut agents: Vec<&str> = Vec::new();
@@ -406,7 +410,7 @@ fn front(record: &Record) -> Option<Front> {
     })
 }
 
-/// Returns the beginning of the message, if this record is one from a channel.
+/// The beginning of the message, if this record is one from a channel.
 fn inbound(record: &Record) -> Option<String> {
     let Event::Requested { what: RoomRequest::Inbound { inbound }, .. } = &record.event else {
         return None;

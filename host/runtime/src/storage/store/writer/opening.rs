@@ -44,10 +44,10 @@ impl StoreWriter {
         // Checked before SQLite overwrites the lost frames.
         match wal::lost_commits(&schema::wal(folder)).map_err(other)? {
             0 => {}
-            lost => {
+            commits => {
                 return Err(StoreError::Damaged {
                     folder: folder.to_owned(),
-                    what: wal::damage(lost),
+                    what: wal::damage(commits),
                 });
             }
         }
@@ -67,11 +67,18 @@ impl StoreWriter {
         let reading = ReaderThread::start(schema::look(folder).map_err(failed)?).map_err(other)?;
         let queue = WriterQueue::new(options.group_delay);
         let shared = Arc::new(WriterState { queue, ..WriterState::default() });
-        let (blobs, kept, lost) = Default::default();
+        let (blobs, stored, rejected) = Default::default();
         let shared_here = Arc::clone(&shared);
         let place = folder.to_owned();
-        let thread =
-            Thread { folder: place, connection, file, shared: shared_here, blobs, kept, lost };
+        let thread = Thread {
+            folder: place,
+            connection,
+            file,
+            shared: shared_here,
+            blobs,
+            stored,
+            rejected,
+        };
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || thread.run())
@@ -88,7 +95,7 @@ impl StoreWriter {
     }
 }
 
-/// Returns whether to check the pages: after an unclean shutdown, and once a day.
+/// Whether to check the pages: after an unclean shutdown, and once a day.
 fn is_to_be_checked(connection: &Connection) -> rusqlite::Result<bool> {
     let (open, checked) = (schema::meta(connection, "open")?, schema::meta(connection, "checked")?);
     let since = now().saturating_sub(checked);
@@ -162,7 +169,7 @@ pub(in crate::storage::store) fn open_free(stores: &Path) -> Result<Store, Store
     Err(passed_over.unwrap_or_else(|| StoreError::Missing { folder: stores.to_owned() }))
 }
 
-/// Returns the stores below a folder, in order of their numbers.
+/// The stores below a folder, in order of their numbers.
 pub(in crate::storage::store) fn all(stores: &Path) -> Vec<PathBuf> {
     let numbers = (1..=STORES).map(|number| stores.join(number.to_string()));
     numbers.filter(|folder| schema::path(folder).is_file() || reached::is_noted(folder)).collect()

@@ -89,8 +89,8 @@ impl RoomWriting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the failure of an earlier write, after which none is accepted: a later record would
-    /// leave a gap.
+    /// The failure of an earlier write, after which none is accepted: a later record would leave a
+    /// gap.
     pub(super) fn failed(&self) -> Option<Cause> {
         self.state().failed.clone()
     }
@@ -138,7 +138,7 @@ pub(super) struct Write {
     pub(super) rows: Vec<EventRow>,
     pub(super) parts: Vec<StoredBytes>,
     pub(super) waits: Vec<WaitChange>,
-    pub(super) noted: Arc<NewRoom>,
+    pub(super) new_room: Arc<NewRoom>,
     /// Set if these records open the room.
     pub(super) front: Option<Front>,
     /// The beginning of the first message from a channel in these records. It stands for the first
@@ -189,7 +189,7 @@ impl WriterTask {
         matches!(self, Self::Settle(_) | Self::Barrier(_) | Self::Collect(..) | Self::NoteStop(..))
     }
 
-    /// Returns whether the task is a write whose room does not wait for it.
+    /// Whether the task is a write whose room does not wait for it.
     fn is_unanswered(&self) -> bool {
         matches!(self, Self::Write(write) if write.answer.is_none())
     }
@@ -302,6 +302,7 @@ impl WriterQueue {
     /// Makes the thread commit at once, because a caller waits.
     pub(super) fn urge(&self) {
         let mut waiting = self.lock();
+        // Without a task there is nothing to hurry, and the next one would lose its delay.
         if waiting.due.is_some() && !std::mem::replace(&mut waiting.urgent, true) {
             drop(waiting);
             self.wake.notify_one();
@@ -323,6 +324,7 @@ impl WriterQueue {
 
     /// Drops the queued tasks, so that their callers get an error.
     pub(super) fn forget(&self) {
+        // Dropped without the lock, because that wakes the callers.
         let forgotten = std::mem::take(&mut self.lock().work);
         drop(forgotten);
     }
@@ -344,10 +346,10 @@ impl WriterQueue {
             };
             let rest = due.saturating_duration_since(Instant::now());
             if waiting.is_ready() || rest.is_zero() {
-                let taken = waiting.take();
+                let group = waiting.take();
                 self.space.notify_all();
                 self.freed.notify_waiters();
-                return Some(taken);
+                return Some(group);
             }
             // A short delay lets more records share one commit.
             waiting =
@@ -357,7 +359,7 @@ impl WriterQueue {
 }
 
 impl PendingCommit {
-    /// Returns whether the content is committed without a further delay.
+    /// Whether the content is committed without a further delay.
     fn is_ready(&self) -> bool {
         self.urgent || self.closing || self.records >= ENOUGH
     }
@@ -370,19 +372,19 @@ impl PendingCommit {
     /// Takes the next group from the front; a collection and a note run alone. A snapshot ends its
     /// group, so that it is committed before any record behind it.
     fn take(&mut self) -> Vec<WriterTask> {
-        let mut taken = Vec::new();
+        let mut group = Vec::new();
         let mut records = 0;
         while let Some(work) = self.work.pop_front() {
-            let alone = matches!(work, WriterTask::Collect(..) | WriterTask::NoteStop(..));
-            let is_last = alone || matches!(work, WriterTask::Snapshot(..));
-            if !taken.is_empty() && (alone || records + work.records() > MOST) {
+            let is_exclusive = matches!(work, WriterTask::Collect(..) | WriterTask::NoteStop(..));
+            let is_last = is_exclusive || matches!(work, WriterTask::Snapshot(..));
+            if !group.is_empty() && (is_exclusive || records + work.records() > MOST) {
                 self.work.push_front(work);
                 break;
             }
             records += work.records();
             self.records -= work.records();
             self.bytes -= work.bytes();
-            taken.push(work);
+            group.push(work);
             if is_last {
                 break;
             }
@@ -390,7 +392,7 @@ impl PendingCommit {
         if self.work.is_empty() {
             (self.urgent, self.due) = (false, None);
         }
-        taken
+        group
     }
 }
 

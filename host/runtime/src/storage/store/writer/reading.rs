@@ -36,7 +36,7 @@ impl ReaderThread {
     ) -> rusqlite::Result<T> {
         let (answer, answered) = oneshot::channel();
         self.ask(Box::new(move |connection| drop(answer.send(look(connection)))))?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        answered.await.unwrap_or_else(|_| Err(thread_gone()))
     }
 
     /// Does the same on a thread that may block.
@@ -46,12 +46,12 @@ impl ReaderThread {
     ) -> rusqlite::Result<T> {
         let (answer, answered) = mpsc::sync_channel(1);
         self.ask(Box::new(move |connection| drop(answer.send(look(connection)))))?;
-        answered.recv().unwrap_or_else(|_| Err(gone()))
+        answered.recv().unwrap_or_else(|_| Err(thread_gone()))
     }
 
     fn ask(&self, look: Look) -> rusqlite::Result<()> {
-        let looks = self.looks.as_ref().ok_or_else(gone)?;
-        looks.send(look).map_err(|_| gone())
+        let looks = self.looks.as_ref().ok_or_else(thread_gone)?;
+        looks.send(look).map_err(|_| thread_gone())
     }
 }
 
@@ -65,7 +65,7 @@ impl Drop for ReaderThread {
     }
 }
 
-/// Returns the error for a thread that is gone, or a query that panicked.
-fn gone() -> rusqlite::Error {
+/// The error for a thread that is gone, or a query that panicked.
+fn thread_gone() -> rusqlite::Error {
     rusqlite::Error::InvalidQuery
 }

@@ -35,7 +35,7 @@ pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result
         collected.runs.push(RoomId::from(run));
     }
     if is_worth_it(&transaction, keep, collected.records)? {
-        blobs(&transaction, &thread.kept, &mut collected)?;
+        blobs(&transaction, &thread.stored, &mut collected)?;
     }
     // A dry run performs the deletions and rolls them back, so its counts are exact.
     if keep.dry {
@@ -51,8 +51,8 @@ pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result
     Ok(collected)
 }
 
-/// Returns whether to search for blobs without references. The search reads every record, so it
-/// waits until enough records were removed. A collection without conditions searches at once.
+/// Whether to search for blobs without references. A collection without conditions searches at
+/// once.
 fn is_worth_it(
     transaction: &Transaction<'_>,
     keep: &Retention,
@@ -66,10 +66,11 @@ fn is_worth_it(
     }
     let since = schema::meta(transaction, REMOVED)?
         .saturating_add(i64::try_from(removed).unwrap_or(i64::MAX));
-    let left: i64 =
+    let remaining: i64 =
         transaction
             .query_row("SELECT coalesce(sum(records), 0) FROM rooms", [], |row| row.get(0))?;
-    let is_worth_it = left <= FEW || since.saturating_mul(PART) >= left;
+    // The search reads every record, so it waits until enough records were removed.
+    let is_worth_it = remaining <= FEW || since.saturating_mul(PART) >= remaining;
     schema::set_meta(transaction, REMOVED, if is_worth_it { 0 } else { since })?;
     Ok(is_worth_it)
 }
@@ -127,16 +128,16 @@ fn remove(
 /// overlooked.
 fn blobs(
     transaction: &Transaction<'_>,
-    kept: &HashSet<String>,
+    retained: &HashSet<String>,
     collected: &mut Collected,
 ) -> rusqlite::Result<()> {
-    let used = used(transaction)?;
+    let used = used_digests(transaction)?;
     let mut query = transaction.prepare("SELECT sha256, length FROM blobs")?;
     let all = query
         .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     for (sha256, length) in
-        all.into_iter().filter(|(sha256, _)| !used.contains(sha256) && !kept.contains(sha256))
+        all.into_iter().filter(|(sha256, _)| !used.contains(sha256) && !retained.contains(sha256))
     {
         transaction.prepare_cached("DELETE FROM blobs WHERE sha256 = ?")?.execute([sha256])?;
         collected.blobs += 1;
@@ -146,14 +147,14 @@ fn blobs(
 }
 
 /// Returns the digests in events and in their parts.
-fn used(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
+fn used_digests(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
     let (mut used, mut parts) = (HashSet::new(), HashSet::new());
     let mut events = connection.prepare("SELECT body, parts FROM events")?;
     let mut rows = events.query([])?;
     while let Some(row) = rows.next()? {
         digests(row.get_ref(0)?.as_bytes()?, &mut used);
-        if let Some(named) = row.get_ref(1)?.as_bytes_or_null()? {
-            digests(named, &mut parts);
+        if let Some(parts_text) = row.get_ref(1)?.as_bytes_or_null()? {
+            digests(parts_text, &mut parts);
         }
     }
     let mut part = connection.prepare("SELECT bytes FROM blobs WHERE sha256 = ?")?;

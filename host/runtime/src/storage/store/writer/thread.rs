@@ -27,7 +27,7 @@ pub(super) struct WriterState {
     /// Notified when a room is released.
     pub(super) released: Notify,
     /// The attachments that are not committed yet.
-    pub(super) fresh: Mutex<HashMap<String, Arc<[u8]>>>,
+    pub(super) uncommitted: Mutex<HashMap<String, Arc<[u8]>>>,
     pub(super) records: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) synced: AtomicU64,
@@ -45,8 +45,8 @@ impl WriterState {
         self.released.notify_waiters();
     }
 
-    pub(super) fn fresh(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[u8]>>> {
-        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn uncommitted(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[u8]>>> {
+        self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,9 +59,9 @@ pub(super) struct Thread {
     /// The attachments for the next commit.
     pub(super) blobs: Vec<StoredBytes>,
     /// The attachments stored by this process, which later records may refer to.
-    pub(super) kept: HashSet<String>,
+    pub(super) stored: HashSet<String>,
     /// The attachments that did not fit, with the reason. Records that refer to one are refused.
-    pub(super) lost: HashMap<String, Cause>,
+    pub(super) rejected: HashMap<String, Cause>,
 }
 
 /// A group of tasks, sorted by kind.
@@ -92,12 +92,12 @@ impl Drop for Gone {
 impl Thread {
     /// Runs until the queue is closed.
     pub(super) fn run(mut self) {
-        let gone = Gone(Arc::clone(&self.shared));
+        let guard = Gone(Arc::clone(&self.shared));
         while let Some(work) = self.shared.queue.next() {
             self.take(work);
         }
         self.close();
-        drop(gone);
+        drop(guard);
     }
 
     /// Makes everything durable, and marks the shutdown as clean, so that the next opening skips
@@ -129,8 +129,8 @@ impl Thread {
                 }
                 WriterTask::Blob(part) => {
                     // An attachment that did not fit before may fit now.
-                    self.lost.remove(&part.sha256);
-                    self.kept.insert(part.sha256.clone());
+                    self.rejected.remove(&part.sha256);
+                    self.stored.insert(part.sha256.clone());
                     self.blobs.push(part);
                 }
                 WriterTask::Claim(writing) => sorted.claims.push((writing, true)),
@@ -146,28 +146,28 @@ impl Thread {
                     let _ = answer.send(collected);
                 }
                 WriterTask::NoteStop(at, answer) => {
-                    let noted = match self.shared.queue.broken() {
+                    let result = match self.shared.queue.broken() {
                         Some(cause) => Err(cause),
                         None => commit::note_stop(&self.connection, self.file.generation, at)
                             .map_err(|error| Cause::of_sqlite(&error)),
                     };
-                    let _ = answer.send(noted);
+                    let _ = answer.send(result);
                 }
             }
         }
         self.group(sorted);
     }
 
-    /// Returns the write, unless it must be refused; then its room gets the reason.
+    /// The write, unless it must be refused; then its room gets the reason.
     fn sound(&self, write: Write) -> Option<Write> {
-        let lost = || {
-            self.lost
+        let rejection = || {
+            self.rejected
                 .iter()
                 .find(|(sha256, _)| refers(&write, sha256))
                 .map(|(_, cause)| cause.clone())
         };
         let Some(cause) =
-            write.writing.failed().or_else(|| self.shared.queue.broken()).or_else(lost)
+            write.writing.failed().or_else(|| self.shared.queue.broken()).or_else(rejection)
         else {
             return Some(write);
         };
@@ -180,46 +180,46 @@ impl Thread {
         let Sorted { mut writes, snapshots, claims, settle, barriers } = sorted;
         let durable = !settle.is_empty();
         let is_idle = writes.is_empty() && claims.is_empty() && self.blobs.is_empty() && !durable;
-        let mut done = if is_idle || self.shared.queue.broken().is_some() {
+        let mut result = if is_idle || self.shared.queue.broken().is_some() {
             Ok(())
         } else {
             self.commit(&writes, &claims, durable)
         };
-        if matches!(&done, Err(error) if is_full(error)) && !self.blobs.is_empty() {
+        if matches!(&result, Err(error) if is_full(error)) && !self.blobs.is_empty() {
             // The attachments may be what does not fit; commit them separately and try again.
-            self.blobs_alone();
+            self.commit_blobs_one_by_one();
             writes = writes.into_iter().filter_map(|write| self.sound(write)).collect();
-            done = self.commit(&writes, &claims, durable);
+            result = self.commit(&writes, &claims, durable);
         }
-        let done = match done {
+        let result = match result {
             // One write violates a constraint, so each is committed alone: the others must not fail
             // with it.
             Err(error) if is_constraint(&error) && writes.len() > 1 => {
                 for write in writes {
                     // Checked again, because a room's later writes must not follow a failed one.
                     let Some(write) = self.sound(write) else { continue };
-                    let done = self.commit(std::slice::from_ref(&write), &[], durable);
-                    let done = self.judge(done, std::slice::from_ref(&write));
-                    end(write, &done);
+                    let result = self.commit(std::slice::from_ref(&write), &[], durable);
+                    let result = self.judge(result, std::slice::from_ref(&write));
+                    end(write, &result);
                 }
-                let done = self.commit(&[], &claims, durable);
-                self.judge(done, &[])
+                let result = self.commit(&[], &claims, durable);
+                self.judge(result, &[])
             }
-            done => {
-                let done = self.judge(done, &writes);
-                writes.into_iter().for_each(|write| end(write, &done));
-                done
+            result => {
+                let result = self.judge(result, &writes);
+                writes.into_iter().for_each(|write| end(write, &result));
+                result
             }
         };
         // Released after the commit, so that a reopened room reads all of its records.
-        for (writing, claimed) in claims {
-            if !claimed {
+        for (writing, is_claimed) in claims {
+            if !is_claimed {
                 self.shared.release(&writing.room);
             }
         }
-        let done = done.and_then(|()| self.shared.queue.broken().map_or(Ok(()), Err));
+        let result = result.and_then(|()| self.shared.queue.broken().map_or(Ok(()), Err));
         for answer in settle.into_iter().chain(barriers) {
-            let _ = answer.send(done.clone());
+            let _ = answer.send(result.clone());
         }
         // After the answers, because no room waits for a snapshot.
         for (writing, snapshot) in snapshots {
@@ -227,7 +227,7 @@ impl Thread {
         }
     }
 
-    /// Writes a snapshot. One that cannot be written stops no room: its records are committed.
+    /// Writes a snapshot.
     fn keep_snapshot(&mut self, writing: &RoomWriting, snapshot: &Unfinished) {
         // Without its records, the snapshot would be ahead of the journal.
         if writing.failed().is_some() || self.shared.queue.broken().is_some() {
@@ -243,21 +243,23 @@ impl Thread {
             }
             Err(error) => {
                 snapshot::report_unused(writing.room.as_str(), &error);
+                // No room stops: its records are committed.
                 let _ = self.judge(Err(error), &[]);
             }
         }
     }
 
     /// Commits attachments one by one, and drops those that do not fit.
-    fn blobs_alone(&mut self) {
+    fn commit_blobs_one_by_one(&mut self) {
         for part in std::mem::take(&mut self.blobs) {
-            let alone =
+            let group =
                 CommitGroup { blobs: std::slice::from_ref(&part), ..CommitGroup::default() };
-            let done = self.file.commit(&mut self.connection, &alone);
-            self.shared.fresh().remove(&part.sha256);
-            if let Err(cause) = self.judge(done, &[]) {
-                self.kept.remove(&part.sha256);
-                self.lost.insert(part.sha256, cause);
+            let result = self.file.commit(&mut self.connection, &group);
+            // Also if it did not fit: records that refer to it are refused from here on.
+            self.shared.uncommitted().remove(&part.sha256);
+            if let Err(cause) = self.judge(result, &[]) {
+                self.stored.remove(&part.sha256);
+                self.rejected.insert(part.sha256, cause);
             }
         }
     }
@@ -269,7 +271,8 @@ impl Thread {
         durable: bool,
     ) -> rusqlite::Result<()> {
         let writes: Vec<&Write> = writes.iter().collect();
-        let claims = claims.iter().map(|(writing, claimed)| (&writing.room, *claimed)).collect();
+        let claims =
+            claims.iter().map(|(writing, is_claimed)| (&writing.room, *is_claimed)).collect();
         let records: usize = writes.iter().map(|write| write.rows.len()).sum();
         let synced = durable || writes.iter().any(|write| write.durable);
         let changes = self.connection.total_changes();
@@ -277,8 +280,9 @@ impl Thread {
             &mut self.connection,
             &CommitGroup { writes, blobs: &self.blobs, claims, durable },
         )?;
-        let mut fresh = self.shared.fresh();
-        self.blobs.drain(..).for_each(|part| drop(fresh.remove(&part.sha256)));
+        // After the commit: until then the bytes are nowhere else.
+        let mut uncommitted = self.shared.uncommitted();
+        self.blobs.drain(..).for_each(|part| drop(uncommitted.remove(&part.sha256)));
         self.shared.records.fetch_add(records as u64, Ordering::Relaxed);
         let has_changed = self.connection.total_changes() != changes;
         self.shared.commits.fetch_add(u64::from(has_changed), Ordering::Relaxed);
@@ -288,8 +292,8 @@ impl Thread {
 
     /// Marks the rooms of a failed commit as failed, and the whole store after an I/O error or
     /// damage.
-    fn judge(&mut self, done: rusqlite::Result<()>, writes: &[Write]) -> Result<(), Cause> {
-        done.map_err(|error| {
+    fn judge(&mut self, result: rusqlite::Result<()>, writes: &[Write]) -> Result<(), Cause> {
+        result.map_err(|error| {
             use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure};
             let cause = Cause::of_sqlite(&error);
             writes.iter().for_each(|write| write.writing.fail(&cause));
@@ -312,7 +316,7 @@ fn is_full(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Returns whether a write refers to a blob. A reference is the digest in the JSON of an event.
+/// Whether a write refers to a blob. A reference is the digest in the JSON of an event.
 fn refers(write: &Write, sha256: &str) -> bool {
     let is_in =
         |bytes: &[u8]| bytes.windows(sha256.len()).any(|window| window == sha256.as_bytes());
@@ -324,9 +328,9 @@ fn is_constraint(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
-fn end(write: Write, done: &Result<(), Cause>) {
+fn end(write: Write, result: &Result<(), Cause>) {
     write.writing.ended();
     if let Some(answer) = write.answer {
-        let _ = answer.send(done.clone());
+        let _ = answer.send(result.clone());
     }
 }

@@ -58,8 +58,7 @@ impl FirstReads {
         is_first
     }
 
-    /// Returns whether a file of the folder, which is `now`, is another one than the run first
-    /// read.
+    /// Whether a file of the folder, which is `now`, is another one than the run first read.
     pub(super) fn has_changed(&self, rest: &str, now: Option<&Metadata>) -> bool {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now.map_or(FileStamp::Absent, stamp);

@@ -344,7 +344,7 @@ fn a_write_that_was_interrupted_before_its_record_leaves_nothing() {
 #[test]
 fn a_directory_with_a_read_only_grant_of_its_own_stays_closed() {
     let mut rig = Rig::new((100, 10));
-    rig.folder.kept =
+    rig.folder.read_only =
         vec![super::super::Identity::of(&rig.folder.directory("d").unwrap()).unwrap()];
     assert!(matches!(rig.write("d/a", b"x"), Err(FolderFailure::Kept)));
     assert!(matches!(rig.remove("d/a"), Err(FolderFailure::Kept)));
@@ -370,8 +370,8 @@ fn changes_are_applied_as_they_are_and_a_script_stays_executable() {
     assert_eq!(fs::read_to_string(base.join("d/a/below")).unwrap(), "x");
     assert_eq!(fs::metadata(base.join("a")).unwrap().permissions().mode() & 0o777, 0o750);
     assert_eq!(pending_changes(&temp.path().join("store"), &RoomId::from(RUN)), 0);
-    let left = tree(&temp.path().join("store/overlays").join(RUN));
-    assert_eq!(left.keys().collect::<Vec<_>>(), ["decisions.jsonl", "lock"]);
+    let remaining = tree(&temp.path().join("store/overlays").join(RUN));
+    assert_eq!(remaining.keys().collect::<Vec<_>>(), ["decisions.jsonl", "lock"]);
 }
 
 #[test]
@@ -384,13 +384,13 @@ fn decisions_about_changes_are_kept() {
     pending.apply().unwrap();
     changes(&temp).discard().unwrap();
     let decisions = change_decisions(&temp.path().join("store"), &RoomId::from(RUN)).unwrap();
-    let told: Vec<_> = decisions
+    let summaries: Vec<_> = decisions
         .iter()
         .map(|one| (one.principal.as_str(), one.kind, one.folder.as_str(), &one.files[..]))
         .collect();
     let (applied, dropped) = (ChangeDecisionKind::Applied, ChangeDecisionKind::Dropped);
     assert_eq!(
-        told,
+        summaries,
         [
             ("operator", applied, "base", &["a".to_owned()][..]),
             ("operator", dropped, "base", &["b".to_owned()][..]),
@@ -598,8 +598,8 @@ fn a_lost_content_concerns_its_file_alone() {
     let base = rig.base();
     let (temp, mut pending) = rig.ended();
     let store = temp.path().join("store");
-    let lost: Vec<_> = pending.folders[0].files.iter().map(|file| file.is_lost).collect();
-    assert_eq!(lost, [false, true, false]);
+    let is_lost: Vec<_> = pending.folders[0].files.iter().map(|file| file.is_lost).collect();
+    assert_eq!(is_lost, [false, true, false]);
     assert_eq!(blocked_changes(&store, &RoomId::from(RUN)), 1);
     let folder = &pending.folders[0];
     assert_eq!(folder.contents(&folder.files[1]).unwrap().new, None);
@@ -685,9 +685,9 @@ fn a_copy_of_a_live_overlay_has_the_content_of_each_of_its_changes() {
             let copied = RunChanges::read(&to, &RoomId::from(RUN)).unwrap();
             let files = &copied.folders[0].files;
             assert!(files.iter().any(|file| file.path == "kept"));
-            let lost: Vec<_> = files.iter().filter(|file| file.is_lost).collect();
-            is_over.store(!lost.is_empty(), order);
-            assert!(lost.is_empty(), "{lost:?}");
+            let lost_files: Vec<_> = files.iter().filter(|file| file.is_lost).collect();
+            is_over.store(!lost_files.is_empty(), order);
+            assert!(lost_files.is_empty(), "{lost_files:?}");
             copies += 1;
         }
         is_over.store(true, order);
@@ -700,7 +700,7 @@ fn no_read_waits_for_a_write() {
     let rig = Rig::new((1_000, 10));
     rig.write("a", b"changed").unwrap();
     rig.view(|view| {
-        let _writing = held(&view.overlay.writer);
+        let _writing = lock_data(&view.overlay.writer);
         assert_eq!(view.look("a")?.length, 7);
         assert_eq!(view.look("b")?.length, 10);
         assert_eq!(read_at(&view.open_file("to-a")?, 0, 10)?, b"changed");
@@ -726,13 +726,13 @@ fn a_file_that_is_too_large_to_be_hashed_is_neither_replaced_nor_removed() {
 #[test]
 fn a_digest_belongs_to_the_file_that_is_there_when_it_is_recorded() {
     let rig = Rig::new((1_000, 10));
-    let there = |name: &str| {
+    let open_file = |name: &str| {
         existing(&rig.folder.dir, name, OpenOptions::new().read(true)).unwrap().unwrap()
     };
-    let of_a = HashedFile::of(&there("a")).unwrap();
-    let (digest_a, b) = (of_a.digest.clone(), there("b"));
+    let of_a = HashedFile::of(&open_file("a")).unwrap();
+    let (digest_a, b) = (of_a.digest.clone(), open_file("b"));
     let of_b = HashedFile::digest_of(Some(of_a), &b).unwrap();
     assert!(of_b != digest_a && of_b.length == 10, "{of_b:?}");
-    let again = HashedFile::of(&there("a")).unwrap();
-    assert_eq!(HashedFile::digest_of(Some(again), &there("a")).unwrap(), digest_a);
+    let rehashed = HashedFile::of(&open_file("a")).unwrap();
+    assert_eq!(HashedFile::digest_of(Some(rehashed), &open_file("a")).unwrap(), digest_a);
 }

@@ -24,10 +24,10 @@ impl Place {
 
     fn with_quota(bytes: u64, files: u64) -> Self {
         let temp = tempfile::tempdir().unwrap();
-        let (inside, outside) = (temp.path().join("inside"), temp.path().join("outside"));
+        let (inside, foreign) = (temp.path().join("inside"), temp.path().join("outside"));
         fs::create_dir_all(inside.join("sub")).unwrap();
-        fs::create_dir(&outside).unwrap();
-        fs::write(outside.join("key"), "secret").unwrap();
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("key"), "secret").unwrap();
         let folder = open(&temp, "inside", FileMode::ReadWrite, bytes, files).remove(0);
         Self { temp, folder }
     }
@@ -36,7 +36,7 @@ impl Place {
         self.temp.path().join("inside").join(path)
     }
 
-    fn outside(&self, path: &str) -> PathBuf {
+    fn foreign_path(&self, path: &str) -> PathBuf {
         self.temp.path().join("outside").join(path)
     }
 
@@ -152,7 +152,7 @@ fn no_link_is_written_through_or_replaced() {
     for (link, to) in links {
         symlink(to, place.inside(link)).unwrap();
     }
-    symlink(place.outside("key"), place.inside("absolute")).unwrap();
+    symlink(place.foreign_path("key"), place.inside("absolute")).unwrap();
     for rest in [
         "up",
         "inner",
@@ -175,8 +175,8 @@ fn no_link_is_written_through_or_replaced() {
             assert!(matches!(place.folder.remove(rest, true), Err(FolderFailure::Link)), "{rest}");
         }
     }
-    assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
-    assert_eq!(fs::read_dir(place.outside("")).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(place.foreign_path("key")).unwrap(), "secret");
+    assert_eq!(fs::read_dir(place.foreign_path("")).unwrap().count(), 1);
     assert_eq!(place.read("real.txt"), "real");
     assert!(place.inside("up").symlink_metadata().unwrap().is_symlink());
     assert_eq!(fs::read_dir(place.inside("sub")).unwrap().count(), 0);
@@ -201,8 +201,8 @@ fn a_sync_depends_on_no_permission_to_write() {
     symlink(".", place.inside("self")).unwrap();
     symlink("nowhere", place.inside("dangling")).unwrap();
     symlink("round", place.inside("round")).unwrap();
-    symlink(place.outside("key"), place.inside("out")).unwrap();
-    symlink(place.outside(""), place.inside("to-out")).unwrap();
+    symlink(place.foreign_path("key"), place.inside("out")).unwrap();
+    symlink(place.foreign_path(""), place.inside("to-out")).unwrap();
     let pipe = std::process::Command::new("mkfifo").arg(place.inside("pipe")).status().unwrap();
     assert!(pipe.success());
     for path in [
@@ -233,7 +233,7 @@ fn a_sync_depends_on_no_permission_to_write() {
     ] {
         assert!(place.folder.sync(path).is_ok(), "{path}: {:?}", place.folder.sync(path));
     }
-    assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
+    assert_eq!(fs::read_to_string(place.foreign_path("key")).unwrap(), "secret");
     assert!(matches!(place.folder.sync("../outside/key"), Err(FolderFailure::LeadsOutside)));
 }
 
@@ -255,14 +255,14 @@ fn climbing_is_refused_by_the_handle_too() {
         assert!(place.write(rest, 1, "x", false).is_err(), "{rest}");
         assert!(place.folder.remove(rest, true).is_err(), "{rest}");
     }
-    assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
-    assert!(!place.outside("new").exists());
+    assert_eq!(fs::read_to_string(place.foreign_path("key")).unwrap(), "secret");
+    assert!(!place.foreign_path("new").exists());
 }
 
 #[test]
 fn a_file_with_a_second_name_is_not_written() {
     let place = Place::new();
-    fs::hard_link(place.outside("key"), place.inside("hard")).unwrap();
+    fs::hard_link(place.foreign_path("key"), place.inside("hard")).unwrap();
     for truncate in [true, false] {
         assert!(matches!(
             place.write("hard", 0, "overwritten", truncate),
@@ -271,7 +271,7 @@ fn a_file_with_a_second_name_is_not_written() {
     }
     place.folder.remove("hard", true).unwrap();
     assert_eq!(
-        fs::read_to_string(place.outside("key")).unwrap(),
+        fs::read_to_string(place.foreign_path("key")).unwrap(),
         "secret",
         "one of its names is gone, not the file"
     );
@@ -368,9 +368,9 @@ fn files_and_directories_count_altogether() {
     place.folder.remove("a", true).unwrap();
     place.put("b", "").unwrap();
     fs::write(place.inside("from-outside"), "").unwrap();
-    let again = open(&place.temp, "inside", FileMode::ReadWrite, 100, 4).remove(0);
+    let reopened = open(&place.temp, "inside", FileMode::ReadWrite, 100, 4).remove(0);
     assert!(matches!(
-        again.write(FileChange {
+        reopened.write(FileChange {
             rest: "b",
             offset: 0,
             bytes: b"",
@@ -380,7 +380,7 @@ fn files_and_directories_count_altogether() {
         }),
         Err(FolderFailure::Quota(4))
     ));
-    again.remove("from-outside", true).unwrap();
+    reopened.remove("from-outside", true).unwrap();
 }
 
 #[test]

@@ -56,10 +56,10 @@ impl World {
         let mut setup = setup();
         setup.facts.manifest.asks.insert("files".to_owned(), CapabilityRequest::default());
         let dir = folder.path().to_str().unwrap().to_owned();
-        let (shown, at) = ("f".to_owned(), "/f".to_owned());
+        let (display, at) = ("f".to_owned(), "/f".to_owned());
         setup.grants.files.push(FileGrant {
             dir,
-            shown,
+            shown: display,
             at,
             mode: FileMode::ReadWrite,
             bytes: 100,
@@ -67,7 +67,7 @@ impl World {
         });
         let (mut state, room) = (state(setup), Arc::new(Room::default()));
         state.start.effects = Arc::clone(&room) as Arc<dyn EffectPort>;
-        state.past = CallReplay::new(&state.grantee, &state.start);
+        state.replay = CallReplay::new(&state.plugin, &state.start);
         Self { folder, state, room }
     }
 
