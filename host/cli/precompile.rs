@@ -41,15 +41,15 @@ fn compile(components: &str, code: &str, target: CodeTarget) -> Result<(), Box<d
     fs::create_dir_all(&beside)?;
     let (mut index, mut current) = (String::new(), BTreeSet::new());
     for component in components_in(Path::new(components))? {
-        let shown = component.display();
+        let path = component.display();
         let name = component
             .file_stem()
             .and_then(|stem| stem.to_str())
-            .ok_or_else(|| format!("{shown} has a name that is not UTF-8"))?;
-        let bytes = fs::read(&component).map_err(|error| format!("{shown}: {error}"))?;
+            .ok_or_else(|| format!("{path} has a name that is not UTF-8"))?;
+        let bytes = fs::read(&component).map_err(|error| format!("{path}: {error}"))?;
         let CompiledComponent { inspection, code: compiled } =
-            precompile(&bytes, target).map_err(|error| format!("{shown}: {error}"))?;
-        println!("{shown}: {} becomes {} bytes", bytes.len(), compiled.len());
+            precompile(&bytes, target).map_err(|error| format!("{path}: {error}"))?;
+        println!("{path}: {} becomes {} bytes", bytes.len(), compiled.len());
         let mut add = |bytes: &[u8], ending: &str| {
             let digest = ProgramFile::digest_of(bytes);
             let file = beside.join(format!("{digest}.{ending}"));

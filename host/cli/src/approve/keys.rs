@@ -90,18 +90,18 @@ pub(super) fn editable(arguments: &Value) -> String {
 /// The JSON that the user typed in the form of [`editable`]. Its escapes stand for themselves
 /// inside strings, and are errors elsewhere.
 pub(super) fn escaped_input(json: &str) -> String {
-    let mut shown = String::with_capacity(json.len());
+    let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         if c.is_ascii() && !c.is_ascii_control() || !c.is_whitespace() && !is_deceptive(c) {
-            shown.push(c);
+            escaped.push(c);
         } else {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
-                let _ = write!(shown, "\\u{unit:04x}");
+                let _ = write!(escaped, "\\u{unit:04x}");
             }
         }
     }
-    shown
+    escaped
 }
 
 #[cfg(test)]
@@ -135,13 +135,13 @@ mod tests {
     #[test]
     fn edited_arguments_escape_invisible_characters() {
         let arguments = json!({ "path": "/a\u{202e}txt.\u{200b}\u{a0}b\u{7f}\u{e0041}", "text": "Zürich\n 漢字" });
-        let shown = editable(&arguments);
+        let text = editable(&arguments);
         assert_eq!(
-            shown,
+            text,
             r#"{"path":"/a\u202etxt.\u200b\u00a0b\u007f\udb40\udc41","text":"Zürich\n 漢字"}"#
         );
-        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), arguments, "it means the same");
-        assert_eq!(escaped_input(&shown), shown);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), arguments, "it means the same");
+        assert_eq!(escaped_input(&text), text);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Subscriber for PendingLine {
             _ => return,
         };
         let id = approval_id(&happening.room, *call);
-        let asked = format!(
+        let question = format!(
             " ?    {} of {} waits for an approval",
             one_line(&request.tool, 60),
             request.caller
@@ -57,7 +57,7 @@ impl Subscriber for PendingLine {
         };
         self.screen.notice(format_args!(
             "{}\n{shown}      conclave approve {id}   or   conclave refuse {id}{leaving}",
-            paint(ODD, asked)
+            paint(ODD, question)
         ));
     }
 }

@@ -141,12 +141,12 @@ fn fitted_excerpt(source: &str, marks: &str, most: usize) -> Option<String> {
     let from = marks.len().min(start + room / 2).saturating_sub(room - 1).min(start);
     let from = if from > 0 { (from + 1).min(start) } else { 0 };
     let before = if from > 0 { "…" } else { "" };
-    let shown = room - before.chars().count();
-    let is_cut = chars.len() > from + shown;
-    let shown = if is_cut { shown - 1 } else { shown };
-    let text: String = chars.iter().skip(from).take(shown).collect();
+    let length = room - before.chars().count();
+    let is_cut = chars.len() > from + length;
+    let length = if is_cut { length - 1 } else { length };
+    let text: String = chars.iter().skip(from).take(length).collect();
     let after = if is_cut { "…" } else { "" };
-    let marks: String = marks.chars().skip(from).take(shown).collect();
+    let marks: String = marks.chars().skip(from).take(length).collect();
     let blank = " ".repeat(before.chars().count());
     Some(format!("{number}{BAR}{before}{text}{after}\n{margin}{BAR}{blank}{marks}\n"))
 }

@@ -687,8 +687,9 @@ impl StepLoop<'_> {
         if let Some(turn) = &turn {
             self.frames.keep_outputs(id, &turn.action);
         }
-        let said = turn.and_then(|turn| self.dialogue().turn_message(id, turn, None)).map(Arc::new);
-        let Some((_, message)) = self.frames.admit_reply(self.cx, id, said) else {
+        let message =
+            turn.and_then(|turn| self.dialogue().turn_message(id, turn, None)).map(Arc::new);
+        let Some((_, message)) = self.frames.admit_reply(self.cx, id, message) else {
             return self.tool_rounds().without_tool(id);
         };
         if !message.tool_calls.is_empty() {

@@ -203,8 +203,9 @@ impl CallParser<'_> {
     fn in_text(&self, message: &Message, from_llm: bool) -> Vec<CallAttempt> {
         let text = message.text();
         let in_xml = xml::unfinished(text).filter(|_| message.is_cut);
-        let (whole, rest) = text.split_at_checked(in_xml.unwrap_or(text.len())).unwrap_or_default();
-        let candidates = xml::candidates(whole);
+        let (complete, rest) =
+            text.split_at_checked(in_xml.unwrap_or(text.len())).unwrap_or_default();
+        let candidates = xml::candidates(complete);
         if !candidates.is_empty() || in_xml.is_some() {
             let mut found = self.in_xml(&candidates, from_llm);
             found.extend(in_xml.map(|_| self.cut_call(rest, xml::tool_of(rest))));
@@ -212,9 +213,9 @@ impl CallParser<'_> {
         }
         // What follows an open brace may be a part of the call, so nothing in it is a call.
         let in_json = json::unfinished(text).filter(|_| message.is_cut);
-        let (whole, rest) =
+        let (complete, rest) =
             text.split_at_checked(in_json.unwrap_or(text.len())).unwrap_or_default();
-        let found = json::first_objects(whole, MAX_IN_TEXT);
+        let found = json::first_objects(complete, MAX_IN_TEXT);
         let mut found: Vec<CallAttempt> =
             found.into_iter().map(|object| self.object(object, from_llm)).collect();
         if in_json.is_some() && may_be_call(rest) {

@@ -167,7 +167,7 @@ impl Schema {
         if self.validator.is_valid(arguments) {
             return Ok(());
         }
-        let mut said = String::new();
+        let mut text = String::new();
         // A long list of wrong elements has as many problems, so those that are not said are not
         // counted either.
         for error in self.validator.iter_errors(arguments) {
@@ -176,17 +176,17 @@ impl Schema {
                 place(error.instance_path().as_str()),
                 excerpt(&error.to_string(), PROBLEM)
             );
-            if said.is_empty() {
-                said = problem;
-            } else if said.chars().count() + problem.chars().count() <= PROBLEMS {
-                said.push_str("; ");
-                said.push_str(&problem);
+            if text.is_empty() {
+                text = problem;
+            } else if text.chars().count() + problem.chars().count() <= PROBLEMS {
+                text.push_str("; ");
+                text.push_str(&problem);
             } else {
-                said.push_str("; and more");
+                text.push_str("; and more");
                 break;
             }
         }
-        Err(said)
+        Err(text)
     }
 }
 
