@@ -505,9 +505,7 @@ pub(super) enum SlotState {
     /// A plugin works on it.
     Calling,
     /// A child in the run works on it (O-088).
-    Delegated {
-        child: FrameId,
-    },
+    Delegated { child: FrameId },
     /// Gates check its text or its delegation, or a background task works on it.
     InBackground,
     /// Its answer waits for those of the other slots.

@@ -137,9 +137,9 @@ fn compare_journals(start: &'static str, way: Way) {
 
 /// The records of every recorded journal.
 pub(crate) fn recorded_journals() -> impl Iterator<Item = Vec<Record>> {
-    std::iter::once("conformance").chain(SUITES).flat_map(|start| {
-        file::journals(start).into_iter().map(|(_, recorded)| records(&recorded))
-    })
+    std::iter::once("conformance")
+        .chain(SUITES)
+        .flat_map(|start| file::journals(start).into_iter().map(|(_, recorded)| records(&recorded)))
 }
 
 /// The records of a recorded journal.

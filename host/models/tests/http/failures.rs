@@ -210,5 +210,8 @@ async fn a_probe_tells_what_stands_in_the_way() {
         trouble.text
     );
     let server = Server::answering(|_| TestReply::bytes(200, "text/html", "<html>"));
-    assert_eq!(client(&server).probe().await.unwrap_err().trouble.kind, ModelDiagnosticKind::Malformed);
+    assert_eq!(
+        client(&server).probe().await.unwrap_err().trouble.kind,
+        ModelDiagnosticKind::Malformed
+    );
 }
