@@ -143,7 +143,7 @@ mod tests {
             ("red\u{1b}[31m", "red__31m"),
         ] {
             let expected = ToolAlias { name: ours.to_owned(), is_hashed: false };
-            assert_eq!(named("srv", &[theirs])[theirs], expected, "{theirs:?}");
+            assert_eq!(aliases_of("srv", &[theirs])[theirs], expected, "{theirs:?}");
         }
     }
 
@@ -153,25 +153,25 @@ mod tests {
         for (theirs, letters) in
             [("поиск", "tool_"), ("é", "tool_"), ("___", "tool_"), (long.as_str(), &long[..55])]
         {
-            let alias = &named("srv", &[theirs])[theirs];
+            let alias = &aliases_of("srv", &[theirs])[theirs];
             assert!(alias.is_hashed && alias.name.starts_with(letters), "{alias:?}");
         }
     }
 
     #[test]
     fn of_names_that_look_alike_the_unchanged_one_stays() {
-        let names = named("srv", &["GET", "get", "read_l", "read_1", "a.b", "a_b"]);
+        let names = aliases_of("srv", &["GET", "get", "read_l", "read_1", "a.b", "a_b"]);
         for (theirs, is_hashed) in [("get", false), ("GET", true), ("a_b", false), ("a.b", true)] {
             assert_eq!(names[theirs].is_hashed, is_hashed, "{theirs}: {names:?}");
         }
         assert_ne!(names["read_l"].is_hashed, names["read_1"].is_hashed);
-        let twins = named("srv", &["getSum", "get-sum"]);
+        let twins = aliases_of("srv", &["getSum", "get-sum"]);
         assert!(twins.values().all(|alias| alias.is_hashed), "{twins:?}");
     }
 
     #[test]
     fn no_tool_looks_like_one_of_the_host() {
-        let name = &named("task", &["status"])["status"];
+        let name = &aliases_of("task", &["status"])["status"];
         assert!(name.is_hashed, "`task.status` looks like `task_status`: {name:?}");
     }
 
@@ -189,9 +189,9 @@ mod tests {
             list in prop::collection::vec("([aAlL1_.é-]{0,4}|[a.]{60,140}|[а-я]{1,3})", 0..20)
         ) {
             let names: Vec<&str> = list.iter().map(String::as_str).collect();
-            let forward = named("srv", &names);
+            let forward = aliases_of("srv", &names);
             let backward: Vec<&str> = names.iter().rev().copied().collect();
-            prop_assert_eq!(&forward, &named("srv", &backward));
+            prop_assert_eq!(&forward, &aliases_of("srv", &backward));
             let skeletons: BTreeSet<String> =
                 forward.values().map(|alias| skeleton(&alias.name)).collect();
             prop_assert_eq!(skeletons.len(), forward.len());

@@ -295,7 +295,7 @@ fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<
 pub fn render(prompt: &str, inputs: &Value) -> String {
     let mut rendered = String::with_capacity(prompt.len());
     let mut rest = 0;
-    for place in places(prompt) {
+    for place in placeholders(prompt) {
         let Some(value) = place.name.and_then(|name| inputs.get(name)) else { continue };
         rendered.push_str(&prompt[rest..place.span.start]);
         match value {
@@ -627,7 +627,7 @@ impl MicroReader {
     /// Reports the parts of the prompt that are neither plain text nor a placeholder of an input.
     fn prompt(&mut self, micro: &MicroFile, body: &str, base: usize) {
         let mut said = BTreeSet::new();
-        for place in places(body) {
+        for place in placeholders(body) {
             let span = base + place.span.start..base + place.span.end;
             let shown = &body[place.span.clone()];
             match (place.is_block, place.name) {
@@ -669,7 +669,7 @@ struct Placeholder<'a> {
 }
 
 /// The placeholders of a prompt, in order.
-fn places(prompt: &str) -> Vec<Placeholder<'_>> {
+fn placeholders(prompt: &str) -> Vec<Placeholder<'_>> {
     let mut places = Vec::new();
     let (mut from, mut endless) = (0, BTreeSet::new());
     while let Some(start) = prompt[from..].find(['{', '$']).map(|found| from + found) {

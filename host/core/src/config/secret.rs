@@ -30,7 +30,7 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> SecretCon
         .require(reader, "from")
         .and_then(|item| model::key(reader, folder, &item, SECRET_FROM));
     let hosts = table.require(reader, "hosts").map(|item| hosts(reader, &item)).unwrap_or_default();
-    let places = table.get("places").and_then(|item| places(reader, &item));
+    let places = table.get("places").and_then(|item| read_places(reader, &item));
     SecretConfig {
         from: from.unwrap_or(KeyRef::Env(String::new())),
         hosts,
@@ -66,7 +66,7 @@ fn hosts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<HostPattern>
     hosts
 }
 
-fn places(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<BTreeSet<SecretPlace>> {
+fn read_places(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<BTreeSet<SecretPlace>> {
     if item.is_empty_list() {
         item.wrong(
             reader,

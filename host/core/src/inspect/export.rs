@@ -40,7 +40,7 @@ pub fn log(records: impl IntoIterator<Item = Record>, era: Era) -> Vec<Value> {
             log.since(at, *frame, since);
             log.turn(at, *frame, turn);
         }
-        notices.iter().for_each(|notice| log.told(at, notice));
+        notices.iter().for_each(|notice| log.take_notice(at, notice));
         while let Some(effect) = room.poll_effect() {
             if let Effect::StepAgent { call, frame, .. } = effect {
                 let since = room.agent_view(call).map(|view| view.since).unwrap_or_default();
@@ -87,7 +87,7 @@ impl ExportLog {
         }
     }
 
-    fn told(&mut self, at: Millis, notice: &Notice) {
+    fn take_notice(&mut self, at: Millis, notice: &Notice) {
         if let Notice::AgentStateChanged { state, reason, .. } = notice {
             let mut extras = Map::from_iter([("agent_state".to_owned(), json!(state.as_str()))]);
             if self.era == Era::V2025 {

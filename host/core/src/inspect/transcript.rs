@@ -297,7 +297,7 @@ impl Transcript {
             }
             Notice::MessagePosted { task, message, .. } => {
                 // A message of the host about the agent's own may precede the answer.
-                let text = said(&message).filter(|_| self.may_show_interim(&folded.room));
+                let text = message_text(&message).filter(|_| self.may_show_interim(&folded.room));
                 if let Some(text) = text.filter(|_| folded.holder() == Some(&task)) {
                     self.add_said(at);
                     self.said = Some((task, text));
@@ -398,7 +398,7 @@ impl FoldedRoom {
 
 /// The text of an agent's own message to its user; `None` for any other message. The text of an
 /// action is for the agent's model.
-fn said(message: &Arc<Message>) -> Option<String> {
+fn message_text(message: &Arc<Message>) -> Option<String> {
     if message
         .action
         .as_ref()

@@ -74,7 +74,7 @@ pub fn undelivered(rooms: &[Vec<Record>]) -> BTreeMap<PluginName, u64> {
         setups.flat_map(|setup| &setup.observers).map(|rule| &rule.plugin).collect();
     let left = observers.into_iter().map(|observer| {
         let own = observer_room(root, observer);
-        let taken = rooms.iter().find(|(room, _)| *room == own).map(|(_, records)| taken(records));
+        let taken = rooms.iter().find(|(room, _)| *room == own).map(|(_, records)| positions_taken(records));
         let taken = taken.unwrap_or_default();
         let is_left = |event: &ObservedEvent| {
             taken.get(&event.room).is_none_or(|last| event.position > *last)
@@ -91,7 +91,7 @@ pub fn undelivered(rooms: &[Vec<Record>]) -> BTreeMap<PluginName, u64> {
 }
 
 /// The last event of each room that an observer took, by the records of its own room.
-fn taken(records: &[Record]) -> BTreeMap<RoomId, ObservedPosition> {
+fn positions_taken(records: &[Record]) -> BTreeMap<RoomId, ObservedPosition> {
     let mut room = Room::new();
     for record in records {
         room.handle(record.event.clone(), record.at);

@@ -59,7 +59,7 @@ pub struct RecordTooDeep {
 /// # Errors
 /// `RecordTooDeep` if the record is nested deeper than [`from_lines`] reads.
 pub fn to_line(record: &Record) -> Result<String, RecordTooDeep> {
-    let mut line = shown(record);
+    let mut line = to_json(record);
     if let Event::RoomOpened { secret, .. } = &record.event {
         line.pop();
         line.push_str(&format!(",\"secret\":\"{}\"}}", secret.to_hex()));
@@ -68,7 +68,7 @@ pub fn to_line(record: &Record) -> Result<String, RecordTooDeep> {
 }
 
 /// One record as JSON, without the room's secret.
-fn shown(record: &Record) -> String {
+fn to_json(record: &Record) -> String {
     serde_json::to_string(record)
         .expect("a record holds nothing but JSON values, texts and numbers")
 }
@@ -167,6 +167,6 @@ pub struct ReplayedRecord {
 
 impl fmt::Display for Record {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&shown(self))
+        out.write_str(&to_json(self))
     }
 }

@@ -392,7 +392,7 @@ impl Room {
         });
         match act {
             GatedAct::Passage { passage } => self.passage_blocked(&passage, told),
-            act => self.background_work().is_blocked(act, told),
+            act => self.background_work().block(act, told),
         }
         self.continue_lane(lane);
     }
@@ -419,12 +419,12 @@ impl BackgroundWork<'_> {
                 GatedAct::Delivery { gated } => {
                     self.deliveries.delivery_interrupted(self.cx, self.background, *gated, &reason)
                 }
-                act => self.is_blocked(act, &reason),
+                act => self.block(act, &reason),
             }
         }
     }
 
-    fn is_blocked(&mut self, act: GatedAct, reason: &str) {
+    fn block(&mut self, act: GatedAct, reason: &str) {
         match act {
             GatedAct::Inbound { request, inbound } => {
                 self.channels.inbound_blocked(self.cx, request, *inbound, reason)

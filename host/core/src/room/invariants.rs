@@ -108,7 +108,7 @@ impl RoomContext {
 
     /// Ends a further run in a broken room at once, for the same reason. Returns whether the room
     /// is broken.
-    pub(super) fn is_broken(&mut self) -> bool {
+    pub(super) fn end_if_broken(&mut self) -> bool {
         let Some(violation) = self.violation else { return false };
         let outcome = Arc::new(Outcome::new(Status::InternalError, violation.to_string()));
         self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });

@@ -57,7 +57,7 @@ impl Dialogue<'_> {
             {
                 continue;
             }
-            let mut entry = self.frames.host_message(self.cx, frame, shown(&known, trigger));
+            let mut entry = self.frames.host_message(self.cx, frame, knowledge_text(&known, trigger));
             entry.sender_name = sender;
             entry.parent = Some(message.seq);
             self.histories.memory(self.cx, task).push(&Arc::new(entry));
@@ -68,7 +68,7 @@ impl Dialogue<'_> {
 }
 
 /// The text for the agent: its source, its trigger, and the fenced content.
-fn shown(known: &Knowledge, trigger: &str) -> String {
+fn knowledge_text(known: &Knowledge, trigger: &str) -> String {
     let fence = "`".repeat(longest_run(&known.text).max(2) + 1);
     let name = known.name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
     format!(
@@ -94,7 +94,7 @@ mod tests {
             file: "g.md".to_owned(),
             ..Knowledge::default()
         };
-        let text = shown(&known, "git");
+        let text = knowledge_text(&known, "git");
         assert!(text.ends_with("\n`````text\na\n````\nb\n`````"), "{text}");
         assert_eq!(text.matches("`````").count(), 2, "{text}");
     }

@@ -102,7 +102,7 @@ impl LoopDetector {
     /// Returns how the task loops after this number of steps, if it does.
     pub(super) fn loops(&mut self, steps: u32, rules: &LoopRules) -> Option<&'static str> {
         let is_due = rules.cycle_len > 0 && steps.is_multiple_of(rules.cycle_len);
-        if is_due && self.is_cycle(rules) {
+        if is_due && self.detect_cycle(rules) {
             return Some("the same messages come again and again");
         }
         (rules.alternation && self.alternations > rules.wait)
@@ -142,7 +142,7 @@ impl LoopDetector {
     }
 
     /// Whether the most frequent messages dominate, and are the only recent ones (L-097).
-    fn is_cycle(&mut self, rules: &LoopRules) -> bool {
+    fn detect_cycle(&mut self, rules: &LoopRules) -> bool {
         self.index();
         if self.total < u64::from(rules.wait) * u64::from(rules.cycle_len) {
             return false;
@@ -294,7 +294,7 @@ mod tests {
                 let key = (1 + (random >> 33) % others, 0);
                 messages.push(key);
                 circles.count(key);
-                let is_cycle = circles.is_cycle(&rules);
+                let is_cycle = circles.detect_cycle(&rules);
                 assert_eq!(is_cycle, reference(&messages, &rules), "{rules:?}: {messages:?}");
                 found += u32::from(is_cycle);
             }
@@ -308,7 +308,7 @@ mod tests {
         let mut circles = LoopDetector::default();
         let count = |circles: &mut LoopDetector, number: u64| {
             circles.count((number, 1));
-            circles.is_cycle(&rules)
+            circles.detect_cycle(&rules)
         };
         for number in 0..3 * COUNTED_MAX as u64 {
             assert!(!count(&mut circles, number), "no two are equal");

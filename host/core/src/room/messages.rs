@@ -434,7 +434,7 @@ impl Dialogue<'_> {
 }
 
 fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
-    message.content = reply.content.map(said);
+    message.content = reply.content.map(reply_text);
     message.attachments = reply.attachments;
     message.tool_calls = stamped(reply.tool_calls, seq);
     // L-065: a call may name the recipient, and a text.
@@ -470,7 +470,7 @@ fn by_prefix(text: &str, prefix: &str, has_call: bool) -> Option<Route> {
 }
 
 /// The text of a reply; empty if it is a pair of quotation marks (L-027).
-fn said(text: String) -> String {
+fn reply_text(text: String) -> String {
     match text.trim() {
         "\"\"" | "''" => String::new(),
         trimmed if trimmed.len() < text.len() => trimmed.to_owned(),

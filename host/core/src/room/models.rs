@@ -143,7 +143,7 @@ impl RunControl<'_> {
             Ok(Some(effect)) => self.cx.effects.push_back(effect),
             // It is answered already.
             Ok(None) => {}
-            Err(ModelRefusal::Short(short)) => self.has_too_little(call, ordinal, short, again),
+            Err(ModelRefusal::Short(short)) => self.hold_or_refuse(call, ordinal, short, again),
             Err(ModelRefusal::Error(error)) => {
                 self.cx.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) })
             }
@@ -152,7 +152,7 @@ impl RunControl<'_> {
 
     /// Holds a request that the budget cannot cover until more is granted. If no operator can grant
     /// more, the plugin gets an error.
-    fn has_too_little(
+    fn hold_or_refuse(
         &mut self,
         call: CallId,
         ordinal: u32,

@@ -353,7 +353,7 @@ fn with_replaced(value: &Value, original: &str, text: &str) -> Value {
 impl RunControl<'_> {
     /// Lets a judge and the gates decide on the result of an ending task. Returns false if there is
     /// nothing to decide.
-    pub(super) fn is_decided_first(&mut self, id: FrameId, ending: &FrameEnd) -> bool {
+    pub(super) fn decide_first(&mut self, id: FrameId, ending: &FrameEnd) -> bool {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
         // The host has checked a structured result against its schema, and a judge would not.
         let is_structured = frame.caller.is_none() && self.cx.opening.structured_retries.is_some();

@@ -59,11 +59,11 @@ impl Frames {
             Action::Custom { name, arguments } if name == TASK_TRACKING => match tracked(arguments)
             {
                 Ok(PlanRequest::View) => {
-                    return self.get(&id).map(|frame| Ok(shown(&frame.acting.plan)));
+                    return self.get(&id).map(|frame| Ok(plan_text(&frame.acting.plan)));
                 }
                 Ok(PlanRequest::Replace(list)) => Box::new(move |plan: &mut Plan| {
                     *plan = list;
-                    Ok(format!("The plan has {} tasks now.\n\n{}", plan.len(), shown(plan)))
+                    Ok(format!("The plan has {} tasks now.\n\n{}", plan.len(), plan_text(plan)))
                 }),
                 Err(wrong) => return Some(Err(wrong)),
             },
@@ -88,7 +88,7 @@ fn added(plan: &mut Plan, parent: &str, goal: &str, subtasks: &Value) -> Result<
 
 fn modified(plan: &mut Plan, id: &str, state: &str) -> Result<String, String> {
     plan.set_named(id, state).map_err(|error| error.to_string())?;
-    Ok(format!("Task {id} is {state} now.\n\n{}", shown(plan)))
+    Ok(format!("Task {id} is {state} now.\n\n{}", plan_text(plan)))
 }
 
 fn text_at<'a>(arguments: &'a Value, key: &str) -> Result<&'a str, String> {
@@ -98,7 +98,7 @@ fn text_at<'a>(arguments: &'a Value, key: &str) -> Result<&'a str, String> {
         .ok_or_else(|| format!("a change of the plan needs `{key}`, which is a text"))
 }
 
-fn shown(plan: &Plan) -> String {
+fn plan_text(plan: &Plan) -> String {
     if plan.is_empty() {
         return "There is no plan yet.".to_owned();
     }

@@ -29,7 +29,7 @@ impl Room {
 
     /// Starts another run after the previous one. Histories stay; the run's limits start anew.
     pub(super) fn start_run(&mut self, setup: Option<Arc<Setup>>, opening: RunOpening) {
-        if !matches!(self.cx.phase, RoomPhase::Finished { .. }) || self.cx.is_broken() {
+        if !matches!(self.cx.phase, RoomPhase::Finished { .. }) || self.cx.end_if_broken() {
             return;
         }
         let is_new = setup.is_some();

@@ -149,15 +149,15 @@ impl Dialogue<'_> {
                 let is_work = message.has_work_for_host()
                     || !message.tools.is_empty()
                     || self.reading_of(id, message).is_attempt();
-                (!is_work).then(|| said("says", message.text(), message))
+                (!is_work).then(|| message_act("says", message.text(), message))
             }
             Responder::Agent | Responder::Subtask(_) => {
                 // Only answers to the agent's own messages complete an act.
                 let asked = answered.filter(|asked| asked.sender == Role::Llm)?;
                 let is_error = self.frames.failed(id, asked, message);
                 match &asked.action {
-                    Some(Action::Think { thought }) => Some(said("thinks", thought, asked)),
-                    Some(Action::Talk { content }) => Some(said("says", content, asked)),
+                    Some(Action::Think { thought }) => Some(message_act("thinks", thought, asked)),
+                    Some(Action::Talk { content }) => Some(message_act("says", content, asked)),
                     Some(action) if is_poll(action) => {
                         if let Some(frame) = self.frames.get_mut(&id) {
                             frame.stuck_watch.record_wait();
@@ -396,7 +396,7 @@ impl Frames {
     }
 }
 
-fn said(how: &str, text: &str, message: &Message) -> WatchedAct {
+fn message_act(how: &str, text: &str, message: &Message) -> WatchedAct {
     let what = Fingerprinter::of(how).text(text).finish_with_json(&message.recipient);
     WatchedAct {
         doing: Act::message(what),

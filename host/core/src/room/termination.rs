@@ -77,7 +77,7 @@ impl Dialogue<'_> {
     pub(super) fn ending_of(&mut self, id: FrameId, ends: bool) -> Option<FrameEnd> {
         // Before the limits: an answer in the last permitted step is a result, and no exhausted
         // limit.
-        if let Some(ending) = self.is_over(id, None, None, ends) {
+        if let Some(ending) = self.find_end(id, None, None, ends) {
             return Some(ending);
         }
         let (frame, task) = self.frames.task_of(self.cx, id)?;
@@ -121,7 +121,7 @@ impl Dialogue<'_> {
 
     /// Returns the end of the task if it is over with `answer`, or with its pending message if
     /// `answer` is `None` (L-080…L-086).
-    pub(super) fn is_over(
+    pub(super) fn find_end(
         &mut self,
         id: FrameId,
         answer: Option<&Arc<Message>>,
@@ -156,7 +156,7 @@ impl Dialogue<'_> {
             return Some(ending);
         }
         // Needs `&mut self`, so it precedes the borrow of the frame.
-        let by_user_alone = self.is_ended_by_user_alone(id);
+        let by_user_alone = self.only_user_ends(id);
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let name = &frame.task;
         // A stalled task's pending message was judged in an earlier step.
@@ -287,7 +287,7 @@ impl Dialogue<'_> {
 
     /// Whether only the user ends the task: an interactive task at the root (L-061). A sub-task
     /// ends like any other (L-161).
-    pub(super) fn is_ended_by_user_alone(&mut self, id: FrameId) -> bool {
+    pub(super) fn only_user_ends(&mut self, id: FrameId) -> bool {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             self.cx.violated(Invariant::FrameExists, id);
             return false;
@@ -577,7 +577,7 @@ impl RunControl<'_> {
     /// Ends a frame, after its judge and the gates have decided on its result.
     pub(super) fn end_frame(&mut self, id: FrameId, ending: FrameEnd) {
         let Some(ending) = self.background_work().asks_again(id, ending) else { return };
-        if !self.is_decided_first(id, &ending) {
+        if !self.decide_first(id, &ending) {
             self.close_frame(id, ending);
         }
     }

@@ -215,7 +215,7 @@ fn event(token: &str) -> Result<Expected, SequenceError> {
         return match letter {
             'T' => Ok(Expected::SpecificTool(inside.to_owned())),
             'C' => Ok(Expected::ContentMatch(Some(SequencePattern::new(inside)?))),
-            _ => Err(SequenceError::Brackets { letter, token: shown(token) }),
+            _ => Err(SequenceError::Brackets { letter, token: excerpt(token) }),
         };
     }
     match token {
@@ -229,7 +229,7 @@ fn event(token: &str) -> Result<Expected, SequenceError> {
         word if word.eq_ignore_ascii_case("agent") => Ok(Expected::AgentResponse),
         word if word.eq_ignore_ascii_case("llm") => Ok(Expected::LlmResponse),
         word if word.eq_ignore_ascii_case("user") => Ok(Expected::UserResponse),
-        _ => Err(SequenceError::Unknown { token: shown(token) }),
+        _ => Err(SequenceError::Unknown { token: excerpt(token) }),
     }
 }
 
@@ -240,7 +240,7 @@ fn bracketed(token: &str) -> Option<(char, &str)> {
     (!inside.is_empty()).then_some((letter, inside))
 }
 
-fn shown(token: &str) -> String {
+fn excerpt(token: &str) -> String {
     let mut shown: String = token.chars().take(60).collect();
     if shown.len() < token.len() {
         shown.push('…');
@@ -280,7 +280,7 @@ impl SequencePattern {
                     )
                 }
             };
-            SequencePatternError { problem, pattern: shown(source), why }
+            SequencePatternError { problem, pattern: excerpt(source), why }
         })
     }
 

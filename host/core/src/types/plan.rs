@@ -126,7 +126,7 @@ impl Plan {
     /// Those of `set`, and `InvalidState` for an unknown state (O-060); an unknown task takes
     /// precedence.
     pub fn set_named(&mut self, id: &str, state: &str) -> Result<(), PlanError> {
-        match named(state) {
+        match parse_state(state) {
             Some(state) => self.set(id, state),
             None => {
                 PlanPath::find(&self.root, id)?;
@@ -220,7 +220,7 @@ fn is_closed(state: PlanState) -> bool {
     matches!(state, PlanState::Completed | PlanState::Verified | PlanState::Abandoned)
 }
 
-fn named(state: &str) -> Option<PlanState> {
+fn parse_state(state: &str) -> Option<PlanState> {
     Some(match state {
         "open" => PlanState::Open,
         "in_progress" => PlanState::InProgress,

@@ -44,7 +44,7 @@ pub(super) fn check(
             let what = format!(
                 "the manifest of `{plugin}` gives the setting {} a default that is no {kind}: {}",
                 code(name),
-                shown(default)
+                setting_text(default)
             );
             problems.push(authors_problem(config, plugin, what));
             continue;
@@ -58,11 +58,11 @@ pub(super) fn check(
                     "the setting {} must be {} {kind}, not {}",
                     code(name),
                     article(kind),
-                    shown(value)
+                    setting_text(value)
                 );
                 let help = declaration
                     .get("default")
-                    .map(|default| format!("its default is {}", shown(default)));
+                    .map(|default| format!("its default is {}", setting_text(default)));
                 problems.push(
                     config
                         .problem(ProblemCode::InvalidSetting, &path(plugin, name), what)
@@ -109,7 +109,7 @@ fn undeclared(
     for (name, value) in written.iter().filter(|(name, _)| !declared.contains_key(*name)) {
         let (what, help) = match value {
             Value::Array(_) | Value::Object(_) if any => (
-                format!("the setting {} is read as a text, and it is {}", code(name), shown(value)),
+                format!("the setting {} is read as a text, and it is {}", code(name), setting_text(value)),
                 "write a text, a number, or a boolean".to_owned(),
             ),
             value if any => {
@@ -144,7 +144,7 @@ fn path(plugin: &PluginName, setting: &str) -> String {
     format!("plugins.{plugin}.config.{setting}")
 }
 
-fn shown(value: &Value) -> String {
+fn setting_text(value: &Value) -> String {
     code(&value.to_string())
 }
 

@@ -272,7 +272,7 @@ fn is_equal(key: &str, new: &ListEntry, old: &ListEntry) -> bool {
 
 /// The same mode, and each quota that the new one names is that of the old one.
 fn is_used_alike(new: &str, old: &str) -> bool {
-    let (new, old) = (said(new), said(old));
+    let (new, old) = (entry_fields(new), entry_fields(old));
     let mode = |table: &toml::Table| {
         table.get("mode").and_then(toml::Value::as_str).unwrap_or("read").to_owned()
     };
@@ -283,7 +283,7 @@ fn is_used_alike(new: &str, old: &str) -> bool {
 }
 
 /// What an entry says besides its name; nothing when it is only that.
-fn said(entry: &str) -> toml::Table {
+fn entry_fields(entry: &str) -> toml::Table {
     let parsed = toml::from_str::<toml::Table>(&format!("entry = {entry}")).ok();
     parsed.and_then(|mut table| table.remove("entry")?.as_table().cloned()).unwrap_or_default()
 }

@@ -190,7 +190,7 @@ pub(super) fn answers(
     let refused_at = refused.map(|record| position(record.layer));
     let mut answers = Vec::new();
     for (index, layer) in ORDER.into_iter().enumerate() {
-        let Some((text, key)) = said(setup, question, layer) else {
+        let Some((text, key)) = layer_text(setup, question, layer) else {
             // A layer without a text of its own can still be the one that refused.
             if let Some(record) = refused.filter(|record| record.layer == layer) {
                 answers.push(LayerAnswer {
@@ -225,7 +225,7 @@ fn asks(setup: &Setup, question: &AccessQuestion) -> bool {
 
 /// The text of a layer that does not refuse, with the deciding key of the config; `None` if the
 /// layer does not apply.
-fn said(
+fn layer_text(
     setup: &Setup,
     question: &AccessQuestion,
     layer: Layer,

@@ -194,7 +194,7 @@ impl Now<'_> {
             self.notice(notice);
         }
         while let Some(effect) = room.poll_effect() {
-            self.begun(effect);
+            self.begin_row(effect);
         }
     }
 
@@ -463,7 +463,7 @@ impl Now<'_> {
     }
 
     /// Begins the rows of effects that have no notice.
-    fn begun(&mut self, effect: Effect) {
+    fn begin_row(&mut self, effect: Effect) {
         match effect {
             Effect::AskUser { call, task, channel, prompt } => {
                 let what = RowSubject::User { task, channel, prompt: short(&prompt), answer: None };

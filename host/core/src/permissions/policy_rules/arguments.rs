@@ -229,10 +229,10 @@ mod tests {
     use super::*;
 
     fn holds(pattern: &str, value: &Value) -> Holds {
-        held(&ArgumentPattern(pattern.into()), value)
+        holds_value(&ArgumentPattern(pattern.into()), value)
     }
 
-    fn held(pattern: &ArgumentPattern, value: &Value) -> Holds {
+    fn holds_value(pattern: &ArgumentPattern, value: &Value) -> Holds {
         pattern.holds(value, &CallArguments::new(value))
     }
 
@@ -300,17 +300,17 @@ mod tests {
     fn other_values_are_themselves_and_what_looks_like_them_is_held_back() {
         let values = [json!(5), json!(true), json!(["a", 1]), json!({ "id": 7 }), json!(0.5)];
         for value in &values {
-            assert_eq!(held(&ArgumentPattern(value.clone()), value), Holds::Yes, "{value}");
+            assert_eq!(holds_value(&ArgumentPattern(value.clone()), value), Holds::Yes, "{value}");
             assert_eq!(holds("*", value), Holds::Yes);
             assert_eq!(
-                held(&ArgumentPattern(value.clone()), &json!(value.to_string())),
+                holds_value(&ArgumentPattern(value.clone()), &json!(value.to_string())),
                 Holds::Maybe,
                 "{value}"
             );
             assert_eq!(holds(&value.to_string(), value), Holds::Maybe, "{value}");
         }
-        assert_eq!(held(&ArgumentPattern(json!(100)), &json!(100.0)), Holds::Maybe);
-        assert_eq!(held(&ArgumentPattern(json!(100)), &json!("1e2")), Holds::Maybe);
+        assert_eq!(holds_value(&ArgumentPattern(json!(100)), &json!(100.0)), Holds::Maybe);
+        assert_eq!(holds_value(&ArgumentPattern(json!(100)), &json!("1e2")), Holds::Maybe);
         for (pattern, value) in [
             ("5", json!(50)),
             ("50", json!(5)),
@@ -320,22 +320,22 @@ mod tests {
         ] {
             assert_eq!(holds(pattern, &value), Holds::No, "{pattern}");
         }
-        assert_eq!(held(&ArgumentPattern(json!(5)), &json!(50)), Holds::No);
-        assert_eq!(held(&ArgumentPattern(json!(5)), &json!("five")), Holds::No);
+        assert_eq!(holds_value(&ArgumentPattern(json!(5)), &json!(50)), Holds::No);
+        assert_eq!(holds_value(&ArgumentPattern(json!(5)), &json!("five")), Holds::No);
     }
 
     #[test]
     fn a_star_and_a_backslash_can_be_meant() {
         for text in ["*", "a*b", "\\*", "\\\\x", "\\", "C:\\a\\*.md", "a", "../*"] {
             let pattern = exactly(&json!(text)).expect("any text can be written");
-            assert_eq!(held(&pattern, &json!(text)), Holds::Yes, "{text:?} {pattern:?}");
+            assert_eq!(holds_value(&pattern, &json!(text)), Holds::Yes, "{text:?} {pattern:?}");
             assert_eq!(
-                held(&pattern, &json!(text.replace('*', "x") + "y")),
+                holds_value(&pattern, &json!(text.replace('*', "x") + "y")),
                 Holds::No,
                 "{text:?} {pattern:?}"
             );
             assert_eq!(
-                held(&pattern, &json!(format!("{text}y"))),
+                holds_value(&pattern, &json!(format!("{text}y"))),
                 Holds::No,
                 "{text:?} {pattern:?}"
             );

@@ -120,7 +120,7 @@ impl Scrubber {
     /// The first secret whose value is in these bytes, in any encoding.
     #[must_use]
     pub fn find(&self, bytes: &[u8]) -> Option<&SecretName> {
-        self.places(bytes).first().map(|found| &self.values[found.value].name)
+        self.matches(bytes).first().map(|found| &self.values[found.value].name)
     }
 
     /// The bytes with values masked; `None` if they hold none.
@@ -132,7 +132,7 @@ impl Scrubber {
     /// The bytes with values replaced by `other`, as [`scrub`](Self::scrub).
     #[must_use]
     pub fn replace(&self, bytes: &[u8], other: impl Fn(&SecretName) -> String) -> Option<Vec<u8>> {
-        let mut found = self.places(bytes);
+        let mut found = self.matches(bytes);
         if found.is_empty() {
             return None;
         }
@@ -161,7 +161,7 @@ impl Scrubber {
         }
     }
 
-    fn places(&self, bytes: &[u8]) -> Vec<SecretMatch> {
+    fn matches(&self, bytes: &[u8]) -> Vec<SecretMatch> {
         let mut found = Vec::new();
         let longest = self.values.iter().map(|value| value.value.len()).max().unwrap_or_default();
         if longest == 0 {

@@ -62,7 +62,7 @@ impl BackgroundWork<'_> {
                     .newest()
                     .filter(|record| record.by.as_ref() == Some(&by))
                     .take(LISTED);
-                Ok(json!({ "tasks": mine.map(|record| shown(record, false)).collect::<Vec<_>>() }))
+                Ok(json!({ "tasks": mine.map(|record| status_json(record, false)).collect::<Vec<_>>() }))
             }
             // A task sees only the background tasks that it started.
             _ => self.background.own_task(&by, &wanted).and_then(|record| match tool {
@@ -71,7 +71,7 @@ impl BackgroundWork<'_> {
                     .background
                     .tell_task(self.cx, &record.id, argument("text"))
                     .map(|()| json!({ "task_id": record.id, "status": "told" })),
-                _ => Ok(shown(&record, true)),
+                _ => Ok(status_json(&record, true)),
             }),
         };
         match answer {
@@ -174,7 +174,7 @@ fn unknown(id: &BackgroundId) -> Refusal {
 }
 
 /// A record as a model reads it.
-fn shown(record: &BackgroundRecord, whole: bool) -> Value {
+fn status_json(record: &BackgroundRecord, whole: bool) -> Value {
     // The reason of a failure is left out, because it is for people.
     let mut shown = json!({
         "task_id": record.id, "agent": record.worker, "task": cut(&record.description, LABEL_CHARS), "status": record.state.as_str(),

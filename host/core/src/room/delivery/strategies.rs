@@ -140,10 +140,10 @@ impl Deliveries {
         reason: &str,
     ) {
         self.move_to_inbox(cx, background, strategy, reason);
-        self.is_at_rest(cx, strategy);
+        self.retire(cx, strategy);
     }
 
-    fn is_at_rest(&mut self, cx: &mut RoomContext, strategy: &PluginName) {
+    fn retire(&mut self, cx: &mut RoomContext, strategy: &PluginName) {
         cx.drop_timers_of(strategy);
         let deciding =
             self.strategies.get(strategy).is_some_and(|courier| courier.deciding.is_some());
@@ -401,7 +401,7 @@ impl Room {
             }
         }
         match left {
-            0 => self.deliveries.is_at_rest(&mut self.cx, &strategy),
+            0 => self.deliveries.retire(&mut self.cx, &strategy),
             left => self.result_delivery().resume_waiting(&strategy, left < before),
         }
     }

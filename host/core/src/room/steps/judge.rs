@@ -135,7 +135,7 @@ impl StepLoop<'_> {
         // If only the user ends the task, the answer ends nothing, and the other roles are still
         // asked.
         let is_idle =
-            !task.rules().done_response_ends_any_step && self.dialogue().is_ended_by_user_alone(id);
+            !task.rules().done_response_ends_any_step && self.dialogue().only_user_ends(id);
         let ends = !is_idle
             && self.histories.is_done_response(
                 self.cx,
@@ -146,7 +146,7 @@ impl StepLoop<'_> {
             );
         let ending = answer
             .as_ref()
-            .and_then(|message| self.dialogue().is_over(id, Some(message), Some(&responder), ends));
+            .and_then(|message| self.dialogue().find_end(id, Some(message), Some(&responder), ends));
         let done = ending.is_some();
         // The user's goodbye is no judge's, and an accepted handoff precedes all checks.
         let is_settled = ending.is_some_and(|ending| ending.status == Status::UserQuit)
@@ -229,7 +229,7 @@ impl StepLoop<'_> {
         let is_overruled =
             !passes && self.frames.get(&id).is_some_and(|frame| frame.ruled_done == Some(false));
         if is_overruled
-            || self.dialogue().is_ended_by_user_alone(id)
+            || self.dialogue().only_user_ends(id)
                 && self.histories.is_done_response(
                     self.cx,
                     self.frames,

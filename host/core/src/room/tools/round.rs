@@ -315,7 +315,7 @@ impl Dialogue<'_> {
             });
         let mut message = match round.slots.as_slice() {
             [] => None,
-            [only] => alone(only, native.first().copied().unwrap_or_default()),
+            [only] => only_message(only, native.first().copied().unwrap_or_default()),
             slots => self.frames.together(self.cx, id, slots, &native, &task),
         }?;
         self.share_space(id, &mut message, round.message.seq, tainted);
@@ -452,7 +452,7 @@ impl Dialogue<'_> {
 }
 
 /// The message of a round with a single call.
-fn alone(slot: &Slot, is_native: bool) -> Option<Message> {
+fn only_message(slot: &Slot, is_native: bool) -> Option<Message> {
     let said = &slot.answer()?.said;
     let mut message = *said.message.clone()?;
     if said.is_result {

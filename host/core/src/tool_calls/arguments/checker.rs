@@ -153,14 +153,14 @@ impl<'a> Checker<'a> {
             Value::Array(items) => self.list(schema, items, depth),
             _ => Some(ValueChange::Same),
         };
-        let elsewhere = self.elsewhere(schema, value, depth);
+        let elsewhere = self.check_combined(schema, value, depth);
         let change = plain.map_or(ValueChange::Same, ValueChange::Put);
         let change = change.and(inner?).and(elsewhere?);
         fits.then_some(change)
     }
 
     /// Checks `$ref`, `allOf`, `anyOf` and `oneOf`.
-    fn elsewhere(
+    fn check_combined(
         &mut self,
         schema: &'a Map<String, Value>,
         value: &'a Value,
@@ -273,7 +273,7 @@ impl<'a> Checker<'a> {
             let step = PathStep::Field(name);
             match (fields.get(name), part.get("default")) {
                 (Some(value), _) => fits &= self.within(step, part, value, depth, &mut changes),
-                (None, Some(default)) if self.is_own_default(part, default, depth) => {
+                (None, Some(default)) if self.accepts_default(part, default, depth) => {
                     changes.push((step, ValueChange::Default(default)))
                 }
                 (None, _) => {}
@@ -289,7 +289,7 @@ impl<'a> Checker<'a> {
             let part = known.and_then(|known| known.get(name));
             let default = part.and_then(|part| Some((part, part.get("default")?)));
             let is_filled =
-                default.is_some_and(|(part, default)| self.is_own_default(part, default, depth));
+                default.is_some_and(|(part, default)| self.accepts_default(part, default, depth));
             // Without fuel the default was not checked, so the field may be filled.
             if !is_filled && self.fuel > 0 {
                 fits = false;
@@ -363,7 +363,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Whether the default fits its own type. Some schemas have null for "no default".
-    fn is_own_default(&mut self, part: &'a Value, default: &'a Value, depth: usize) -> bool {
+    fn accepts_default(&mut self, part: &'a Value, default: &'a Value, depth: usize) -> bool {
         // The default is copied for every value that lacks it.
         if !self.spend(weight(default, self.fuel)) {
             return false;

@@ -23,7 +23,7 @@ pub(super) fn lax(kind: &str, value: &Value) -> Lax {
         ("object", _) => is(value.is_object()),
         ("boolean", Value::Bool(_)) | ("number", Value::Number(_)) => Lax::Same,
         ("integer", Value::Number(number)) if !number.is_f64() => Lax::Same,
-        ("integer", Value::Number(number)) => instead(number.as_f64().and_then(whole)),
+        ("integer", Value::Number(number)) => instead(number.as_f64().and_then(as_integer)),
         ("integer", Value::Bool(flag)) => Lax::Instead(i32::from(*flag).into()),
         ("integer", Value::String(text)) => instead(whole_text(text)),
         ("number", Value::Bool(flag)) => Lax::Instead(f64::from(i32::from(*flag)).into()),
@@ -100,7 +100,7 @@ const WHOLE_FLOATS: f64 = 9_007_199_254_740_992.0;
 
 /// A float without a fraction as an integer, if no other integer has the same float.
 #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
-fn whole(number: f64) -> Option<Value> {
+fn as_integer(number: f64) -> Option<Value> {
     let fits = number.fract() == 0.0 && number.abs() < WHOLE_FLOATS;
     fits.then(|| (number as i64).into())
 }

@@ -45,12 +45,12 @@ fn clean(schema: &Value, depth: usize) -> Value {
             let cleaned = |(key, value): (&String, &Value)| {
                 let value = match (key.as_str(), value) {
                     ("properties", Value::Object(fields)) => {
-                        named(fields, depth, |name, field| !is_noise(name, field, keywords))
+                        clean_parts(fields, depth, |name, field| !is_noise(name, field, keywords))
                     }
                     (
                         "$defs" | "definitions" | "patternProperties" | "dependentSchemas",
                         Value::Object(parts),
-                    ) => named(parts, depth, |_, _| true),
+                    ) => clean_parts(parts, depth, |_, _| true),
                     ("enum" | "const" | "default" | "examples" | "required", value) => {
                         value.clone()
                     }
@@ -65,7 +65,7 @@ fn clean(schema: &Value, depth: usize) -> Value {
 }
 
 /// Cleans parts by name: a name is never a keyword, even if it looks like one.
-fn named(parts: &Map<String, Value>, depth: usize, keep: impl Fn(&str, &Value) -> bool) -> Value {
+fn clean_parts(parts: &Map<String, Value>, depth: usize, keep: impl Fn(&str, &Value) -> bool) -> Value {
     let parts = parts.iter().filter(|(name, part)| keep(name, part));
     Value::Object(parts.map(|(name, part)| (name.clone(), clean(part, depth + 1))).collect())
 }

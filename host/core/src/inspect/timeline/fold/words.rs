@@ -16,7 +16,7 @@ pub(super) fn says(turn: &Turn) -> String {
     let Action::Reply(reply) = &turn.action else {
         return match &turn.action {
             Action::Talk { content } => short(content),
-            other => shown(other),
+            other => action_text(other),
         };
     };
     let calls: Vec<&str> = reply.tool_calls.iter().map(|call| call.name.as_str()).collect();
@@ -82,7 +82,7 @@ pub(super) fn effected(answer: SideEffectAnswer) -> Effected {
 pub(super) fn asked(question: &PluginQuery) -> String {
     match question {
         PluginQuery::Memories { query, .. } => short(query),
-        PluginQuery::Risk { action, .. } => format!("how risky is {}", shown(action)),
+        PluginQuery::Risk { action, .. } => format!("how risky is {}", action_text(action)),
         PluginQuery::Condense { reason } => format!("condense ({})", kind_word(reason)),
         PluginQuery::Gate { input } => {
             short(&format!("may it pass ({})? {}", input.point.as_str(), input.text))
@@ -157,7 +157,7 @@ pub(super) fn advised(advice: &PluginReply) -> String {
 }
 
 /// An action in one line: its kind and its subject.
-fn shown(action: &Action) -> String {
+fn action_text(action: &Action) -> String {
     let about = match action {
         Action::Run { command, .. } => command.as_str(),
         Action::RunIpython { code, .. } => code.as_str(),
