@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn named<'a>(plugin: &str, names: &[&'a str]) -> BTreeMap<&'a str, ToolAlias> {
+    fn aliases_of<'a>(plugin: &str, names: &[&'a str]) -> BTreeMap<&'a str, ToolAlias> {
         aliases(plugin, names.iter().copied(), &BTreeMap::new())
     }
 

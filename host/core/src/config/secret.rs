@@ -66,7 +66,10 @@ fn hosts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<HostPattern>
     hosts
 }
 
-fn read_places(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<BTreeSet<SecretPlace>> {
+fn read_places(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+) -> Option<BTreeSet<SecretPlace>> {
     if item.is_empty_list() {
         item.wrong(
             reader,

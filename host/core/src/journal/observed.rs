@@ -74,7 +74,10 @@ pub fn undelivered(rooms: &[Vec<Record>]) -> BTreeMap<PluginName, u64> {
         setups.flat_map(|setup| &setup.observers).map(|rule| &rule.plugin).collect();
     let left = observers.into_iter().map(|observer| {
         let own = observer_room(root, observer);
-        let taken = rooms.iter().find(|(room, _)| *room == own).map(|(_, records)| positions_taken(records));
+        let taken = rooms
+            .iter()
+            .find(|(room, _)| *room == own)
+            .map(|(_, records)| positions_taken(records));
         let taken = taken.unwrap_or_default();
         let is_left = |event: &ObservedEvent| {
             taken.get(&event.room).is_none_or(|last| event.position > *last)

@@ -57,7 +57,8 @@ impl Dialogue<'_> {
             {
                 continue;
             }
-            let mut entry = self.frames.host_message(self.cx, frame, knowledge_text(&known, trigger));
+            let mut entry =
+                self.frames.host_message(self.cx, frame, knowledge_text(&known, trigger));
             entry.sender_name = sender;
             entry.parent = Some(message.seq);
             self.histories.memory(self.cx, task).push(&Arc::new(entry));

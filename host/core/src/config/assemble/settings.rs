@@ -109,7 +109,11 @@ fn undeclared(
     for (name, value) in written.iter().filter(|(name, _)| !declared.contains_key(*name)) {
         let (what, help) = match value {
             Value::Array(_) | Value::Object(_) if any => (
-                format!("the setting {} is read as a text, and it is {}", code(name), setting_text(value)),
+                format!(
+                    "the setting {} is read as a text, and it is {}",
+                    code(name),
+                    setting_text(value)
+                ),
                 "write a text, a number, or a boolean".to_owned(),
             ),
             value if any => {

@@ -62,7 +62,9 @@ impl BackgroundWork<'_> {
                     .newest()
                     .filter(|record| record.by.as_ref() == Some(&by))
                     .take(LISTED);
-                Ok(json!({ "tasks": mine.map(|record| status_json(record, false)).collect::<Vec<_>>() }))
+                Ok(
+                    json!({ "tasks": mine.map(|record| status_json(record, false)).collect::<Vec<_>>() }),
+                )
             }
             // A task sees only the background tasks that it started.
             _ => self.background.own_task(&by, &wanted).and_then(|record| match tool {

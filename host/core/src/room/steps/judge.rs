@@ -144,9 +144,9 @@ impl StepLoop<'_> {
                 answer.as_deref(),
                 &responder,
             );
-        let ending = answer
-            .as_ref()
-            .and_then(|message| self.dialogue().find_end(id, Some(message), Some(&responder), ends));
+        let ending = answer.as_ref().and_then(|message| {
+            self.dialogue().find_end(id, Some(message), Some(&responder), ends)
+        });
         let done = ending.is_some();
         // The user's goodbye is no judge's, and an accepted handoff precedes all checks.
         let is_settled = ending.is_some_and(|ending| ending.status == Status::UserQuit)

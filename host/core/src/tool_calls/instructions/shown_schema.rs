@@ -65,7 +65,11 @@ fn clean(schema: &Value, depth: usize) -> Value {
 }
 
 /// Cleans parts by name: a name is never a keyword, even if it looks like one.
-fn clean_parts(parts: &Map<String, Value>, depth: usize, keep: impl Fn(&str, &Value) -> bool) -> Value {
+fn clean_parts(
+    parts: &Map<String, Value>,
+    depth: usize,
+    keep: impl Fn(&str, &Value) -> bool,
+) -> Value {
     let parts = parts.iter().filter(|(name, part)| keep(name, part));
     Value::Object(parts.map(|(name, part)| (name.clone(), clean(part, depth + 1))).collect())
 }
