@@ -261,15 +261,15 @@ impl Budgets {
         used.model_cost = used.model_cost.saturating_add(cost);
     }
 
-    /// Charges the attempts that were lost when the host stopped, unless their models were known not
-    /// to be available. Calls that are still awaited are asked again; the others are given up.
+    /// Charges the attempts that were lost when the host stopped. Calls that are still awaited are
+    /// asked again; the others are given up.
     pub(super) fn charge_lost_attempts(&mut self, cx: &mut RoomContext, models: &mut ModelCalls) {
         let (mut again, over): (Vec<ModelCall>, Vec<ModelCall>) =
             std::mem::take(&mut models.model_calls).into_iter().partition(ModelCall::is_awaited);
         for lost in &mut again {
-            if !std::mem::take(&mut lost.was_unavailable) {
-                self.charge_lost(cx, lost);
-            }
+            self.charge_lost(cx, lost);
+            // It is sent again, and the next attempt may be lost.
+            lost.was_unavailable = false;
         }
         over.iter().for_each(|lost| self.charge_given_up(cx, lost));
         models.model_calls = again;
@@ -290,8 +290,12 @@ impl Budgets {
         self.charge_lost(cx, given_up);
     }
 
-    /// Charges the prompt of an attempt without an answer, because its server may charge for it.
+    /// Charges the prompt of an attempt without an answer, because its server may charge for it;
+    /// nothing if the model was not available.
     fn charge_lost(&mut self, cx: &mut RoomContext, lost: &ModelCall) {
+        if lost.was_unavailable {
+            return;
+        }
         let (call, ordinal, input_tokens) = (lost.call, lost.ordinal, lost.aside.input);
         let setup = cx.setup.models.get(&lost.model);
         let cost_micro_usd =

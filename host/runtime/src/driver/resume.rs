@@ -138,9 +138,9 @@ impl Driver {
         Err(self.abandoned_run())
     }
 
-    /// Replaces the event that would end the run for lack of a model, and those after it, by a record
-    /// of the failed request, if the run is to be left then: it stays interrupted, and asks again
-    /// when it is resumed. Returns whether it is.
+    /// Replaces the event that would end the run for lack of a model, and those after it, by a
+    /// record of the failed request. The run stays interrupted, and asks again when it is resumed.
+    /// Returns false if the run is not to be left.
     pub(super) fn leave_without_model(&mut self, events: &mut Vec<Event>) -> bool {
         let is_kept = matches!(&self.journal, RoomJournal::Open(journal) if journal.keeps());
         if !self.shared.leaves_without_model || !is_kept {

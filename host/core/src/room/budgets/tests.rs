@@ -164,6 +164,17 @@ fn a_request_whose_model_was_not_available_costs_nothing_once() {
 }
 
 #[test]
+fn a_left_run_that_is_stopped_pays_nothing_for_its_missing_model() {
+    let mut parts = Parts::new("");
+    parts.models.model_calls = vec![asked("chat", 0, 50)];
+    parts.budgets.reserved = Spent { tokens: 50, ..Spent::default() };
+    let reason = "no server answers".to_owned();
+    parts.models.model_unavailable(&mut parts.cx, (CallId(0), 0), reason);
+    parts.budgets.give_up_model_calls(&mut parts.cx, &mut parts.models);
+    assert_eq!((parts.budgets.reserved, parts.budgets.spent.tokens), (Spent::default(), 0));
+}
+
+#[test]
 fn the_tighter_of_the_turns_of_run_and_task_remains() {
     let mut parts = Parts::new("");
     let id = parts.begin("desk", None);
