@@ -12,6 +12,7 @@ use std::path::Path;
 
 use crate::failure::XtaskFailure;
 use crate::place::{Checkout, files_below};
+use crate::rust_text::{Token, tokens};
 
 const RECORDED: &str = "tests/counts/identifiers.txt";
 
@@ -163,106 +164,6 @@ fn differences(
         }
     }
     text
-}
-
-/// A word or a mark of Rust's text, with its line from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Token<'a> {
-    text: &'a str,
-    line: usize,
-}
-
-impl Token<'_> {
-    fn is_word(&self) -> bool {
-        self.text.starts_with(|letter: char| letter.is_alphabetic() || letter == '_')
-    }
-}
-
-/// The tokens of a file without its comments, texts and characters. A text is one `"`.
-fn tokens(text: &str) -> Vec<Token<'_>> {
-    let (mut rest, mut line) = (text, 1);
-    let mut all = Vec::new();
-    while let Some(letter) = rest.chars().next() {
-        let length = token_length(rest, letter);
-        let (token, after) = rest.split_at(length);
-        let is_quoted = token.contains('"') && !token.starts_with('/');
-        let is_character = letter == '\'' && length > 1;
-        if is_quoted {
-            all.push(Token { text: "\"", line });
-        } else if !letter.is_whitespace() && !token.starts_with("//") && !token.starts_with("/*") {
-            let text = if is_character { "'" } else { token };
-            all.push(Token { text, line });
-        }
-        line += token.matches('\n').count();
-        rest = after;
-    }
-    all
-}
-
-/// The length of the token at the beginning of a text, in bytes.
-fn token_length(rest: &str, letter: char) -> usize {
-    let up_to = |end: &str, from: usize| {
-        rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len())
-    };
-    if rest.starts_with("//") {
-        return rest.find('\n').unwrap_or(rest.len());
-    }
-    if rest.starts_with("/*") {
-        return up_to("*/", 2);
-    }
-    if letter == '"' {
-        return text_length(rest, 1);
-    }
-    if letter == '\'' {
-        return character_length(rest);
-    }
-    let word = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    let word = word.unwrap_or(rest.len());
-    let after = &rest[word..];
-    match &rest[..word] {
-        "" if rest.starts_with("::") || rest.starts_with("=>") || rest.starts_with("->") => 2,
-        "" => letter.len_utf8(),
-        "r" | "br" | "cr" if after.trim_start_matches('#').starts_with('"') => {
-            let marks = after.find('"').unwrap_or_default();
-            up_to(&format!("\"{}", "#".repeat(marks)), word + marks + 1)
-        }
-        "b" | "c" if after.starts_with('"') => text_length(rest, word + 1),
-        _ => word,
-    }
-}
-
-/// The length of a text whose content begins at `start`.
-fn text_length(rest: &str, start: usize) -> usize {
-    let mut is_escaped = false;
-    for (at, letter) in rest[start..].char_indices() {
-        match letter {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            '"' => return start + at + 1,
-            _ => {}
-        }
-    }
-    rest.len()
-}
-
-/// The length of a character, such as `'x'` or `'\n'`, or of a lifetime.
-fn character_length(rest: &str) -> usize {
-    let mut letters = rest.char_indices().skip(1);
-    match letters.next() {
-        Some((_, '\\')) => {
-            let end = rest.char_indices().skip(3).find(|(_, letter)| *letter == '\'');
-            end.map_or(1, |(at, _)| at + 1)
-        }
-        Some((start, _)) => match letters.next() {
-            Some((at, '\'')) => at + 1,
-            _ => {
-                let end =
-                    rest[start..].find(|letter: char| !letter.is_alphanumeric() && letter != '_');
-                end.map_or(rest.len(), |end| start + end)
-            }
-        },
-        None => 1,
-    }
 }
 
 /// The vague names that tokens define, in their order.

@@ -23,6 +23,7 @@ use crate::needs;
 use crate::phase::{self, Phases, spelled};
 use crate::place::Checkout;
 use crate::servers;
+use crate::size;
 use crate::skips::{self, Skips};
 use crate::slowest::{self, TimedTest};
 use crate::type_size;
@@ -124,7 +125,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 }
 
 /// The number of phases of `everything` before the layers.
-const CHECKS: usize = 17;
+const CHECKS: usize = 18;
 
 fn everything(
     tests: &Tests<'_>,
@@ -152,6 +153,7 @@ fn everything(
     phases.check("looking at how documentation begins", || {
         doc_openings::docs_begin_with_the_thing(place)
     })?;
+    phases.check("looking at the size of each crate", || size::growth_has_a_reason(place))?;
     phases.check("looking at the lock file of the fuzzer", || gates::fuzzer_is_locked(place))?;
     phases.run_or(
         "checking the format",
