@@ -109,6 +109,25 @@ use views::{
 /// joins them. A part changes only what it owns. A view (`Dialogue`, `ToolRounds`, …) borrows the
 /// parts that its concern needs, so it can reach no other, and calls point from the larger view to
 /// the smaller one.
+///
+/// A room has four kinds of methods, and its caller uses them in this order for each event:
+///
+/// 1. **Before the event**: [`has_received`](Self::has_received), [`effect_of`](Self::effect_of) and
+///    [`is_in_flight`](Self::is_in_flight) say whether it will change anything. What changes nothing
+///    is not journalled.
+/// 2. **The event**: [`handle`](Self::handle), the only method that changes the state. The first
+///    event is `RoomOpened`. Nothing of the next step is performed before the event is on disk.
+/// 3. **What follows from it**: [`poll_effect`](Self::poll_effect) and
+///    [`poll_notice`](Self::poll_notice), each until `None`; their order is the order of causes.
+///    [`ended_calls`](Self::ended_calls) are those whose work the caller stops. An effect with a
+///    call is answered by one event with that call, at any time and in any order. One with a timer
+///    is answered by `TimerFired`, unless [`waits_for`](Self::waits_for) denies it by then.
+/// 4. **Views for plugins**, while a call is in flight: [`agent_view`](Self::agent_view),
+///    [`conversation_view`](Self::conversation_view), [`callable_tools`](Self::callable_tools),
+///    [`delivery_view`](Self::delivery_view). They are what the plugin may see, as of now.
+///
+/// The other methods return state, and may be called at any time. After a restart the same events
+/// make the same room; effects and notices of the past are polled again and dropped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Room {
     cx: RoomContext,

@@ -1,131 +1,158 @@
-//! The views of a room. A view borrows the parts that one concern needs. Methods are on the smallest
-//! view that has the parts for them, so that the types show what they may touch, and a smaller view
-//! cannot call into a larger one.
+//! The views of a room. A view borrows the parts that one concern needs. Methods are on the
+//! smallest view that has the parts for them, so that the types show what they may touch, and a
+//! smaller view cannot call into a larger one. A larger view lends a smaller one by a method of its
+//! name: `self.dialogue()`.
 
 use super::{
     AgentStates, Background, Budgets, Deliveries, Frames, Gating, Handoffs, Histories, ModelCalls,
     Pausing, Room, RoomChannels, RoomContext,
 };
 
-/// Declares a view, and for each type that has all of its parts the method that lends it.
-macro_rules! view {
-    (
-        $(#[doc = $doc:literal])+
-        $view:ident { $($part:ident: $type:ty),+ $(,)? }
-        $lend:ident by $($larger:ty),+
-    ) => {
-        $(#[doc = $doc])+
-        pub(super) struct $view<'r> {
-            pub(super) cx: &'r mut RoomContext,
-            $(pub(super) $part: &'r mut $type,)+
-        }
+/// The tasks at work and what their agents have said: frames and histories.
+pub(super) struct Dialogue<'r> {
+    pub(super) cx: &'r mut RoomContext,
+    pub(super) frames: &'r mut Frames,
+    pub(super) histories: &'r mut Histories,
+}
 
-        view!(@lend $view { $($part),+ } $lend $($larger),+);
-    };
-    (@lend $view:ident $parts:tt $lend:ident $($larger:ty),+) => {
+/// Calls of plugins on behalf of a task, and the amounts that they use up.
+pub(super) struct PluginCalls<'r> {
+    pub(super) cx: &'r mut RoomContext,
+    pub(super) frames: &'r mut Frames,
+    pub(super) histories: &'r mut Histories,
+    pub(super) models: &'r mut ModelCalls,
+    pub(super) budgets: &'r mut Budgets,
+}
+
+/// Items on their way through the gates.
+pub(super) struct GateChecks<'r> {
+    pub(super) cx: &'r mut RoomContext,
+    pub(super) frames: &'r mut Frames,
+    pub(super) gating: &'r mut Gating,
+    pub(super) background: &'r mut Background,
+}
+
+/// Results of background tasks on their way to a channel or to an agent.
+pub(super) struct ResultDelivery<'r> {
+    pub(super) cx: &'r mut RoomContext,
+    pub(super) frames: &'r mut Frames,
+    pub(super) budgets: &'r mut Budgets,
+    pub(super) channels: &'r mut RoomChannels,
+    pub(super) gating: &'r mut Gating,
+    pub(super) background: &'r mut Background,
+    pub(super) deliveries: &'r mut Deliveries,
+}
+
+/// Background tasks, from the request to the result.
+pub(super) struct BackgroundWork<'r> {
+    pub(super) cx: &'r mut RoomContext,
+    pub(super) frames: &'r mut Frames,
+    pub(super) histories: &'r mut Histories,
+    pub(super) models: &'r mut ModelCalls,
+    pub(super) budgets: &'r mut Budgets,
+    pub(super) channels: &'r mut RoomChannels,
+    pub(super) gating: &'r mut Gating,
+    pub(super) background: &'r mut Background,
+    pub(super) deliveries: &'r mut Deliveries,
+}
+
+/// Ends of activations and of runs, and the model calls and budgets that may cause one.
+pub(super) struct RunControl<'r> {
+    pub(super) cx: &'r mut RoomContext,
+    pub(super) frames: &'r mut Frames,
+    pub(super) histories: &'r mut Histories,
+    pub(super) models: &'r mut ModelCalls,
+    pub(super) budgets: &'r mut Budgets,
+    pub(super) channels: &'r mut RoomChannels,
+    pub(super) gating: &'r mut Gating,
+    pub(super) agent_states: &'r mut AgentStates,
+    pub(super) background: &'r mut Background,
+    pub(super) deliveries: &'r mut Deliveries,
+}
+
+/// Rounds of tool calls and actions, from the message to the answers.
+pub(super) struct ToolRounds<'r> {
+    pub(super) cx: &'r mut RoomContext,
+    pub(super) frames: &'r mut Frames,
+    pub(super) histories: &'r mut Histories,
+    pub(super) models: &'r mut ModelCalls,
+    pub(super) budgets: &'r mut Budgets,
+    pub(super) channels: &'r mut RoomChannels,
+    pub(super) gating: &'r mut Gating,
+    pub(super) handoffs: &'r mut Handoffs,
+    pub(super) background: &'r mut Background,
+    pub(super) deliveries: &'r mut Deliveries,
+}
+
+/// The step loop: which responder answers next, and what its answer leads to.
+pub(super) struct StepLoop<'r> {
+    pub(super) cx: &'r mut RoomContext,
+    pub(super) frames: &'r mut Frames,
+    pub(super) histories: &'r mut Histories,
+    pub(super) models: &'r mut ModelCalls,
+    pub(super) budgets: &'r mut Budgets,
+    pub(super) channels: &'r mut RoomChannels,
+    pub(super) gating: &'r mut Gating,
+    pub(super) handoffs: &'r mut Handoffs,
+    pub(super) pausing: &'r mut Pausing,
+    pub(super) agent_states: &'r mut AgentStates,
+    pub(super) background: &'r mut Background,
+    pub(super) deliveries: &'r mut Deliveries,
+}
+
+/// Declares the method that lends a view, on each type that has all of the view's parts.
+macro_rules! lend {
+    ($method:ident -> $view:ident $parts:tt by $($larger:ty),+) => {
         $(impl $larger {
-            view!(@method $view $parts $lend self);
+            lend!(@method $method $view $parts self);
         })+
     };
-    (@method $view:ident { $($part:ident),+ } $lend:ident $self:tt) => {
-        pub(super) fn $lend(&mut $self) -> $view<'_> {
+    (@method $method:ident $view:ident { $($part:ident),+ } $self:tt) => {
+        pub(super) fn $method(&mut $self) -> $view<'_> {
             $view { cx: &mut $self.cx, $($part: &mut $self.$part),+ }
         }
     };
 }
 
-view! {
-    /// The tasks at work and what their agents have said: frames and histories.
-    Dialogue { frames: Frames, histories: Histories }
-    dialogue by Room, BackgroundWork<'_>, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
+lend! {
+    dialogue -> Dialogue { frames, histories }
+    by Room, BackgroundWork<'_>, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
 }
-
-view! {
-    /// Calls of plugins on behalf of a task, and the amounts that they use up.
-    PluginCalls { frames: Frames, histories: Histories, models: ModelCalls, budgets: Budgets }
-    plugin_calls by Room, BackgroundWork<'_>, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
+lend! {
+    plugin_calls -> PluginCalls { frames, histories, models, budgets }
+    by Room, BackgroundWork<'_>, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
 }
-
-view! {
-    /// Items on their way through the gates.
-    GateChecks { frames: Frames, gating: Gating, background: Background }
-    gate_checks by Room, ResultDelivery<'_>, BackgroundWork<'_>
+lend! {
+    gate_checks -> GateChecks { frames, gating, background }
+    by Room, ResultDelivery<'_>, BackgroundWork<'_>
 }
-
-view! {
-    /// Results of background tasks on their way to a channel or to an agent.
-    ResultDelivery {
-        frames: Frames,
-        budgets: Budgets,
-        channels: RoomChannels,
-        gating: Gating,
-        background: Background,
-        deliveries: Deliveries,
+lend! {
+    result_delivery -> ResultDelivery { frames, budgets, channels, gating, background, deliveries }
+    by Room, BackgroundWork<'_>, RunControl<'_>
+}
+lend! {
+    background_work -> BackgroundWork {
+        frames, histories, models, budgets, channels, gating, background, deliveries
     }
-    result_delivery by Room, BackgroundWork<'_>, RunControl<'_>
+    by Room, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
 }
-
-view! {
-    /// Background tasks, from the request to the result.
-    BackgroundWork {
-        frames: Frames,
-        histories: Histories,
-        models: ModelCalls,
-        budgets: Budgets,
-        channels: RoomChannels,
-        gating: Gating,
-        background: Background,
-        deliveries: Deliveries,
+lend! {
+    run_control -> RunControl {
+        frames, histories, models, budgets, channels, gating, agent_states, background,
+        deliveries
     }
-    background_work by Room, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
+    by Room, StepLoop<'_>
 }
-
-view! {
-    /// Ends of activations and of runs, and the model calls and budgets that may cause one.
-    RunControl {
-        frames: Frames,
-        histories: Histories,
-        models: ModelCalls,
-        budgets: Budgets,
-        channels: RoomChannels,
-        gating: Gating,
-        agent_states: AgentStates,
-        background: Background,
-        deliveries: Deliveries,
+lend! {
+    tool_rounds -> ToolRounds {
+        frames, histories, models, budgets, channels, gating, handoffs, background, deliveries
     }
-    run_control by Room, StepLoop<'_>
+    by Room, StepLoop<'_>
 }
-
-view! {
-    /// Rounds of tool calls and actions, from the message to the answers.
-    ToolRounds {
-        frames: Frames,
-        histories: Histories,
-        models: ModelCalls,
-        budgets: Budgets,
-        channels: RoomChannels,
-        gating: Gating,
-        handoffs: Handoffs,
-        background: Background,
-        deliveries: Deliveries,
+lend! {
+    step_loop -> StepLoop {
+        frames, histories, models, budgets, channels, gating, handoffs, pausing, agent_states,
+        background, deliveries
     }
-    tool_rounds by Room, StepLoop<'_>
-}
-
-view! {
-    /// The step loop: which responder answers next, and what its answer leads to.
-    StepLoop {
-        frames: Frames,
-        histories: Histories,
-        models: ModelCalls,
-        budgets: Budgets,
-        channels: RoomChannels,
-        gating: Gating,
-        handoffs: Handoffs,
-        pausing: Pausing,
-        agent_states: AgentStates,
-        background: Background,
-        deliveries: Deliveries,
-    }
-    step_loop by Room
+    by Room
 }
