@@ -26,11 +26,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed={VARIABLE}");
     println!("cargo::rerun-if-env-changed={CODE_VARIABLE}");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let named =
+    let folder_of =
         |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folders = named(VARIABLE).map_or_else(
+    let folders = folder_of(VARIABLE).map_or_else(
         || [stock_of_target(&out), stock_of_repository()].into_iter().flatten().collect(),
-        |named| vec![named],
+        |folder| vec![folder],
     );
     let components = folders
         .iter()
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "cargo::warning=the stock plugins are not built, so there will be none: run `cargo xtask build`"
         );
     }
-    let prebuilt = named(CODE_VARIABLE).map(|folder| Index::read(&folder)).transpose()?;
+    let prebuilt = folder_of(CODE_VARIABLE).map(|folder| Index::read(&folder)).transpose()?;
     let prebuilt = prebuilt.unwrap_or_default();
     let is_beside =
         |name: &str| prebuilt.0.iter().any(|line| line.name == name && line.component.is_some());
@@ -119,8 +119,8 @@ fn stock_of_repository() -> Option<PathBuf> {
 fn components_in(folder: &Path) -> Vec<(String, PathBuf)> {
     println!("cargo::rerun-if-changed={}", folder.display());
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let named = files.filter(|file| file.extension().is_some_and(|found| found == "wasm"));
-    let mut files: Vec<_> = named
+    let wasm_files = files.filter(|file| file.extension().is_some_and(|found| found == "wasm"));
+    let mut files: Vec<_> = wasm_files
         .filter_map(|file| {
             Some((file.file_stem()?.to_str()?.to_owned(), file.canonicalize().ok()?))
         })

@@ -66,7 +66,7 @@ struct ApproverState {
     /// Rules that would have allowed calls refused for lack of a user.
     missing: Mutex<BTreeSet<String>>,
     /// Whether a call was refused because no user could be asked.
-    nobody: AtomicBool,
+    lacked_user: AtomicBool,
     /// The terminal lock: its holder asks the user.
     floor: Arc<tokio::sync::Mutex<()>>,
     /// Edited arguments that have not been validated yet.
@@ -84,19 +84,19 @@ struct PendingEdit {
 /// The holder of the terminal lock. No other question is shown while it lives.
 struct ApproverTurn {
     _floor: tokio::sync::OwnedMutexGuard<()>,
-    _held: ScreenHold,
+    _screen_hold: ScreenHold,
 }
 
 /// A question's expiry. An expired question counts as one without a user.
 struct Expiry<'a> {
-    nobody: &'a AtomicBool,
+    lacked_user: &'a AtomicBool,
     until: Option<Instant>,
 }
 
 impl Drop for Expiry<'_> {
     fn drop(&mut self) {
         if self.until.is_some_and(|until| until <= Instant::now() + SOON) {
-            self.nobody.store(true, Ordering::SeqCst);
+            self.lacked_user.store(true, Ordering::SeqCst);
         }
     }
 }
@@ -151,7 +151,7 @@ impl AnswerForRun {
     fn answers(&self, risk: Option<Risk>) -> bool {
         match (&self.answer, self.risk, risk) {
             (Approval::Refused { .. }, ..) | (_, None, None) => true,
-            (_, Some(given), Some(asked)) => asked <= given,
+            (_, Some(approved), Some(risk)) => risk <= approved,
             _ => false,
         }
     }
@@ -174,7 +174,8 @@ impl TerminalApprover {
         approvals: Approvals,
     ) -> Arc<Self> {
         let (standing, missing) = (Mutex::default(), Mutex::default());
-        let (nobody, floor, edited) = (AtomicBool::new(false), Arc::default(), Mutex::default());
+        let (lacked_user, floor, edited) =
+            (AtomicBool::new(false), Arc::default(), Mutex::default());
         Arc::new(Self(Arc::new(ApproverState {
             user,
             interrupts,
@@ -182,7 +183,7 @@ impl TerminalApprover {
             approvals,
             standing,
             missing,
-            nobody,
+            lacked_user,
             floor,
             edited,
         })))
@@ -190,7 +191,7 @@ impl TerminalApprover {
 
     /// Whether a call was refused because no user could be asked.
     pub(crate) fn has_refused_without_user(&self) -> bool {
-        self.0.nobody.load(Ordering::SeqCst)
+        self.0.lacked_user.load(Ordering::SeqCst)
     }
 
     /// Reports on stderr which rules would have allowed the calls refused for lack of a user.
@@ -216,7 +217,7 @@ impl Approver for TerminalApprover {
 impl ApproverState {
     async fn decide(self: Arc<Self>, mut request: ApprovalRequest) -> ApprovalAnswer {
         let until = request.expires_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
-        let nobody = match self.approvals {
+        let refusal = match self.approvals {
             Approvals::Prompt if self.user.is_there() => None,
             Approvals::Prompt => {
                 Some("no user can approve it: stdin and stderr are not a terminal")
@@ -224,12 +225,12 @@ impl ApproverState {
             Approvals::Refuse => Some("approvals are refused by --approvals refuse"),
             Approvals::Wait => None,
         };
-        if let Some(nobody) = nobody {
-            self.nobody.store(true, Ordering::SeqCst);
+        if let Some(refusal) = refusal {
+            self.lacked_user.store(true, Ordering::SeqCst);
             self.lock_missing().extend(self.about.missing(&request));
-            return without_user(nobody);
+            return without_user(refusal);
         }
-        let _expiry = Expiry { nobody: &self.nobody, until };
+        let _expiry = Expiry { lacked_user: &self.lacked_user, until };
         if self.approvals == Approvals::Wait {
             // The answer comes from elsewhere, and this future is dropped then.
             return std::future::pending().await;
@@ -239,7 +240,7 @@ impl ApproverState {
             Some(edit) => (Some(edit.original), edit.talk),
             None => {
                 let floor = Arc::clone(&self.floor).lock_owned().await;
-                (None, ApproverTurn { _floor: floor, _held: self.user.hold_the_rest() })
+                (None, ApproverTurn { _floor: floor, _screen_hold: self.user.hold_the_rest() })
             }
         };
         // An answer for the rest of the run, given while this call waited, may cover it too.
@@ -322,7 +323,7 @@ impl ApproverState {
             question.is_sudden = std::mem::take(&mut is_sudden);
             let line = match self.user.ask(question).await {
                 UserReply::End => {
-                    self.nobody.store(true, Ordering::SeqCst);
+                    self.lacked_user.store(true, Ordering::SeqCst);
                     self.lock_missing().extend(self.about.missing(request));
                     return without_user("the input ended (Ctrl-D) before it was approved");
                 }
@@ -363,7 +364,7 @@ impl ApproverState {
                         .insert(QuestionKind::of(request), standing);
                     return by_user(answer);
                 }
-                ApprovalStep::Again(said) => above = said,
+                ApprovalStep::Again(text) => above = text,
             }
         }
     }
@@ -464,12 +465,16 @@ impl ApproverState {
             "      the reason, which the agent reads; Enter for none, Ctrl-C to go back",
             "      > ",
         );
-        let said = match self.user.ask(question).await {
+        let reason = match self.user.ask(question).await {
             UserReply::Line(line) => line.trim().chars().take(REASON).collect::<String>(),
             UserReply::End => String::new(),
             UserReply::Interrupted => return None,
         };
-        Some(if said.is_empty() { "the user at the terminal refused it".to_owned() } else { said })
+        Some(if reason.is_empty() {
+            "the user at the terminal refused it".to_owned()
+        } else {
+            reason
+        })
     }
 
     /// An earlier answer that covers the request: one for this run, or one by a rule written during
@@ -545,7 +550,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_for_this_run_covers_only_the_same_kind_of_question() {
+    fn an_answer_for_this_run_covers_only_the_other_arguments_of_question() {
         let own = request(json!({}));
         let follow_up = ApprovalRequest { led_by: vec!["sneaky".into()], ..own.clone() };
         let confirmed = ApprovalRequest { causes: vec![ApprovalCause::Confirm], ..own.clone() };
@@ -565,8 +570,9 @@ mod tests {
         for other in [follow_up, confirmed, both, action, delegated] {
             assert_ne!(QuestionKind::of(&own), QuestionKind::of(&other), "{other:?}");
         }
-        let again = ApprovalRequest { arguments: json!({ "path": "/other" }), ..own.clone() };
-        assert_eq!(QuestionKind::of(&own), QuestionKind::of(&again));
+        let other_arguments =
+            ApprovalRequest { arguments: json!({ "path": "/other" }), ..own.clone() };
+        assert_eq!(QuestionKind::of(&own), QuestionKind::of(&other_arguments));
     }
 
     /// B1: the program approved a call that `confirm` asked about, because a rule allowed it.

@@ -84,9 +84,9 @@ fn the_page_of_the_command_line_lists_the_commands_of_this_program() {
         .lines()
         .flat_map(|line| line.split("conclave ").skip(1).map(str::to_owned).collect::<Vec<_>>())
     {
-        let shown = part.split("  ").next().unwrap_or_default();
+        let example = part.split("  ").next().unwrap_or_default();
         let words: Vec<&str> =
-            shown.split([' ', '|', '[', ']', ',']).filter(|word| !word.is_empty()).collect();
+            example.split([' ', '|', '[', ']', ',']).filter(|word| !word.is_empty()).collect();
         let is_command = |words: &[&str]| known.contains(&words.join(" "));
         listed.extend(
             words.first().filter(|word| is_command(&[word])).map(|word| (*word).to_owned()),
@@ -112,18 +112,18 @@ fn the_page_of_the_command_line_lists_the_commands_of_this_program() {
 /// Every option and command on a page, in its text or in a block, exists.
 #[test]
 fn pages_show_commands_that_exist() {
-    let mut shown = 0;
+    let mut count = 0;
     let mut wrong = Vec::new();
     for (page, text) in pages() {
         for command in spans(&text) {
-            shown += 1;
+            count += 1;
             wrong.extend(
                 unknown(&command).map(|what| format!("{page}: `conclave {command}`: {what}")),
             );
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-    assert!(shown > 120, "{shown}");
+    assert!(count > 120, "{count}");
 }
 
 #[test]
@@ -165,9 +165,9 @@ fn spans(text: &str) -> Vec<String> {
 
 /// The first unknown word of a command: a subcommand or an option.
 fn unknown(command: &str) -> Option<String> {
-    let whole = Cli::command();
-    let globals: BTreeSet<String> = options(&whole);
-    let mut at = &whole;
+    let root = Cli::command();
+    let globals: BTreeSet<String> = options(&root);
+    let mut at = &root;
     let mut is_argument = false;
     for word in command.split_whitespace() {
         let word = word.trim_matches(|letter| "[](),".contains(letter));

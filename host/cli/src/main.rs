@@ -73,11 +73,11 @@ use ui::interrupt::Interrupts;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(code) = program::compile::asked(std::env::args_os()) {
+    if let Some(code) = program::compile::run_if_requested(std::env::args_os()) {
         return code;
     }
     #[cfg(feature = "exec")]
-    if let Some(code) = program::exec::asked(std::env::args_os()) {
+    if let Some(code) = program::exec::run_if_requested(std::env::args_os()) {
         return code;
     }
     let cli = Cli::read();

@@ -94,7 +94,7 @@ pub const TERMINAL: &str = "terminal";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigPath {
     /// The path for people.
-    pub shown: String,
+    pub display_path: String,
     /// The path joined to the config's folder, lexically: `..` stays.
     pub path: String,
 }
@@ -119,7 +119,7 @@ pub enum PluginSource {
         /// Without a digest until the lock resolves the tag.
         reference: OciReference,
         /// The reference for people: as the config has it.
-        shown: String,
+        display_text: String,
     },
     /// An external server, which speaks the Model Context Protocol.
     Mcp(Box<McpSource>),
@@ -137,10 +137,10 @@ impl PluginSource {
     pub fn label(&self) -> &str {
         match self {
             Self::Stock(_) => "stock",
-            Self::File(path) => &path.shown,
+            Self::File(path) => &path.display_path,
             Self::Native(_) => "native",
             Self::Url { url, .. } => url,
-            Self::Oci { shown, .. } => shown,
+            Self::Oci { display_text, .. } => display_text,
             Self::Mcp(source) => &source.label,
         }
     }
@@ -178,7 +178,7 @@ pub struct SecretConfig {
     /// The hosts that may receive it.
     pub hosts: Vec<HostPattern>,
     /// The parts of a request that may hold it.
-    pub places: BTreeSet<SecretPlace>,
+    pub request_parts: BTreeSet<SecretPlace>,
 }
 
 /// The server of a model.

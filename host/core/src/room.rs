@@ -363,7 +363,7 @@ impl Room {
     /// The setup with which the run began.
     #[must_use]
     pub fn begun_setup(&self) -> &Arc<Setup> {
-        self.cx.begun.as_ref().unwrap_or(&self.cx.setup)
+        self.cx.initial_setup.as_ref().unwrap_or(&self.cx.setup)
     }
 
     /// The effective setup of the room.
@@ -441,7 +441,7 @@ impl Room {
             inputs: Arc::clone(&frame.inputs),
             pending: frame.to_answer().cloned(),
             history: self.histories.history(&frame.task),
-            since: Arc::new(frame.past.iter().cloned().collect()),
+            since: Arc::new(frame.past_actions.iter().cloned().collect()),
             latest_user_message: frame.latest_user_message.clone(),
             plan: Arc::clone(&frame.acting.plan),
             outputs: Arc::new(frame.acting.outputs.clone()),

@@ -52,7 +52,7 @@ impl From<Role> for ResponderName {
 
 impl From<&str> for ResponderName {
     fn from(name: &str) -> Self {
-        let role = Role::named(name).filter(|role| role.as_str() == name);
+        let role = Role::from_name(name).filter(|role| role.as_str() == name);
         role.map_or_else(|| Self::Subtask(TaskName::from(name)), Self::Role)
     }
 }

@@ -259,8 +259,8 @@ fn a_yes_of_every_capability_allocates_nothing() {
 }
 
 #[test]
-fn a_snapshot_of_a_room_copies_no_text() {
-    let taken = |length: usize| {
+fn a_sizes_of_a_room_copies_no_text() {
+    let sizes_of = |length: usize| {
         let message = |seq| Message {
             content: Some("x".repeat(length)),
             ..Message::new(seq, Role::User, "ada")
@@ -281,7 +281,7 @@ fn a_snapshot_of_a_room_copies_no_text() {
             snapshot.and_then(|snapshot| snapshot.to_snapshot().ok()).expect("it is fine");
         (counted.bytes_total, written.len())
     };
-    let (short, long) = (taken(10), taken(10_000));
+    let (short, long) = (sizes_of(10), sizes_of(10_000));
     assert!(short.1 > 10 * 1_000 && long.1 > 10_000 * 1_000, "the texts are in it");
     assert_eq!(short.0, long.0, "the loop pays for the room's maps alone");
 }

@@ -62,7 +62,7 @@ pub fn revoked(text: &str, plugin: &str, fragment: &str) -> Result<EditedConfig,
     edit.finish()
 }
 
-/// Returns the changes, one per line.
-pub fn shown(edited: &EditedConfig) -> String {
+/// The changes, one per line.
+pub fn render_changes(edited: &EditedConfig) -> String {
     edited.changes.iter().map(|change| format!("{change}\n")).collect()
 }

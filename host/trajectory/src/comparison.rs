@@ -57,11 +57,11 @@ impl<'a> AnsweredAction<'a> {
             let action = event.action().filter(|it| it.runnable() && is_executed)?;
             let number = event.id.unwrap_or_else(|| i64::try_from(at).unwrap_or(i64::MAX));
             // In several logs of one file, the ids begin anew.
-            let named = event.id.and_then(|id| answers.get(&id)).and_then(|places| {
-                places.get(places.partition_point(|place| *place < at)).map(|at| &events[*at])
+            let by_id = event.id.and_then(|id| answers.get(&id)).and_then(|positions| {
+                positions.get(positions.partition_point(|place| *place < at)).map(|at| &events[*at])
             });
             let next = events.get(at + 1).filter(|it| it.cause.is_none());
-            let observation = named.or(next).and_then(observation);
+            let observation = by_id.or(next).and_then(observation);
             Some(AnsweredAction { number, action, observation })
         });
         actions.collect()

@@ -141,15 +141,15 @@ pub fn str_replace(text: &str, old: &str, new: &str) -> Result<EditedText, EditE
     if old == new {
         return Err(EditError::SameText);
     }
-    let mut places = text.match_indices(old).map(|(at, _)| at);
-    let Some(at) = places.next() else {
+    let mut positions = text.match_indices(old).map(|(at, _)| at);
+    let Some(at) = positions.next() else {
         return Err(EditError::NoMatch {
             old: old.to_owned(),
             nearly: trimmed_lines(text).contains(&trimmed_lines(old)),
         });
     };
     let line_of = |at: usize| text[..at].matches('\n').count() + 1;
-    let more: Vec<usize> = places.map(line_of).collect();
+    let more: Vec<usize> = positions.map(line_of).collect();
     if !more.is_empty() {
         return Err(EditError::ManyMatches {
             lines: std::iter::once(line_of(at)).chain(more).collect(),
@@ -198,7 +198,7 @@ pub fn apply(
     let (what, edited) = match action.command.as_deref().unwrap_or_default() {
         "view" => {
             let content = view(there()?, None)?;
-            return Ok((told(action, existing, None, content), None));
+            return Ok((edit_observation(action, existing, None, content), None));
         }
         "create" => {
             let text = action.file_text.as_deref().ok_or_else(|| missing("create", "file_text"))?;
@@ -223,10 +223,10 @@ pub fn apply(
     if !edited.snippet.is_empty() {
         content.push_str(&format!(" The lines around the change:\n{}", edited.snippet));
     }
-    Ok((told(action, existing, Some(&edited.text), content), Some(edited.text)))
+    Ok((edit_observation(action, existing, Some(&edited.text), content), Some(edited.text)))
 }
 
-fn told(
+fn edit_observation(
     action: &action::Edit,
     existing: Option<&str>,
     new: Option<&str>,
@@ -254,6 +254,6 @@ fn around(text: &str, first: usize, end: usize) -> String {
 }
 
 fn numbered(lines: &[&str], first: usize, end: usize) -> String {
-    let shown = lines.iter().enumerate().take(end).skip(first);
-    shown.map(|(at, line)| format!("{:6}\t{line}\n", at + 1)).collect()
+    let window = lines.iter().enumerate().take(end).skip(first);
+    window.map(|(at, line)| format!("{:6}\t{line}\n", at + 1)).collect()
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::action::Action;
 use crate::era::Era;
-use crate::field::{list, short, whole};
+use crate::field::{list, short, whole_number};
 use crate::json::Json;
 use crate::malformed::{Malformed, MalformedKind};
 use crate::observation::Observation;
@@ -484,7 +484,7 @@ fn known(kinds: &[&'static str], kind_in: fn(&str, Era) -> bool, form: Option<Er
 fn read_id(data: &Map<String, Value>, key: &str) -> Result<Option<i64>, Malformed> {
     match data.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::Number(number)) if whole(number).is_some() => Ok(whole(number)),
+        Some(Value::Number(number)) if whole_number(number).is_some() => Ok(whole_number(number)),
         Some(other) => Err(Malformed::value(format!(
             "`{key}` must be a whole number, and is {}.",
             short(other)

@@ -29,19 +29,19 @@ pub fn line(data: &Value, hides: impl Fn(char) -> bool) -> String {
     if !json.chars().any(&hides) {
         return json;
     }
-    let mut shown = String::with_capacity(json.len());
+    let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         if hides(c) {
             // Only JSON strings contain such characters, where an escape is equivalent.
             let mut units = [0; 2];
             c.encode_utf16(&mut units)
                 .iter()
-                .for_each(|unit| shown.push_str(&format!("\\u{unit:04x}")));
+                .for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
         } else {
-            shown.push(c);
+            escaped.push(c);
         }
     }
-    shown
+    escaped
 }
 
 #[cfg(test)]
@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn a_hidden_character_is_an_escape_and_means_the_same() {
         let data = json!({ "b\u{202e}": ["\u{e0041}", "é\u{1b}\u{2028}"] });
-        let shown = line(&data, |c| !c.is_ascii() && c != 'é');
-        assert_eq!(shown, r#"{"b\u202e":["\udb40\udc41","é\u001b\u2028"]}"#);
-        assert_eq!(serde_json::from_str::<Value>(&shown).expect("JSON"), data);
+        let escaped = line(&data, |c| !c.is_ascii() && c != 'é');
+        assert_eq!(escaped, r#"{"b\u202e":["\udb40\udc41","é\u001b\u2028"]}"#);
+        assert_eq!(serde_json::from_str::<Value>(&escaped).expect("JSON"), data);
     }
 }

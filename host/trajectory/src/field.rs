@@ -45,7 +45,7 @@ impl Field for i64 {
     const EXPECTED: &'static str = "a whole number";
     fn read(value: &Value) -> Option<Self> {
         match value {
-            Value::Number(number) => whole(number),
+            Value::Number(number) => whole_number(number),
             Value::String(text) => text.trim().parse().ok(),
             _ => None,
         }
@@ -56,7 +56,7 @@ impl Field for i64 {
 }
 
 /// A whole number, also if it is written as `3.0`.
-pub(crate) fn whole(number: &serde_json::Number) -> Option<i64> {
+pub(crate) fn whole_number(number: &serde_json::Number) -> Option<i64> {
     number.as_i64().or_else(|| {
         let float = number.as_f64()?;
         // Above 2^53 a float does not identify a single integer.
@@ -160,7 +160,7 @@ impl Field for LooseId {
     const EXPECTED: &'static str = "an id: a whole number or a string";
     fn read(value: &Value) -> Option<Self> {
         match value {
-            Value::Number(number) => whole(number).map(LooseId::Number),
+            Value::Number(number) => whole_number(number).map(LooseId::Number),
             Value::String(text) => Some(LooseId::Text(text.clone())),
             _ => None,
         }
@@ -360,8 +360,8 @@ macro_rules! kinds {
                 if !eras.has(Some(era)) {
                     return None;
                 }
-                let names = |wanted: &dyn Fn(crate::era::Presence) -> bool| {
-                    specs.iter().filter(|spec| wanted(spec.presence(eras, Some(era)))).map(|spec| spec.name).collect()
+                let names = |is_included: &dyn Fn(crate::era::Presence) -> bool| {
+                    specs.iter().filter(|spec| is_included(spec.presence(eras, Some(era)))).map(|spec| spec.name).collect()
                 };
                 Some((
                     names(&|presence| presence != crate::era::Presence::Absent),

@@ -45,7 +45,7 @@ pub fn load(text: &str) -> Loaded {
     let text = text.trim_start_matches('\u{feff}');
     match serde_json::from_str(text) {
         Ok(value) => loader.take(&value, "log", 0),
-        Err(whole) => loader.lines(text, &whole),
+        Err(error) => loader.lines(text, &error),
     }
     loader.finish()
 }
@@ -58,7 +58,7 @@ struct LogLoader {
 }
 
 impl LogLoader {
-    fn lines(&mut self, text: &str, whole: &serde_json::Error) {
+    fn lines(&mut self, text: &str, document_error: &serde_json::Error) {
         let lines: Vec<(usize, &str)> =
             text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
         let read: Vec<_> =
@@ -68,7 +68,8 @@ impl LogLoader {
             line.as_ref().is_ok_and(|value| value.is_object() || value.is_array())
         });
         if !is_lines {
-            let text = format!("This is neither JSON ({whole}) nor one JSON value per line.");
+            let text =
+                format!("This is neither JSON ({document_error}) nor one JSON value per line.");
             self.problem("log".to_owned(), text, None);
             return;
         }
@@ -105,9 +106,9 @@ impl LogLoader {
                 self.event(value, at);
             }
             Value::Object(map) => {
-                match HOLDERS.iter().find_map(|name| map.get(*name).filter(|held| held.is_array()))
+                match HOLDERS.iter().find_map(|name| map.get(*name).filter(|list| list.is_array()))
                 {
-                    Some(held) => self.take(held, at, depth + 1),
+                    Some(list) => self.take(list, at, depth + 1),
                     None => self.event(value, at),
                 }
             }

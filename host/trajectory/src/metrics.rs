@@ -31,10 +31,10 @@ const CALL: [&str; 4] =
 /// becomes empty metrics.
 pub(crate) fn normalised(metrics: &Value) -> Value {
     let empty = Map::new();
-    let given = metrics.as_object().unwrap_or(&empty);
-    let take = |key: &str, default: Value| given.get(key).cloned().unwrap_or(default);
+    let fields = metrics.as_object().unwrap_or(&empty);
+    let take = |key: &str, default: Value| fields.get(key).cloned().unwrap_or(default);
     let list = |key: &str, fill: fn(&Value) -> Value| -> Value {
-        given
+        fields
             .get(key)
             .and_then(Value::as_array)
             .map(|items| items.iter().map(fill).collect())
@@ -43,17 +43,17 @@ pub(crate) fn normalised(metrics: &Value) -> Value {
     json!({
         "accumulated_cost": take("accumulated_cost", json!(0.0)),
         "max_budget_per_task": take("max_budget_per_task", Value::Null),
-        "accumulated_token_usage": given.get("accumulated_token_usage").map_or_else(|| usage(&json!({"model": "default"})), usage),
+        "accumulated_token_usage": fields.get("accumulated_token_usage").map_or_else(|| usage(&json!({"model": "default"})), usage),
         "costs": list("costs", Value::clone),
         "response_latencies": list("response_latencies", Value::clone),
         "token_usages": list("token_usages", usage),
     })
 }
 
-fn usage(given: &Value) -> Value {
+fn usage(recorded: &Value) -> Value {
     let default =
         |key: &str| if matches!(key, "model" | "response_id") { json!("") } else { json!(0) };
-    let value = |key: &str| given.get(key).cloned().unwrap_or_else(|| default(key));
+    let value = |key: &str| recorded.get(key).cloned().unwrap_or_else(|| default(key));
     Value::Object(USAGE.iter().map(|key| ((*key).to_owned(), value(key))).collect())
 }
 

@@ -99,10 +99,10 @@ impl Filter {
         {
             return false;
         }
-        let given = |date: &Option<String>| date.clone().filter(|date| !date.is_empty());
+        let nonempty = |date: &Option<String>| date.clone().filter(|date| !date.is_empty());
         if let Some(at) = &event.timestamp
-            && (given(&self.start_date).is_some_and(|start| *at < start)
-                || given(&self.end_date).is_some_and(|end| *at > end))
+            && (nonempty(&self.start_date).is_some_and(|start| *at < start)
+                || nonempty(&self.end_date).is_some_and(|end| *at > end))
         {
             return false;
         }
@@ -137,11 +137,11 @@ pub fn search<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<&'a Tra
     let candidates =
         events.iter().enumerate().filter(|pair| inside(id(pair))).map(|(_, event)| event);
     let limit = filter.limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let wanted = |event: &&TrajectoryEvent| filter.includes(event);
+    let is_included = |event: &&TrajectoryEvent| filter.includes(event);
     if filter.reverse {
-        candidates.rev().filter(wanted).take(limit).collect()
+        candidates.rev().filter(is_included).take(limit).collect()
     } else {
-        candidates.filter(wanted).take(limit).collect()
+        candidates.filter(is_included).take(limit).collect()
     }
 }
 

@@ -56,8 +56,8 @@ fn normal_time(time: &str) -> Option<String> {
         parts.next().map_or(Some(0), |text| digits(text, 2)).filter(|minute| *minute < 60)?;
     let second =
         parts.next().map_or(Some(0), |text| digits(text, 2)).filter(|second| *second < 60)?;
-    let whole = fraction.bytes().all(|byte| byte.is_ascii_digit()) && !fraction.is_empty();
-    if parts.next().is_some() || !whole {
+    let is_number = fraction.bytes().all(|byte| byte.is_ascii_digit()) && !fraction.is_empty();
+    if parts.next().is_some() || !is_number {
         return None;
     }
     let micros: String = format!("{fraction:0<6}").chars().take(6).collect();
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn times_take_their_normal_form() {
-        for (given, expected) in [
+        for (time, expected) in [
             ("2021-08-01T12:00:00", "2021-08-01T12:00:00"),
             ("2021-08-01 12:00", "2021-08-01T12:00:00"),
             ("2024-02-29", "2024-02-29T00:00:00"),
@@ -94,13 +94,13 @@ mod tests {
             ("2021-08-01T12:00:00Z", "2021-08-01T12:00:00+00:00"),
             ("2021-08-01T12:00:00-05:30", "2021-08-01T12:00:00-05:30"),
         ] {
-            assert_eq!(normalised(given).as_deref(), Some(expected), "{given}");
+            assert_eq!(normalised(time).as_deref(), Some(expected), "{time}");
         }
     }
 
     #[test]
     fn what_is_no_time_is_refused() {
-        for given in [
+        for time in [
             "",
             "now",
             "2021-13-01",
@@ -110,7 +110,7 @@ mod tests {
             "2021-08-01T1:2",
             "2021-08-0é",
         ] {
-            assert_eq!(normalised(given), None, "{given}");
+            assert_eq!(normalised(time), None, "{time}");
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::vocabulary::{CommandMetadata, SecurityRisk};
 /// An event's id is its position in the log. Events about the run itself are omitted: state
 /// updates, hooks, deltas, tokens, pauses.
 pub fn translate(events: &[SdkEvent]) -> Vec<TrajectoryEvent> {
-    let places: BTreeMap<&str, i64> =
+    let positions: BTreeMap<&str, i64> =
         events.iter().zip(0..).filter_map(|(event, at)| Some((event.id.as_deref()?, at))).collect();
     let calls: BTreeMap<&str, &SdkEvent> = events
         .iter()
@@ -31,7 +31,7 @@ pub fn translate(events: &[SdkEvent]) -> Vec<TrajectoryEvent> {
         .filter_map(|(event, at)| Some((event.text("tool_call_id")?, at)))
         .collect();
     let translated = events.iter().zip(0..).filter_map(|(event, at)| {
-        let mut translated = TrajectoryEvent::new(body(event, &calls, &places)?);
+        let mut translated = TrajectoryEvent::new(body(event, &calls, &positions)?);
         translated.id = Some(at);
         translated.timestamp = event.timestamp.clone();
         translated.source = Some(match event.source {
@@ -43,7 +43,7 @@ pub fn translate(events: &[SdkEvent]) -> Vec<TrajectoryEvent> {
             "AgentErrorEvent" => {
                 event.text("tool_call_id").and_then(|call| by_call.get(call).copied())
             }
-            _ => event.text("action_id").and_then(|id| places.get(id).copied()),
+            _ => event.text("action_id").and_then(|id| positions.get(id).copied()),
         };
         Some(translated)
     });
@@ -53,16 +53,16 @@ pub fn translate(events: &[SdkEvent]) -> Vec<TrajectoryEvent> {
 fn body(
     event: &SdkEvent,
     calls: &BTreeMap<&str, &SdkEvent>,
-    places: &BTreeMap<&str, i64>,
+    positions: &BTreeMap<&str, i64>,
 ) -> Option<Body> {
     let text = |key: &str| event.text(key).unwrap_or_default().to_owned();
-    let told = |observation: Observation| Some(Body::Observation(observation));
-    let done = |action: Action| Some(Body::Action(action));
+    let as_observation = |observation: Observation| Some(Body::Observation(observation));
+    let as_action = |action: Action| Some(Body::Action(action));
     match event.kind {
         "SystemPromptEvent" => {
             let content = event.payload.get("system_prompt").map(joined).unwrap_or_default();
             let tools = event.payload.get("tools").and_then(Value::as_array).cloned();
-            done(action::System { content, tools, ..action::System::default() }.into())
+            as_action(action::System { content, tools, ..action::System::default() }.into())
         }
         "MessageEvent" => {
             let content = event
@@ -71,30 +71,30 @@ fn body(
                 .and_then(|message| message.get("content"))
                 .map(joined)
                 .unwrap_or_default();
-            done(action::Message { content, ..action::Message::default() }.into())
+            as_action(action::Message { content, ..action::Message::default() }.into())
         }
-        "ActionEvent" => done(called(event)),
-        "ObservationEvent" => told(answered(event, calls)),
+        "ActionEvent" => as_action(called(event)),
+        "ObservationEvent" => as_observation(answered(event, calls)),
         "UserRejectObservation" => {
-            told(observation::UserRejected { content: text("rejection_reason") }.into())
+            as_observation(observation::UserRejected { content: text("rejection_reason") }.into())
         }
-        "AgentErrorEvent" => {
-            told(observation::Error { content: text("error"), error_id: String::new() }.into())
-        }
-        "ConversationErrorEvent" => {
-            told(observation::Error { content: text("detail"), error_id: text("code") }.into())
-        }
+        "AgentErrorEvent" => as_observation(
+            observation::Error { content: text("error"), error_id: String::new() }.into(),
+        ),
+        "ConversationErrorEvent" => as_observation(
+            observation::Error { content: text("detail"), error_id: text("code") }.into(),
+        ),
         "Condensation" => {
             let forgotten = event.payload.get("forgotten_event_ids").and_then(Value::as_array);
             let ids: Vec<i64> = forgotten
                 .into_iter()
                 .flatten()
-                .filter_map(|id| places.get(id.as_str()?).copied())
+                .filter_map(|id| positions.get(id.as_str()?).copied())
                 .collect();
             let offset = event.payload.get("summary_offset").and_then(Value::as_i64);
             let summary = event.text("summary").map(str::to_owned).zip(offset);
             let (summary, summary_offset) = summary.unzip();
-            done(
+            as_action(
                 action::Condensation {
                     forgotten_event_ids: Some(ids),
                     summary,
@@ -104,9 +104,9 @@ fn body(
                 .into(),
             )
         }
-        "CondensationRequest" => done(action::CondensationRequest {}.into()),
+        "CondensationRequest" => as_action(action::CondensationRequest {}.into()),
         "CondensationSummaryEvent" => {
-            told(observation::Condense { content: text("summary") }.into())
+            as_observation(observation::Condense { content: text("summary") }.into())
         }
         _ => None,
     }
@@ -200,8 +200,8 @@ fn answered(event: &SdkEvent, calls: &BTreeMap<&str, &SdkEvent>) -> Observation 
     }
     if let Some(exit_code) = result.get("exit_code").and_then(i64::read) {
         let command = result.get("command").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let given = result.get("metadata").and_then(CommandMetadata::read).unwrap_or_default();
-        let metadata = CommandMetadata { exit_code, ..given };
+        let recorded = result.get("metadata").and_then(CommandMetadata::read).unwrap_or_default();
+        let metadata = CommandMetadata { exit_code, ..recorded };
         return observation::Run { content, command, metadata, hidden: false }.into();
     }
     let name = event.text("tool_name").unwrap_or_default().to_owned();

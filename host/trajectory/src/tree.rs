@@ -55,18 +55,18 @@ impl std::error::Error for TreeError {}
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventTree {
     entries: Vec<(String, Option<String>)>,
-    places: BTreeMap<String, usize>,
+    positions: BTreeMap<String, usize>,
 }
 
 impl EventTree {
     /// Appends an event of the log. Without a parent its parent is the previous event; with
     /// [`ROOT`] it has none.
     pub(crate) fn append(&mut self, id: &str, parent: Option<&str>) -> Result<(), TreeError> {
-        if self.places.contains_key(id) {
+        if self.positions.contains_key(id) {
             return Err(TreeError::DuplicateId(id.to_owned()));
         }
         if let Some(parent) = parent.filter(|parent| *parent != ROOT)
-            && !self.places.contains_key(parent)
+            && !self.positions.contains_key(parent)
         {
             return Err(TreeError::UnknownParent(parent.to_owned()));
         }
@@ -79,7 +79,7 @@ impl EventTree {
     pub(crate) fn insert(&mut self, id: &str, parent: Option<&str>) {
         let place = self.entries.len();
         self.entries.push((id.to_owned(), parent.map(str::to_owned)));
-        self.places.entry(id.to_owned()).or_insert(place);
+        self.positions.entry(id.to_owned()).or_insert(place);
     }
 
     /// Returns the positions of the events from the root to this one; empty for `None`, the root
@@ -96,7 +96,8 @@ impl EventTree {
             if !seen.insert(id) {
                 return Err(TreeError::Cycle(id.to_owned()));
             }
-            let place = *self.places.get(id).ok_or_else(|| TreeError::UnknownId(id.to_owned()))?;
+            let place =
+                *self.positions.get(id).ok_or_else(|| TreeError::UnknownId(id.to_owned()))?;
             path.push(place);
             next = self.parent_at(place);
         }

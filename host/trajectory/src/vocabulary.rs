@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::field::{Field, whole};
+use crate::field::{Field, whole_number};
 use crate::json::Json;
 
 macro_rules! words {
@@ -100,7 +100,7 @@ impl Field for SecurityRisk {
     const EXPECTED: &'static str = "-1, 0, 1 or 2";
     fn read(value: &Value) -> Option<Self> {
         let number = match value {
-            Value::Number(number) => whole(number),
+            Value::Number(number) => whole_number(number),
             _ => None,
         };
         // O-044: an invalid risk reads as an unknown one.

@@ -102,14 +102,18 @@ fn an_action_is_carried_out_with_the_observation_to_tell() {
         ("undo_edit", Some("one\n"), Some("before\n")),
         ("view", Some("one\n"), None),
     ] {
-        let (told, text) = apply(&action(command), existing, Some("before\n"))
+        let (observation, text) = apply(&action(command), existing, Some("before\n"))
             .unwrap_or_else(|error| panic!("{command}: {error}"));
         assert_eq!(text.as_deref(), written, "{command}");
         assert_eq!(
-            (told.prev_exist, told.old_content.as_deref(), told.new_content.as_deref()),
+            (
+                observation.prev_exist,
+                observation.old_content.as_deref(),
+                observation.new_content.as_deref()
+            ),
             (existing.is_some(), existing, written)
         );
-        assert!(!told.content.is_empty());
+        assert!(!observation.content.is_empty());
     }
 }
 

@@ -94,7 +94,7 @@ fn a_replay_waits_only_on_its_last_event() {
 #[test]
 fn an_action_is_answered_by_the_observation_that_names_or_follows_it() {
     let run = |id: Option<i64>| json!({"id": id, "action": "run", "source": "agent", "args": {"command": "a"}});
-    let told = |cause: Option<i64>, text: &str| json!({"cause": cause, "observation": "run", "content": text, "extras": {"command": "a"}});
+    let observation = |cause: Option<i64>, text: &str| json!({"cause": cause, "observation": "run", "content": text, "extras": {"command": "a"}});
     let answers = |log: &[Value]| -> Vec<(i64, Option<String>)> {
         let text = |it: &Observation| it.content().to_owned();
         let events = events(log);
@@ -102,13 +102,26 @@ fn an_action_is_answered_by_the_observation_that_names_or_follows_it() {
         list.map(|it| (it.number, it.observation.map(text))).collect()
     };
     let some = |text: &str| Some(text.to_owned());
-    let named =
-        [run(Some(1)), run(Some(2)), told(Some(2), "two"), told(Some(1), "one"), run(Some(9))];
-    assert_eq!(answers(&named), [(1, some("one")), (2, some("two")), (9, None)]);
-    let again = [run(Some(1)), told(Some(1), "one"), run(Some(1)), told(Some(1), "other")];
-    assert_eq!(answers(&again), [(1, some("one")), (1, some("other"))]);
+    let by_cause = [
+        run(Some(1)),
+        run(Some(2)),
+        observation(Some(2), "two"),
+        observation(Some(1), "one"),
+        run(Some(9)),
+    ];
+    assert_eq!(answers(&by_cause), [(1, some("one")), (2, some("two")), (9, None)]);
+    let repeated_ids =
+        [run(Some(1)), observation(Some(1), "one"), run(Some(1)), observation(Some(1), "other")];
+    assert_eq!(answers(&repeated_ids), [(1, some("one")), (1, some("other"))]);
     let filler = json!({"observation": "null"});
-    let follows = [run(None), told(None, "one"), run(None), filler, run(None), told(Some(7), "x")];
+    let follows = [
+        run(None),
+        observation(None, "one"),
+        run(None),
+        filler,
+        run(None),
+        observation(Some(7), "x"),
+    ];
     assert_eq!(answers(&follows), [(0, some("one")), (2, None), (4, None)]);
     let ended = json!({"observation": "agent_state_changed", "content": "", "extras": {"agent_state": "finished"}});
     assert_eq!(answers(&[run(Some(1)), ended]), [(1, None)]);
@@ -162,30 +175,30 @@ fn observations_are_compared_without_what_the_container_added() {
     ] {
         assert_eq!(verdict(&recorded, &replayed), expected, "{recorded} {replayed}");
     }
-    let alone = json!({"action": "think", "args": {"thought": "t"}});
-    assert_eq!(verdict(&alone, &run("", 0)), ReplayVerdict::Unrecorded);
+    let think = json!({"action": "think", "args": {"thought": "t"}});
+    assert_eq!(verdict(&think, &run("", 0)), ReplayVerdict::Unrecorded);
 }
 
 #[test]
 fn logs_of_every_shape_load() {
     let old =
         json!({"action": "run", "args": {"command": "a", "background": false, "thought": ""}});
-    let told = json!({"observation": "run", "content": "x", "extras": {"command": "a", "command_id": -1, "exit_code": 0}});
+    let observation = json!({"observation": "run", "content": "x", "extras": {"command": "a", "command_id": -1, "exit_code": 0}});
     let new = json!({"action": "think", "args": {"thought": "t"}});
     let empty = json!({"observation": "null", "content": "", "extras": {}});
     let sdk = json!({"kind": "PauseEvent", "id": "p", "source": "user"});
     for (text, count, era) in [
-        (json!([old, told]).to_string(), 2, Some(Era::V2024)),
-        (json!([[old, told], [new, empty]]).to_string(), 3, Some(Era::V2024)),
+        (json!([old, observation]).to_string(), 2, Some(Era::V2024)),
+        (json!([[old, observation], [new, empty]]).to_string(), 3, Some(Era::V2024)),
         (json!({"history": [new, empty], "metrics": {}}).to_string(), 2, Some(Era::V2025)),
         (json!({"trajectory": [new]}).to_string(), 1, Some(Era::V2025)),
         (json!({"events": [empty]}).to_string(), 1, None),
         (old.to_string(), 1, Some(Era::V2024)),
-        (format!("\u{feff}{old}\n\n{told}\n{sdk}\n"), 2, Some(Era::V2024)),
+        (format!("\u{feff}{old}\n\n{observation}\n{sdk}\n"), 2, Some(Era::V2024)),
         (
             format!(
                 "{}\n{}\n",
-                json!({"id": "a", "history": [[old, told]]}),
+                json!({"id": "a", "history": [[old, observation]]}),
                 json!({"history": [[old, empty]]})
             ),
             3,
@@ -223,8 +236,8 @@ fn loading_goes_on_after_what_cannot_be_read_and_says_what_it_was() {
     let loaded = load(
         &json!([good, {"kind": "Nope"}, [good, {"observation": "nope"}], 4, {"x": []}]).to_string(),
     );
-    let places: Vec<&str> = loaded.problems.iter().map(|problem| problem.at.as_str()).collect();
-    assert_eq!(places, ["event 1", "pair 2, observation", "event 3", "event 4"]);
+    let locations: Vec<&str> = loaded.problems.iter().map(|problem| problem.at.as_str()).collect();
+    assert_eq!(locations, ["event 1", "pair 2, observation", "event 3", "event 4"]);
 
     assert_eq!(load("no log at all\nnor here").problems.len(), 1);
     assert_eq!(load("").problems.len(), 1);

@@ -34,26 +34,26 @@ fn events_are_read_and_stored_without_nulls() {
 /// O-006: a round trip is stable after the first one.
 #[test]
 fn a_time_is_written_as_the_era_reads_it() {
-    for (given, in_2024) in [
+    for (time, in_2024) in [
         ("2026-01-01T00:00:00.123456789", "2026-01-01T00:00:00.123456"),
         ("2026-01-01T00:00:00.1234567Z", "2026-01-01T00:00:00.123456+00:00"),
         ("2026-01-01 00:00", "2026-01-01T00:00:00"),
         ("2026-01-01T00:00:00.5", "2026-01-01T00:00:00.500000"),
     ] {
         let mut value = action("a1", "c1");
-        value["timestamp"] = json!(given);
+        value["timestamp"] = json!(time);
         let sdk = read(&value);
-        assert_eq!(sdk.to_json()["timestamp"], given, "the SDK has no normal form");
+        assert_eq!(sdk.to_json()["timestamp"], time, "the SDK has no normal form");
         let event = translate(&[sdk]).remove(0);
-        for (era, expected) in [(Era::V2024, in_2024), (Era::V2025, given)] {
+        for (era, expected) in [(Era::V2024, in_2024), (Era::V2025, time)] {
             let written = event.to_json(era);
             assert_eq!(written["timestamp"], expected);
-            let again = TrajectoryEvent::from_json_of(&written, era)
+            let reread = TrajectoryEvent::from_json_of(&written, era)
                 .unwrap_or_else(|error| panic!("{written}: {error}"));
-            assert_eq!(again.to_json(era), written, "it is written as it was");
+            assert_eq!(reread.to_json(era), written, "it is written as it was");
         }
         let stored = serde_json::to_value(&event).expect("it is stored");
-        assert_eq!(stored["timestamp"], given, "what is stored loses nothing");
+        assert_eq!(stored["timestamp"], time, "what is stored loses nothing");
     }
 }
 
@@ -185,8 +185,8 @@ fn what_is_wrong_with_a_tree_is_named_with_its_place() {
         event("x", Some("y")),
         event("y", Some("x")),
     ]);
-    let named: Vec<(usize, &str)> = wrong.iter().map(|(at, error)| (*at, error.name())).collect();
-    assert_eq!(named, [(1, "duplicate-id"), (2, "unknown-parent"), (3, "unknown-parent")]);
+    let errors: Vec<(usize, &str)> = wrong.iter().map(|(at, error)| (*at, error.name())).collect();
+    assert_eq!(errors, [(1, "duplicate-id"), (2, "unknown-parent"), (3, "unknown-parent")]);
     let refused = |leaf| tree.path_to_root(Some(leaf)).map_err(|error| error.name());
     assert_eq!(
         [refused("y"), refused("b"), refused("no")],

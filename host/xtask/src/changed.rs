@@ -40,7 +40,7 @@ pub(crate) struct Reach {
     /// The reached modules of the suite.
     pub(crate) modules: BTreeSet<String>,
     /// A changed file that can reach every test.
-    pub(crate) everything: Option<String>,
+    pub(crate) global_file: Option<String>,
 }
 
 impl Reach {
@@ -50,7 +50,7 @@ impl Reach {
 
     /// Returns the tests as a filter expression of nextest.
     pub(crate) fn expression(&self) -> String {
-        if self.everything.is_some() {
+        if self.global_file.is_some() {
             return "all()".to_owned();
         }
         let packages = self.packages.iter().map(|name| format!("package(={name})"));
@@ -61,7 +61,7 @@ impl Reach {
 
     /// Returns the reached packages and modules for display.
     pub(crate) fn described(&self) -> String {
-        if let Some(file) = &self.everything {
+        if let Some(file) = &self.global_file {
             return format!("every test, because of {file}");
         }
         let modules = self.modules.iter().map(|name| format!("{SUITE}::{name}"));
@@ -108,7 +108,7 @@ fn test_files(place: &Checkout) -> Result<Vec<(String, String)>, XtaskFailure> {
         for file in files_below(&place.root.join(folder), ".rs") {
             let text = fs::read_to_string(&file)
                 .map_err(|error| XtaskFailure::io("read", &file, &error))?;
-            files.push((place.shown(&file), text));
+            files.push((place.relative(&file), text));
         }
     }
     Ok(files)
@@ -136,7 +136,7 @@ impl Sources<'_> {
             } else if let Some(package) = self.package_of(file) {
                 changed.insert(package.to_owned());
             } else {
-                reach.everything.get_or_insert_with(|| file.clone());
+                reach.global_file.get_or_insert_with(|| file.clone());
             }
         }
         reach.packages.append(&mut self.with_dependents(changed));
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_guest_reaches_the_tests_that_name_it() {
         let spin = reached(&["tests/guests/src/spin.rs"]);
-        assert_eq!((names(&spin), spin.everything.as_ref()), (vec![], None));
+        assert_eq!((names(&spin), spin.global_file.as_ref()), (vec![], None));
         assert_eq!(
             spin.expression(),
             format!(
@@ -313,7 +313,7 @@ mod tests {
         for file in ["Cargo.lock", "wit/types.wit", "tests/data/room/a.json"] {
             let reach = reached(&[file, "docs/use/runs.md"]);
             assert_eq!(
-                (reach.everything.as_deref(), reach.expression()),
+                (reach.global_file.as_deref(), reach.expression()),
                 (Some(file), "all()".to_owned())
             );
         }

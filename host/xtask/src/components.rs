@@ -77,7 +77,7 @@ pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCod
     build_stock(&place, &mut phases, Optimised::Fully)?;
     build_conclave(&place, &mut phases, release)?;
     let program = if release { place.program("release", "conclave") } else { place.conclave() };
-    eprintln!("{}", place.shown(&program));
+    eprintln!("{}", place.relative(&program));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCo
     };
     needs::check(&place)?;
     build_guests(&place, &mut Phases::new(&place, 1, verbose), Optimised::Little)?;
-    eprintln!("{}", place.shown(&place.guests()));
+    eprintln!("{}", place.relative(&place.guests()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -195,16 +195,16 @@ pub(crate) struct NamedComponents {
 impl NamedComponents {
     /// Returns the components of a config of `docs/examples`.
     pub(crate) fn of(config: &str) -> Self {
-        let mut named = Self::default();
+        let mut components = Self::default();
         for line in config.lines().filter(|line| line.trim_start().starts_with("source")) {
             let source = line.split('"').nth(1).unwrap_or_default();
             if let Some(name) = source.strip_prefix("stock:") {
-                named.stock.insert(name.to_owned());
+                components.stock.insert(name.to_owned());
             } else if let Some(name) = guest_named(source) {
-                named.guests.insert(name.to_owned());
+                components.guests.insert(name.to_owned());
             }
         }
-        named
+        components
     }
 }
 
@@ -217,28 +217,28 @@ fn guest_named(source: &str) -> Option<&str> {
 pub(crate) fn build_named(
     place: &Checkout,
     phases: &mut Phases,
-    named: &NamedComponents,
+    names: &NamedComponents,
 ) -> Result<(), XtaskFailure> {
     let plugins: Vec<_> = stock_plugins(place)?
         .into_iter()
-        .filter(|plugin| named.stock.contains(plugin.name()))
+        .filter(|plugin| names.stock.contains(plugin.name()))
         .collect();
     let mut command = guest_build(place, Optimised::Little);
     for plugin in &plugins {
         command.args(["-p", &plugin.package]);
     }
     command.args((!plugins.is_empty()).then_some("--lib"));
-    for guest in &named.guests {
+    for guest in &names.guests {
         command.args(["--example", guest]);
     }
-    let count = plugins.len() + named.guests.len();
+    let count = plugins.len() + names.guests.len();
     let build = CargoBuild { log: "plugins", command };
     phases.build(&format!("building {count} plugins"), vec![build])?;
     let built = Optimised::Little.folder(place);
     let components = plugins
         .iter()
         .map(|plugin| (built.join(&plugin.file), place.stock().join(plugin.component())));
-    let guests = named.guests.iter().map(|name| {
+    let guests = names.guests.iter().map(|name| {
         let file = place.guests().join(format!("{name}.wasm"));
         (built_guest(place, Optimised::Little, name), file)
     });
@@ -336,14 +336,14 @@ fn publish_all(
     folder: &Path,
 ) -> Result<(), XtaskFailure> {
     fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
-    let mut kept = BTreeSet::new();
+    let mut current_files = BTreeSet::new();
     for (built, name) in components {
         let file = folder.join(format!("{name}.wasm"));
         publish(&built, &file)?;
-        kept.insert(file);
+        current_files.insert(file);
     }
     for stale in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        if !kept.contains(&stale) {
+        if !current_files.contains(&stale) {
             fs::remove_file(&stale).map_err(|error| XtaskFailure::io("remove", &stale, &error))?;
         }
     }
@@ -378,9 +378,9 @@ mod tests {
     #[test]
     fn a_config_names_its_components() {
         let config = "# source = \"stock:none\"\nsource = \"stock:search\"   # here\n  source = \"../../target/conclave/guests/finder.wasm\"\nsource = \"./other.wasm\"\n";
-        let named = NamedComponents::of(config);
-        assert_eq!(named.stock, BTreeSet::from(["search".to_owned()]));
-        assert_eq!(named.guests, BTreeSet::from(["finder".to_owned()]));
+        let components = NamedComponents::of(config);
+        assert_eq!(components.stock, BTreeSet::from(["search".to_owned()]));
+        assert_eq!(components.guests, BTreeSet::from(["finder".to_owned()]));
     }
 
     #[test]

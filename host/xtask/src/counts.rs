@@ -223,8 +223,10 @@ fn compare(counts: &Counts, recorded: &Counts) -> Result<(), XtaskFailure> {
             ));
         }
     }
-    let gone = recorded.keys().filter(|name| !counts.contains_key(*name));
-    lines.extend(gone.map(|name| format!("    {name} is recorded, and is not counted any more")));
+    let uncounted = recorded.keys().filter(|name| !counts.contains_key(*name));
+    lines.extend(
+        uncounted.map(|name| format!("    {name} is recorded, and is not counted any more")),
+    );
     if lines.is_empty() {
         return Ok(());
     }

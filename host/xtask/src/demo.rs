@@ -50,15 +50,19 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     build_conclave(&place, &mut phases)?;
 
     let mut command = Command::new(place.conclave());
-    command.arg("run").arg(place.shown(&config)).arg(options.question()).current_dir(&place.root);
-    eprintln!("\nThe config: {}", place.shown(&config));
-    eprintln!("$ {} {}\n", place.shown(&place.conclave()), phase::arguments(&command));
+    command
+        .arg("run")
+        .arg(place.relative(&config))
+        .arg(options.question())
+        .current_dir(&place.root);
+    eprintln!("\nThe config: {}", place.relative(&config));
+    eprintln!("$ {} {}\n", place.relative(&place.conclave()), phase::arguments(&command));
     let status = command
         .env_remove("CARGO_MANIFEST_DIR")
         .status()
         .map_err(|error| phase::not_started(&command, &error))?;
     if status.success() {
-        eprintln!("\n{}", next(&place.shown(&place.conclave())));
+        eprintln!("\n{}", next(&place.relative(&place.conclave())));
     }
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

@@ -88,12 +88,12 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
             eprintln!("{target}");
         }
         let built = match &options.program {
-            Some(program) => BuiltProgram::found(program),
+            Some(program) => BuiltProgram::at(program),
             None => {
                 // A named target has a folder of its own; the host's is shared with `install`.
-                let named = Some(target.as_str()).filter(|target| *target != host);
+                let cross_target = Some(target.as_str()).filter(|target| *target != host);
                 let (profile, code) = (program::OPTIMISED, CodeTarget::AnyMachine);
-                ProgramBuild { profile, target: named, code }.run(&place, &mut phases)?
+                ProgramBuild { profile, target: cross_target, code }.run(&place, &mut phases)?
             }
         };
         archives.push(pack(&place, &mut phases, &built, target, &folder)?);

@@ -24,13 +24,13 @@ fn pages_show_commands_that_exist() {
             .map(|page| root.join(page)),
     );
     let known = commands();
-    let mut shown = 0;
+    let mut mentions = 0;
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("a page is text");
         for rest in text.split("cargo xtask ").skip(1) {
             let word: String = rest.chars().take_while(char::is_ascii_lowercase).collect();
             if !word.is_empty() {
-                shown += 1;
+                mentions += 1;
                 assert!(
                     known.contains(&word.as_str()),
                     "{}: `cargo xtask {word}` is no command",
@@ -39,7 +39,7 @@ fn pages_show_commands_that_exist() {
             }
         }
     }
-    assert!(shown > 20 && known.len() > 8, "{shown}, {known:?}");
+    assert!(mentions > 20 && known.len() > 8, "{mentions}, {known:?}");
 }
 
 /// Returns the number in `about N minutes` behind a command.
@@ -59,10 +59,10 @@ fn the_readme_tells_the_times_that_were_measured() {
         Some(estimate.wall.as_secs().div_ceil(60))
     };
     for command in ["demo", "install"] {
-        let said = minutes_of(&readme, &format!("cargo xtask {command}"));
+        let documented_minutes = minutes_of(&readme, &format!("cargo xtask {command}"));
         // What was not measured yet has no figure to compare with.
         if let Some(minutes) = measured(command) {
-            assert_eq!(said, Some(minutes), "README.md, cargo xtask {command}");
+            assert_eq!(documented_minutes, Some(minutes), "README.md, cargo xtask {command}");
         }
     }
     assert_eq!(

@@ -34,8 +34,8 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     }
     let mut phases = Phases::new(&place, sets.len(), false);
     for (package, set) in &sets {
-        let shown = format!("{package} {}", set.join(" "));
-        phases.check(shown.trim(), || check(&place, package, set))?;
+        let label = format!("{package} {}", set.join(" "));
+        phases.check(label.trim(), || check(&place, package, set))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -48,10 +48,10 @@ fn sets_of(manifest: &str) -> Vec<Vec<String>> {
         .collect();
     let mut sets = vec![vec![option("--no-default-features")]];
     if features.len() > 1 {
-        let alone = |name: &String| {
+        let options_of = |name: &String| {
             vec![option("--no-default-features"), option("--features"), name.clone()]
         };
-        sets.extend(features.iter().map(alone));
+        sets.extend(features.iter().map(options_of));
     }
     if !features.is_empty() {
         sets.push(vec![option("--features"), features.join(",")]);

@@ -66,25 +66,25 @@ struct FuzzOutcome {
     /// The program's message when it failed, in a line or two.
     reason: Option<String>,
     /// The number of inputs that were added to the repository's corpus.
-    kept: usize,
+    added_inputs: usize,
 }
 
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let known = names(&place);
-    let wanted = read(arguments, &known)?;
-    if wanted.names.is_empty() {
+    let options = read(arguments, &known)?;
+    if options.names.is_empty() {
         known.iter().for_each(|name| println!("{name}"));
         eprintln!("\n{HINT}");
         return Ok(ExitCode::SUCCESS);
     }
     needs::check(&place)?;
-    if let Some(file) = &wanted.replay {
-        return replay(&place, &wanted, file);
+    if let Some(file) = &options.replay {
+        return replay(&place, &options, file);
     }
-    let engine = FuzzEngine::build(&place, &wanted)?;
+    let engine = FuzzEngine::build(&place, &options)?;
     let mut is_clean = true;
-    for name in &wanted.names {
-        let outcome = fuzz(&place, &engine, name, &wanted)?;
+    for name in &options.names {
+        let outcome = fuzz(&place, &engine, name, &options)?;
         is_clean &= outcome.finding.is_none() && !outcome.failed;
         println!("{}", row(name, &outcome));
         report(&place, name, &outcome);
@@ -98,10 +98,10 @@ fn report(place: &Checkout, name: &str, outcome: &FuzzOutcome) {
     if let Some(reason) = &outcome.reason {
         println!("  reason:  {}", reason.replace('\n', "\n           "));
     }
-    let log = place.shown(&log_of(place, name));
+    let log = place.relative(&log_of(place, name));
     match (&outcome.finding, outcome.failed) {
         (Some(finding), _) => {
-            let finding = place.shown(finding);
+            let finding = place.relative(finding);
             println!(
                 "  finding: {finding}\n  replay:  cargo xtask fuzz {name} --replay {finding}\n  log:     {log}"
             );
@@ -111,8 +111,11 @@ fn report(place: &Checkout, name: &str, outcome: &FuzzOutcome) {
         }
         (None, false) => {}
     }
-    if outcome.kept > 0 {
-        println!("  {} of the new inputs are in tests/fuzz/corpus/{name} now", outcome.kept);
+    if outcome.added_inputs > 0 {
+        println!(
+            "  {} of the new inputs are in tests/fuzz/corpus/{name} now",
+            outcome.added_inputs
+        );
     }
 }
 
@@ -126,49 +129,49 @@ fn names(place: &Checkout) -> Vec<String> {
 }
 
 fn read(arguments: &[String], known: &[String]) -> Result<FuzzOptions, XtaskFailure> {
-    let mut wanted = FuzzOptions::default();
+    let mut options = FuzzOptions::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--verbose" | "-v" => wanted.verbose = true,
-            "--plain" => wanted.plain = true,
-            "--keep" => wanted.keep = true,
+            "--verbose" | "-v" => options.verbose = true,
+            "--plain" => options.plain = true,
+            "--keep" => options.keep = true,
             "--replay" => {
                 let file = words
                     .next()
                     .ok_or_else(|| XtaskFailure::usage("--replay takes a file".to_owned()))?;
-                wanted.replay = Some(PathBuf::from(file));
+                options.replay = Some(PathBuf::from(file));
             }
-            "all" => wanted.names.extend(known.iter().cloned()),
-            name if known.iter().any(|known| known == name) => wanted.names.push(name.to_owned()),
+            "all" => options.names.extend(known.iter().cloned()),
+            name if known.iter().any(|known| known == name) => options.names.push(name.to_owned()),
             word => match word.parse::<u64>() {
                 Ok(0) => {
                     return Err(XtaskFailure::usage(
                         "A target runs for 1 s at least, not for 0.".to_owned(),
                     ));
                 }
-                Ok(_) if wanted.names.is_empty() => {
+                Ok(_) if options.names.is_empty() => {
                     return Err(XtaskFailure::usage(format!(
                         "`{word}` seconds of which target? cargo xtask fuzz NAME {word}"
                     )));
                 }
-                Ok(seconds) => wanted.seconds = Some(seconds),
+                Ok(seconds) => options.seconds = Some(seconds),
                 Err(_) => return Err(unknown(word, known)),
             },
         }
     }
-    if wanted.replay.is_some() && wanted.names.len() != 1 {
+    if options.replay.is_some() && options.names.len() != 1 {
         return Err(XtaskFailure::usage(
             "--replay needs the name of one target: cargo xtask fuzz NAME --replay FILE".to_owned(),
         ));
     }
-    if wanted.keep && wanted.plain {
+    if options.keep && options.plain {
         return Err(XtaskFailure::usage(
             "--keep needs libFuzzer, which knows what reached new code; leave out --plain."
                 .to_owned(),
         ));
     }
-    Ok(wanted)
+    Ok(options)
 }
 
 fn unknown(word: &str, known: &[String]) -> XtaskFailure {
@@ -194,26 +197,26 @@ fn row(name: &str, outcome: &FuzzOutcome) -> String {
     )
 }
 
-fn replay(place: &Checkout, wanted: &FuzzOptions, file: &Path) -> Result<ExitCode, XtaskFailure> {
+fn replay(place: &Checkout, options: &FuzzOptions, file: &Path) -> Result<ExitCode, XtaskFailure> {
     let file = std::path::absolute(file).map_err(|error| XtaskFailure::io("find", file, &error))?;
-    let program = plain_program(place, wanted)?;
+    let program = plain_program(place, options)?;
     let mut command = Command::new(program);
-    command.args(&wanted.names).arg("--replay").arg(file);
+    command.args(&options.names).arg("--replay").arg(file);
     let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
     match status.code() {
         Some(0) => Ok(ExitCode::SUCCESS),
         // The file cannot be read.
         Some(2) => Ok(ExitCode::from(2)),
         _ => {
-            eprintln!("\n{} does not hold for this input.", wanted.names.concat());
+            eprintln!("\n{} does not hold for this input.", options.names.concat());
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
 /// Builds the program in the dev profile, which needs nothing but Rust.
-fn plain_program(place: &Checkout, wanted: &FuzzOptions) -> Result<PathBuf, XtaskFailure> {
-    let mut phases = Phases::new(place, 1, wanted.verbose);
+fn plain_program(place: &Checkout, options: &FuzzOptions) -> Result<PathBuf, XtaskFailure> {
+    let mut phases = Phases::new(place, 1, options.verbose);
     phases.run(
         "building the targets",
         "fuzz-build",
@@ -229,12 +232,12 @@ enum FuzzEngine {
 }
 
 impl FuzzEngine {
-    fn build(place: &Checkout, wanted: &FuzzOptions) -> Result<Self, XtaskFailure> {
-        if wanted.plain || !has_compiler() {
-            if !wanted.plain {
-                eprintln!("{}", without_compiler(wanted)?);
+    fn build(place: &Checkout, options: &FuzzOptions) -> Result<Self, XtaskFailure> {
+        if options.plain || !has_compiler() {
+            if !options.plain {
+                eprintln!("{}", without_compiler(options)?);
             }
-            return Ok(Self::Plain(plain_program(place, wanted)?));
+            return Ok(Self::Plain(plain_program(place, options)?));
         }
         let host = needs::host_triple()?;
         let folder = place.target.join("fuzz");
@@ -255,7 +258,7 @@ impl FuzzEngine {
             .arg(&folder)
             .env("RUSTFLAGS", COVERAGE)
             .env_remove("CARGO_ENCODED_RUSTFLAGS");
-        let mut phases = Phases::new(place, 1, wanted.verbose);
+        let mut phases = Phases::new(place, 1, options.verbose);
         phases.run(
             "building the targets with coverage, minutes at first",
             "fuzz-build",
@@ -267,8 +270,8 @@ impl FuzzEngine {
 
 /// Returns the C++ compiler that the crate `cc` uses, or its wrapper (`ccache g++`).
 fn compiler() -> String {
-    let named = env::var("CXX").unwrap_or_default();
-    named.split_whitespace().next().unwrap_or("c++").to_owned()
+    let variable = env::var("CXX").unwrap_or_default();
+    variable.split_whitespace().next().unwrap_or("c++").to_owned()
 }
 
 fn has_compiler() -> bool {
@@ -281,9 +284,9 @@ fn has_compiler() -> bool {
 }
 
 /// Returns the message for a missing compiler when the plain driver was not requested.
-fn without_compiler(wanted: &FuzzOptions) -> Result<String, XtaskFailure> {
+fn without_compiler(options: &FuzzOptions) -> Result<String, XtaskFailure> {
     let compiler = compiler();
-    if wanted.keep {
+    if options.keep {
         let text = format!(
             "--keep needs libFuzzer, which knows what reached new code, and it needs a C++ compiler: `{compiler}` does not run."
         );
@@ -307,7 +310,7 @@ fn fuzz(
     place: &Checkout,
     engine: &FuzzEngine,
     name: &str,
-    wanted: &FuzzOptions,
+    options: &FuzzOptions,
 ) -> Result<FuzzOutcome, XtaskFailure> {
     let own = place.own().join("fuzz").join(name);
     let (grown, findings) = (own.join("corpus"), own.join("findings"));
@@ -316,7 +319,7 @@ fn fuzz(
     }
     // Compared afterwards, for drivers that do not print the path of their finding.
     let before = files(&findings);
-    let seconds = wanted.seconds.unwrap_or(SECONDS);
+    let seconds = options.seconds.unwrap_or(SECONDS);
     let mut command = match engine {
         FuzzEngine::LibFuzzer(program) => {
             let mut command = Command::new(program);
@@ -348,16 +351,16 @@ fn fuzz(
     let mut seen = watch::watched(&log_of(place, name), name, seconds, &mut command)?;
     let took = began.elapsed().as_secs();
     // A finding of an earlier run is reported again but not written again.
-    let named = seen.finding.take().filter(|path| path.is_file());
+    let known_finding = seen.finding.take().filter(|path| path.is_file());
     let new = || {
         files(&findings).into_iter().find(|path| !before.contains(path)).map(kept_apart).transpose()
     };
-    let finding = if named.is_some() { named } else { new()? };
-    let mut kept = 0;
+    let finding = if known_finding.is_some() { known_finding } else { new()? };
+    let mut added_inputs = 0;
     if let (FuzzEngine::LibFuzzer(program), true) =
-        (engine, wanted.keep && seen.is_success && finding.is_none())
+        (engine, options.keep && seen.is_success && finding.is_none())
     {
-        kept = keep::keep(&corpus_of(place, name), &own, || {
+        added_inputs = keep::keep(&corpus_of(place, name), &own, || {
             let mut command = Command::new(program);
             command.env(TARGET, name).arg(LONGEST);
             command
@@ -373,7 +376,7 @@ fn fuzz(
         finding,
         failed: !is_success,
         reason,
-        kept,
+        added_inputs,
     })
 }
 
@@ -403,20 +406,20 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn asked(words: &str) -> Result<FuzzOptions, String> {
+    fn options_of(words: &str) -> Result<FuzzOptions, String> {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         read(&words, &["sse".to_owned(), "urls".to_owned()]).map_err(|failure| failure.text)
     }
 
     #[test]
     fn names_and_seconds_are_told_apart() {
-        let wanted = asked("urls 20 --keep").expect("it is right");
+        let options = options_of("urls 20 --keep").expect("it is right");
         assert_eq!(
-            (wanted.names, wanted.seconds, wanted.keep),
+            (options.names, options.seconds, options.keep),
             (vec!["urls".to_owned()], Some(20), true)
         );
-        assert_eq!(asked("all 5").expect("it is right").names, ["sse", "urls"]);
-        assert!(asked("").expect("it is right").names.is_empty());
+        assert_eq!(options_of("all 5").expect("it is right").names, ["sse", "urls"]);
+        assert!(options_of("").expect("it is right").names.is_empty());
     }
 
     #[test]
@@ -430,8 +433,8 @@ mod tests {
             ("all --replay x", "the name of one target"),
             ("urls --replay", "takes a file"),
         ] {
-            let told = asked(words).expect_err(words);
-            assert!(told.contains(says), "{words}: {told}");
+            let message = options_of(words).expect_err(words);
+            assert!(message.contains(says), "{words}: {message}");
         }
     }
 

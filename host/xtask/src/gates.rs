@@ -35,7 +35,7 @@ pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> 
                     unknown
                         .entry(rule.to_owned())
                         .or_default()
-                        .push(format!("{}:{line}", place.shown(file)));
+                        .push(format!("{}:{line}", place.relative(file)));
                 }
             }
         }
@@ -45,7 +45,7 @@ pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> 
     }
     let list: String = unknown
         .iter()
-        .map(|(rule, places)| format!("    {rule}  {}\n", places.join(", ")))
+        .map(|(rule, locations)| format!("    {rule}  {}\n", locations.join(", ")))
         .collect();
     let why = if pages.is_empty() {
         "docs/internals/rules does not hold any page yet."
@@ -67,7 +67,7 @@ pub(crate) fn cited_pages_exist(place: &Checkout) -> Result<(), XtaskFailure> {
         for file in &files_below(&place.root.join(folder), ending) {
             for (page, line) in pages_in(&text_of(file)?) {
                 if !place.root.join(page).is_file() {
-                    let _ = writeln!(missing, "    {page}  {}:{line}", place.shown(file));
+                    let _ = writeln!(missing, "    {page}  {}:{line}", place.relative(file));
                 }
             }
         }
@@ -206,7 +206,7 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
 pub(crate) fn tests_wait_for_facts(place: &Checkout) -> Result<(), XtaskFailure> {
     let files = TESTS.iter().flat_map(|folder| files_below(&place.root.join(folder), ".rs"));
     let files = files
-        .map(|file| Ok((place.shown(&file), text_of(&file)?)))
+        .map(|file| Ok((place.relative(&file), text_of(&file)?)))
         .collect::<Result<Vec<_>, XtaskFailure>>()?;
     let problems = timed_problems(&timed_files(&files), &TIMED_ALL_THE_SAME);
     if problems.is_empty() {

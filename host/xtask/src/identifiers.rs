@@ -110,7 +110,7 @@ pub(crate) fn names_say_what_things_are(place: &Checkout) -> Result<(), XtaskFai
             for VagueName { kind, name, line } in vague_names(&tokens(&text)) {
                 let row = format!("{package}/{}", kind.spelled());
                 *counts.entry(row.clone()).or_default() += 1;
-                let at = format!("    {}:{line}: `{name}`", place.shown(&file));
+                let at = format!("    {}:{line}: `{name}`", place.relative(&file));
                 lines.entry(row).or_default().push(at);
             }
         }

@@ -26,7 +26,7 @@ pub(crate) fn imports_point_down(place: &Checkout) -> Result<(), XtaskFailure> {
             }
             let text = text_of(file)?;
             for (line, target) in upward(&order, &top_of(inside), &text) {
-                wrong.push(format!("    {}:{line}: `crate::{target}`", place.shown(file)));
+                wrong.push(format!("    {}:{line}: `crate::{target}`", place.relative(file)));
             }
         }
     }

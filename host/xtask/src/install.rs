@@ -86,8 +86,9 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 
 /// Returns the folder in which cargo installs programs.
 fn default_root() -> Result<PathBuf, XtaskFailure> {
-    let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    named("CARGO_INSTALL_ROOT").or_else(|| named("CARGO_HOME")).or_else(|| named("HOME").map(|home| home.join(".cargo"))).ok_or_else(|| {
+    let folder_in =
+        |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    folder_in("CARGO_INSTALL_ROOT").or_else(|| folder_in("CARGO_HOME")).or_else(|| folder_in("HOME").map(|home| home.join(".cargo"))).ok_or_else(|| {
         XtaskFailure::usage("neither CARGO_INSTALL_ROOT, CARGO_HOME nor HOME is set: name a folder with --root FOLDER".to_owned())
     })
 }

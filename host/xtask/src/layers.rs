@@ -170,7 +170,7 @@ pub(crate) fn members(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
                 .ok_or_else(|| XtaskFailure::new(format!("{} has no name", folder.display())))?;
             packages.push(Package {
                 name,
-                folder: place.shown(&folder),
+                folder: place.relative(&folder),
                 dependencies: toml::keys(&text, "dependencies]")
                     .filter(|name| name.starts_with("conclave-"))
                     .collect(),
@@ -192,7 +192,7 @@ fn matching(place: &Checkout, member: &str) -> Vec<PathBuf> {
 }
 
 impl TestLayer {
-    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+    pub(crate) fn by_name(name: &str) -> Option<&'static Self> {
         LAYERS.iter().find(|layer| layer.name == name)
     }
 
@@ -215,7 +215,7 @@ impl TestLayer {
         let is_in =
             |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"));
         if self.name == THE_SUITE {
-            !elsewhere().any(is_in)
+            !layered_modules().any(is_in)
         } else {
             self.modules.iter().any(|module| is_in(module))
         }
@@ -226,7 +226,7 @@ impl TestLayer {
         let mut parts: Vec<String> =
             self.packages(tested).iter().map(|name| format!("package(={name})")).collect();
         if self.name == THE_SUITE {
-            parts.push(format!("(package(={SUITE}) - {})", of_modules(elsewhere())));
+            parts.push(format!("(package(={SUITE}) - {})", of_modules(layered_modules())));
         } else if !self.modules.is_empty() {
             parts.push(format!(
                 "(package(={SUITE}) & {})",
@@ -238,7 +238,7 @@ impl TestLayer {
 }
 
 /// Returns the modules of the suite that belong to another layer than `suite`.
-pub(crate) fn elsewhere() -> impl Iterator<Item = &'static str> {
+pub(crate) fn layered_modules() -> impl Iterator<Item = &'static str> {
     LAYERS.iter().flat_map(|layer| layer.modules.iter().copied())
 }
 
@@ -327,17 +327,17 @@ mod tests {
         let suite = here()
             .read("tests/suite/tests/suite.rs")
             .unwrap_or_else(|failure| panic!("{}", failure.text));
-        let mut named: Vec<&str> = elsewhere().collect();
-        for module in &named {
+        let mut modules: Vec<&str> = layered_modules().collect();
+        for module in &modules {
             assert!(
                 suite.lines().any(|line| line == format!("mod {module};")),
                 "the suite has no module {module}"
             );
         }
-        let count = named.len();
-        named.sort_unstable();
-        named.dedup();
-        assert_eq!(named.len(), count, "a module is of one layer");
+        let count = modules.len();
+        modules.sort_unstable();
+        modules.dedup();
+        assert_eq!(modules.len(), count, "a module is of one layer");
     }
 
     #[test]
@@ -357,9 +357,9 @@ mod tests {
 
     #[test]
     fn a_layer_is_a_filter() {
-        let docs = TestLayer::named("docs").map(|layer| layer.expression(&packages()));
+        let docs = TestLayer::by_name("docs").map(|layer| layer.expression(&packages()));
         assert_eq!(docs.as_deref(), Some("(package(=conclave-suite) & test(/^(docs)::/))"));
-        let suite = TestLayer::named("suite")
+        let suite = TestLayer::by_name("suite")
             .map(|layer| layer.expression(&packages()))
             .unwrap_or_default();
         assert!(suite.starts_with(

@@ -74,10 +74,10 @@ pub(crate) fn no_lock_is_held_over_io(place: &Checkout) -> Result<(), XtaskFailu
             texts.push((file, text));
         }
     }
-    let shown = |(file, line, call): (&Path, usize, String)| {
-        format!("    {}:{line}: held over `{call}`", place.shown(file))
+    let line_of = |(file, line, call): (&Path, usize, String)| {
+        format!("    {}:{line}: held over `{call}`", place.relative(file))
     };
-    let wrong: Vec<String> = held(&texts).into_iter().map(shown).collect();
+    let wrong: Vec<String> = held_guards(&texts).into_iter().map(line_of).collect();
     if wrong.is_empty() {
         return Ok(());
     }
@@ -90,7 +90,7 @@ pub(crate) fn no_lock_is_held_over_io(place: &Checkout) -> Result<(), XtaskFailu
 }
 
 /// Returns file, line and call of each guard that is held over work that waits.
-fn held<P: AsRef<Path>>(texts: &[(P, String)]) -> Vec<(&Path, usize, String)> {
+fn held_guards<P: AsRef<Path>>(texts: &[(P, String)]) -> Vec<(&Path, usize, String)> {
     let codes: Vec<(&Path, String)> =
         texts.iter().map(|(file, text)| (file.as_ref(), code_of(text))).collect();
     let functions: Vec<Vec<Function<'_>>> =
@@ -129,29 +129,29 @@ fn returns_guard(function: &Function<'_>) -> bool {
 /// keep their numbers.
 fn code_of(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    let mut shown = String::new();
+    let mut stripped = String::new();
     for line in code.lines() {
         if line.trim_start().starts_with(ALLOWED) {
-            shown.push_str(line);
+            stripped.push_str(line);
         } else {
             let (mut is_text, mut before) = (false, ' ');
             let line = line.replace("'\"'", "").replace("'{'", "").replace("'}'", "");
             for c in line.chars() {
                 if !is_text && before == '/' && c == '/' {
-                    shown.pop();
+                    stripped.pop();
                     break;
                 }
                 if c == '"' && before != '\\' {
                     is_text = !is_text;
                 } else if !is_text {
-                    shown.push(c);
+                    stripped.push(c);
                 }
                 before = if before == '\\' && c == '\\' { ' ' } else { c };
             }
         }
-        shown.push('\n');
+        stripped.push('\n');
     }
-    shown
+    stripped
 }
 
 /// Returns the functions of a file.
@@ -287,9 +287,9 @@ fn rest_of_block(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn found(text: &str) -> Vec<(usize, String)> {
+    fn guards_in(text: &str) -> Vec<(usize, String)> {
         let texts = [("a.rs", text.to_owned())];
-        held(&texts).into_iter().map(|(_, line, call)| (line, call)).collect()
+        held_guards(&texts).into_iter().map(|(_, line, call)| (line, call)).collect()
     }
 
     #[test]
@@ -307,7 +307,7 @@ impl Overlay {
 fn digest(file: &File) -> io::Result<Digest> { let all = every_piece(file)?; Ok(all) }
 fn every_piece(file: &File) -> io::Result<Digest> { fs::read("{") }
 "#;
-        assert_eq!(found(text), [(4, "digest()".to_owned())]);
+        assert_eq!(guards_in(text), [(4, "digest()".to_owned())]);
     }
 
     #[test]
@@ -325,7 +325,7 @@ fn every_piece(file: &File) -> io::Result<Digest> { fs::read("{") }
                 "fn state(&self) -> MutexGuard<'_, State> {{ self.0 }}\n\
                  fn f(&self) {{\n    {guard}\n    fs::read(self.path);\n}}\n"
             );
-            assert_eq!(found(&text).len(), usize::from(is_found), "{guard}");
+            assert_eq!(guards_in(&text).len(), usize::from(is_found), "{guard}");
         }
     }
 
@@ -340,10 +340,10 @@ fn every_piece(file: &File) -> io::Result<Digest> { fs::read("{") }
             "// Held while it waits: only blocking threads take it.\n    let state = held(&self.state);\n    fs::read(path);",
         ] {
             let text = format!("fn f(&self) {{\n    {body}\n}}\n");
-            assert_eq!(found(&text), [], "{body}");
+            assert_eq!(guards_in(&text), [], "{body}");
         }
         let awaited =
             "async fn f(&self) {\n    let state = held(&self.state);\n    g().await;\n}\n";
-        assert_eq!(found(awaited), [(2, ".await".to_owned())]);
+        assert_eq!(guards_in(awaited), [(2, ".await".to_owned())]);
     }
 }

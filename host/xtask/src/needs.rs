@@ -17,10 +17,10 @@ const RUSTUP: &str = "rustup";
 /// target.
 pub(crate) fn check(place: &Checkout) -> Result<(), XtaskFailure> {
     let compiler = TargetCompiler::find()?;
-    let wanted = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "rust-version")
+    let required = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "rust-version")
         .unwrap_or_default();
-    if numbers(&compiler.release) < numbers(&wanted) {
-        return Err(too_old(&compiler.release, &wanted));
+    if numbers(&compiler.release) < numbers(&required) {
+        return Err(too_old(&compiler.release, &required));
     }
     if compiler.has_target(PLUGIN_TARGET) {
         return Ok(());
@@ -143,13 +143,13 @@ impl TargetCompiler {
     }
 }
 
-fn too_old(found: &str, wanted: &str) -> XtaskFailure {
+fn too_old(found: &str, required: &str) -> XtaskFailure {
     let remedy = if has_rustup() {
         "Type:\n\n    rustup update stable\n\nand, if another toolchain is chosen here, `rustup override unset`.".to_owned()
     } else {
         format!("Install a newer one with {RUSTUP}, open a new terminal and try again.")
     };
-    XtaskFailure::new(format!("This is Rust {found}; Conclave needs {wanted} or newer. {remedy}"))
+    XtaskFailure::new(format!("This is Rust {found}; Conclave needs {required} or newer. {remedy}"))
 }
 
 /// Adds a target's standard library. `purpose` begins the sentence that names the target.

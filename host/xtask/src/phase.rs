@@ -53,7 +53,7 @@ pub(crate) struct Phases {
     screen: StderrScreen,
     verbose: bool,
     total: usize,
-    begun: usize,
+    started: usize,
     progress: BuildProgress,
     /// Cargo's messages of all builds so far, and when the first of them began.
     messages: Vec<PathBuf>,
@@ -75,7 +75,7 @@ impl Phases {
             screen,
             verbose,
             total,
-            begun: 0,
+            started: 0,
             progress,
             messages: Vec::new(),
             builds_began: None,
@@ -125,8 +125,8 @@ impl Phases {
                 builds.into_iter().try_for_each(|mut build| run_aloud(&mut build.command))
             })
         } else {
-            let shown = || progress.shown(&read_all(&self.messages), began.elapsed());
-            self.screen.counting(&label, &shown, || run_together(place, builds))
+            let progress_text = || progress.describe(&read_all(&self.messages), began.elapsed());
+            self.screen.counting(&label, &progress_text, || run_together(place, builds))
         };
         clock.note();
         outcome
@@ -146,10 +146,10 @@ impl Phases {
             self.screen.aloud(&label, || run_aloud(&mut command))
         } else {
             let log = self.place.own().join(format!("{log}.log"));
-            let shown = self.place.shown(&log);
+            let log_path = self.place.relative(&log);
             self.screen.quietly(&label, || {
                 run_to_log(&mut command, &log)
-                    .map_err(|failure| explained(&failure.text, &log, &shown, remedy))
+                    .map_err(|failure| explained(&failure.text, &log, &log_path, remedy))
             })
         };
         clock.note();
@@ -176,8 +176,8 @@ impl Phases {
     }
 
     fn label(&mut self, what: &str) -> String {
-        self.begun += 1;
-        let number = format!("[{}/{}]", self.begun, self.total);
+        self.started += 1;
+        let number = format!("[{}/{}]", self.started, self.total);
         format!("{} {what}", self.screen.dim(&number))
     }
 }
@@ -231,7 +231,7 @@ fn run_build(place: &Checkout, build: CargoBuild) -> Result<(), XtaskFailure> {
     let (out, _) =
         open_log(&messages).map_err(|error| XtaskFailure::io("write", &messages, &error))?;
     run_into(&mut command, out, errors)
-        .map_err(|failure| explained(&failure.text, &log, &place.shown(&log), None))
+        .map_err(|failure| explained(&failure.text, &log, &place.relative(&log), None))
 }
 
 /// Runs a phase before the numbered ones, such as a download of a missing part.
@@ -251,8 +251,9 @@ pub(crate) fn to_log(
     mut command: Command,
 ) -> Result<(), XtaskFailure> {
     let log = place.own().join(format!("{log}.log"));
-    let shown = place.shown(&log);
-    run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, None))
+    let log_path = place.relative(&log);
+    run_to_log(&mut command, &log)
+        .map_err(|failure| explained(&failure.text, &log, &log_path, None))
 }
 
 /// The capabilities of stderr.
@@ -420,9 +421,9 @@ pub(crate) fn arguments(command: &Command) -> String {
     command.get_args().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 
-fn explained(what: &str, log: &PathBuf, shown: &str, remedy: Option<&str>) -> XtaskFailure {
+fn explained(what: &str, log: &PathBuf, display_path: &str, remedy: Option<&str>) -> XtaskFailure {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let mut report = format!("\n{}\n\n{what}\nThe whole output: {shown}", excerpt(&text));
+    let mut report = format!("\n{}\n\n{what}\nThe whole output: {display_path}", excerpt(&text));
     let known = REMEDIES.iter().find(|(sign, _)| text.contains(sign)).map(|(_, remedy)| *remedy);
     if let Some(remedy) = remedy.or(known) {
         report.push_str(&format!("\nWhat helps: {remedy}"));
@@ -435,11 +436,11 @@ fn excerpt(log: &str) -> String {
     let lines: Vec<&str> = log.lines().skip(1).collect();
     let first = lines.iter().position(|line| line.starts_with("error"));
     let start = first.unwrap_or(lines.len().saturating_sub(SHOWN_LINES));
-    let shown = &lines[start..lines.len().min(start + SHOWN_LINES)];
-    let mut text: String = shown.iter().map(|line| format!("    {line}\n")).collect();
-    let left = lines.len() - start - shown.len();
-    if left > 0 {
-        text.push_str(&format!("    … and {left} more lines\n"));
+    let window = &lines[start..lines.len().min(start + SHOWN_LINES)];
+    let mut text: String = window.iter().map(|line| format!("    {line}\n")).collect();
+    let remaining = lines.len() - start - window.len();
+    if remaining > 0 {
+        text.push_str(&format!("    … and {remaining} more lines\n"));
     }
     text.trim_end().to_owned()
 }

@@ -84,13 +84,13 @@ fn output(place: &Checkout, picture: &Picture) -> Result<String, XtaskFailure> {
     let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
     let options: String = picture.options.iter().map(|option| format!("{option} ")).collect();
     let mut seen = format!("$ conclave run {options}{} \"{}\"\n", picture.config, picture.question);
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         // An error message is no picture.
-        return Err(XtaskFailure::new(format!("{seen}{told}")));
+        return Err(XtaskFailure::new(format!("{seen}{stderr}")));
     }
     let is_speech = |line: &str| picture.is_without_speech && line.starts_with("      \u{1b}[2m│");
-    told.lines().filter(|line| !is_speech(line)).for_each(|line| seen.extend([line, "\n"]));
+    stderr.lines().filter(|line| !is_speech(line)).for_each(|line| seen.extend([line, "\n"]));
     // On a terminal the answer precedes the summary line.
     let answer = if picture.is_without_speech {
         String::new()
@@ -152,19 +152,19 @@ fn cut(spans: Vec<(&'static str, String)>, columns: usize) -> Vec<(&'static str,
     if all <= columns {
         return spans;
     }
-    let mut left = columns.saturating_sub(1);
-    let mut kept = Vec::new();
+    let mut remaining = columns.saturating_sub(1);
+    let mut cut_spans = Vec::new();
     for (style, text) in spans {
-        let mut part: String = text.chars().take(left).collect();
-        left -= part.chars().count();
+        let mut part: String = text.chars().take(remaining).collect();
+        remaining -= part.chars().count();
         if part.chars().count() < text.chars().count() {
             part.push('…');
-            kept.push((style, part));
+            cut_spans.push((style, part));
             break;
         }
-        kept.push((style, part));
+        cut_spans.push((style, part));
     }
-    kept
+    cut_spans
 }
 
 /// Returns the style of an SGR code. Codes add up, so bold before a color changes nothing here.

@@ -76,9 +76,10 @@ impl Checkout {
 
     /// Returns the folder that all clones of this user share; `None` if the environment names none.
     pub(crate) fn shared(&self) -> Option<PathBuf> {
-        let named =
+        let folder_in =
             |name: &str| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
-        let caches = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")))?;
+        let caches =
+            folder_in("XDG_CACHE_HOME").or_else(|| Some(folder_in("HOME")?.join(".cache")))?;
         Some(caches.join("conclave-tests"))
     }
 
@@ -161,7 +162,7 @@ impl Checkout {
     }
 
     /// Returns a path relative to the repository, as it would be typed there.
-    pub(crate) fn shown(&self, path: &Path) -> String {
+    pub(crate) fn relative(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
     }
 
@@ -187,7 +188,7 @@ pub(crate) fn digest(
     let mut hasher = DefaultHasher::new();
     for file in files {
         let content = fs::read(&file).map_err(|error| XtaskFailure::io("read", &file, &error))?;
-        hasher.write(place.shown(&file).as_bytes());
+        hasher.write(place.relative(&file).as_bytes());
         hasher.write_usize(content.len());
         hasher.write(&content);
     }

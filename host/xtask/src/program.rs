@@ -123,7 +123,7 @@ pub(crate) struct BuiltProgram {
 
 impl BuiltProgram {
     /// Returns a program that was built before. An installed one has its files beside it.
-    pub(crate) fn found(program: &Path) -> Self {
+    pub(crate) fn at(program: &Path) -> Self {
         let root = program.canonicalize().unwrap_or_else(|_| program.to_owned());
         let files = root.ancestors().nth(2).map(|root| root.join(FILES));
         Self { program: program.to_owned(), files: files.filter(|files| files.is_dir()) }
@@ -185,19 +185,19 @@ pub(crate) fn write_manual(program: &Path, folder: &Path) -> Result<(), XtaskFai
 /// Returns a program's output on stdout; on failure its own error message.
 pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, XtaskFailure> {
     let output = command.output().map_err(|error| {
-        XtaskFailure::new(format!("{} could not be started: {error}", shown(command)))
+        XtaskFailure::new(format!("{} could not be started: {error}", command_line(command)))
     })?;
     if output.status.success() {
         return Ok(output.stdout);
     }
     Err(XtaskFailure::new(format!(
         "{} failed: {}",
-        shown(command),
+        command_line(command),
         String::from_utf8_lossy(&output.stderr).trim()
     )))
 }
 
-fn shown(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let words =
         command.get_args().map(|word| format!(" {}", word.to_string_lossy())).collect::<String>();
     format!("{}{words}", command.get_program().to_string_lossy())
@@ -237,11 +237,11 @@ mod tests {
             names
         };
         assert_eq!(names(&root.join(FILES)), ["1.cwasm", "2.wasm", "kept.txt"]);
-        let found = BuiltProgram::found(&installed);
+        let found = BuiltProgram::at(&installed);
         assert_eq!(found.weight(), (5, 10), "its files are beside it");
-        let alone = BuiltProgram::found(&built.join("conclave"));
-        assert_eq!(alone.weight(), (5, 0));
-        alone.install(&root).expect("it can be installed");
+        let without_files = BuiltProgram::at(&built.join("conclave"));
+        assert_eq!(without_files.weight(), (5, 0));
+        without_files.install(&root).expect("it can be installed");
         assert_eq!(names(&root.join(FILES)), ["kept.txt"], "the files of the other are gone");
         fs::remove_dir_all(temp).expect("a test can clean up");
     }

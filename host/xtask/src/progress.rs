@@ -32,7 +32,7 @@ impl BuildProgress {
 
     /// Returns the progress after so long: `, 12 of 268 crates, about 3 min 40 s left`. Empty before
     /// the first crate.
-    pub(crate) fn shown(&self, messages: &str, elapsed: Duration) -> String {
+    pub(crate) fn describe(&self, messages: &str, elapsed: Duration) -> String {
         let mut finished = BTreeMap::new();
         for line in messages.lines() {
             if let Some((name, is_fresh)) = finished_crate(line) {
@@ -48,25 +48,25 @@ impl BuildProgress {
             let key = (name.package.to_owned(), name.target.to_owned());
             estimate.units.get(&key).copied().unwrap_or(SMALL_MS)
         };
-        let fresh: u64 =
+        let reused_ms: u64 =
             finished.iter().filter(|(_, is)| **is).map(|(name, _)| time_of(name)).sum();
-        let done: u64 =
+        let spent_ms: u64 =
             finished.iter().filter(|(_, is)| !**is).map(|(name, _)| time_of(name)).sum();
         let known = estimate.units.len();
         let small = estimate.crates.saturating_sub(known) as u64 * SMALL_MS;
-        let all = (estimate.units.values().sum::<u64>() + small).saturating_sub(fresh);
+        let all = (estimate.units.values().sum::<u64>() + small).saturating_sub(reused_ms);
         let fresh_crates = finished.len() - built;
         let crates = estimate.crates.saturating_sub(fresh_crates).max(built);
-        let left = if done * 100 < all * ENOUGH {
+        let remaining = if spent_ms * 100 < all * ENOUGH {
             estimate.wall_here().saturating_sub(elapsed)
         } else {
-            let rest = all.saturating_sub(done);
-            Duration::from_millis(u64::try_from(elapsed.as_millis()).unwrap_or(0) * rest / done)
+            let rest = all.saturating_sub(spent_ms);
+            Duration::from_millis(u64::try_from(elapsed.as_millis()).unwrap_or(0) * rest / spent_ms)
         };
-        if left < Duration::from_secs(1) {
+        if remaining < Duration::from_secs(1) {
             return format!(", {built} of {crates} crates");
         }
-        format!(", {built} of {crates} crates, about {} left", rounded(left))
+        format!(", {built} of {crates} crates, about {} left", rounded(remaining))
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     fn a_message_names_a_crate_and_its_target() {
         let name = |line: &str| {
             finished_crate(line)
-                .map(|(name, fresh)| format!("{} {} {fresh}", name.package, name.target))
+                .map(|(name, is_fresh)| format!("{} {} {is_fresh}", name.package, name.target))
         };
         let registry = artifact("registry+index#serde@1.0.2", "/t/debug/libserde.rlib", false);
         assert_eq!(name(&registry).as_deref(), Some("serde host false"));
@@ -147,11 +147,11 @@ mod tests {
     #[test]
     fn the_rest_is_estimated_by_the_pace_of_this_build() {
         let progress = BuildProgress::new(estimate());
-        assert_eq!(progress.shown("", Duration::from_secs(3)), "");
+        assert_eq!(progress.describe("", Duration::from_secs(3)), "");
         let core = artifact("path+file:///w/host/core#0.1.0", "/t/debug/libcore.rlib", false);
         // 30 of 100.1 recorded seconds are done after 60: as slow as 0.5 on two cores.
-        let shown = progress.shown(&core, Duration::from_secs(60));
-        assert_eq!(shown, ", 1 of 4 crates, about 2 min 20 s left");
+        let text = progress.describe(&core, Duration::from_secs(60));
+        assert_eq!(text, ", 1 of 4 crates, about 2 min 20 s left");
     }
 
     #[test]
@@ -161,13 +161,13 @@ mod tests {
         let core = artifact("path+file:///w/host/core#0.1.0", "/t/debug/libcore.rlib", false);
         let plugin = artifact("path+file:///w/host/core#0.1.0", "/t/wasm32-wasip2/c.wasm", true);
         let messages = format!("{serde}\n{core}\n{plugin}\n");
-        assert_eq!(progress.shown(&serde, Duration::from_secs(60)), "");
-        assert_eq!(progress.shown(&messages, Duration::from_secs(60)), ", 1 of 2 crates");
+        assert_eq!(progress.describe(&serde, Duration::from_secs(60)), "");
+        assert_eq!(progress.describe(&messages, Duration::from_secs(60)), ", 1 of 2 crates");
     }
 
     #[test]
     fn a_build_that_was_never_measured_counts_its_crates() {
         let core = artifact("path+file:///w/host/core#0.1.0", "/t/debug/libcore.rlib", false);
-        assert_eq!(BuildProgress::default().shown(&core, Duration::from_secs(9)), ", 1 crates");
+        assert_eq!(BuildProgress::default().describe(&core, Duration::from_secs(9)), ", 1 crates");
     }
 }

@@ -29,8 +29,8 @@ pub(crate) fn build(place: &Checkout) -> Result<Vec<(PathBuf, String)>, XtaskFai
         let name = folder.rsplit('/').next().unwrap_or(folder);
         let out = place.own().join("python-plugins").join(name);
         let component = out.join(format!("{name}.wasm"));
-        let (digest, kept) = (inputs_digest(place, folder)?, out.join("inputs"));
-        let is_current = fs::read_to_string(&kept).is_ok_and(|found| found == digest);
+        let (digest, inputs_file) = (inputs_digest(place, folder)?, out.join("inputs"));
+        let is_current = fs::read_to_string(&inputs_file).is_ok_and(|found| found == digest);
         let shared = SharedComponents::find(place, &format!("python-{name}"), &digest);
         let names = [name.to_owned()];
         if !(is_current && component.is_file()) {
@@ -48,7 +48,8 @@ pub(crate) fn build(place: &Checkout) -> Result<Vec<(PathBuf, String)>, XtaskFai
             let mut command = Command::new(interpreter);
             command.arg(place.root.join(BUILDER)).arg(place.root.join(folder)).arg(&out);
             phase::beforehand(place, &format!("building stock:{name}"), name, command)?;
-            fs::write(&kept, digest).map_err(|error| XtaskFailure::io("write", &kept, &error))?;
+            fs::write(&inputs_file, digest)
+                .map_err(|error| XtaskFailure::io("write", &inputs_file, &error))?;
             if let Some(shared) = shared {
                 shared.put(&[(component.clone(), name.to_owned())]);
             }

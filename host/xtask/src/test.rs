@@ -48,17 +48,17 @@ struct TestOptions {
 
 impl TestOptions {
     fn read(arguments: &[String]) -> Result<Self, XtaskFailure> {
-        let mut asked = Self::default();
+        let mut options = Self::default();
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
-                "--verbose" | "-v" => asked.verbose = true,
-                "--crowded" => asked.is_crowded = true,
-                "--changed" => asked.changed_since = Some("HEAD".to_owned()),
-                "--busy" => asked.busy = number(word, words.next())?,
-                "--slowest" => asked.slowest = number(word, words.next())?,
+                "--verbose" | "-v" => options.verbose = true,
+                "--crowded" => options.is_crowded = true,
+                "--changed" => options.changed_since = Some("HEAD".to_owned()),
+                "--busy" => options.busy = number(word, words.next())?,
+                "--slowest" => options.slowest = number(word, words.next())?,
                 option if option.starts_with("--changed=") => {
-                    asked.changed_since = option.split_once('=').map(|(_, base)| base.to_owned());
+                    options.changed_since = option.split_once('=').map(|(_, base)| base.to_owned());
                 }
                 option if option.starts_with('-') => {
                     return Err(XtaskFailure::usage(format!(
@@ -67,19 +67,19 @@ impl TestOptions {
                     )));
                 }
                 // The name of a layer selects the layer, even if tests have the same name.
-                word => match TestLayer::named(word) {
-                    Some(layer) if asked.layers.iter().any(|known| known.name == layer.name) => {}
-                    Some(layer) => asked.layers.push(layer),
-                    None => asked.filters.push(word.to_owned()),
+                word => match TestLayer::by_name(word) {
+                    Some(layer) if options.layers.iter().any(|known| known.name == layer.name) => {}
+                    Some(layer) => options.layers.push(layer),
+                    None => options.filters.push(word.to_owned()),
                 },
             }
         }
-        if asked.changed_since.is_some() && !asked.layers.is_empty() {
+        if options.changed_since.is_some() && !options.layers.is_empty() {
             return Err(XtaskFailure::usage(
                 "cargo xtask test --changed chooses tests of all layers: leave the layers out",
             ));
         }
-        Ok(asked)
+        Ok(options)
     }
 }
 
@@ -92,29 +92,29 @@ fn number<N: FromStr>(option: &str, value: Option<&String>) -> Result<N, XtaskFa
 }
 
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let asked = TestOptions::read(arguments)?;
+    let options = TestOptions::read(arguments)?;
     needs::check(&place)?;
     let tested = layers::tested(&place)?;
-    let surroundings = Surroundings::of(&place, &asked)?;
+    let surroundings = Surroundings::of(&place, &options)?;
     let tests = Tests {
         place: &place,
         tested: &tested,
         surroundings: &surroundings,
-        filters: &asked.filters,
+        filters: &options.filters,
     };
-    if let Some(base) = &asked.changed_since {
-        return reached(&tests, base, &asked);
+    if let Some(base) = &options.changed_since {
+        return reached(&tests, base, &options);
     }
-    if !asked.layers.is_empty() {
-        return some_layers(&tests, &asked);
+    if !options.layers.is_empty() {
+        return some_layers(&tests, &options);
     }
-    if asked.filters.is_empty() {
+    if options.filters.is_empty() {
         needs::check_companions(&place)?;
         let total = CHECKS + LAYERS.iter().map(phases_of).sum::<usize>();
-        let mut phases = Phases::new(&place, total, asked.verbose);
-        return everything(&tests, &mut phases, asked.slowest);
+        let mut phases = Phases::new(&place, total, options.verbose);
+        return run_all(&tests, &mut phases, options.slowest);
     }
-    let mut phases = Phases::new(&place, 5, asked.verbose);
+    let mut phases = Phases::new(&place, 5, options.verbose);
     prepare(&place, &mut phases)?;
     let mut command = tests.runner(&names(&tested));
     tests.quietly(&mut command);
@@ -124,10 +124,10 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The number of phases of `everything` before the layers.
+/// The number of phases of `run_all` before the layers.
 const CHECKS: usize = 18;
 
-fn everything(
+fn run_all(
     tests: &Tests<'_>,
     phases: &mut Phases,
     listed: usize,
@@ -178,19 +178,19 @@ fn everything(
     for layer in &LAYERS {
         rows.push(tests.layer(layer, phases, &built)?);
     }
-    Ok(told(&rows, &tests.surroundings.skips, listed))
+    Ok(report(&rows, &tests.surroundings.skips, listed))
 }
 
 /// Runs the tests that the changes since a commit can reach, without the examples in the
 /// documentation and the layer `foreign`.
-fn reached(tests: &Tests<'_>, base: &str, asked: &TestOptions) -> Result<ExitCode, XtaskFailure> {
+fn reached(tests: &Tests<'_>, base: &str, options: &TestOptions) -> Result<ExitCode, XtaskFailure> {
     let place = tests.place;
     let reach = changed::reach(place, &layers::members(place)?, base)?;
     if reach.is_empty() {
         eprintln!("nothing changed since {base} that a test could see");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut phases = Phases::new(place, 5, asked.verbose);
+    let mut phases = Phases::new(place, 5, options.verbose);
     prepare(place, &mut phases)?;
     // Without nextest all tests run, because cargo has no filter for packages and modules at once.
     let mut command = tests.runner(&names(tests.tested));
@@ -207,7 +207,7 @@ fn reached(tests: &Tests<'_>, base: &str, asked: &TestOptions) -> Result<ExitCod
     row.tests = slowest::of_last_run(place);
     row.skip(tests.surroundings.skips.count());
     row.took = began.elapsed();
-    Ok(told(&[row], &tests.surroundings.skips, asked.slowest))
+    Ok(report(&[row], &tests.surroundings.skips, options.slowest))
 }
 
 /// Builds all targets of these packages, with clippy as the compiler.
@@ -238,20 +238,20 @@ fn no_findings(mut built: Command) -> Result<String, XtaskFailure> {
 }
 
 /// Runs only these layers, and builds only what they need.
-fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, XtaskFailure> {
-    let most = asked.layers.iter().map(|layer| layer.needs).max().unwrap_or(Needs::Nothing);
+fn some_layers(tests: &Tests<'_>, options: &TestOptions) -> Result<ExitCode, XtaskFailure> {
+    let most = options.layers.iter().map(|layer| layer.needs).max().unwrap_or(Needs::Nothing);
     let prepared = match most {
         Needs::Nothing => 1,
         Needs::Stock => 2,
         Needs::All => 4,
     };
-    let own: usize = asked.layers.iter().map(|layer| phases_of(layer)).sum();
-    let mut phases = Phases::new(tests.place, prepared + own, asked.verbose);
+    let own: usize = options.layers.iter().map(|layer| phases_of(layer)).sum();
+    let mut phases = Phases::new(tests.place, prepared + own, options.verbose);
     // Cargo selects features by the packages that are built together. If the host is needed, all
     // tested packages are built together, so that nothing is built twice with different features.
     let binaries: Vec<&str> = match most {
         Needs::Nothing => {
-            asked.layers.iter().flat_map(|layer| layer.packages(tests.tested)).collect()
+            options.layers.iter().flat_map(|layer| layer.packages(tests.tested)).collect()
         }
         Needs::Stock | Needs::All => names(tests.tested),
     };
@@ -267,10 +267,10 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Xtask
         }
     }
     let mut rows = Vec::new();
-    for layer in &asked.layers {
+    for layer in &options.layers {
         rows.push(tests.layer(layer, &mut phases, &binaries)?);
     }
-    Ok(told(&rows, &tests.surroundings.skips, asked.slowest))
+    Ok(report(&rows, &tests.surroundings.skips, options.slowest))
 }
 
 /// Returns the number of phases of a layer.
@@ -304,7 +304,7 @@ struct LayerRow {
 }
 
 /// Prints the table, and the totals in a line of their own at the end.
-fn told(rows: &[LayerRow], skips: &Skips, most: usize) -> ExitCode {
+fn report(rows: &[LayerRow], skips: &Skips, most: usize) -> ExitCode {
     let mut sum = Count::default();
     eprintln!("\n{:<10}{:>8}{:>8}{:>9}   time", "layer", "passed", "failed", "skipped");
     for LayerRow { name, count, skipped, took, .. } in rows {
@@ -423,7 +423,7 @@ impl Tests<'_> {
     /// `cargo test` matches every argument after `--` as a part of a name.
     fn exactly(
         &self,
-        wanted: impl Fn(&str) -> bool,
+        is_selected: impl Fn(&str) -> bool,
         is_ignored: bool,
     ) -> Result<Option<Command>, XtaskFailure> {
         let mut list = self.runner(&[SUITE]);
@@ -440,7 +440,7 @@ impl Tests<'_> {
         }
         let listed = String::from_utf8_lossy(&listed.stdout);
         let names: Vec<&str> =
-            names_of_tests(&listed, self.filters).filter(|name| wanted(name)).collect();
+            names_of_tests(&listed, self.filters).filter(|name| is_selected(name)).collect();
         let mut command = self.runner(&[SUITE]);
         command
             .args(["--no-fail-fast", "--", EXACT])
@@ -594,13 +594,16 @@ fn counted(line: &str) -> Option<Count> {
         let number = text.split_once(word)?.0.rsplit(' ').next()?;
         number.split('/').next()?.parse::<u64>().ok()
     };
-    if let Some(told) = of_cargo {
-        return Some(Count { passed: before(told, " passed")?, failed: before(told, " failed")? });
+    if let Some(summary) = of_cargo {
+        return Some(Count {
+            passed: before(summary, " passed")?,
+            failed: before(summary, " failed")?,
+        });
     }
-    let (_, told) = line.strip_prefix("Summary [")?.split_once(']')?;
+    let (_, summary) = line.strip_prefix("Summary [")?.split_once(']')?;
     // `12 tests run`, or `3/12 tests run` after a stop.
-    let run = before(told, " tests run").or_else(|| before(told, " test run"))?;
-    let passed = before(told, " passed")?;
+    let run = before(summary, " tests run").or_else(|| before(summary, " test run"))?;
+    let passed = before(summary, " passed")?;
     Some(Count { passed, failed: run.saturating_sub(passed) })
 }
 
@@ -633,12 +636,12 @@ impl Drop for BusyLoops {
 }
 
 impl Surroundings {
-    fn of(place: &Checkout, asked: &TestOptions) -> Result<Self, XtaskFailure> {
+    fn of(place: &Checkout, options: &TestOptions) -> Result<Self, XtaskFailure> {
         let skips = Skips::new(place)?;
-        let mut variables = if asked.is_crowded { crowded(place)? } else { Vec::new() };
+        let mut variables = if options.is_crowded { crowded(place)? } else { Vec::new() };
         variables.push((skips::VARIABLE, skips.file().into()));
         let mut busy = BusyLoops(Vec::new());
-        for _ in 0..asked.busy {
+        for _ in 0..options.busy {
             // Lower priority than the tests, so that the tests still finish.
             let mut command = Command::new("nice");
             command.args(["-n", "5", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
@@ -757,14 +760,15 @@ fn runner(place: &Checkout, names: &[&str]) -> Command {
 /// Returns the runner for tests of exactly these names, in any module.
 pub(crate) fn runner_of(
     place: &Checkout,
-    wanted: &BTreeSet<&str>,
+    test_names: &BTreeSet<&str>,
 ) -> Result<Command, XtaskFailure> {
     let mut command = runner(place, &names(&layers::tested(place)?));
     if needs::has_nextest(place) {
-        let any: Vec<String> = wanted.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
+        let any: Vec<String> =
+            test_names.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
         command.args(QUIET).arg("-E").arg(any.join(" + "));
     } else {
-        command.args(["--no-fail-fast", "--quiet", "--"]).args(wanted);
+        command.args(["--no-fail-fast", "--quiet", "--"]).args(test_names);
     }
     Ok(command)
 }
@@ -784,36 +788,37 @@ pub(crate) fn selection<'a>(names: &[&'a str]) -> Vec<&'a str> {
 mod tests {
     use super::*;
 
-    fn asked(words: &[&str]) -> Result<TestOptions, XtaskFailure> {
+    fn options_of(words: &[&str]) -> Result<TestOptions, XtaskFailure> {
         TestOptions::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_word_is_a_layer_or_part_of_a_name() {
-        let Ok(asked) = asked(&["core", "budget", "--busy", "8", "cli", "core", "--crowded"])
+        let Ok(options) =
+            options_of(&["core", "budget", "--busy", "8", "cli", "core", "--crowded"])
         else {
             panic!("it is understood")
         };
         assert_eq!(
-            asked.layers.iter().map(|layer| layer.name).collect::<Vec<_>>(),
+            options.layers.iter().map(|layer| layer.name).collect::<Vec<_>>(),
             ["core", "cli"]
         );
         assert_eq!(
-            (asked.filters, asked.busy, asked.is_crowded),
+            (options.filters, options.busy, options.is_crowded),
             (vec!["budget".to_owned()], 8, true)
         );
-        let since = |words: &[&str]| self::asked(words).ok().and_then(|it| it.changed_since);
+        let since = |words: &[&str]| options_of(words).ok().and_then(|it| it.changed_since);
         assert_eq!(since(&["--changed", "budget"]).as_deref(), Some("HEAD"));
         assert_eq!(since(&["--changed=main~2"]).as_deref(), Some("main~2"));
         for words in [&["--busy"][..], &["--busy", "much"], &["--fast"], &["--changed", "core"]] {
-            assert!(self::asked(words).is_err(), "{words:?}");
+            assert!(options_of(words).is_err(), "{words:?}");
         }
     }
 
     #[test]
     fn a_filter_takes_from_a_layer_and_adds_nothing_to_it() {
         let listed = "kv::a_quota: test\nkv::a_budget: test\nchat::a_budget: test\n\n3 tests, 0 benchmarks\n";
-        let guests = TestLayer::named("guests").unwrap_or_else(|| panic!("it is a layer"));
+        let guests = TestLayer::by_name("guests").unwrap_or_else(|| panic!("it is a layer"));
         let of = |filters: &[&str]| {
             let filters: Vec<String> = filters.iter().map(|filter| (*filter).to_owned()).collect();
             names_of_tests(listed, &filters)

@@ -325,11 +325,11 @@ impl ColdBuild {
             edges.push((unit.ended_ms, false, index));
         }
         edges.sort_by_key(|(at, begins, _)| (*at, *begins));
-        let (mut active, mut alone) = (Vec::new(), BTreeMap::<usize, u64>::new());
+        let (mut active, mut lone_ms) = (Vec::new(), BTreeMap::<usize, u64>::new());
         let mut last = 0;
         for (at, begins, index) in edges {
             if let [only] = active.as_slice() {
-                *alone.entry(*only).or_default() += at - last;
+                *lone_ms.entry(*only).or_default() += at - last;
             }
             if begins {
                 active.push(index);
@@ -338,7 +338,7 @@ impl ColdBuild {
             }
             last = at;
         }
-        let mut rows: Vec<(String, u64)> = alone
+        let mut rows: Vec<(String, u64)> = lone_ms
             .into_iter()
             .filter(|(_, time)| *time >= TAIL_MS)
             .map(|(index, time)| {

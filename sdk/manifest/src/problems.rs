@@ -9,26 +9,26 @@ use toml::de::{DeTable, DeValue};
 pub(super) struct Problems<'i> {
     file: &'i str,
     text: &'i str,
-    found: Vec<(usize, String)>,
+    entries: Vec<(usize, String)>,
 }
 
 impl<'i> Problems<'i> {
     pub(super) fn new(file: &'i str, text: &'i str) -> Self {
-        Self { file, text, found: Vec::new() }
+        Self { file, text, entries: Vec::new() }
     }
 
     /// Adds a problem. Without a span, it concerns the whole file.
     pub(super) fn add(&mut self, span: Option<Range<usize>>, message: String) {
-        self.found.push((span.map_or(0, |span| span.start), message));
+        self.entries.push((span.map_or(0, |span| span.start), message));
     }
 
     /// Fails with all problems, one per line: `file:line:column: message`.
     pub(super) fn finish(&mut self) -> Result<(), String> {
-        if self.found.is_empty() {
+        if self.entries.is_empty() {
             return Ok(());
         }
-        self.found.sort_by_key(|(offset, _)| *offset);
-        let lines = self.found.iter().map(|(offset, message)| {
+        self.entries.sort_by_key(|(offset, _)| *offset);
+        let lines = self.entries.iter().map(|(offset, message)| {
             let (line, column) = self.position(*offset);
             format!("{}:{line}:{column}: {message}", self.file)
         });
@@ -42,7 +42,7 @@ impl<'i> Problems<'i> {
         let message = match first {
             Some(line) => format!("{message}: line {line} has it already"),
             // The keys of a table that is there twice, which was reported.
-            None if message == "duplicate key" && !self.found.is_empty() => return,
+            None if message == "duplicate key" && !self.entries.is_empty() => return,
             None => message.to_owned(),
         };
         self.add(span, message);

@@ -259,11 +259,11 @@ fn parameter(input: &mut FnArg) -> Result<Parameter> {
     }
     let name = argument_name(typed)?;
     let documentation = documentation(&typed.attrs);
-    let (refinements, kept) = std::mem::take(&mut typed.attrs)
+    let (refinements, attributes) = std::mem::take(&mut typed.attrs)
         .into_iter()
         .filter(|attribute| !attribute.path().is_ident("doc"))
         .partition(|attribute| attribute.path().is_ident("schemars"));
-    typed.attrs = kept;
+    typed.attrs = attributes;
     Ok(Parameter::Argument { name, kind: typed.ty.clone(), documentation, refinements })
 }
 

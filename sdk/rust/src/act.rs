@@ -295,8 +295,8 @@ const FORMS: [(&str, &str, &str); 15] = [
 /// The JSON of these actions for a model's prompt, one per line. Without names, returns all of
 /// them.
 pub fn form(names: &[&str]) -> String {
-    let wanted = FORMS.iter().filter(|(name, ..)| names.is_empty() || names.contains(name));
-    let lines = wanted.map(|(name, arguments, meaning)| {
+    let forms = FORMS.iter().filter(|(name, ..)| names.is_empty() || names.contains(name));
+    let lines = forms.map(|(name, arguments, meaning)| {
         format!(r#"{{"action": "{name}", "args": {{{arguments}}}}}  {meaning}"#)
     });
     lines.collect::<Vec<_>>().join("\n")

@@ -146,7 +146,10 @@ impl<'a> View<'a> {
 
     /// The observations since this agent's previous step, oldest first.
     pub fn observations(&self) -> Vec<Observation> {
-        self.since_last_step().into_iter().filter_map(|past| past.observation).collect()
+        self.since_last_step()
+            .into_iter()
+            .filter_map(|past_action| past_action.observation)
+            .collect()
     }
 
     /// The latest observation since this agent's previous step, if any.
@@ -277,8 +280,8 @@ fn error(observation: Observation) -> Option<String> {
     }
 }
 
-fn tool_output(past: PastAction) -> Option<ToolOutput> {
-    match past.observation {
+fn tool_output(past_action: PastAction) -> Option<ToolOutput> {
+    match past_action.observation {
         Some(Observation::Tool(output)) => Some(output),
         _ => None,
     }

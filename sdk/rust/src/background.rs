@@ -270,8 +270,8 @@ impl Answer {
         if let Some(tasks) = fields.tasks {
             return Some(Self::Listed(tasks.into_iter().filter_map(Self::of).collect()));
         }
-        if let Some(done) = fields.cancelled {
-            return Some(Self::Done { task_id, done });
+        if let Some(was_running) = fields.cancelled {
+            return Some(Self::Done { task_id, done: was_running });
         }
         match status?.as_str() {
             "delegated" | "pending" | "running" => Some(Self::Started { task_id, worker: agent }),

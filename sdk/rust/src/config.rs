@@ -85,12 +85,12 @@ impl Span {
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wanted = || {
+        let invalid_time = || {
             D::Error::custom(format!(
                 "{text:?} is no time: write a whole number and ms, s, min, h or d, such as \"15 s\""
             ))
         };
-        Self::parse(&text).ok_or_else(wanted)
+        Self::parse(&text).ok_or_else(invalid_time)
     }
 }
 

@@ -44,7 +44,7 @@ pub trait DeliveryStrategy {
 
 /// Delivers these results on the preferred channel, in the host's words.
 pub fn deliver<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
-    said(None, tasks, false)
+    deliver_to(None, tasks, false)
 }
 
 /// Delivers these results on that channel, in the host's words.
@@ -52,7 +52,7 @@ pub fn deliver_on<T: Into<String>>(
     channel: impl Into<String>,
     tasks: impl IntoIterator<Item = T>,
 ) -> Decision {
-    said(Some(channel.into()), tasks, false)
+    deliver_to(Some(channel.into()), tasks, false)
 }
 
 /// Does the same, and stops the channel's current output. Check [`Channel::activity`] first, so as
@@ -61,10 +61,10 @@ pub fn interrupt<T: Into<String>>(
     channel: impl Into<String>,
     tasks: impl IntoIterator<Item = T>,
 ) -> Decision {
-    said(Some(channel.into()), tasks, true)
+    deliver_to(Some(channel.into()), tasks, true)
 }
 
-fn said<T: Into<String>>(
+fn deliver_to<T: Into<String>>(
     channel: Option<String>,
     tasks: impl IntoIterator<Item = T>,
     interrupt: bool,

@@ -96,13 +96,13 @@ pub fn check<G: Gate>(what: &GateInput) -> Result<GateVerdict, GateError> {
 pub fn rule<J: Judge>(answer: &Answer) -> Result<Ruling, JudgeError> {
     let view = View::of_call();
     let valid = J::valid(answer, &view)?;
-    let done = if valid == Some(false) { None } else { J::done(answer, &view)? };
-    if (valid == Some(false) || done == Some(false))
+    let is_done = if valid == Some(false) { None } else { J::done(answer, &view)? };
+    if (valid == Some(false) || is_done == Some(false))
         && let Some(words) = J::feedback(answer, &view)?
     {
         judge_feedback::explain(&words);
     }
-    Ok(Ruling { valid, done })
+    Ok(Ruling { valid, done: is_done })
 }
 
 /// Asks the judge `J` for the result.

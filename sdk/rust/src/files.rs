@@ -150,7 +150,7 @@ pub fn remove(path: &str) -> Result<(), FileError> {
 /// # Ok::<(), conclave_sdk::Error>(())
 /// ```
 pub fn walk(path: &str) -> Walk {
-    Walk { enter: Some(path.to_owned()), found: Vec::new() }
+    Walk { enter: Some(path.to_owned()), entries: Vec::new() }
 }
 
 /// An entry with its full path.
@@ -168,7 +168,7 @@ pub struct Walk {
     /// The folder whose entries come next.
     enter: Option<String>,
     /// Further entries, the next one last.
-    found: Vec<Found>,
+    entries: Vec<Found>,
 }
 
 impl Walk {
@@ -184,13 +184,13 @@ impl Iterator for Walk {
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(folder) = self.enter.take() {
             match list(&folder) {
-                Ok(entries) => {
-                    self.found.extend(entries.into_iter().rev().map(|entry| below(&folder, entry)))
-                }
+                Ok(entries) => self
+                    .entries
+                    .extend(entries.into_iter().rev().map(|entry| below(&folder, entry))),
                 Err(error) => return Some(Err(error)),
             }
         }
-        let found = self.found.pop()?;
+        let found = self.entries.pop()?;
         if found.entry.kind == EntryKind::Directory {
             self.enter = Some(found.path.clone());
         }

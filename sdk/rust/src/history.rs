@@ -108,7 +108,7 @@ impl<'a> History<'a> {
     }
 
     fn page(&self) -> u32 {
-        u32::try_from(self.rest.end - self.rest.start).map_or(PAGE, |left| left.min(PAGE))
+        u32::try_from(self.rest.end - self.rest.start).map_or(PAGE, |remaining| remaining.min(PAGE))
     }
 }
 

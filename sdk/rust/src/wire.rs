@@ -115,10 +115,11 @@ fn is_form(value: &Value) -> bool {
 }
 
 /// The log events of one entry of the past: the action, then its observation.
-pub(crate) fn events_of(past: PastAction) -> Vec<TrajectoryEvent> {
-    let seq = i64::try_from(past.seq).ok();
-    let actions = past.action.into_iter().flat_map(|action| actions::events(&Turn::from(action)));
-    let observation = past.observation.as_ref().and_then(observations::event);
+pub(crate) fn events_of(past_action: PastAction) -> Vec<TrajectoryEvent> {
+    let seq = i64::try_from(past_action.seq).ok();
+    let actions =
+        past_action.action.into_iter().flat_map(|action| actions::events(&Turn::from(action)));
+    let observation = past_action.observation.as_ref().and_then(observations::event);
     let mut events: Vec<_> = actions.collect();
     if let Some(observation) = observation {
         events.push(observation);

@@ -135,19 +135,19 @@ fn breaks_only(
 
 #[test]
 fn silence_loses_results() {
-    let said = breaks_only(Guarantee::NothingLost, |_, _| Ok(Vec::new()));
+    let breach = breaks_only(Guarantee::NothingLost, |_, _| Ok(Vec::new()));
     assert!(
-        said.contains("a (and 2 more) still waits, and nothing will wake the strategy again"),
-        "{said}"
+        breach.contains("a (and 2 more) still waits, and nothing will wake the strategy again"),
+        "{breach}"
     );
-    let said = breaks_only(Guarantee::NothingLost, |_, _| Ok(vec![wait(60_000)]));
-    assert!(said.contains("still waits, though the script is long over"), "{said}");
+    let breach = breaks_only(Guarantee::NothingLost, |_, _| Ok(vec![wait(60_000)]));
+    assert!(breach.contains("still waits, though the script is long over"), "{breach}");
 }
 
 #[test]
 fn errors_and_panics_leave_all_in_the_inbox() {
-    let said = breaks_only(Guarantee::Answers, |_, _| Err(Error::other("no idea")));
-    assert!(said.contains("no idea"), "{said}");
+    let breach = breaks_only(Guarantee::Answers, |_, _| Err(Error::other("no idea")));
+    assert!(breach.contains("no idea"), "{breach}");
     let report = phone(|_, _| panic!("lost my head")).run();
     assert_eq!(report.inbox.len(), 3, "{report:?}");
     assert!(report.check().unwrap_err().is(Guarantee::Answers));
@@ -155,26 +155,26 @@ fn errors_and_panics_leave_all_in_the_inbox() {
 
 #[test]
 fn each_result_is_decided_about_once() {
-    let said = breaks_only(Guarantee::DecidesOnce, |_, context| {
+    let breach = breaks_only(Guarantee::DecidesOnce, |_, context| {
         Ok(vec![move_to_inbox(ids(context)), move_to_inbox(["a"])])
     });
-    assert!(said.contains("it decides about a a second time"), "{said}");
+    assert!(breach.contains("it decides about a a second time"), "{breach}");
 }
 
 #[test]
 fn there_must_be_such_a_task() {
-    let said = breaks_only(Guarantee::OnlyPendingResults, |_, context| {
+    let breach = breaks_only(Guarantee::OnlyPendingResults, |_, context| {
         Ok(vec![move_to_inbox(ids(context)), move_to_inbox(["z"])])
     });
-    assert!(said.contains("\"z\", and there is no such task"), "{said}");
+    assert!(breach.contains("\"z\", and there is no such task"), "{breach}");
 }
 
 #[test]
 fn a_foreign_channel_is_not_spoken_on() {
-    let said = breaks_only(Guarantee::OnlyItsChannels, |_, context| {
+    let breach = breaks_only(Guarantee::OnlyItsChannels, |_, context| {
         Ok(vec![deliver_on("vault", ids(context))])
     });
-    assert!(said.contains("\"vault\", which is muted or was not offered"), "{said}");
+    assert!(breach.contains("\"vault\", which is muted or was not offered"), "{breach}");
     // As on the host, that is a refusal, and the result is in the inbox.
     let report = Harness::new(|_, context| Ok(vec![deliver(ids(context))]))
         .at(0)
@@ -252,11 +252,11 @@ fn a_failure_is_not_reported_in_the_words_of_a_success() {
             Ok(decided)
         }
     };
-    let said = breaks_only(
+    let breach = breaks_only(
         Guarantee::ReportsFailures,
         words(|ended| format!("{} is done.", ended.worker)),
     );
-    assert!(said.contains("what it says about b would be the same"), "{said}");
+    assert!(breach.contains("what it says about b would be the same"), "{breach}");
     phone(words(|ended| format!("{}: {:?}", ended.worker, ended.status))).run().check().unwrap();
     phone(words(|ended| {
         ended.output.clone().unwrap_or_else(|| format!("{} failed.", ended.worker))
@@ -269,7 +269,7 @@ fn a_failure_is_not_reported_in_the_words_of_a_success() {
 #[test]
 fn the_same_room_is_decided_the_same() {
     let calls = Cell::new(0_u64);
-    let said = breaks_only(Guarantee::Deterministic, move |_, context| {
+    let breach = breaks_only(Guarantee::Deterministic, move |_, context| {
         calls.set(calls.get() + 1);
         Ok(if calls.get().is_multiple_of(2) {
             vec![move_to_inbox(ids(context))]
@@ -277,7 +277,7 @@ fn the_same_room_is_decided_the_same() {
             vec![give_up("later")]
         })
     });
-    assert!(said.contains("asked twice"), "{said}");
+    assert!(breach.contains("asked twice"), "{breach}");
 }
 
 /// Counts must be in the scratch. Those of failed or lost answers do not count.

@@ -293,11 +293,11 @@ fn each_language_has_each_row_and_each_function_has_one() {
         for (at, (declared, code)) in functions.into_iter().zip(&code).enumerate() {
             let language = languages[at];
             assert!(!declared.is_empty(), "{language} has no functions in {section}");
-            let mut shown = BTreeSet::new();
+            let mut documented = BTreeSet::new();
             for (subject, cells) in &rows {
-                let (named, others) = names_in(&cells[at]);
+                let (names, others) = names_in(&cells[at]);
                 assert!(
-                    !named.is_empty() || !others.is_empty(),
+                    !names.is_empty() || !others.is_empty(),
                     "{section}: {language} lacks the row “{subject}”"
                 );
                 for other in others {
@@ -306,10 +306,10 @@ fn each_language_has_each_row_and_each_function_has_one() {
                         .any(|word| word == other);
                     assert!(is_there, "{section}: {language} has no {other} for “{subject}”");
                 }
-                shown.extend(named);
+                documented.extend(names);
             }
-            let without_row: Vec<_> = declared.difference(&shown).collect();
-            let without_code: Vec<_> = shown.difference(&declared).collect();
+            let without_row: Vec<_> = declared.difference(&documented).collect();
+            let without_code: Vec<_> = documented.difference(&declared).collect();
             assert!(without_row.is_empty(), "{section}: no row for {language}'s {without_row:?}");
             assert!(without_code.is_empty(), "{section}: {language} has no {without_code:?}");
         }

@@ -45,13 +45,13 @@ fn the_page_shows_what_the_harness_says_of_the_first_try() {
         .activity("phone", Activity::Idle)
         .run();
     let broken = report.check().expect_err("it is not polite yet").to_string();
-    let shown = PAGE
+    let excerpt = PAGE
         .split("```text\n")
         .nth(1)
         .and_then(|rest| rest.split_once("…\n```"))
         .expect("the page shows it")
         .0;
-    assert!(broken.starts_with(shown), "the page shows:\n{shown}\nand it says:\n{broken}");
+    assert!(broken.starts_with(excerpt), "the page shows:\n{excerpt}\nand it says:\n{broken}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) fn is_same(expected: &Value, got: &Value) -> bool {
 /// The name of a responder ignores case (L-006).
 fn is_same_at(key: &str, expected: &Value, got: &Value) -> bool {
     if let (true, Some(expected), Some(got)) = (key == "recipient", expected.as_str(), got.as_str())
-        && let (Some(expected), Some(got)) = (Role::named(expected), Role::named(got))
+        && let (Some(expected), Some(got)) = (Role::from_name(expected), Role::from_name(got))
     {
         return expected == got;
     }

@@ -227,7 +227,7 @@ impl<'a> Stage<'a> {
                 of_role.sender = message
                     .get("sender")
                     .and_then(Value::as_str)
-                    .and_then(Role::named)
+                    .and_then(Role::from_name)
                     .unwrap_or(Role::User);
                 let flag =
                     |key: &str| message.get(key).and_then(Value::as_bool).unwrap_or_default();
@@ -295,7 +295,8 @@ impl<'a> Stage<'a> {
         let (text, sender) = match said {
             Value::String(text) => (text.as_str(), Role::User),
             message => {
-                let sender = message.get("sender").and_then(Value::as_str).and_then(Role::named);
+                let sender =
+                    message.get("sender").and_then(Value::as_str).and_then(Role::from_name);
                 (
                     message.get("content").and_then(Value::as_str).unwrap_or_default(),
                     sender.unwrap_or(Role::User),
@@ -487,7 +488,7 @@ fn input(call: &Call) -> Result<RunInput, String> {
     if let Some(message) = call.get("input_message").and_then(Value::as_object) {
         ask.content = message.get("content").and_then(Value::as_str).map(str::to_owned);
         ask.recipient = recipient(message);
-        ask.sender = message.get("sender").and_then(Value::as_str).and_then(Role::named);
+        ask.sender = message.get("sender").and_then(Value::as_str).and_then(Role::from_name);
     } else if call.get("input_tool").is_some_and(|tool| !tool.is_null()) {
         ask.content = Some(String::new());
         ask.tools = vec![tool_call(call.get("input_tool"))?];

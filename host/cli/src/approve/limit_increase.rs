@@ -27,14 +27,14 @@ impl ApproverState {
             Approvals::Wait => return std::future::pending().await,
         }
         let floor = std::sync::Arc::clone(&self.floor).lock_owned().await;
-        let _talk = ApproverTurn { _floor: floor, _held: self.user.hold_the_rest() };
-        let (mut above, mut is_sudden) = (shown(&top_up), true);
+        let _talk = ApproverTurn { _floor: floor, _screen_hold: self.user.hold_the_rest() };
+        let (mut above, mut is_sudden) = (question_text(&top_up), true);
         loop {
             let mut question = UserQuestion::short(std::mem::take(&mut above), PROMPT);
             question.is_sudden = std::mem::take(&mut is_sudden);
             let line = match self.user.ask(question).await {
                 UserReply::End => {
-                    self.nobody.store(true, Ordering::SeqCst);
+                    self.lacked_user.store(true, Ordering::SeqCst);
                     return without_user("the input ended (Ctrl-D) before it was raised");
                 }
                 UserReply::Interrupted => {
@@ -79,7 +79,7 @@ impl ApproverState {
 }
 
 /// The question: the used-up limit and the proposed increase.
-fn shown(top_up: &LimitIncrease) -> String {
+fn question_text(top_up: &LimitIncrease) -> String {
     let problem = top_up
         .problem
         .as_ref()
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_shown_amount_parses_to_the_same_value() {
-        for (budget, shown) in
+        for (budget, expected) in
             [(Budget::Cost, "0.25"), (Budget::Wall, "250 s"), (Budget::Tokens, "250000")]
         {
             let proposed = 250_000;
@@ -134,7 +134,7 @@ mod tests {
                 problem: None,
             };
             let text = bare(&top_up.arguments(proposed));
-            assert_eq!(text, shown);
+            assert_eq!(text, expected);
             assert_eq!(top_up.amount(&json!({ "add": read(&text) })), Ok(proposed));
         }
         assert_eq!((read("50_000"), read(" 5 min")), (json!(50_000), json!("5 min")));

@@ -47,16 +47,16 @@ impl Subscriber for PendingLine {
             one_line(&request.tool, 60),
             request.caller
         );
-        let shown = EntryText::default()
+        let rows = EntryText::default()
             .cut(Style::new(), &request.arguments.to_string())
             .rows(total_columns().min(SHOWN).saturating_sub(6));
-        let shown: String = shown.iter().map(|row| format!("      {row}\n")).collect();
+        let arguments: String = rows.iter().map(|row| format!("      {row}\n")).collect();
         let leaving = match self.is_run {
             true => format!("\n      {}", paint(FAINT, LEAVING)),
             false => String::new(),
         };
         self.screen.notice(format_args!(
-            "{}\n{shown}      conclave approve {id}   or   conclave refuse {id}{leaving}",
+            "{}\n{arguments}      conclave approve {id}   or   conclave refuse {id}{leaving}",
             paint(ODD, question)
         ));
     }

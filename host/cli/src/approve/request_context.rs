@@ -236,7 +236,7 @@ pub(super) mod testing {
         let dir = folder.to_string_lossy().into_owned();
         let files = vec![FileGrant {
             dir,
-            shown: "./notes".into(),
+            display_path: "./notes".into(),
             at: "/notes".into(),
             mode: FileMode::ReadWrite,
             bytes: 1,

@@ -93,20 +93,20 @@ impl ApprovalView {
     /// A page, counted from 0, with the header below it; the last page if `page` is past it.
     pub(crate) fn page(&self, page: usize, rows: usize) -> String {
         let pages = self.pages(rows);
-        let shown = match pages {
+        let lines = match pages {
             1 => self.foreign.clone(),
             _ => {
                 let (page, each) = (page.min(pages - 1), self.page_rows(rows));
-                let mut shown: Vec<String> =
+                let mut page_lines: Vec<String> =
                     self.foreign.iter().skip(page * each).take(each).cloned().collect();
-                shown.push(paint(
+                page_lines.push(paint(
                     ODD,
                     format_args!("{INDENT}page {} of {pages}: read all pages to approve", page + 1),
                 ));
-                shown
+                page_lines
             }
         };
-        shown.into_iter().chain(self.header.iter().cloned()).collect::<Vec<_>>().join("\n")
+        lines.into_iter().chain(self.header.iter().cloned()).collect::<Vec<_>>().join("\n")
     }
 
     /// The rows of plugins' text on a page, at least one even on a terminal that is too small.
@@ -227,22 +227,22 @@ fn file_change(fields: &Map<String, Value>, files: &[FileGrant], text: &str) -> 
 /// A remark of the program about an argument. Text quoted from the argument follows a mark.
 struct Remark {
     words: String,
-    named: Option<String>,
+    quote: Option<String>,
 }
 
 impl Remark {
     fn new(words: impl Into<String>) -> Self {
-        Self { words: words.into(), named: None }
+        Self { words: words.into(), quote: None }
     }
 
-    fn naming(words: impl Into<String>, named: impl Into<String>) -> Self {
-        Self { words: words.into(), named: Some(named.into()) }
+    fn naming(words: impl Into<String>, quote: impl Into<String>) -> Self {
+        Self { words: words.into(), quote: Some(quote.into()) }
     }
 
     fn rows(&self, most: usize) -> Vec<String> {
         let entry = EntryText::plain(self.words.as_str());
-        let entry = match &self.named {
-            Some(named) => entry.whole(Style::new(), &foreign::escaped(named)),
+        let entry = match &self.quote {
+            Some(quote) => entry.whole(Style::new(), &foreign::escaped(quote)),
             None => entry,
         };
         let mark = |row: String| {
@@ -287,7 +287,7 @@ fn header(
     }
     if let Some((name, plugin)) = performer.filter(|_| request.executor.is_some()) {
         let folders: Vec<&str> =
-            plugin.grants.files.iter().map(|grant| grant.shown.as_str()).collect();
+            plugin.grants.files.iter().map(|grant| grant.display_path.as_str()).collect();
         let where_to = if folders.is_empty() {
             String::new()
         } else {
@@ -300,9 +300,9 @@ fn header(
     } else {
         one_line(&request.source, 200)
     };
-    let left = until.map(|until| format!(" · {} left", left(until))).unwrap_or_default();
+    let expiry = until.map(|until| format!(" · {} left", time_left(until))).unwrap_or_default();
     let risk = request.risk.map(|risk| format!("{} risk · ", risk.as_str())).unwrap_or_default();
-    rows.push(format!("{risk}{source}{left}"));
+    rows.push(format!("{risk}{source}{expiry}"));
     let room = columns.saturating_sub(INDENT.len() + 1);
     let lines = rows
         .iter()
@@ -317,7 +317,7 @@ fn header(
 }
 
 /// The time left: `10 min`, `40 s`.
-fn left(until: Instant) -> String {
+fn time_left(until: Instant) -> String {
     let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
     if seconds >= 90.0 {
         format!("{:.0} min", (seconds / 60.0).round())
@@ -371,7 +371,8 @@ fn inside<'a>(grant: &FileGrant, text: &'a str) -> Option<&'a str> {
 
 /// A remark on the file at the path: `a new file in notes/`, `2 KiB now: │ notes/a.md`.
 fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
-    let folder = grant.shown.strip_prefix("./").unwrap_or(&grant.shown).trim_end_matches('/');
+    let folder =
+        grant.display_path.strip_prefix("./").unwrap_or(&grant.display_path).trim_end_matches('/');
     let here = if rest.is_empty() { format!("{folder}/") } else { format!("{folder}/{rest}") };
     // Links are not followed: showing an approval must not open their targets.
     match std::fs::symlink_metadata(Path::new(&grant.dir).join(rest)) {
@@ -414,13 +415,14 @@ mod tests {
         anstream::adapter::strip_str(text).to_string()
     }
 
-    fn shown(request: &ApprovalRequest, columns: usize) -> String {
+    fn page_text(request: &ApprovalRequest, columns: usize) -> String {
         plain(&view(request, columns).page(0, usize::MAX))
     }
 
     #[test]
     fn a_question_shows_the_tool_the_caller_and_the_arguments() {
-        let text = shown(&request(json!({ "path": "/notes/a.md", "text": "lit in 1844" })), 100);
+        let text =
+            page_text(&request(json!({ "path": "/notes/a.md", "text": "lit in 1844" })), 100);
         let expected = concat!(
             "      │ path      \"/notes/a.md\"\n",
             "      ╰ a new file in notes/\n",
@@ -504,7 +506,7 @@ mod tests {
             json!({ "to": "p\u{430}ypal" }),
             json!({ "to": [{ "name": "\u{441}\u{43e}\u{440}\u{443}.md" }] }),
         ] {
-            let text = shown(&request(arguments), 100);
+            let text = page_text(&request(arguments), 100);
             assert!(text.contains("╰ letters of other alphabets"), "{text}");
         }
     }
@@ -519,7 +521,7 @@ mod tests {
             delegators: vec![delegator],
             ..request(json!({}))
         };
-        let text = shown(&follow_up, 100);
+        let text = page_text(&follow_up, 100);
         let expected = concat!(
             "      │ driver delegated  please write /work/a\n",
             "      │                    ?\\u{20}×4notes.save wants to run for librarian\n",

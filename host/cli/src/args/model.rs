@@ -40,14 +40,14 @@ impl ModelChoice {
 
 fn wrong(choice: &str, problem: &str) -> CliError {
     // An address with a password is not repeated.
-    let shown =
+    let option =
         if choice.contains('@') { "--model".to_owned() } else { format!("--model {choice}") };
-    CliError::usage(format!("{shown} {problem}"))
+    CliError::usage(format!("{option} {problem}"))
         .hint("write it as `--model http://127.0.0.1:11434/v1#qwen3:8b`")
 }
 
 fn key(source: &str) -> Result<KeyRef, CliError> {
-    let path = |path: &str| ConfigPath { shown: path.to_owned(), path: path.to_owned() };
+    let path = |path: &str| ConfigPath { display_path: path.to_owned(), path: path.to_owned() };
     match source.split_once(':') {
         Some(("env", name)) if !name.is_empty() => Ok(KeyRef::Env(name.to_owned())),
         Some(("file", name)) if !name.is_empty() => Ok(KeyRef::File(path(name))),

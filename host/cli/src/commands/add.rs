@@ -39,8 +39,8 @@ const COMMENT: usize = 100;
 pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> {
     let file = ConfigFile::open(&args.file)?;
     let mut edit = file.edit()?;
-    let given = fragments(&args.grants)?;
-    let found = source::find(&args.source, |source| again(args, source)).await?;
+    let fragments = fragments(&args.grants)?;
+    let found = source::find(&args.source, |source| command_for(args, source)).await?;
     let manifest = &found.inspection.manifest;
     let name = name(args.name.as_deref(), &found)?;
     if edit.plugins().contains(&name) {
@@ -51,7 +51,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
             file_option(&args.file)
         )));
     }
-    given.iter().try_for_each(|fragment| check_asked(&name, manifest, fragment))?;
+    fragments.iter().try_for_each(|fragment| check_asked(&name, manifest, fragment))?;
     let quiet = output.quiet || output.json;
     let is_dev =
         (args.dev || found.is_built_here) && matches!(found.place, ComponentPlace::File(_));
@@ -62,11 +62,11 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         show(&found, is_dev, (&trust.names(&signers), &trust.unknown(&signers)));
         trust.unknown(&signers).iter().for_each(|key| trust::propose(key, &args.file));
     }
-    let asks = given.is_empty() && !args.no_questions && !quiet && ask::is_user_there();
+    let asks = fragments.is_empty() && !args.no_questions && !quiet && ask::is_user_there();
     let chosen = if asks {
         questions::ask_all(&found.inspection, before.as_ref(), file.folder())
     } else {
-        given
+        fragments
     };
     edit.add_plugin(&name, &found.place.in_config(file.folder()), &comment(&found))
         .map_err(|error| refused(&error))?;
@@ -152,7 +152,7 @@ fn check_trust(
     let component = SignedComponent { sha256: &found.inspection.sha256, artifact_sha256, signers };
     let checked = config.check_trust(&PluginName::from(name), component);
     checked.map(drop).map_err(|refusal| {
-        CliError::plugin(format!("{} is refused: {refusal}", found.place.shown()))
+        CliError::plugin(format!("{} is refused: {refusal}", found.place.label()))
             .hint(refusal.help())
     })
 }
@@ -174,7 +174,7 @@ fn refuse_missing(
     // No grant helps against a capability that this host does not know.
     lines.extend(grants.map(|grants| {
         let grants: String = grants.iter().map(|it| format!(" --grant {}", shell(it))).collect();
-        format!("give it what it requires: {}{grants}", again(args, &args.source))
+        format!("give it what it requires: {}{grants}", command_for(args, &args.source))
     }));
     let what = format!(
         "{name} was not given what it requires; nothing was written into {}",
@@ -184,7 +184,7 @@ fn refuse_missing(
 }
 
 /// Returns the same command with another source.
-fn again(args: &Add, source: &str) -> String {
+fn command_for(args: &Add, source: &str) -> String {
     let name = args.name.as_ref().map(|name| format!(" --as {}", shell(name))).unwrap_or_default();
     let dev = if args.dev { " --dev" } else { "" };
     let grants: String =
@@ -215,12 +215,12 @@ pub(crate) fn check_asked(
     else {
         return Ok(());
     };
-    let asked: Vec<String> =
+    let requests: Vec<String> =
         manifest.asks.keys().map(|ask| format!("`{}`", one_line(ask, 20))).collect();
-    let hint = if asked.is_empty() {
+    let hint = if requests.is_empty() {
         "it asks for nothing".to_owned()
     } else {
-        format!("it asks for {}", asked.join(", "))
+        format!("it asks for {}", requests.join(", "))
     };
     Err(CliError::usage(format!(
         "{plugin} does not ask for `{capability}`, so granting it would have no effect"
@@ -229,8 +229,8 @@ pub(crate) fn check_asked(
 }
 
 /// Returns the plugin's name in the config.
-fn name(given: Option<&str>, found: &LocatedComponent) -> Result<String, CliError> {
-    let Some(name) = given.map(str::to_owned).or_else(|| proposed_name(&found.name())) else {
+fn name(alias: Option<&str>, found: &LocatedComponent) -> Result<String, CliError> {
+    let Some(name) = alias.map(str::to_owned).or_else(|| proposed_name(&found.name())) else {
         let what = format!("the manifest's name {} cannot be the name of a plugin", found.name());
         return Err(CliError::usage(what).hint("name the plugin with --as NAME"));
     };
@@ -268,7 +268,7 @@ fn show(
     for row in component::head(manifest, &inspection.kinds, columns) {
         let _ = writeln!(err, "{row}");
     }
-    let place = one_line(&found.place.shown(), TEXT);
+    let place = one_line(&found.place.label(), TEXT);
     let _ = writeln!(
         err,
         "{}",

@@ -46,6 +46,7 @@ fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
             let run = reader.run(&row.room.run()).map_err(|error| unusable(&error))?;
             let is_message =
                 |run: &RunRow| is_next_message(&run.command, &run.entry, &question.task);
+            // `conclave resume` or the page in a browser takes the next message of a conversation.
             if run.as_ref().is_some_and(is_message) {
                 continue;
             }

@@ -40,6 +40,7 @@ const TOP_UP: &str = "top-up";
 pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, CliError> {
     let edited = args.arguments.as_deref().map(arguments).transpose()?;
     let waiting = PendingApproval::find(&args.id, args.store.as_deref())?;
+    // Before the question: only the first decision about a call counts.
     if !args.instead {
         waiting.waiting.check_unsaid()?;
     }

@@ -63,14 +63,15 @@ pub(crate) async fn batch(
     );
     let engine = EngineStart::begin();
     let config = setup::read_config(&args.config, &models)?;
-    let kept = RunStorage::open(
+    let storage = RunStorage::open(
         &args.keep,
         RunCommand::bulk("batch", &args.config, &config, locked).with_approvals(args.approvals),
     )?;
-    let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
+    let host = Arc::new(setup::open_host_keeping(&args.config, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&args.config, &config), locked, output).await?;
     check_entry(&prepared, &args.config)?;
     let screen = Screen::of_batch(if output.quiet { Verbosity::Quiet } else { Verbosity::Normal });
+    // After all that can refuse the batch: it empties the file of an earlier one.
     let mut results = Results::new(
         Arc::clone(&inputs),
         Arc::clone(&screen),
@@ -82,7 +83,7 @@ pub(crate) async fn batch(
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
     }
-    let attending = kept.store().map(|store| ControlListener::begin(store, &host, &screen));
+    let attending = storage.store().map(|store| ControlListener::begin(store, &host, &screen));
     let tracing = detail.map(|detail| BatchTrace::of(detail, &inputs));
     if let Some(tracing) = &tracing {
         tracing.steps(&screen, &prepared, "item").legend();
@@ -90,7 +91,7 @@ pub(crate) async fn batch(
     let runner = BatchRunner::new(
         &args,
         prepared,
-        &kept,
+        &storage,
         &screen,
         &interrupts,
         (room, results.staged(), tracing),
@@ -117,7 +118,7 @@ pub(crate) async fn batch(
             }
         };
         let mut running = std::pin::pin!(run_all(jobs.collect(), &policy, on_progress));
-        let mut shown = std::pin::pin!(progress.keep_shown());
+        let mut redraw = std::pin::pin!(progress.keep_shown());
         let mut is_unread = false;
         loop {
             tokio::select! {
@@ -128,7 +129,7 @@ pub(crate) async fn batch(
                     is_unread = true;
                     runner.stop("stdout was closed");
                 }
-                () = &mut shown => {}
+                () = &mut redraw => {}
             }
         }
     };
@@ -145,7 +146,7 @@ pub(crate) async fn batch(
         let summary = runner.summary(&args, &progress, &results);
         let _ = writeln!(crate::ui::output::stderr(), "\n{}", paint(FAINT, summary));
     }
-    observers::drain(&host, kept.store().is_some(), output, &interrupts).await.map(|()| code)
+    observers::drain(&host, storage.store().is_some(), output, &interrupts).await.map(|()| code)
 }
 
 /// The rules by which runs of the batch begin and stop.
@@ -160,10 +161,10 @@ fn policy_of(args: &args::BatchArgs) -> Batch {
 
 /// Checks that the results do not overwrite the inputs.
 fn check_output(args: &args::BatchArgs) -> Result<(), CliError> {
-    let whole = |path: &Path| path.canonicalize().ok();
+    let canonicalize = |path: &Path| path.canonicalize().ok();
     let Some(output) = &args.output else { return Ok(()) };
-    if whole(output).is_some()
-        && [&args.file, &args.config].iter().any(|file| whole(file) == whole(output))
+    if canonicalize(output).is_some()
+        && [&args.file, &args.config].iter().any(|file| canonicalize(file) == canonicalize(output))
     {
         return Err(CliError::usage(format!("--output would overwrite {}", show_path(output)))
             .hint("name another file with --output"));
@@ -208,7 +209,7 @@ impl BatchRunner {
     fn new(
         args: &args::BatchArgs,
         prepared: Prepared,
-        kept: &RunStorage,
+        storage: &RunStorage,
         screen: &Arc<Screen>,
         interrupts: &Interrupts,
         (room, staged, tracing): (RoomId, Staged, Option<BatchTrace>),
@@ -219,8 +220,8 @@ impl BatchRunner {
             prepared,
             room,
             turns: args.turns,
-            journals: kept.journals(),
-            has_journal: kept.is_kept(),
+            journals: storage.journals(),
+            has_journal: storage.is_kept(),
             approvals: args.approvals,
             screen: Arc::clone(screen),
             approver: TerminalApprover::new(
@@ -450,7 +451,7 @@ impl Channels for BatchChannel {
     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         let says = paint(FAINT, format_args!("{:>4}  says", self.label));
         let text = foreign::block(message.text.trim(), FAINT, 6, total_columns());
-        self.screen.said(format!("{says}\n{text}"));
+        self.screen.agent_text(format!("{says}\n{text}"));
         Box::pin(std::future::ready(Ok(())))
     }
 }

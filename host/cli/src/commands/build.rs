@@ -97,19 +97,19 @@ fn script(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), C
     let bytes = read_component(&prepared.component).map_err(|error| {
         CliError::plugin(format!("{} was not made: {error}", show_path(&prepared.component)))
     })?;
-    let whole = put_in(&bytes, &manifest)
+    let with_manifest = put_in(&bytes, &manifest)
         .map_err(|error| CliError::plugin(format!("{}: {error}", show_path(&component))))?;
     // Replaced at the end, so that an interrupted build leaves the previous component.
-    durable_file::replace(&component, &whole, &FileAccess::Usual).map_err(unwritten)
+    durable_file::replace(&component, &with_manifest, &FileAccess::Usual).map_err(unwritten)
 }
 
 /// Runs cargo, whose output is for the user.
 fn cargo(folder: &Path, output: OutputArgs) -> Result<(), CliError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let absolute_folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let status = Command::new(cargo)
         .args(["build", "--release", "--target", source::TARGET, "--target-dir"])
-        .arg(whole.join("target"))
+        .arg(absolute_folder.join("target"))
         .args(output.quiet.then_some("--quiet"))
         // There cargo finds the toolchain and the settings of the crate.
         .current_dir(folder)

@@ -35,15 +35,15 @@ use follower::CallFollower;
 
 pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliError> {
     let arguments = arguments(args.arguments.as_deref())?;
-    let found = source::find(&args.source, |source| again(args, source)).await?;
-    let told = Arc::new(CallFollower::new(args.verbose, output));
-    let subscribers = Subscribers::new([Arc::clone(&told) as Arc<dyn Subscriber>]);
+    let found = source::find(&args.source, |source| command_for(args, source)).await?;
+    let follower = Arc::new(CallFollower::new(args.verbose, output));
+    let subscribers = Subscribers::new([Arc::clone(&follower) as Arc<dyn Subscriber>]);
     let follow = setup::follow(output.quiet || output.json);
     let host = host(None)?;
     let here = Path::new("");
     let (tool, run) = once(&host, &found, (args, here), arguments, &follow, subscribers).await?;
-    told.end();
-    finish(&tool, &run, &told, output)
+    follower.end();
+    finish(&tool, &run, &follower, output)
 }
 
 /// Calls a tool of a component once, with the grants, settings and limits of `args` only. Relative
@@ -104,7 +104,7 @@ pub(crate) async fn once(
 }
 
 /// The same command with another source.
-fn again(args: &CallArgs, source: &str) -> String {
+fn command_for(args: &CallArgs, source: &str) -> String {
     let tool = args.tool.as_ref().map(|tool| format!(" {}", shell(tool))).unwrap_or_default();
     let arguments = args
         .arguments
@@ -117,20 +117,20 @@ fn again(args: &CallArgs, source: &str) -> String {
 }
 
 /// Returns the arguments: a JSON object from the command line, stdin (`-`) or a file (`@FILE`).
-fn arguments(given: Option<&str>) -> Result<Value, CliError> {
+fn arguments(argument: Option<&str>) -> Result<Value, CliError> {
     let unread = |what: &str, error: std::io::Error| {
         CliError::usage(format!("the arguments could not be read from {what}: {error}"))
     };
-    let text = match given {
+    let text = match argument {
         None => "{}".to_owned(),
         Some("-") => {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).map_err(|error| unread("stdin", error))?;
             text
         }
-        Some(given) => match given.strip_prefix('@') {
+        Some(argument) => match argument.strip_prefix('@') {
             Some(file) => std::fs::read_to_string(file).map_err(|error| unread(file, error))?,
-            None => given.to_owned(),
+            None => argument.to_owned(),
         },
     };
     object(&text).map_err(|why| {
@@ -153,7 +153,7 @@ fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(),
     let Some(plugin) = config.plugins.get(name) else { return Ok(()) };
     // The host would refuse missing ones too; this error names the argument that grants each.
     let required = manifest.asks.iter().filter(|(_, ask)| !ask.optional);
-    let offered = required.filter_map(|(key, ask)| Some((Capability::named(key)?, ask)));
+    let offered = required.filter_map(|(key, ask)| Some((Capability::from_name(key)?, ask)));
     let missing: Vec<_> =
         offered.filter(|(capability, _)| !plugin.grants.has(*capability)).collect();
     if missing.is_empty() {
@@ -180,6 +180,7 @@ fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(),
 }
 
 fn not_prepared(error: &PrepareError) -> CliError {
+    // Without lines of the generated config, which the user never sees.
     let say = |problems: &conclave_core::config::Problems| {
         problems.0.iter().map(|problem| problem.what.clone()).collect::<Vec<_>>().join("\n")
     };
@@ -193,15 +194,15 @@ fn not_prepared(error: &PrepareError) -> CliError {
 
 /// Returns the tool's name, given with or without the plugin's name before it.
 fn tool_name(
-    given: Option<&str>,
+    typed_name: Option<&str>,
     name: &str,
     manifest: &Manifest,
     tools: &[ToolSpec],
     found: &LocatedComponent,
 ) -> Result<String, CliError> {
-    let plain = given.map(|given| match given.split_once('.') {
+    let plain = typed_name.map(|typed_name| match typed_name.split_once('.') {
         Some((plugin, tool)) if plugin == name || plugin == manifest.name => tool,
-        _ => given,
+        _ => typed_name,
     });
     if let Some(tool) = tools.iter().find(|tool| Some(tool.name.as_str()) == plain) {
         return Ok(tool.name.clone());
@@ -242,12 +243,12 @@ fn usage(tool: &ToolSpec) -> String {
 fn finish(
     tool: &str,
     run: &ToolRun,
-    told: &CallFollower,
+    follower: &CallFollower,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
     let code = code(&run.answer);
     if output.json {
-        stdout::json(as_json(tool, run, told, code))?;
+        stdout::json(as_json(tool, run, follower, code))?;
         return Ok(code);
     }
     match &run.answer {
@@ -261,13 +262,13 @@ fn finish(
             }
             for call in &outcome.follow_up_calls {
                 let words = format!("follow-up call {}, not run here", one_line(&call.name, 64));
-                told.put(&EntryText::plain(words).whole(FAINT, &call.arguments.to_string()));
+                follower.put(&EntryText::plain(words).whole(FAINT, &call.arguments.to_string()));
             }
         }
         Err(error) => {
-            told.put(&EntryText::new(BAD, "failed").whole(BAD, &error.to_text(tool)));
+            follower.put(&EntryText::new(BAD, "failed").whole(BAD, &error.to_text(tool)));
             if let Some(limit) = limit(error).filter(|_| !output.quiet) {
-                told.line(&paint(FAINT, format_args!("to raise the limit: --limit {limit}=…")));
+                follower.line(&paint(FAINT, format_args!("to raise the limit: --limit {limit}=…")));
             }
         }
     }
@@ -279,7 +280,7 @@ fn finish(
         } else {
             format!(" · {}", plural(report.denials.len() as u64, "denial", "denials"))
         };
-        told.line(&paint(FAINT, format_args!("{}{refused}", cost(report))));
+        follower.line(&paint(FAINT, format_args!("{}{refused}", cost(report))));
     }
     Ok(code)
 }
@@ -310,7 +311,7 @@ fn text(outcome: &ToolOutcome) -> String {
     }
 }
 
-fn as_json(tool: &str, run: &ToolRun, told: &CallFollower, code: u8) -> Value {
+fn as_json(tool: &str, run: &ToolRun, follower: &CallFollower, code: u8) -> Value {
     let (content, value, error) = match &run.answer {
         Ok(outcome) => (json!(outcome.content), json!(outcome.value), Value::Null),
         Err(error) => {
@@ -336,7 +337,7 @@ fn as_json(tool: &str, run: &ToolRun, told: &CallFollower, code: u8) -> Value {
         "value": value,
         "follow_up_calls": follow_up_calls,
         "error": error,
-        "log": told.log(),
+        "log": follower.log(),
         "denials": denials,
         "wall_us": run.report.wall_us,
         "memory": run.report.memory,

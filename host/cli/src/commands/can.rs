@@ -24,6 +24,7 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
     let question = question(args)?;
     let config = setup::read_config(&args.file, &Models::new())?;
     let (prepared, warnings) = setup::prepare((&args.file, &config), output).await?;
+    // Before the answer, whose proposed grant could not give what the config lacks.
     if let Some(unknown) = unknown_target(&prepared, &question) {
         return Err(unknown);
     }
@@ -50,9 +51,9 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
         stdout::json(value)?;
     } else {
         let about = sentence(&explanation, verb(&question));
-        let shown = lines(&explanation, &about, &at);
-        let shown = if output.quiet { &shown[..1] } else { &shown[..] };
-        print(shown)?;
+        let rows = lines(&explanation, &about, &at);
+        let rows = if output.quiet { &rows[..1] } else { &rows[..] };
+        print(rows)?;
     }
     if !output.quiet {
         setup::report_warnings(&warnings, &args.file, Warnings::Counted);
@@ -61,7 +62,7 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
 }
 
 fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
-    let capability = Capability::named(&args.capability).ok_or_else(|| {
+    let capability = Capability::from_name(&args.capability).ok_or_else(|| {
         let known = Capability::ALL.iter().map(|capability| capability.as_str());
         CliError::usage(format!("the capability {} does not exist", args.capability)).known(
             &args.capability,
@@ -124,6 +125,7 @@ fn check_options(
 fn check_arguments(args: &args::Can, prepared: &Prepared) -> Result<(), CliError> {
     let tool = args.target.as_deref().and_then(|name| prepared.setup().tool(name));
     let (Some((_, tool)), Some(text)) = (tool, &args.arguments) else { return Ok(()) };
+    // `question` has refused arguments that are not JSON.
     let arguments: Value = serde_json::from_str(text).unwrap_or_default();
     check(&tool.input_schema, &arguments)
         .map(drop)
@@ -157,7 +159,7 @@ fn verb(question: &AccessQuestion) -> &'static str {
 fn unknown_target(prepared: &Prepared, question: &AccessQuestion) -> Option<CliError> {
     let (target, setup) = (question.target.as_deref()?, prepared.setup());
     match question.capability {
-        Capability::Tools if HostTool::named(target).is_some() => {
+        Capability::Tools if HostTool::from_name(target).is_some() => {
             let what = format!("{target} is a tool of the host, which no grant of `tools` covers");
             let plugin = &question.plugin;
             Some(CliError::usage(what).hint(format!(

@@ -72,6 +72,7 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
         format!("conclave plugin test {}", shell(source))
     })
     .await
+    // The error about a missing file would not name the command that builds it.
     .map_err(|error| match component.is_file() {
         true => error,
         false => CliError::usage(format!("{} does not exist", show_path(&component)))
@@ -134,12 +135,13 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
 
 /// Prints the last lines of the plugin's log, behind marks.
 fn log_lines(log: &[String]) -> Result<(), CliError> {
-    let left = log.len().saturating_sub(LOG_LINES);
-    if left > 0 {
-        let what = format_args!("        … {left} earlier log lines; `--json` has them all");
+    let earlier_lines = log.len().saturating_sub(LOG_LINES);
+    if earlier_lines > 0 {
+        let what =
+            format_args!("        … {earlier_lines} earlier log lines; `--json` has them all");
         stdout::styled(paint(FAINT, what))?;
     }
-    for line in &log[left..] {
+    for line in &log[earlier_lines..] {
         let entry = EntryText::new(FAINT, "log").cut(Style::new(), line);
         for row in entry.rows(table::total().saturating_sub(8)) {
             stdout::styled(format_args!("        {row}"))?;
@@ -220,7 +222,7 @@ async fn play_call(
     output: OutputArgs,
 ) -> Result<Value, CliError> {
     let args = CallArgs {
-        source: found.place.shown(),
+        source: found.place.label(),
         tool: Some(tool.to_owned()),
         grants: case.grants.clone(),
         config: case.settings.as_ref().map(Value::to_string),

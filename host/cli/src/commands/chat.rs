@@ -72,7 +72,7 @@ pub(crate) async fn chat(
     );
     let engine = EngineStart::begin();
     let config = setup::read_config(&file, &models)?;
-    let kept = RunStorage::open(
+    let storage = RunStorage::open(
         &args.keep,
         RunCommand {
             command: CONVERSATION,
@@ -84,7 +84,7 @@ pub(crate) async fn chat(
             is_bulk: false,
         },
     )?;
-    let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
+    let host = Arc::new(setup::open_host_keeping(&file, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?.for_chat();
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let talk = ChatSession::new(
@@ -99,7 +99,7 @@ pub(crate) async fn chat(
     interrupted_runs::report_interrupted(&interrupted);
     talk.greet((&prepared, prepared.setup()), loading, output);
     let steps = talk.steps(detail, &prepared);
-    let begun = Instant::now();
+    let start = Instant::now();
     let Some(message) = talk.first_message(text).await else {
         talk.user.leave();
         return Ok(exit::OK);
@@ -107,19 +107,19 @@ pub(crate) async fn chat(
     talk.interrupts.chat_begins();
     let text = message.text.clone();
     let _hushed = talk.user.hush();
-    let options = talk.options(steps, &kept, args.verbose, output);
+    let options = talk.options(steps, &storage, args.verbose, output);
     let input = RunInput { attachments: message.attachments, ..RunInput::from(text) };
     let run =
-        prepared.start(input, options).map_err(|failure| unkept(&failure, &talk.room, &kept))?;
+        prepared.start(input, options).map_err(|failure| unkept(&failure, &talk.room, &storage))?;
     let watched = args
         .watch
         .then(|| watch::rebuilt_components(&prepared, run.handle(), Arc::clone(&talk.screen)));
-    let attending = kept.store().map(|store| ControlListener::begin(store, &host, &talk.screen));
-    let ended = talk.follow(run.handle(), run.outcome(), prepared.turn_wall(), &kept).await;
+    let attending = storage.store().map(|store| ControlListener::begin(store, &host, &talk.screen));
+    let ended = talk.follow(run.handle(), run.outcome(), prepared.turn_wall(), &storage).await;
     drop((watched, attending));
     let interrupts = talk.interrupts.clone();
-    let code = talk.close(ended, begun, &kept, output)?;
-    observers::drain(&host, kept.store().is_some(), output, &interrupts).await?;
+    let code = talk.close(ended, start, &storage, output)?;
+    observers::drain(&host, storage.store().is_some(), output, &interrupts).await?;
     Ok(code)
 }
 
@@ -136,7 +136,7 @@ pub(crate) async fn resume(
     cut: InterruptedChat,
     host: &Arc<Host>,
     prepared: Prepared,
-    kept: &RunStorage,
+    storage: &RunStorage,
     output: OutputArgs,
     interrupts: Interrupts,
 ) -> Result<u8, CliError> {
@@ -145,9 +145,9 @@ pub(crate) async fn resume(
     let talk = ChatSession { is_resumed: true, ..talk };
     let steps = talk.steps(detail, &prepared);
     if let Some(steps) = &steps {
-        steps.resume_from(&talk.room, |room| kept.records(room));
+        steps.resume_from(&talk.room, |room| storage.records(room));
     }
-    let options = talk.options(steps, kept, cut.verbose, output);
+    let options = talk.options(steps, storage, cut.verbose, output);
     let mut session =
         prepared.reopen(&talk.room, options).await.map_err(|error| unresumable(&error))?;
     talk.greet((&prepared, session.effective_setup()), loading, output);
@@ -156,28 +156,29 @@ pub(crate) async fn resume(
             talk.screen.line(line);
         }
     }
-    let said = session
+    let last_message = session
         .history(&talk.entry)
         .iter_newest_first()
         .find(|message| !message.text().trim().is_empty())
         .cloned();
-    if let Some(said) = said {
-        let said = foreign::block(said.text().trim(), Style::new(), 0, total_columns());
-        talk.screen.line(format_args!("{}\n{said}\n", paint(FAINT, "last message:")));
+    if let Some(last_message) = last_message {
+        let block = foreign::block(last_message.text().trim(), Style::new(), 0, total_columns());
+        talk.screen.line(format_args!("{}\n{block}\n", paint(FAINT, "last message:")));
     }
-    if !kept.store().is_some_and(|store| interrupted_runs::waits_for_user(store, &talk.room)) {
+    // A room that does not wait for its user continues the interrupted turn.
+    if !storage.store().is_some_and(|store| interrupted_runs::waits_for_user(store, &talk.room)) {
         talk.conversation.turn_is_open();
         talk.interrupts.turn_begins();
     }
     talk.interrupts.chat_begins();
-    let (begun, _hushed) = (Instant::now(), talk.user.hush());
-    let attending = kept.store().map(|store| ControlListener::begin(store, host, &talk.screen));
+    let (start, _hushed) = (Instant::now(), talk.user.hush());
+    let attending = storage.store().map(|store| ControlListener::begin(store, host, &talk.screen));
     let handle = session.handle();
-    let ended = talk.follow(handle, session.resume(), prepared.turn_wall(), kept).await;
+    let ended = talk.follow(handle, session.resume(), prepared.turn_wall(), storage).await;
     drop(attending);
     let interrupts = talk.interrupts.clone();
-    let code = talk.close(ended, begun, kept, output)?;
-    observers::drain(host, kept.store().is_some(), output, &interrupts).await?;
+    let code = talk.close(ended, start, storage, output)?;
+    observers::drain(host, storage.store().is_some(), output, &interrupts).await?;
     Ok(code)
 }
 
@@ -218,7 +219,7 @@ impl ChatSession {
         );
         let (conversation, stops) = (Arc::new(conversation), Arc::new(Notify::new()));
         let (at_work, stopping) = (Arc::clone(&conversation), Arc::clone(&stops));
-        let heard: Stops = Arc::new(move || {
+        let on_stop: Stops = Arc::new(move || {
             // Without a turn in progress there is nothing to stop, now or later.
             if at_work.is_at_work() {
                 stopping.notify_one();
@@ -227,7 +228,7 @@ impl ChatSession {
         let user = TerminalUser::new(
             Arc::clone(&screen),
             history_file(no_history),
-            output.json.then_some(heard),
+            output.json.then_some(on_stop),
         );
         let channel = UserChannel::new(ChannelState {
             user: Arc::clone(&user),
@@ -288,8 +289,8 @@ impl ChatSession {
 
     /// Returns the message of the command line, or the first one that is typed. `None` if the input
     /// ends first.
-    async fn first_message(&self, given: Option<String>) -> Option<HumanAnswer> {
-        match given {
+    async fn first_message(&self, argument: Option<String>) -> Option<HumanAnswer> {
+        match argument {
             Some(message) => {
                 self.conversation.begin_turn(&message);
                 self.interrupts.turn_begins();
@@ -306,7 +307,7 @@ impl ChatSession {
     fn options(
         &self,
         steps: Option<Steps>,
-        kept: &RunStorage,
+        storage: &RunStorage,
         verbose: bool,
         output: OutputArgs,
     ) -> RunOptions {
@@ -317,7 +318,7 @@ impl ChatSession {
             self.room.clone(),
             self.entry.clone(),
         )
-        .with_addresses(kept.is_kept())
+        .with_addresses(storage.is_kept())
         .with_steps(steps);
         let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![
             Arc::clone(&self.tally) as _,
@@ -331,7 +332,7 @@ impl ChatSession {
             ids: Arc::new(self.room.clone()),
             channels: Arc::new(self.channel.clone()),
             approver: Arc::clone(&self.approver) as _,
-            journals: kept.journals(),
+            journals: storage.journals(),
             subscribers: Subscribers::new(subscribers),
             ..RunOptions::default()
         }
@@ -344,7 +345,7 @@ impl ChatSession {
         run: RoomHandle,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
         turn_wall: Option<Duration>,
-        kept: &RunStorage,
+        storage: &RunStorage,
     ) -> Result<Arc<Outcome>, CliError> {
         self.channel.open(run.clone());
         let mut interrupts = self.interrupts.clone();
@@ -359,7 +360,7 @@ impl ChatSession {
         let mut too_long = std::pin::pin!(self.turn_takes_too_long(turn_wall));
         loop {
             tokio::select! {
-                outcome = &mut outcome => return outcome.map_err(|failure| broken_off(&failure.into(), &self.room, kept)),
+                outcome = &mut outcome => return outcome.map_err(|failure| broken_off(&failure.into(), &self.room, storage)),
                 () = interrupts.next() => stop_turn("Ctrl-C"),
                 () = self.stops.notified() => stop_turn("/stop"),
                 // The end of the reader lasts, so without the guard this branch would spin.
@@ -401,8 +402,8 @@ impl ChatSession {
     fn close(
         &self,
         ended: Result<Arc<Outcome>, CliError>,
-        begun: Instant,
-        kept: &RunStorage,
+        start: Instant,
+        storage: &RunStorage,
         output: OutputArgs,
     ) -> Result<u8, CliError> {
         self.conversation.end_turn();
@@ -423,9 +424,9 @@ impl ChatSession {
             .unwrap_or_default();
         self.screen.line(paint(
             FAINT,
-            format_args!("{} in {}{in_all}", status::spent(counts), took_for(begun.elapsed())),
+            format_args!("{} in {}{in_all}", status::spent(counts), took_for(start.elapsed())),
         ));
-        if let Some(line) = changes_line(&self.room, kept.pending_changes(&self.room)) {
+        if let Some(line) = changes_line(&self.room, storage.pending_changes(&self.room)) {
             self.screen.line(paint(ODD, line));
         }
         if let Some(line) = unread_line(&self.room, self.tally.unread()) {

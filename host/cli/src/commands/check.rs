@@ -106,10 +106,10 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
         } else {
             format!(" when {}", printable(&arguments))
         };
-        let said = format!("{}{within}{caller}{when}", rule.decide.as_str());
+        let decision = format!("{}{within}{caller}{when}", rule.decide.as_str());
         let (tool, source) =
             (paint(NAME, format_args!("{:<wide$}", rule.tool.0)), paint(FAINT, &rule.source));
-        stdout::hanging(wide + 3, format_args!("  {tool} {said} {source}"))?;
+        stdout::hanging(wide + 3, format_args!("  {tool} {decision} {source}"))?;
     }
     Ok(())
 }
@@ -135,8 +135,8 @@ fn narrows(narrow: &TaskScope) -> Option<String> {
         list("secrets", secrets.as_ref()),
         (*kv == Some(false)).then(|| "no kv".to_owned()),
     ];
-    let left: Vec<String> = lists.into_iter().flatten().collect();
-    (!left.is_empty()).then(|| format!("narrows the agent to {}", left.join("; ")))
+    let limits: Vec<String> = lists.into_iter().flatten().collect();
+    (!limits.is_empty()).then(|| format!("narrows the agent to {}", limits.join("; ")))
 }
 
 fn limits(limits: &PluginLimits) -> [String; 5] {

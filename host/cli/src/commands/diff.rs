@@ -91,8 +91,8 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     let folders = folders.join(", ");
     // Before the question, so that nobody reviews changes that cannot be applied.
     if args.apply {
-        if let Some(gone) = changes.folders.iter().find(|folder| !folder.dir.is_dir()) {
-            let what = format!("the folder {} is not there", show_path(&gone.dir));
+        if let Some(missing) = changes.folders.iter().find(|folder| !folder.dir.is_dir()) {
+            let what = format!("the folder {} is not there", show_path(&missing.dir));
             return Err(CliError::usage(what).hint(format!(
                 "move it back to this place, or drop the changes: conclave diff {run} --drop"
             )));
@@ -112,11 +112,11 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
             return Ok(exit::OK);
         }
     }
-    let done = if args.apply { changes.apply() } else { changes.discard() };
-    let done = done.map_err(|error| failed(&error, &run))?;
+    let outcome = if args.apply { changes.apply() } else { changes.discard() };
+    let count = outcome.map_err(|error| failed(&error, &run))?;
     let word = if args.apply { "applied" } else { "dropped" };
     if output.json {
-        stdout::json(json!({ "type": word, "run": run, "files": done }))?;
+        stdout::json(json!({ "type": word, "run": run, "files": count }))?;
     } else if !output.quiet {
         stdout::styled(format!("{} {files} {way} {folders}", paint(GOOD, word)))?;
     }
@@ -168,12 +168,12 @@ fn count(changes: &RunChanges) -> usize {
 }
 
 /// Whether the path, or a folder above it, is named. No names mean all.
-fn is_chosen(path: &str, named: &[String]) -> bool {
+fn is_chosen(path: &str, paths: &[String]) -> bool {
     let is_at = |name: &String| {
         let name = name.trim_end_matches('/');
         path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    named.is_empty() || named.iter().any(is_at)
+    paths.is_empty() || paths.iter().any(is_at)
 }
 
 fn capitalized(word: &str) -> String {
@@ -448,14 +448,14 @@ fn head(file: &PendingChange, diff: &FileDiff) -> Vec<String> {
             lines.push(format!("+++ {}", side(&file.new, new)));
         }
         FileDiff::Binary => {
-            let shown = |digest: &Option<FileDigest>, name: &str| match digest {
+            let label = |digest: &Option<FileDigest>, name: &str| match digest {
                 None => "/dev/null".to_owned(),
                 Some(digest) => {
                     let (size, hash) = (bytes(digest.length), &digest.sha256);
                     format!("{name} ({size}, sha256 {})", hash.get(..DIGEST).unwrap_or(hash))
                 }
             };
-            let (old, new) = (shown(&file.old, &old), shown(&file.new, &new));
+            let (old, new) = (label(&file.old, &old), label(&file.new, &new));
             lines.push(format!("Binary files {old} and {new} differ"));
         }
     }
@@ -609,9 +609,9 @@ mod tests {
     #[test]
     fn a_patch_has_the_exact_contents() {
         let diff = FileDiff::Text(text_change("a\n", "a\u{1b}"));
-        let shown = patch(&file("we\"ird", digest(2), digest(2)), &diff);
+        let text = patch(&file("we\"ird", digest(2), digest(2)), &diff);
         assert_eq!(
-            shown,
+            text,
             "diff --git \"a/we\\\"ird\" \"b/we\\\"ird\"\n--- \"a/we\\\"ird\"\n+++ \"b/we\\\"ird\"\n@@ -1 +1 @@\n-a\n+a\u{1b}\n\\ No newline at end of file\n"
         );
         let binary = patch(&file("x", None, digest(2048)), &FileDiff::Binary);
@@ -647,9 +647,9 @@ mod tests {
 
     #[test]
     fn a_path_names_a_file_or_all_below_a_folder() {
-        let named = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert!(is_chosen("src/a", &[]) && is_chosen("src/a", &named(&["src/"])));
-        assert!(is_chosen("src/a", &named(&["b", "src/a"])));
-        assert!(!is_chosen("src/ab", &named(&["src/a"])) && !is_chosen("src2", &named(&["src"])));
+        let paths = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(is_chosen("src/a", &[]) && is_chosen("src/a", &paths(&["src/"])));
+        assert!(is_chosen("src/a", &paths(&["b", "src/a"])));
+        assert!(!is_chosen("src/ab", &paths(&["src/a"])) && !is_chosen("src2", &paths(&["src"])));
     }
 }

@@ -181,8 +181,8 @@ async fn sandbox() -> Finding {
 
 async fn time_calls(host: &Host) -> Result<Duration, String> {
     let folder = machine::Scratch::new().map_err(|error| error.to_string())?;
-    let config =
-        Config::parse("doctor", &folder.shown(), PROBE).map_err(|problems| problems.to_string())?;
+    let config = Config::parse("doctor", &folder.config_path(), PROBE)
+        .map_err(|problems| problems.to_string())?;
     let prepared = host.load(&config).await.map_err(|error| error.to_string())?;
     let mut times = Vec::new();
     for call in 0..WARM_UP + CALLS {
@@ -209,13 +209,15 @@ fn models(probes: Vec<Probe>) -> Vec<Finding> {
     let finding = |probe: Probe| {
         let (is_there, is_one) = (has_model(&probe), serves_one(&probe));
         let Probe { name, url, model, answer, took } = probe;
-        let named = format!("{name}: {model} at {url}");
+        let description = format!("{name}: {model} at {url}");
         match answer {
-            Ok(_) if is_there => Finding::ok(WHAT, format!("{named} answers in {}", time(took))),
+            Ok(_) if is_there => {
+                Finding::ok(WHAT, format!("{description} answers in {}", time(took)))
+            }
             Ok(known) if is_one => Finding::note(
                 WHAT,
                 format!(
-                    "{named} answers in {}, and lists its one model as {}",
+                    "{description} answers in {}, and lists its one model as {}",
                     time(took),
                     known[0]
                 ),
@@ -225,18 +227,18 @@ fn models(probes: Vec<Probe>) -> Vec<Finding> {
                 let some: Vec<&str> = known.iter().take(MODELS_SHOWN).map(String::as_str).collect();
                 Finding::fail(
                     WHAT,
-                    format!("{named}: the server does not list this model"),
+                    format!("{description}: the server does not list this model"),
                     format!("its models are: {}", some.join(", ")),
                 )
             }
             Err(failure) if failure.is_loading => Finding::fail(
                 WHAT,
-                format!("{named} is loading its model"),
+                format!("{description} is loading its model"),
                 format!("{}: {WHEN_LOADED}", failure.trouble.text.trim_end_matches('.')),
             ),
             Err(failure) => Finding::fail(
                 WHAT,
-                format!("{named} cannot be reached or used"),
+                format!("{description} cannot be reached or used"),
                 failure.trouble.text,
             ),
         }

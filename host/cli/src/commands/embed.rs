@@ -20,9 +20,10 @@ pub(crate) fn embed(file: &Path, manifest: &Path, output: OutputArgs) -> Result<
     let text = std::fs::read_to_string(manifest).map_err(|error| unread(manifest, &error))?;
     let read = Manifest::from_toml(&show_path(manifest), &text)
         .map_err(|error| CliError::usage(error.to_string()))?;
-    let whole = put_in(&component, &read)
+    let with_manifest = put_in(&component, &read)
         .map_err(|error| CliError::plugin(format!("{}: {error}", show_path(file))))?;
-    let written = durable_file::replace(file, &whole, &FileAccess::Usual);
+    // Replaced as a whole, since the component that was read is in the same file.
+    let written = durable_file::replace(file, &with_manifest, &FileAccess::Usual);
     written.map_err(|error| {
         CliError::internal(format!("{} could not be written: {error}", show_path(file)))
     })?;

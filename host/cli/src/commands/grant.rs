@@ -149,8 +149,8 @@ fn read(
         return Err(CliError::usage(format!("no grant is named for {}", args.plugin)).hint(hint));
     }
     let fragments = texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let named = || fragments.iter().find_map(|fragment| fragment.plugin.clone());
-    let plugin = if is_line { named() } else { Some(args.plugin.clone()) };
+    let plugin_of_line = || fragments.iter().find_map(|fragment| fragment.plugin.clone());
+    let plugin = if is_line { plugin_of_line() } else { Some(args.plugin.clone()) };
     let plugin = plugin.ok_or_else(|| {
         CliError::usage("no plugin is named")
             .hint("write the plugin first: conclave grant PLUGIN GRANT")

@@ -37,12 +37,14 @@ pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
     let folder = ProjectFolder::choose(&beside, args.folder.as_deref(), args.yes)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let text = text(&name, &folder, model.as_ref());
+    // Before anything is written, so that values that do not fit leave no files behind.
     let config = Config::parse(&show_path(&file), &beside.to_string_lossy(), &text);
     config.map_err(|problems| {
         CliError::usage(format!("{}\n\n{problems}", "these values make the config invalid"))
     })?;
     write_schema(&beside.join(schema::FILE))?;
     folder.make().map_err(|error| unwritten(&folder.path, &error))?;
+    // Last: while it is missing, the same command can be repeated without --force.
     create(&file, &text, args.force).map_err(|error| unwritten(&file, &error))?;
     tell(&file, &folder, model.as_ref(), output)
 }
@@ -77,10 +79,10 @@ fn tell(
     model: Option<&Model>,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
-    let shown = shell(&file.display().to_string());
+    let file_argument = shell(&file.display().to_string());
     let next = match model {
-        Some(_) => format!("conclave chat {shown}"),
-        None => format!("conclave run {shown} {:?}", folder.question()),
+        Some(_) => format!("conclave chat {file_argument}"),
+        None => format!("conclave run {file_argument} {:?}", folder.question()),
     };
     if output.json {
         stdout::json(json!({
@@ -114,7 +116,7 @@ fn tell(
             }
         }
         let _ = writeln!(err, "\n{}", paint(FAINT, "next"));
-        stdout::line(format_args!("  {next}\n  conclave check {shown}"))?;
+        stdout::line(format_args!("  {next}\n  conclave check {file_argument}"))?;
     }
     Ok(exit::OK)
 }

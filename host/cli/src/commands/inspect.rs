@@ -22,11 +22,12 @@ use crate::ui::stdout;
 type Tools = Option<Result<ComponentTools, String>>;
 
 pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<u8, CliError> {
-    let again = |source: &str| format!("conclave plugin inspect {}", shell(source));
-    let found = source::find(&args.source, again).await?;
+    let command_for = |source: &str| format!("conclave plugin inspect {}", shell(source));
+    let found = source::find(&args.source, command_for).await?;
     let signers = registry::signers_of(&found).await?;
     let signers: Vec<String> = signers.iter().map(ToString::to_string).collect();
     let tools = if args.no_tools { None } else { tools_of(&found, output).await? };
+    // No host loads a component that cannot list its tools.
     let code = if matches!(tools, Some(Err(_))) { exit::PLUGIN } else { exit::OK };
     if output.json {
         let mut value = json!(found.inspection);
@@ -42,7 +43,7 @@ pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<
         }
         stdout::json(value)?;
     } else {
-        show(&one_line(&found.place.shown(), TEXT), &found.inspection, (&signers, &tools))?;
+        show(&one_line(&found.place.label(), TEXT), &found.inspection, (&signers, &tools))?;
     }
     Ok(code)
 }

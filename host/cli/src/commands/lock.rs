@@ -28,7 +28,7 @@ pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliE
     file.lock.iter().for_each(|lock| lock.resolve_tags(&mut config));
     let facts = facts_of(&args.file, &config, output).await?;
     let mut lock = file.lock.clone().unwrap_or_default();
-    let gone = lock.keep_only(&facts.keys().cloned().collect::<BTreeSet<_>>());
+    let removed = lock.keep_only(&facts.keys().cloned().collect::<BTreeSet<_>>());
     let (mut added, mut differ) = (Vec::new(), Vec::new());
     for (name, facts) in &facts {
         match lock.plugins.get(name) {
@@ -45,7 +45,7 @@ pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliE
     }
     // Also if some differ: their pins are unchanged, and the new ones need no review.
     file.write(&lock)?;
-    tell(&file, (&facts, &lock), (&added, &gone, &differ), output)?;
+    tell(&file, (&facts, &lock), (&added, &removed, &differ), output)?;
     Ok(if differ.is_empty() { exit::OK } else { exit::PLUGIN })
 }
 
@@ -140,13 +140,13 @@ type Names<'a> = &'a [PluginName];
 fn tell(
     file: &LockFile,
     (facts, lock): (&BTreeMap<PluginName, PluginFacts>, &PinnedPlugins),
-    (added, gone, differ): (Names<'_>, Names<'_>, Names<'_>),
+    (added, removed, differ): (Names<'_>, Names<'_>, Names<'_>),
     output: OutputArgs,
 ) -> Result<(), CliError> {
     if output.json {
         let file = file.path().display().to_string();
         return stdout::json(
-            json!({ "type": "lock", "file": file, "pinned": added, "removed": gone, "changed": differ }),
+            json!({ "type": "lock", "file": file, "pinned": added, "removed": removed, "changed": differ }),
         );
     }
     if output.quiet {
@@ -161,7 +161,7 @@ fn tell(
     for name in added {
         let _ = writeln!(err, "  {} {}", paint(GOOD, "+"), line(name));
     }
-    for name in gone {
+    for name in removed {
         let _ = writeln!(
             err,
             "  {} {} {}",
@@ -180,7 +180,7 @@ fn tell(
             file.option()
         );
     }
-    if added.is_empty() && gone.is_empty() && differ.is_empty() {
+    if added.is_empty() && removed.is_empty() && differ.is_empty() {
         let _ = writeln!(
             err,
             "  {}",

@@ -16,6 +16,7 @@ use crate::ui::stdout;
 
 /// Writes a shell's completions to stdout.
 pub(crate) fn completions(shell: Shell) -> Result<u8, CliError> {
+    // Into memory first: the generators panic if a write to their target fails.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "conclave", &mut script);
     stdout::write(&String::from_utf8_lossy(&script))?;

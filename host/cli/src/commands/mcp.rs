@@ -45,12 +45,13 @@ pub(crate) async fn mcp(
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let engine = EngineStart::begin();
     let config = setup::read_config(&args.file, &models)?;
-    let kept = RunStorage::open(&args.keep, RunCommand::bulk(CLIENT, &args.file, &config, locked))?;
+    let storage =
+        RunStorage::open(&args.keep, RunCommand::bulk(CLIENT, &args.file, &config, locked))?;
     // Before the first call of this process, whose calls would look interrupted too.
-    if let Some(store) = kept.store() {
+    if let Some(store) = storage.store() {
         give_up_calls(store);
     }
-    let host = Arc::new(setup::open_host_keeping(&args.file, &kept, engine)?);
+    let host = Arc::new(setup::open_host_keeping(&args.file, &storage, engine)?);
     let selection = Selection {
         task: args.task.as_deref().map(TaskName::from),
         patterns: args.tools.iter().map(|pattern| checked(pattern)).collect::<Result<_, _>>()?,
@@ -91,23 +92,23 @@ pub(crate) async fn mcp(
         subscribers.push(Arc::new(RefusalPrinter::new(
             Arc::clone(&screen),
             Arc::clone(prepared.setup()),
-            kept.is_kept(),
+            storage.is_kept(),
         )));
         subscribers.push(Arc::new(
             TracePrinter::of_run(screen, args.verbose, prepared.setup())
-                .with_addresses(kept.is_kept()),
+                .with_addresses(storage.is_kept()),
         ));
     }
     let options = RunOptions {
         ids: Arc::new(ids),
         // The client gets the answer of `ask`, and no message before it.
         channels: Arc::new(NoClient),
-        journals: kept.journals(),
+        journals: storage.journals(),
         subscribers: Subscribers::new(subscribers),
         ..RunOptions::default()
     };
     let service = Service { prepared, selection, options, blobs: Arc::clone(host.blobs()) };
-    let _attending = kept.store().map(|store| ControlListener::begin(store, &host, &screen));
+    let _attending = storage.store().map(|store| ControlListener::begin(store, &host, &screen));
     interrupts.run_begins();
     #[cfg(unix)]
     let (from, to) = client_pipes::open();
@@ -122,12 +123,13 @@ pub(crate) async fn mcp(
             host.stop_all("interrupted");
             Ok(exit::INTERRUPTED)
         }
+        // The usual end of a server, and so no failure.
         () = terminated() => {
             host.stop_all("the program received SIGTERM");
             Ok(exit::OK)
         }
     };
-    observers::drain(&host, kept.is_kept(), output, &interrupts).await?;
+    observers::drain(&host, storage.is_kept(), output, &interrupts).await?;
     ended
 }
 
@@ -159,6 +161,7 @@ pub(crate) async fn terminated() {
 /// Whether the warning is about an unused plugin whose tools this client is served.
 fn is_of_served(prepared: &Prepared, selection: &Selection, warning: &ConfigProblem) -> bool {
     let Some(unused) = &warning.unused_plugin else { return false };
+    // With dots: a name with underscores does not show where that of the plugin ends.
     let dotted = Selection { underscores: false, ..selection.clone() };
     let names = serve::names(prepared, &dotted).unwrap_or_default();
     let mut plugins = names.iter().filter_map(|name| name.split_once('.'));

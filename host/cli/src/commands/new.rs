@@ -40,7 +40,7 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
         let what = format!("{} already exists, and is not empty", show_path(&folder));
         return Err(CliError::usage(what).hint("name another folder with --folder"));
     }
-    let own = args.sdk.as_deref().map(|given| path_of_sdk(given, args.lang)).transpose()?;
+    let own = args.sdk.as_deref().map(|path| path_of_sdk(path, args.lang)).transpose()?;
     let path = match &own {
         Some(path) => path.display().to_string(),
         None => format!("{SDK}/{}", args.lang.sdk()),
@@ -83,8 +83,8 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
 
 /// Returns the absolute path of the SDK for a language, in a checkout of the repository or on its
 /// own.
-fn path_of_sdk(given: &Path, language: Language) -> Result<PathBuf, CliError> {
-    let candidates = [given.join(language.sdk()), given.to_owned()];
+fn path_of_sdk(path: &Path, language: Language) -> Result<PathBuf, CliError> {
+    let candidates = [path.join(language.sdk()), path.to_owned()];
     let name = if language == Language::Js { "@conclave/sdk" } else { "conclave-sdk" };
     let is_sdk = |path: &&PathBuf| {
         std::fs::read_to_string(path.join(language.project_file()))
@@ -92,7 +92,7 @@ fn path_of_sdk(given: &Path, language: Language) -> Result<PathBuf, CliError> {
     };
     let found = candidates.iter().find(is_sdk).and_then(|path| path.canonicalize().ok());
     found.ok_or_else(|| {
-        CliError::usage(format!("{} is not the SDK", show_path(given)))
+        CliError::usage(format!("{} is not the SDK", show_path(path)))
             .hint("name a checkout of Conclave, or the folder of its SDK; without --sdk, the SDK of this program is written beside the plugin")
     })
 }
@@ -109,8 +109,8 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 /// The manifest of an enclosing workspace whose members are named by a pattern, so that cargo takes
 /// the new crate for one of them.
 fn outer_workspace(folder: &Path) -> Option<PathBuf> {
-    let whole = folder.canonicalize().ok()?;
-    whole.ancestors().skip(1).map(|above| above.join("Cargo.toml")).find(|file| {
+    let canonical_path = folder.canonicalize().ok()?;
+    canonical_path.ancestors().skip(1).map(|above| above.join("Cargo.toml")).find(|file| {
         let Ok(text) = std::fs::read_to_string(file) else { return false };
         let members = text.split_once("[workspace]").and_then(|(_, rest)| {
             let (_, rest) = rest.split_once("members")?;
@@ -129,9 +129,9 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
 }
 
 fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Result<u8, CliError> {
-    let shown = shell(&folder.display().to_string());
+    let folder_argument = shell(&folder.display().to_string());
     let next = [
-        format!("cd {shown}"),
+        format!("cd {folder_argument}"),
         "conclave plugin build".to_owned(),
         "conclave plugin test".to_owned(),
         format!("conclave run {}", shell(kinds::message(args.kind))),

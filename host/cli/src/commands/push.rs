@@ -32,8 +32,8 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
         return Err(CliError::usage(what)
             .hint("name registry, repository and tag: oci://registry.example/team/notes:1.2.0"));
     }
-    let again = |source: &str| format!("conclave plugin push {} {reference}", shell(source));
-    let found = source::find(&args.source, again).await?;
+    let command_for = |source: &str| format!("conclave plugin push {} {reference}", shell(source));
+    let found = source::find(&args.source, command_for).await?;
     let key = args.sign.as_deref().map(read_key).transpose()?;
     let mut signatures = match &found.place {
         ComponentPlace::File(file) => envelopes_beside(file)?,
@@ -46,13 +46,14 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
     let version = &found.inspection.manifest.version;
     let replaced = replaced(&registry, &reference, &package).await?;
     let warnings = warnings(&reference, version, replaced.as_ref(), &signing);
+    // Before the question, so that the user decides with them in view.
     if !output.json {
         for warning in &warnings {
             let _ = writeln!(crate::ui::output::stderr(), "{} {warning}", paint(ODD, "warning:"));
         }
     }
     if let Some(replaced) = replaced.filter(|_| !args.replace) {
-        confirm(&reference, &replaced, again(&args.source))?;
+        confirm(&reference, &replaced, command_for(&args.source))?;
     }
     let pushed = registry.push(&reference, &package).await.map_err(|error| failed(&error))?;
     // After the push: the statement names the digest of the pushed manifest.
@@ -108,7 +109,7 @@ fn failed(error: &RegistryError) -> CliError {
 /// The artifact that a tag names before the push, if it is another one.
 struct ReplacedArtifact {
     /// The version that it states, or its digest; for display.
-    shown: String,
+    description: String,
     /// The keys that signed it.
     signers: BTreeSet<PublicKey>,
 }
@@ -123,8 +124,8 @@ async fn replaced(
         Ok(artifact) => artifact,
         Err(RegistryError::NotFound { .. }) => return Ok(None),
         Err(RegistryError::NotAComponent { reason, .. }) => {
-            let shown = one_line(&format!("something else: {reason}"), 3 * TEXT);
-            return Ok(Some(ReplacedArtifact { shown, signers: BTreeSet::new() }));
+            let description = one_line(&format!("something else: {reason}"), 3 * TEXT);
+            return Ok(Some(ReplacedArtifact { description, signers: BTreeSet::new() }));
         }
         Err(error) => return Err(failed(&error)),
     };
@@ -133,10 +134,10 @@ async fn replaced(
     }
     let signatures = registry.signatures(&artifact).await.map_err(|error| failed(&error))?;
     let signers = signers(&signatures.envelopes, Subject::Artifact(&artifact));
-    Ok(Some(ReplacedArtifact { shown: shown(&artifact), signers }))
+    Ok(Some(ReplacedArtifact { description: describe(&artifact), signers }))
 }
 
-fn shown(artifact: &Artifact) -> String {
+fn describe(artifact: &Artifact) -> String {
     let digest: String = artifact.component_sha256().chars().take(12).collect();
     match artifact.version() {
         Some(version) => format!("version {}, sha256 {digest}…", one_line(&version, TEXT)),
@@ -160,8 +161,8 @@ fn warnings(
             one_line(version, TEXT)
         ));
     }
-    let lost = replaced.map(|replaced| lost_signers(&replaced.signers, signing));
-    for key in lost.unwrap_or_default() {
+    let lost_keys = replaced.map(|replaced| lost_signers(&replaced.signers, signing));
+    for key in lost_keys.unwrap_or_default() {
         warnings.push(format!("what the tag names now is signed by {key}; this is not"));
     }
     warnings
@@ -187,12 +188,12 @@ fn is_version(tag: &str, version: &str) -> bool {
 fn confirm(
     reference: &OciReference,
     replaced: &ReplacedArtifact,
-    again: String,
+    command: String,
 ) -> Result<(), CliError> {
-    let what = format!("{reference} names another artifact: {}", replaced.shown);
+    let what = format!("{reference} names another artifact: {}", replaced.description);
     if !ask::is_user_there() {
         return Err(CliError::policy(format!("{what}; nothing was published"))
-            .hint(format!("push to another tag; or replace it: {again} --replace")));
+            .hint(format!("push to another tag; or replace it: {command} --replace")));
     }
     if ask::confirm(&format!("{what}. Replace it?")) {
         return Ok(());

@@ -203,14 +203,16 @@ impl ResumeCounts {
             part(self.conversations, format!("{skipped} skipped")),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        let lost = plural(unreadable as u64, "store", "stores");
+        let stores = plural(unreadable as u64, "store", "stores");
         match (parts.as_slice(), unreadable) {
             ([], 0) => "no run was interrupted".to_owned(),
             ([], _) => {
-                format!("no interrupted run was found, and {lost} cannot be read (see above)")
+                format!("no interrupted run was found, and {stores} cannot be read (see above)")
             }
             (parts, 0) => format!("\n{}", parts.join(", ")),
-            (parts, _) => format!("\n{}, and {lost} cannot be read (see above)", parts.join(", ")),
+            (parts, _) => {
+                format!("\n{}, and {stores} cannot be read (see above)", parts.join(", "))
+            }
         }
     }
 }
@@ -235,16 +237,17 @@ async fn resume_now(
 ) -> Result<Option<u8>, CliError> {
     let loading = Instant::now();
     let file = config_of(row, args.config.as_deref())?;
+    // A run that was begun with --locked stays so.
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
     let about = origin_of(row, &file, locked);
     let config = setup::read_config(&file, &models)?;
     let engine = EngineStart::begin();
-    let kept = RunStorage::in_store(
+    let storage = RunStorage::in_store(
         store.clone(),
         Durability::of_word(&row.durability).unwrap_or_default(),
         about,
     );
-    let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
+    let host = Arc::new(setup::open_host_keeping(&file, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?;
     report_unnamed(observers, prepared.setup(), &row.run, output)?;
     if row.command == CONVERSATION {
@@ -255,17 +258,17 @@ async fn resume_now(
             verbose: args.verbose,
         };
         let resumed =
-            chat::resume(setting, &host, prepared.for_chat(), &kept, output, interrupts.clone());
+            chat::resume(setting, &host, prepared.for_chat(), &storage, output, interrupts.clone());
         return resumed.await.map(Some);
     }
     // A forgotten flag must not refuse the calls that wait, nor ask elsewhere.
     let approvals = args.approvals.or(choice_of(&row.approvals)).unwrap_or_default();
     let questions = args.questions.or(choice_of(&row.questions)).unwrap_or_default();
     let style = RunStyle { output, trace: args.trace, verbose: args.verbose, approvals, questions };
-    let context =
-        RunContext::new(&prepared, &file, &kept, style, interrupts)?.resuming(&row.run, &kept);
+    let context = RunContext::new(&prepared, &file, &storage, style, interrupts)?
+        .resuming(&row.run, &storage);
     let mut session = prepared
-        .reopen(&row.run, context.options(&kept))
+        .reopen(&row.run, context.options(&storage))
         .await
         .map_err(|error| unresumable(&error))?;
     if session.paused().is_some() && args.run.is_none() {
@@ -300,13 +303,13 @@ async fn resume_now(
     context.legend();
     let began = Instant::now();
     interrupts.run_begins();
-    let attending = context.attend(&kept, &host);
+    let attending = context.attend(&storage, &host);
     let handle = session.handle();
     if session.paused().is_some() {
         // An explicit resume also lifts a pause.
         handle.unpause();
     }
-    let outcome = context.follow(handle, session.resume(), (&row.run, &kept)).await;
+    let outcome = context.follow(handle, session.resume(), (&row.run, &storage)).await;
     drop(attending);
     let outcome = outcome?;
     drop(session);
@@ -314,9 +317,9 @@ async fn resume_now(
     // The result is the last line.
     if output.json {
         observers::drain(&host, true, output, interrupts).await?;
-        return context.end(&outcome, began, (&row.run, &kept)).map(Some);
+        return context.end(&outcome, began, (&row.run, &storage)).map(Some);
     }
-    let code = context.end(&outcome, began, (&row.run, &kept))?;
+    let code = context.end(&outcome, began, (&row.run, &storage))?;
     observers::drain(&host, true, output, interrupts).await?;
     Ok(Some(code))
 }
@@ -392,10 +395,10 @@ async fn deliver_missed(
     let config = setup::read_config(&file, &models)?;
     let engine = EngineStart::begin();
     let durability = Durability::of_word(&row.durability).unwrap_or_default();
-    let kept = RunStorage::in_store(store, durability, about);
-    let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
+    let storage = RunStorage::in_store(store, durability, about);
+    let host = Arc::new(setup::open_host_keeping(&file, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?;
-    let options = RunOptions { journals: kept.journals(), ..RunOptions::default() };
+    let options = RunOptions { journals: storage.journals(), ..RunOptions::default() };
     report_unnamed(observers, prepared.setup(), &row.run, output)?;
     let reports = prepared.deliver_missed(&row.run, options).await;
     let mut code = exit::OK;
@@ -426,19 +429,19 @@ async fn deliver_missed(
 }
 
 /// Returns the config that the run was started with, unless another is named.
-pub(crate) fn config_of(row: &RunRow, given: Option<&Path>) -> Result<PathBuf, CliError> {
-    let file = given.map(Path::to_owned).or_else(|| row.config.clone());
-    let elsewhere = format!("conclave resume {} --config FILE", row.run);
+pub(crate) fn config_of(row: &RunRow, named_config: Option<&Path>) -> Result<PathBuf, CliError> {
+    let file = named_config.map(Path::to_owned).or_else(|| row.config.clone());
+    let command = format!("conclave resume {} --config FILE", row.run);
     let Some(file) = file else {
         return Err(CliError::usage(format!(
             "the config with which {} was started is unknown",
             row.run
         ))
-        .hint(format!("name it: {elsewhere}")));
+        .hint(format!("name it: {command}")));
     };
     if !file.is_file() {
         let what = format!("the config of {} no longer exists: {}", row.run, show_path(file));
-        return Err(CliError::usage(what).hint(format!("if it was moved: {elsewhere}")));
+        return Err(CliError::usage(what).hint(format!("if it was moved: {command}")));
     }
     Ok(file)
 }

@@ -91,7 +91,7 @@ async fn once(
     let room = RunRoom::find(args.input.room.as_deref(), &args.keep, file)?;
     let answers = args.input.answers.as_deref().map(input::answers).transpose()?;
     let config = setup::read_config(file, &models)?;
-    let kept = RunStorage::open(
+    let storage = RunStorage::open(
         &room.keep,
         RunCommand {
             command: "run",
@@ -109,11 +109,11 @@ async fn once(
         Some(name) => RunRoom::find(Some(name), &args.keep, file)?,
         None => room,
     };
-    let host = Arc::new(setup::open_host_keeping(file, &kept, engine)?);
+    let host = Arc::new(setup::open_host_keeping(file, &storage, engine)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let prepared = setup::prepare_with(&host, (file, &config), locked, output).await?;
-    let given = input::input(&args.input, message, prepared.setup(), room.is_stored)?;
-    let input = RunInput { attachments, ..given };
+    let base_input = input::input(&args.input, message, prepared.setup(), room.is_stored)?;
+    let input = RunInput { attachments, ..base_input };
     let style = RunStyle {
         output,
         trace: args.trace,
@@ -121,10 +121,10 @@ async fn once(
         approvals: args.approvals,
         questions: args.questions,
     };
-    let context = RunContext::new(&prepared, file, &kept, style, interrupts)?
+    let context = RunContext::new(&prepared, file, &storage, style, interrupts)?
         .answering(answers.unwrap_or_default());
     let (room, is_stored) = (room.id, room.is_stored);
-    let options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&kept) };
+    let options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&storage) };
     interrupted_runs::report_interrupted(&interrupted);
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
@@ -135,19 +135,19 @@ async fn once(
     let session = if is_stored {
         prepared.reopen(&room, options).await.map_err(|error| unresumable(&error))?
     } else {
-        prepared.session(options).map_err(|failure| unkept(&failure, &room, &kept))?
+        prepared.session(options).map_err(|failure| unkept(&failure, &room, &storage))?
     };
     // The store is this process's own now, so nothing comes between this and the start.
     let run = session.start(input).map_err(|error| CliError::usage(error.to_string()))?;
-    let attending = context.attend(&kept, &host);
+    let attending = context.attend(&storage, &host);
     let watched = args
         .watch
         .then(|| watch::rebuilt_components(&prepared, run.handle(), Arc::clone(&context.screen)));
-    let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
+    let outcome = context.follow(run.handle(), run.outcome(), (&room, &storage)).await;
     drop((watched, attending));
     let outcome = outcome?;
-    let end = || context.end(&outcome, started, (&room, &kept));
-    let is_stored = kept.store().is_some();
+    let end = || context.end(&outcome, started, (&room, &storage));
+    let is_stored = storage.store().is_some();
     if output.json {
         // The result is the last line.
         observers::drain(&host, is_stored, output, interrupts).await?;

@@ -108,8 +108,8 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
             } else {
                 let changed =
                     changes.get(&run.run).map(|count| plural(*count as u64, "change", "changes"));
-                let left = || undelivered.get(&run.run).map(|_| "undelivered".to_owned());
-                changed.or_else(left)
+                let remark = || undelivered.get(&run.run).map(|_| "undelivered".to_owned());
+                changed.or_else(remark)
             };
             row(run, also, decided(run), lasted(run), now)
         })

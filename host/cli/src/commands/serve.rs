@@ -60,8 +60,8 @@ pub(crate) async fn serve(
     let channel = channel(&config, args.channel.as_deref(), &args.file)?;
     let name = args.room.clone().unwrap_or_else(|| default_room(&args.file));
     let engine = EngineStart::begin();
-    let kept = storage(&args, &name, (&config, locked))?;
-    let Some(store) = kept.store() else {
+    let storage = storage(&args, &name, (&config, locked))?;
+    let Some(store) = storage.store() else {
         return Err(CliError::internal("conversations need a store, and none is there"));
     };
     // After the storage is open: from here on no other process changes the rooms that are read.
@@ -73,7 +73,7 @@ pub(crate) async fn serve(
             .hint("name another port: --listen 127.0.0.1:0 takes a free one")
     })?;
     let address = listener.local_addr().map_err(|error| CliError::internal(error.to_string()))?;
-    let host = Arc::new(setup::open_host_keeping(&args.file, &kept, engine)?);
+    let host = Arc::new(setup::open_host_keeping(&args.file, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&args.file, &config), locked, output).await?;
     if !output.quiet && !output.json {
         head::print(&prepared, None, loading.elapsed());
@@ -94,7 +94,7 @@ pub(crate) async fn serve(
         prepared,
         name: RoomId::from(name.as_str()),
         channel: channel.clone(),
-        journals: kept.journals(),
+        journals: storage.journals(),
         subscribers,
         screen: Arc::clone(&screen),
         store: reader.folder().to_owned(),
@@ -127,12 +127,12 @@ pub(crate) async fn serve(
     drop(attending);
     // Without the note, a resumption would know only the time since each conversation's last record.
     let (stopping, stopped) = (store.clone(), SystemClock.now());
-    let noted = tokio::task::spawn_blocking(move || stopping.note_stop(stopped)).await;
-    if let Ok(Err(error)) = noted {
+    let note_result = tokio::task::spawn_blocking(move || stopping.note_stop(stopped)).await;
+    if let Ok(Err(error)) = note_result {
         screen.line(paint(ODD, format_args!("the time of this stop was not noted: {error}")));
     }
-    let again = format!("conclave serve {}", shell(&args.file.display().to_string()));
-    screen.line(paint(FAINT, format_args!("\nclosed; the conversations continue with: {again}")));
+    let command = format!("conclave serve {}", shell(&args.file.display().to_string()));
+    screen.line(paint(FAINT, format_args!("\nclosed; the conversations continue with: {command}")));
     for line in changes_of_conversations(&reader, &name) {
         screen.line(paint(ODD, line));
     }
@@ -249,22 +249,23 @@ fn has_port(host: &str) -> bool {
 }
 
 /// Returns the channel to serve.
-fn channel(config: &Config, named: Option<&str>, file: &Path) -> Result<ChannelId, CliError> {
+fn channel(config: &Config, choice: Option<&str>, file: &Path) -> Result<ChannelId, CliError> {
     let web = || config.channels.iter().filter(|(_, binding)| binding.kind == ChannelKind::Web);
     let names: Vec<&str> = web().map(|(name, _)| name.as_str()).collect();
-    match (named, names.as_slice()) {
-        (Some(named), names) if names.contains(&named) => Ok(ChannelId::from(named)),
+    match (choice, names.as_slice()) {
+        (Some(choice), names) if names.contains(&choice) => Ok(ChannelId::from(choice)),
         (None, [only]) => Ok(ChannelId::from(*only)),
         (_, []) => {
-            let name = named.unwrap_or("web");
+            let name = choice.unwrap_or("web");
             let what = format!("{} has no channel of kind `web`", show_path(file));
             Err(CliError::usage(what)
                 .hint(format!("add these lines to it:\n\n[channels.{name}]\nkind = \"web\"")))
         }
-        (Some(named), names) => {
-            let what = format!("{} has no channel {} of kind `web`", show_path(file), shell(named));
+        (Some(choice), names) => {
+            let what =
+                format!("{} has no channel {} of kind `web`", show_path(file), shell(choice));
             Err(CliError::usage(what).known(
-                named,
+                choice,
                 "its channels of that kind are",
                 names.iter().copied(),
             ))
@@ -330,7 +331,7 @@ fn check_owner(reader: &StoreReader, file: &Path) -> Result<(), CliError> {
 mod tests {
     use super::*;
 
-    fn named(text: &str, channel: Option<&str>) -> Result<String, String> {
+    fn served_channel(text: &str, channel: Option<&str>) -> Result<String, String> {
         let config = format!(
             "entry = 'a'\n[plugins.a]\nsource = 'stock:chat'\n[tasks.a]\nagent = 'a'\n{text}"
         );
@@ -344,15 +345,15 @@ mod tests {
     fn the_only_web_channel_is_served_and_of_several_the_named_one() {
         let (web, pager) = ("[channels.web]\nkind = 'web'\n", "[channels.pager]\nkind = 'text'\n");
         let both = format!("{web}{pager}[channels.shop]\nkind = 'web'\n");
-        assert_eq!(named(web, None).as_deref(), Ok("web"));
-        assert_eq!(named(&both, Some("shop")).as_deref(), Ok("shop"));
+        assert_eq!(served_channel(web, None).as_deref(), Ok("web"));
+        assert_eq!(served_channel(&both, Some("shop")).as_deref(), Ok("shop"));
         for (text, channel, says) in [
             ("", None, "[channels.web]\nkind = \"web\""),
             (pager, Some("desk"), "[channels.desk]\nkind = \"web\""),
             (both.as_str(), None, "name one of shop, web: --channel shop"),
             (both.as_str(), Some("pager"), "its channels of that kind are: shop, web"),
         ] {
-            let error = named(text, channel).unwrap_err();
+            let error = served_channel(text, channel).unwrap_err();
             assert!(error.contains(says), "{error}");
         }
     }

@@ -131,11 +131,11 @@ fn print_prompts(
     output: OutputArgs,
 ) -> Result<u8, CliError> {
     let all = prompts_of(rooms);
-    let shown: Vec<&ModelPrompt> = match seq {
+    let prompts: Vec<&ModelPrompt> = match seq {
         Some(seq) => all.at(&found.room, seq),
         None => all.all().iter().collect(),
     };
-    if shown.is_empty() {
+    if prompts.is_empty() {
         let run = found.run();
         return Err(match seq {
             Some(seq) => CliError::usage(format!("{}:{seq} asks no model", found.room))
@@ -144,7 +144,7 @@ fn print_prompts(
         });
     }
     if output.json {
-        for prompt in shown {
+        for prompt in prompts {
             let mut value = json!(prompt.written());
             value["type"] = "prompt".into();
             (value["address"], value["model"]) =
@@ -154,14 +154,14 @@ fn print_prompts(
         }
         return Ok(exit::OK);
     }
-    if seq.is_none() && shown.len() > 1 {
-        shown.iter().map(|prompt| show_prompts::listed(prompt)).try_for_each(stdout::unbroken)?;
-        let last = shown.last().map(|prompt| show_prompts::address(prompt));
+    if seq.is_none() && prompts.len() > 1 {
+        prompts.iter().map(|prompt| show_prompts::listed(prompt)).try_for_each(stdout::unbroken)?;
+        let last = prompts.last().map(|prompt| show_prompts::address(prompt));
         let what = format!("`conclave show {} --prompt` shows one", last.unwrap_or_default());
         stdout::styled(table::note(what))?;
         return Ok(exit::OK);
     }
-    for prompt in shown {
+    for prompt in prompts {
         show_prompts::rows(prompt, table::total()).iter().try_for_each(stdout::unbroken)?;
     }
     Ok(exit::OK)

@@ -19,14 +19,14 @@ use crate::ui::stdout;
 
 pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError> {
     let key = read_key(&args.key)?;
-    let again = |source: &str| {
+    let command_for = |source: &str| {
         format!(
             "conclave plugin sign {} --key {}",
             shell(source),
             shell(&args.key.display().to_string())
         )
     };
-    let found = source::find(&args.source, again).await?;
+    let found = source::find(&args.source, command_for).await?;
     let signed = match &found.place {
         ComponentPlace::File(file) => {
             let package = Package::new(found.bytes()?, &found.inspection);
@@ -42,7 +42,7 @@ pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError
             artifact.reference().to_string()
         }
         ComponentPlace::Stock(_) | ComponentPlace::Url(_) => {
-            let what = format!("{} cannot carry a signature", found.place.shown());
+            let what = format!("{} cannot carry a signature", found.place.label());
             return Err(CliError::usage(what)
                 .hint("sign a .wasm file, or an artifact of a registry: oci://…"));
         }

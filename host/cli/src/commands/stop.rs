@@ -131,7 +131,7 @@ async fn wait(
 /// Takes the message back. Returns whether it had not been received yet.
 fn take_back(word: &ControlMessage, row: &RunRow) -> Result<bool, CliError> {
     ControlMessage::take_back(&row.store, |mail| mail.id == word.id)
-        .map(|taken| !taken.is_empty())
+        .map(|messages| !messages.is_empty())
         .map_err(|error| unusable(&error))
 }
 

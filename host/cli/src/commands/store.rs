@@ -62,7 +62,7 @@ fn gc(
         let retention = retention(&kind, before, keep, dry)?;
         for reader in kind {
             match Store::open(reader.folder()).and_then(|store| store.collect(&retention)) {
-                Ok(gone) => report_gone(reader.folder(), &gone, dry, output)?,
+                Ok(collected) => report_collected(reader.folder(), &collected, dry, output)?,
                 Err(StoreError::InUse { folder, who }) => report_in_use(&folder, &who, output)?,
                 Err(error) => return Err(unusable(&error)),
             }
@@ -112,14 +112,14 @@ fn limit(mut ended: Vec<Millis>, before: Option<Millis>, keep: usize) -> Millis 
     }
 }
 
-fn report_gone(
+fn report_collected(
     folder: &Path,
-    gone: &Collected,
+    collected: &Collected,
     dry: bool,
     output: OutputArgs,
 ) -> Result<(), CliError> {
     if output.json {
-        let mut value = json!(gone);
+        let mut value = json!(collected);
         (value["type"], value["store"], value["dry_run"]) =
             ("collected".into(), json!(folder), dry.into());
         return stdout::json(value);
@@ -128,25 +128,25 @@ fn report_gone(
         return Ok(());
     }
     let folder = one_line(&folder.display().to_string(), 200);
-    for run in &gone.kept {
+    for run in &collected.remaining_runs {
         stdout::styled(format!(
             "{} {run}: it has changes to apply or drop: conclave diff {run}",
             paint(ODD, "kept")
         ))?;
     }
-    if gone.runs.is_empty() && gone.blobs == 0 {
+    if collected.runs.is_empty() && collected.blobs == 0 {
         return stdout::styled(note(format_args!("{folder}: nothing to remove")));
     }
     let word = if dry { paint(ODD, "would remove") } else { paint(GOOD, "removed") };
-    let runs = plural(gone.runs.len() as u64, "run", "runs");
-    let blobs = plural(gone.blobs, "blob", "blobs");
+    let runs = plural(collected.runs.len() as u64, "run", "runs");
+    let blobs = plural(collected.blobs, "blob", "blobs");
     stdout::styled(format!(
         "{word} {runs} with {} records, {blobs}: {}  {folder}",
-        thousands(gone.records),
-        bytes(gone.bytes)
+        thousands(collected.records),
+        bytes(collected.bytes)
     ))?;
-    let names: Vec<&str> = gone.runs.iter().take(NAMED).map(|run| run.as_str()).collect();
-    let more = gone.runs.len().saturating_sub(NAMED);
+    let names: Vec<&str> = collected.runs.iter().take(NAMED).map(|run| run.as_str()).collect();
+    let more = collected.runs.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     if names.is_empty() {
         Ok(())

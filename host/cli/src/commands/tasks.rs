@@ -49,8 +49,8 @@ pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<
     };
     let row = found.row()?;
     let all = listed(&found)?;
-    let Some(wanted) = &args.task else { return list(&row, &all, output) };
-    let task = find(&all, wanted, &row)?;
+    let Some(name) = &args.task else { return list(&row, &all, output) };
+    let task = find(&all, name, &row)?;
     if args.cancel || args.tell.is_some() {
         return ask(args, &found, task, output).await;
     }
@@ -99,15 +99,15 @@ fn listed(found: &StoredRoom) -> Result<Vec<TaskRow>, CliError> {
     Ok(all)
 }
 
-fn find<'a>(all: &'a [TaskRow], wanted: &str, row: &RunRow) -> Result<&'a TaskRow, CliError> {
+fn find<'a>(all: &'a [TaskRow], name: &str, row: &RunRow) -> Result<&'a TaskRow, CliError> {
     // `task-1`, or its number alone.
-    let is_named = |task: &&TaskRow| task.name == wanted || task.name == format!("task-{wanted}");
+    let is_named = |task: &&TaskRow| task.name == name || task.name == format!("task-{name}");
     all.iter().find(is_named).ok_or_else(|| {
-        let what = format!("the run {} has no background task {}", row.run, printable(wanted));
+        let what = format!("the run {} has no background task {}", row.run, printable(name));
         let known = all.iter().map(|task| task.name.as_str()).take(20);
         match all {
             [] => CliError::usage(what).hint("it started none"),
-            _ => CliError::usage(what).known(wanted, "its tasks are", known),
+            _ => CliError::usage(what).known(name, "its tasks are", known),
         }
     })
 }
@@ -278,6 +278,7 @@ async fn ask(
             "is being cancelled",
         ),
     };
+    // To the room that started the task, which may be below that of the run.
     let room = RunRow { run: task.parent.clone(), ..row.clone() };
     send(&room, ControlCommand::Ask { what: Box::new(what) }, Duration::from_secs(args.wait))
         .await?;

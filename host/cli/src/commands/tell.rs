@@ -52,9 +52,10 @@ fn dropped(found: &StoredRoom, id: &ControlId, text: &str) -> Result<Option<Stri
 }
 
 fn why_dropped(retold: &[ReplayedRecord], id: &ControlId, text: &str) -> Option<String> {
-    let is_receipt = |told: &&ReplayedRecord| matches!(&told.record.event, Event::ControlReceived { id: received, .. } if received == id);
-    let from = retold.iter().position(|told| is_receipt(&told))?;
-    retold[from..].iter().flat_map(|told| &told.notices).find_map(|notice| match notice {
+    let is_receipt = |entry: &&ReplayedRecord| matches!(&entry.record.event, Event::ControlReceived { id: received, .. } if received == id);
+    // Only what follows the receipt: an earlier message may have had the same text.
+    let from = retold.iter().position(|entry| is_receipt(&entry))?;
+    retold[from..].iter().flat_map(|entry| &entry.notices).find_map(|notice| match notice {
         Notice::UserMessageDropped { text: dropped, reason, .. } if dropped == text => {
             Some(reason.clone())
         }
@@ -63,16 +64,17 @@ fn why_dropped(retold: &[ReplayedRecord], id: &ControlId, text: &str) -> Option<
 }
 
 /// Returns a message as written, or from stdin; `usage` is the form of the command.
-pub(super) fn text(given: &str, usage: &str) -> Result<String, CliError> {
-    let text = if given == "-" {
+pub(super) fn text(argument: &str, usage: &str) -> Result<String, CliError> {
+    let text = if argument == "-" {
         let mut text = String::new();
+        // A byte more than allowed, so that a longer text is refused and not cut.
         let read = std::io::stdin().take(MOST as u64 + 1).read_to_string(&mut text);
         read.map_err(|error| {
             CliError::usage(format!("the message could not be read from stdin: {error}"))
         })?;
         text.trim_end().to_owned()
     } else {
-        given.to_owned()
+        argument.to_owned()
     };
     match text.len() {
         0 => Err(CliError::usage("the message is empty").hint(format!("write it as {usage}"))),

@@ -29,7 +29,7 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
     let mut lock = file.lock.clone().unwrap_or_default();
     check_names(args, &config)?;
     let facts = facts_of(&args.file, &config, output).await?;
-    let mut told = UpgradeReport::default();
+    let mut report = UpgradeReport::default();
     for (name, facts) in facts.iter().filter(|(name, _)| {
         args.plugins.is_empty() || args.plugins.iter().any(|plugin| plugin == name.as_str())
     }) {
@@ -45,7 +45,7 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
         let dev = !args.pin && (was_dev || args.dev && is_file(&config, name));
         if changes.is_empty() {
             if let Some(pinned) = lock.plugins.get_mut(name).filter(|pinned| pinned.dev != dev) {
-                told.marked = Some(dev);
+                report.marked = Some(dev);
                 pinned.dev = dev;
             }
             continue;
@@ -55,16 +55,16 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
         if !(output.json || output.quiet && yes) {
             show::plugin(name, pinned.is_none(), &changes);
         }
-        if told.accepts(name, &changes, loses_signer, yes) {
+        if report.accepts(name, &changes, loses_signer, yes) {
             lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::signed_by(signers, facts) });
         }
     }
     // Written once, after all questions: a review that breaks off pins nothing.
-    if told.marked.is_some() || !told.accepted.is_empty() {
+    if report.marked.is_some() || !report.accepted.is_empty() {
         file.write(&lock)?;
     }
-    told.tell(&file, output)?;
-    Ok(told.code())
+    report.tell(&file, output)?;
+    Ok(report.code())
 }
 
 /// Returns the keys that signed a plugin. A registry is asked for its signatures only if those at
@@ -106,7 +106,7 @@ struct UpgradeReport {
     accepted: Vec<(PluginName, Vec<LockChange>)>,
     refused: Vec<(PluginName, Vec<LockChange>)>,
     /// Whether a question could not be asked for lack of a user.
-    nobody: bool,
+    lacks_user: bool,
     /// The plugins that are not signed any more by a key that had signed them.
     losing_signers: BTreeSet<PluginName>,
     /// Whether an unchanged plugin was marked as the operator's own build, or no longer is.
@@ -121,7 +121,7 @@ impl UpgradeReport {
         loses_signer: bool,
         yes: bool,
     ) -> bool {
-        self.nobody |= !yes && !ask::is_user_there();
+        self.lacks_user |= !yes && !ask::is_user_there();
         let question = if loses_signer {
             self.losing_signers.insert(name.clone());
             format!("{name} lost a signature. Accept it as it is now?")
@@ -135,7 +135,7 @@ impl UpgradeReport {
     }
 
     fn code(&self) -> u8 {
-        match (self.refused.is_empty(), self.nobody) {
+        match (self.refused.is_empty(), self.lacks_user) {
             (true, _) => exit::OK,
             (false, true) => exit::POLICY,
             (false, false) => exit::FAILED,
@@ -176,9 +176,9 @@ impl UpgradeReport {
             );
         }
         for (name, _) in &self.refused {
-            let why = if self.nobody && self.losing_signers.contains(name) {
+            let why = if self.lacks_user && self.losing_signers.contains(name) {
                 "not accepted: it lost a signature, which --yes does not accept; review it at a terminal, without --yes"
-            } else if self.nobody {
+            } else if self.lacks_user {
                 "not accepted, because no user is at the terminal; review it, then run the command with --yes"
             } else {
                 "not accepted; the pin is unchanged"

@@ -90,8 +90,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
             }
             // A link could lead out of the folder, or around in it.
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let kept = if is_folder { &mut folders } else { &mut files };
-            kept.push(entry.path());
+            let list = if is_folder { &mut folders } else { &mut files };
+            list.push(entry.path());
         }
     }
     files.sort();

@@ -58,7 +58,7 @@ const LONGEST: usize = 240;
 /// was started.
 fn as_written(grants: &Grants) -> Grants {
     let mut grants = grants.clone();
-    grants.files.iter_mut().for_each(|grant| grant.dir.clone_from(&grant.shown));
+    grants.files.iter_mut().for_each(|grant| grant.dir.clone_from(&grant.display_path));
     grants
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn compiler() -> Compiler {
 }
 
 /// Compiles, if this process was started for that.
-pub(crate) fn asked(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+pub(crate) fn run_if_requested(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter().skip(1);
     arguments.next().filter(|name| name == NAME)?;
     let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
@@ -40,9 +40,10 @@ mod tests {
 
     #[test]
     fn only_the_internal_command_compiles() {
-        let asked = |words: &[&str]| asked(words.iter().map(OsString::from)).is_some();
-        assert!(!asked(&["conclave"]));
-        assert!(!asked(&["conclave", "run", "compile-component"]));
-        assert!(asked(&["conclave", "compile-component", "many", "1"]), "and refused");
+        let is_requested =
+            |words: &[&str]| run_if_requested(words.iter().map(OsString::from)).is_some();
+        assert!(!is_requested(&["conclave"]));
+        assert!(!is_requested(&["conclave", "run", "compile-component"]));
+        assert!(is_requested(&["conclave", "compile-component", "many", "1"]), "and refused");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn supervisor() -> Option<ServerSupervisor> {
 }
 
 /// Starts a program, if this process was started for that.
-pub(crate) fn asked(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+pub(crate) fn run_if_requested(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter().skip(1);
     let name = arguments.next()?;
     let run = match name.to_str()? {
@@ -44,10 +44,11 @@ mod tests {
 
     #[test]
     fn only_the_internal_command_starts_a_program() {
-        let asked = |words: &[&str]| asked(words.iter().map(OsString::from)).is_some();
-        assert!(!asked(&["conclave"]));
-        assert!(!asked(&["conclave", "run", "run-program"]));
-        assert!(asked(&["conclave", "run-program", "/nowhere"]), "and refused");
-        assert!(asked(&["conclave", "supervise-program"]), "and refused");
+        let is_requested =
+            |words: &[&str]| run_if_requested(words.iter().map(OsString::from)).is_some();
+        assert!(!is_requested(&["conclave"]));
+        assert!(!is_requested(&["conclave", "run", "run-program"]));
+        assert!(is_requested(&["conclave", "run-program", "/nowhere"]), "and refused");
+        assert!(is_requested(&["conclave", "supervise-program"]), "and refused");
     }
 }

@@ -113,9 +113,9 @@ mod tests {
             trouble: Some(ModelDiagnosticKind::Unreachable),
             ..RunIncidents::default()
         };
-        let nobody = RunIncidents { nobody_to_ask: true, ..RunIncidents::default() };
+        let no_user = RunIncidents { nobody_to_ask: true, ..RunIncidents::default() };
         assert_eq!(
-            [key, down, nobody, RunIncidents::default()].map(|met| of(Status::Error, met)),
+            [key, down, no_user, RunIncidents::default()].map(|met| of(Status::Error, met)),
             [3, 4, 6, 5]
         );
         for (kind, code) in [
@@ -135,15 +135,15 @@ mod tests {
             [9, 130, 1]
         );
         assert_eq!(
-            [key, down, nobody, RunIncidents::default()].map(|met| of(Status::InternalError, met)),
+            [key, down, no_user, RunIncidents::default()].map(|met| of(Status::InternalError, met)),
             [1; 4]
         );
         assert_eq!(
-            [key, down, nobody, RunIncidents::default()].map(|met| of(Status::Done, met)),
+            [key, down, no_user, RunIncidents::default()].map(|met| of(Status::Done, met)),
             [0, 0, 6, 0]
         );
         assert_eq!(
-            [key, down, nobody, RunIncidents::default()].map(|met| of(Status::Timeout, met)),
+            [key, down, no_user, RunIncidents::default()].map(|met| of(Status::Timeout, met)),
             [124; 4]
         );
     }

@@ -221,14 +221,16 @@ mod tests {
     #[test]
     fn paths_start_at_the_folder_of_a_link() {
         let temp = tempfile::tempdir().unwrap();
-        let (elsewhere, link) = (temp.path().join("elsewhere"), temp.path().join("link.toml"));
-        fs::create_dir(&elsewhere).unwrap();
-        fs::write(elsewhere.join("real.toml"), CONFIG).unwrap();
-        std::os::unix::fs::symlink(elsewhere.join("real.toml"), &link).unwrap();
+        let (other_folder, link) = (temp.path().join("elsewhere"), temp.path().join("link.toml"));
+        fs::create_dir(&other_folder).unwrap();
+        fs::write(other_folder.join("real.toml"), CONFIG).unwrap();
+        std::os::unix::fs::symlink(other_folder.join("real.toml"), &link).unwrap();
         let file = ConfigFile::open(&link).unwrap();
         assert_eq!(file.folder(), temp.path());
         file.write(&edited(&file)).unwrap();
-        assert!(fs::read_to_string(elsewhere.join("real.toml")).unwrap().contains("grants.route"));
+        assert!(
+            fs::read_to_string(other_folder.join("real.toml")).unwrap().contains("grants.route")
+        );
     }
 
     #[test]

@@ -76,9 +76,9 @@ async fn deliver(row: &RunRow, mail: &ControlMessage, most: Duration) -> Result<
             _ if is_over(row) => return after_the_end(row, mail),
             // If the receiver takes it in between, the next check sees it as taken.
             MailState::Waiting if is_late => {
-                let taken = ControlMessage::take_back(&row.store, |other| other.id == mail.id)
+                let messages = ControlMessage::take_back(&row.store, |other| other.id == mail.id)
                     .map_err(|error| unusable(&error))?;
-                if !taken.is_empty() {
+                if !messages.is_empty() {
                     let what = format!(
                         "the process of {} did not receive the message within {} s; the message was withdrawn",
                         row.run,

@@ -51,7 +51,7 @@ fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
             format!(
                 "{} was decided from another terminal: {}",
                 approval_id(room, *call),
-                said(approval)
+                decision_text(approval)
             )
         }
         ControlCommand::Answer { call, text } => {
@@ -79,13 +79,13 @@ fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
             format!("{room} received a message from another terminal: {}", one_line(text, SHOWN))
         }
         ControlCommand::Ask { what } => {
-            format!("{room} received a request from another terminal: {}", asked(what))
+            format!("{room} received a request from another terminal: {}", request_text(what))
         }
     };
     screen.line(paint(FAINT, format_args!("      {line}")));
 }
 
-fn asked(what: &RoomRequest) -> String {
+fn request_text(what: &RoomRequest) -> String {
     match what {
         RoomRequest::CancelTask { task, reason } => {
             format!("to cancel {task}: {}", one_line(reason, SHOWN))
@@ -98,7 +98,7 @@ fn asked(what: &RoomRequest) -> String {
     }
 }
 
-fn said(approval: &Approval) -> String {
+fn decision_text(approval: &Approval) -> String {
     match approval {
         Approval::Approved => "approved".to_owned(),
         Approval::Edited { .. } => "approved with other arguments".to_owned(),

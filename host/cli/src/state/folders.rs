@@ -23,32 +23,35 @@ pub(crate) const ALL_THE_SAME: &str =
 
 /// Returns why a folder holds more than a user would want to grant, or `None` if it does not. Both
 /// paths are canonical; `own` is the config's folder.
-pub(crate) fn too_much(whole: &Path, own: &Path) -> Option<&'static str> {
-    if whole.parent().is_none() {
+pub(crate) fn too_much(canonical_path: &Path, own: &Path) -> Option<&'static str> {
+    if canonical_path.parent().is_none() {
         return Some("is the whole disk");
     }
     let home = std::env::var_os("HOME").and_then(|home| fs::canonicalize(home).ok());
     match home {
-        Some(home) if whole == home => {
+        Some(home) if canonical_path == home => {
             Some("is your home folder, which contains keys and passwords")
         }
-        Some(home) if home.starts_with(whole) => Some("contains your home folder"),
-        _ if holds_keys(whole) => Some("contains keys"),
-        _ if SYSTEM.iter().any(|system| whole.starts_with(system)) => Some("is a system folder"),
-        _ if whole != own && own.starts_with(whole) => {
+        Some(home) if home.starts_with(canonical_path) => Some("contains your home folder"),
+        _ if holds_keys(canonical_path) => Some("contains keys"),
+        _ if SYSTEM.iter().any(|system| canonical_path.starts_with(system)) => {
+            Some("is a system folder")
+        }
+        _ if canonical_path != own && own.starts_with(canonical_path) => {
             Some("contains the config's folder and everything beside it")
         }
         _ => None,
     }
 }
 
-fn holds_keys(whole: &Path) -> bool {
+fn holds_keys(canonical_path: &Path) -> bool {
     let is_key = |part: Component<'_>| KEYS.iter().any(|keys| part.as_os_str() == *keys);
-    whole.components().any(is_key) || KEYS.iter().any(|keys| whole.join(keys).exists())
+    canonical_path.components().any(is_key)
+        || KEYS.iter().any(|keys| canonical_path.join(keys).exists())
 }
 
 /// The canonical path. An empty path is the current folder.
-pub(crate) fn whole(folder: &Path) -> PathBuf {
+pub(crate) fn canonicalize(folder: &Path) -> PathBuf {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
 }
@@ -105,7 +108,7 @@ pub(crate) struct FolderGuard {
 impl FolderGuard {
     /// Creates a guard for a config in this folder. `yes` allows folders that hold too much.
     pub(crate) fn new(folder: &Path, yes: bool) -> Self {
-        Self { own: whole(folder), yes }
+        Self { own: canonicalize(folder), yes }
     }
 
     /// Checks the folders that an edit newly grants to a plugin.
@@ -146,23 +149,23 @@ impl FolderGuard {
 
     /// The problem with a folder, and its remedy.
     fn problem(&self, grant: &FileGrant) -> Option<(ProblemCode, String, &'static str)> {
-        let whole = fs::canonicalize(&grant.dir).ok().filter(|whole| whole.is_dir());
-        if whole.is_none() && grant.shown == CHOSEN_FOLDER {
+        let canonical_path = fs::canonicalize(&grant.dir).ok().filter(|path| path.is_dir());
+        if canonical_path.is_none() && grant.display_path == CHOSEN_FOLDER {
             return Some((
                 ProblemCode::MissingFolder,
                 format!("`{CHOSEN_FOLDER}` stands for the folder that you choose"),
                 "write the path of a folder in its place; it starts at the config's folder",
             ));
         }
-        let Some(whole) = whole else {
+        let Some(canonical_path) = canonical_path else {
             return Some((
                 ProblemCode::MissingFolder,
                 format!("the folder {} does not exist", grant.dir),
                 "create it, or correct the path, which starts at the config's folder",
             ));
         };
-        let why = too_much(&whole, &self.own).filter(|_| !self.yes)?;
-        let what = format!("{} {why}", show_path(whole));
+        let why = too_much(&canonical_path, &self.own).filter(|_| !self.yes)?;
+        let what = format!("{} {why}", show_path(canonical_path));
         Some((ProblemCode::ProtectedFolder, what, ALL_THE_SAME))
     }
 }

@@ -65,8 +65,8 @@ impl RunStorage {
     /// # Errors
     /// If a required store cannot be used, or if an overlay has none.
     pub(crate) fn open(keep: &Keep, of: RunCommand<'_>) -> Result<Self, CliError> {
-        let kept = Self::open_place(keep, of)?;
-        match (kept.store(), overlay_grant(of.config)) {
+        let storage = Self::open_place(keep, of)?;
+        match (storage.store(), overlay_grant(of.config)) {
             (None, Some(plugin)) => {
                 let what = format!(
                     "plugins.{plugin}.grants.files: an overlay keeps its changes in a store, and this run is not stored"
@@ -75,7 +75,7 @@ impl RunStorage {
                     "leave out --journal and --no-journal, or grant the folder as `read` or `read-write`",
                 ))
             }
-            _ => Ok(kept),
+            _ => Ok(storage),
         }
     }
 

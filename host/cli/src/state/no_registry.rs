@@ -13,7 +13,7 @@ const FEATURE: &str = "registry";
 
 pub(crate) async fn download(
     _source: &str,
-    _again: impl Fn(&str) -> String,
+    _command_for: impl Fn(&str) -> String,
 ) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     Err(CliError::left_out(FEATURE))
 }

@@ -31,11 +31,11 @@ pub(crate) async fn drain(
     interrupts: &Interrupts,
 ) -> Result<(), CliError> {
     let mut interrupts = interrupts.clone();
-    let left = tokio::select! {
-        left = host.drain_observers(AT_MOST) => left,
+    let backlogs = tokio::select! {
+        backlogs = host.drain_observers(AT_MOST) => backlogs,
         () = interrupts.next() => host.drain_observers(Duration::ZERO).await,
     };
-    for backlog in left {
+    for backlog in backlogs {
         if output.json {
             stdout::json(json!({
                 "type": "observer-backlog", "room": backlog.run, "observer": backlog.observer,

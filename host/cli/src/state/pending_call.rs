@@ -56,7 +56,7 @@ pub(crate) static QUESTIONS: PendingKind = PendingKind {
 
 /// A call that waits for a person.
 pub(crate) struct PendingCall {
-    found: StoredRoom,
+    stored_room: StoredRoom,
     call: CallId,
     pub(crate) row: WaitRow,
     kind: &'static PendingKind,
@@ -81,18 +81,20 @@ impl PendingCall {
         kind: &'static PendingKind,
     ) -> Result<Self, CliError> {
         let (room, call) = parse_approval_id(id)?;
-        let found = OpenStores::of(store).find(&room)?;
-        let mut waits = found.reader.waits(Some(&found.run())).map_err(|error| unusable(&error))?;
+        let stored_room = OpenStores::of(store).find(&room)?;
+        let mut waits =
+            stored_room.reader.waits(Some(&stored_room.run())).map_err(|error| unusable(&error))?;
         waits.retain(kind.is_of);
-        let is_this = |row: &WaitRow| row.room == found.room && row.wait.key == WaitKey::Call(call);
+        let is_this =
+            |row: &WaitRow| row.room == stored_room.room && row.wait.key == WaitKey::Call(call);
         let Some(place) = waits.iter().position(is_this) else {
-            return Err(none(&found.room, call, &waits, kind));
+            return Err(none(&stored_room.room, call, &waits, kind));
         };
-        Ok(Self { call, row: waits.swap_remove(place), kind, found })
+        Ok(Self { call, row: waits.swap_remove(place), kind, stored_room })
     }
 
     pub(crate) fn id(&self) -> String {
-        approval_id(&self.found.room, self.call)
+        approval_id(&self.stored_room.room, self.call)
     }
 
     pub(crate) fn call(&self) -> CallId {
@@ -100,22 +102,22 @@ impl PendingCall {
     }
 
     pub(crate) fn run(&self) -> RoomId {
-        self.found.run()
+        self.stored_room.run()
     }
 
     /// Returns the records of its room.
     pub(crate) fn records(&self) -> Result<Vec<Record>, CliError> {
-        self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))
+        self.stored_room.reader.records(&self.stored_room.room).map_err(|error| unusable(&error))
     }
 
     /// Whether the message settles this call.
     fn is_meant(&self, mail: &ControlMessage) -> bool {
-        mail.room == self.found.room && mail.word.settles() == Some(self.call)
+        mail.room == self.stored_room.room && mail.word.settles() == Some(self.call)
     }
 
     /// Checks that no decision is pending. The first one counts, so another would be lost silently.
     pub(crate) fn check_unsaid(&self) -> Result<(), CliError> {
-        let pending = ControlMessage::pending(self.found.reader.folder())
+        let pending = ControlMessage::pending(self.stored_room.reader.folder())
             .map_err(|error| unusable(&error))?;
         match pending.into_iter().find(|mail| self.is_meant(mail)) {
             Some(mail) => Err(self.on_its_way(&mail)),
@@ -144,7 +146,7 @@ impl PendingCall {
             Err(error) => return error,
         };
         CliError::usage(what)
-            .hint(format!("`conclave show {}` shows the state of the run", self.found.run()))
+            .hint(format!("`conclave show {}` shows the state of the run", self.stored_room.run()))
     }
 
     /// Returns the recorded decision about the call.
@@ -166,10 +168,10 @@ impl PendingCall {
     }
 
     fn is_pending(&self) -> Result<bool, StoreError> {
-        let waits = self.found.reader.waits(Some(&self.found.run()))?;
-        Ok(waits
-            .iter()
-            .any(|row| row.room == self.found.room && row.wait.key == WaitKey::Call(self.call)))
+        let waits = self.stored_room.reader.waits(Some(&self.stored_room.run()))?;
+        Ok(waits.iter().any(|row| {
+            row.room == self.stored_room.room && row.wait.key == WaitKey::Call(self.call)
+        }))
     }
 
     /// Waits until the run's process has recorded the decision, for a short time. Returns whether
@@ -178,7 +180,7 @@ impl PendingCall {
     /// # Errors
     /// If another decision was recorded, which came from the run's own terminal.
     fn wait_for_record(&self, mail: &ControlMessage) -> Result<bool, CliError> {
-        let (store, until) = (self.found.reader.folder(), Instant::now() + RECORDED_WITHIN);
+        let (store, until) = (self.stored_room.reader.folder(), Instant::now() + RECORDED_WITHIN);
         while mail.state(store) != MailState::Gone {
             if Instant::now() >= until || !is_in_use(store) {
                 return Ok(false);
@@ -197,25 +199,27 @@ impl PendingCall {
     /// If the run's process has received the earlier decision. That one may take effect, and a new
     /// one would not.
     fn take_back(&self) -> Result<(), CliError> {
-        let store = self.found.reader.folder();
+        let store = self.stored_room.reader.folder();
         ControlMessage::take_back(store, |mail| self.is_meant(mail))
             .map_err(|error| unusable(&error))?;
-        let left = ControlMessage::pending(store)
+        let message = ControlMessage::pending(store)
             .map_err(|error| unusable(&error))?
             .into_iter()
             .find(|mail| self.is_meant(mail));
-        let Some(left) = left else { return Ok(()) };
+        let Some(message) = message else { return Ok(()) };
         if is_in_use(store) {
             let what = format!(
                 "the run of {} has received an earlier decision and not recorded it yet; that one may take effect",
                 self.id()
             );
-            return Err(CliError::usage(what)
-                .hint(format!("`conclave show {}` shows the state of the run", self.found.run())));
+            return Err(CliError::usage(what).hint(format!(
+                "`conclave show {}` shows the state of the run",
+                self.stored_room.run()
+            )));
         }
         // The receiving process has ended. A decision that it journalled would have ended the wait,
         // which was checked above.
-        left.remove(store).map_err(|error| unusable(&error))
+        message.remove(store).map_err(|error| unusable(&error))
     }
 
     /// Sends the command that settles the call, and reports it.
@@ -232,8 +236,8 @@ impl PendingCall {
             self.take_back()?;
         }
         let decision = word_of(&command);
-        let mail = ControlMessage::new(self.found.room.clone(), command);
-        let sent = mail.send_decision(self.found.reader.folder(), || self.is_pending());
+        let mail = ControlMessage::new(self.stored_room.room.clone(), command);
+        let sent = mail.send_decision(self.stored_room.reader.folder(), || self.is_pending());
         match sent.map_err(|error| unusable(&error))? {
             DecisionSent::Sent => {}
             DecisionSent::Rival(other) => return Err(self.on_its_way(&other)),
@@ -241,7 +245,7 @@ impl PendingCall {
         }
         let is_live = self.row.is_live;
         let is_recorded = is_live && self.wait_for_record(&mail)?;
-        let (id, row) = (self.id(), self.found.row()?);
+        let (id, row) = (self.id(), self.stored_room.row()?);
         if output.json {
             stdout::json(
                 json!({ "type": self.kind.json, "id": id, "decision": decision, "run_state": state_of_pending(is_live, Some(&row)).1 }),

@@ -55,13 +55,13 @@ pub(crate) fn failed(error: &RegistryError) -> CliError {
     CliError::plugin(error.to_string()).hint(error.help())
 }
 
-/// Downloads a component whose digest is named. `again` returns the command to type with one.
+/// Downloads a component whose digest is named. `command_for` returns the command to type with one.
 ///
 /// # Errors
 /// If it has no digest, or another one, or cannot be downloaded.
 pub(crate) async fn download(
     source: &str,
-    again: impl Fn(&str) -> String,
+    command_for: impl Fn(&str) -> String,
 ) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     // Parsed as a config, so that its rules for addresses apply.
     let text = format!(
@@ -70,7 +70,7 @@ pub(crate) async fn download(
     );
     let config = match Config::parse("SOURCE", "", &text) {
         Ok(config) => config,
-        Err(_) if !source.contains('#') => return Err(without_digest(source, again).await),
+        Err(_) if !source.contains('#') => return Err(without_digest(source, command_for).await),
         Err(problems) => {
             let what = problems
                 .0
@@ -109,7 +109,7 @@ pub(crate) async fn pull(source: &str) -> Result<(ComponentPlace, Vec<u8>), CliE
         .await
         .map_err(|error| failed(&error))?;
     let artifact = artifact.reference().clone();
-    Ok((ComponentPlace::Registry { named: source.to_owned(), artifact }, bytes))
+    Ok((ComponentPlace::Registry { reference: source.to_owned(), artifact }, bytes))
 }
 
 /// Returns the keys that signed a component: in the file beside it, or in its registry. Whether
@@ -164,7 +164,7 @@ pub(crate) fn reference(text: &str) -> Result<OciReference, CliError> {
 
 /// Returns the error for an address without a digest, since its server could send anything. The
 /// error contains the present digest, to compare with the author's.
-async fn without_digest(url: &str, again: impl Fn(&str) -> String) -> CliError {
+async fn without_digest(url: &str, command_for: impl Fn(&str) -> String) -> CliError {
     let what =
         "a URL needs the component's digest, because the server could send another component later";
     match fetch(url).await.ok().and_then(|bytes| inspect(&bytes).ok()) {
@@ -172,7 +172,7 @@ async fn without_digest(url: &str, again: impl Fn(&str) -> String) -> CliError {
             "the component there is now {} {}; if its author publishes the same digest, run\n  {}",
             found.manifest.name,
             found.manifest.version,
-            again(&format!("{url}#sha256={}", found.sha256))
+            command_for(&format!("{url}#sha256={}", found.sha256))
         )),
         None => CliError::usage(what).hint("append it: https://…/x.wasm#sha256=…"),
     }

@@ -85,9 +85,9 @@ pub(crate) enum Warnings {
 }
 
 /// Reports the warnings about a config on stderr.
-pub(crate) fn report_warnings(warnings: &Problems, file: &Path, shown: Warnings) {
+pub(crate) fn report_warnings(warnings: &Problems, file: &Path, display: Warnings) {
     let mut err = crate::ui::output::stderr();
-    if shown == Warnings::Whole {
+    if display == Warnings::Whole {
         for warning in &warnings.0 {
             let _ = write!(err, "{warning}");
         }
@@ -116,12 +116,12 @@ pub(crate) async fn prepare_and_warn(
     (file, config): (&Path, &Config),
     locked: bool,
     output: OutputArgs,
-    (shown, holds): (Warnings, impl Fn(&Prepared, &ConfigProblem) -> bool),
+    (display, holds): (Warnings, impl Fn(&Prepared, &ConfigProblem) -> bool),
 ) -> Result<(Prepared, Problems), CliError> {
     let (prepared, Problems(all)) = load(host, (file, config), locked, output).await?;
     let warnings = Problems(all.into_iter().filter(|warning| holds(&prepared, warning)).collect());
     if !output.quiet {
-        report_warnings(&warnings, file, shown);
+        report_warnings(&warnings, file, display);
         if let Some(line) = unpinned(&prepared, file) {
             let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, line));
         }
@@ -218,13 +218,13 @@ fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
         .unwrap_or_default();
     let lock = lock_of(file);
     let lock = lock.file_name().unwrap_or_default().to_string_lossy();
-    let shown = if file == Path::new(args::CONFIG) {
+    let argument = if file == Path::new(args::CONFIG) {
         String::new()
     } else {
         format!(" {}", shell(&file.display().to_string()))
     };
     Some(format!(
-        "{first}{more} {are} not pinned: {} does not exist; `conclave plugin lock{shown}` pins the plugins as they are now",
+        "{first}{more} {are} not pinned: {} does not exist; `conclave plugin lock{argument}` pins the plugins as they are now",
         printable(&lock)
     ))
 }
@@ -302,17 +302,18 @@ pub(crate) fn open_host_apart(file: &Path) -> Result<Host, CliError> {
 /// write there.
 pub(crate) fn open_host_keeping(
     file: &Path,
-    kept: &RunStorage,
+    storage: &RunStorage,
     engine: EngineStart,
 ) -> Result<Host, CliError> {
     let mut options = options_in(file);
-    if let Some(blobs) = kept.blobs() {
+    if let Some(blobs) = storage.blobs() {
         options.blobs = blobs;
     }
     // A store holds the contents of other runs, while a folder of journals was named for this run.
-    let secret = kept.store().is_some();
+    let secret = storage.store().is_some();
     options.guarded.extend(
-        kept.folder()
+        storage
+            .folder()
             .map(|folder| GuardedPath { secret, ..guard("the journals of the run", folder, true) }),
     );
     Ok(Host::with_engine(engine.started()?, options))
@@ -425,11 +426,11 @@ fn state() -> Vec<GuardedPath> {
 /// `$CONCLAVE_CACHE`, or else `conclave` in the user's cache folder. `None` if neither is known,
 /// and nothing is cached then.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
-    let named =
+    let env_path =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    named("CONCLAVE_CACHE")
-        .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("conclave")))
-        .or_else(|| named("HOME").map(|home| home.join(".cache").join("conclave")))
+    env_path("CONCLAVE_CACHE")
+        .or_else(|| env_path("XDG_CACHE_HOME").map(|folder| folder.join("conclave")))
+        .or_else(|| env_path("HOME").map(|home| home.join(".cache").join("conclave")))
 }
 
 /// The folder of downloaded components. `None` if nothing is cached.

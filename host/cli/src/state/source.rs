@@ -70,7 +70,7 @@ pub(crate) enum ComponentPlace {
     #[cfg_attr(not(feature = "registry"), expect(dead_code, reason = "needs a registry"))]
     Registry {
         /// The reference as named, in the config's syntax.
-        named: String,
+        reference: String,
         /// The artifact with its digest.
         artifact: OciReference,
     },
@@ -82,7 +82,7 @@ impl ComponentPlace {
         match self {
             Self::Stock(name) => format!("stock:{name}"),
             Self::Url(url) => url.clone(),
-            Self::Registry { named, .. } => named.clone(),
+            Self::Registry { reference, .. } => reference.clone(),
             Self::File(file) if file.is_absolute() => file.display().to_string(),
             Self::File(file) => relative(file, folder).display().to_string(),
         }
@@ -94,7 +94,7 @@ impl ComponentPlace {
     }
 
     /// The source for messages.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         match self {
             Self::Stock(name) => format!("stock:{name}"),
             Self::Url(url) => url.split('#').next().unwrap_or_default().to_owned(),
@@ -104,25 +104,25 @@ impl ComponentPlace {
     }
 }
 
-/// Finds a component and inspects it. `again` returns the command to type with a better source.
+/// Finds a component and inspects it. `command_for` returns the command to type with a better source.
 ///
 /// # Errors
 /// If there is none, or it is not a plugin.
 pub(crate) async fn find(
     source: &str,
-    again: impl Fn(&str) -> String,
+    command_for: impl Fn(&str) -> String,
 ) -> Result<LocatedComponent, CliError> {
     let is_built_here = Path::new(source).is_dir() || is_build(Path::new(source));
     let (place, component) = match source.split_once(':') {
         Some(("stock", name)) => (ComponentPlace::Stock(name.to_owned()), stock_component(name)?),
-        Some(("http" | "https", _)) => with_bytes(download(source, again).await?),
+        Some(("http" | "https", _)) => with_bytes(download(source, command_for).await?),
         Some(("oci", _)) => with_bytes(pull(source).await?),
         Some(("mcp", server)) => return Err(no_component(server)),
         _ => with_bytes(from_disk(Path::new(source))?),
     };
     let inspection = component
         .inspection()
-        .map_err(|error| CliError::plugin(format!("{} is not a plugin: {error}", place.shown())))?;
+        .map_err(|error| CliError::plugin(format!("{} is not a plugin: {error}", place.label())))?;
     let is_built_here = is_built_here && matches!(place, ComponentPlace::File(_));
     Ok(LocatedComponent { place, is_built_here, inspection, component })
 }
@@ -153,11 +153,11 @@ pub(crate) fn is_build(file: &Path) -> bool {
         return true;
     }
     let folder = |steps: usize| file.ancestors().nth(steps);
-    let named = |steps: usize, is: fn(&str) -> bool| {
+    let has_name = |steps: usize, is: fn(&str) -> bool| {
         folder(steps).and_then(Path::file_name).and_then(|name| name.to_str()).is_some_and(is)
     };
-    named(2, |name| name.starts_with("wasm32-"))
-        && named(3, |name| name == "target")
+    has_name(2, |name| name.starts_with("wasm32-"))
+        && has_name(3, |name| name == "target")
         && folder(4).is_some_and(|root| root.join("Cargo.toml").is_file())
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn component_file(folder: &Path) -> Result<String, CliError> {
 
 /// The name of the library, or else that of the package, by a minimal parse of the TOML.
 fn crate_name(manifest: &str) -> Option<String> {
-    let named = |section: &str| {
+    let name_in = |section: &str| {
         let mut lines = manifest.lines().map(str::trim).skip_while(|line| *line != section).skip(1);
         let line = lines
             .by_ref()
@@ -257,7 +257,7 @@ fn crate_name(manifest: &str) -> Option<String> {
         let value = line.split_once('=')?.1.trim();
         Some(value.trim_start_matches(['"', '\'']).split(['"', '\'']).next()?.to_owned())
     };
-    named("[lib]").or_else(|| named("[package]"))
+    name_in("[lib]").or_else(|| name_in("[package]"))
 }
 
 /// The folders into which cargo may have built: `target` in the folder, where `conclave plugin
@@ -267,9 +267,9 @@ fn target_folders(folder: &Path) -> Vec<PathBuf> {
         return vec![folder.join("target"), PathBuf::from(target)];
     }
     let mut folders = vec![folder.join("target")];
-    let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let canonical_path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     folders.extend(
-        whole
+        canonical_path
             .ancestors()
             .skip(1)
             .filter(|above| above.join("Cargo.toml").is_file())
@@ -281,7 +281,7 @@ fn target_folders(folder: &Path) -> Vec<PathBuf> {
 /// The path from a folder to a file, or the file's full path if there is none.
 fn relative(file: &Path, folder: &Path) -> PathBuf {
     let Ok(file) = file.canonicalize() else { return file.to_owned() };
-    let folder = folders::whole(folder);
+    let folder = folders::canonicalize(folder);
     let (mut to, mut from) = (file.components().peekable(), folder.components().peekable());
     let mut shared = 0;
     while to.peek().is_some() && to.peek() == from.peek() {
@@ -356,8 +356,8 @@ mod tests {
             crate_name("[package]\nname = \"my-tool\" # x\n[lib]\ncrate-type = []").as_deref(),
             Some("my-tool")
         );
-        let named = "[package]\nname = \"my-tool\"\n[lib]\nname = \"other\"\n";
-        assert_eq!(crate_name(named).as_deref(), Some("other"));
+        let manifest = "[package]\nname = \"my-tool\"\n[lib]\nname = \"other\"\n";
+        assert_eq!(crate_name(manifest).as_deref(), Some("other"));
         assert_eq!(crate_name("[workspace]\n"), None);
     }
 }

@@ -14,11 +14,12 @@ pub(crate) fn state_folder() -> Option<PathBuf> {
 }
 
 fn state_folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let env_path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // The XDG specification requires relative paths to be ignored.
-    let users = || named("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
-    let home = || named("HOME").map(|home| home.join(".local").join("state"));
-    named("CONCLAVE_STATE").or_else(|| users().or_else(home).map(|folder| folder.join("conclave")))
+    let users = || env_path("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
+    let home = || env_path("HOME").map(|home| home.join(".local").join("state"));
+    env_path("CONCLAVE_STATE")
+        .or_else(|| users().or_else(home).map(|folder| folder.join("conclave")))
 }
 
 /// Creates a folder and its missing ancestors, private to their owner. An existing folder is made

@@ -81,8 +81,8 @@ pub(crate) struct StoredRoom {
 
 impl OpenStores {
     /// Opens the named store, or else all of the state folder.
-    pub(crate) fn of(given: Option<&Path>) -> Self {
-        if let Some(folder) = given {
+    pub(crate) fn of(store: Option<&Path>) -> Self {
+        if let Some(folder) = store {
             return Self { folders: vec![folder.to_owned()], is_given: true };
         }
         let folders = [stores_folder(), bulk_folder()];
@@ -256,13 +256,13 @@ impl OpenStores {
             (None, 0, true) => Err(self.none(name)),
             _ => {
                 several.extend(found.into_iter().map(|one| one.room));
-                let shown: Vec<String> =
+                let rooms: Vec<String> =
                     several.iter().take(SHOWN).map(ToString::to_string).collect();
                 let what = format!(
                     "{} runs begin with {}: {}",
                     several.len(),
                     printable(name),
-                    shown.join(", ")
+                    rooms.join(", ")
                 );
                 Err(CliError::usage(what).hint("write more of the id"))
             }

@@ -318,9 +318,10 @@ pub(crate) fn interpreter(language: Language) -> Result<Interpreter, CliError> {
         .env(SAFE_PATH.0, SAFE_PATH.1)
         .stdin(Stdio::null())
         .output();
-    let shown = one_line(&program.to_string_lossy(), 200);
-    let ran =
-        ran.map_err(|error| CliError::usage(format!("{shown} cannot be run: {error}")).hint(how))?;
+    let program_name = one_line(&program.to_string_lossy(), 200);
+    let ran = ran.map_err(|error| {
+        CliError::usage(format!("{program_name} cannot be run: {error}")).hint(how)
+    })?;
     let version = one_line(String::from_utf8_lossy(&ran.stdout).trim(), 40);
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     match (numbers.next(), numbers.next()) {
@@ -328,7 +329,8 @@ pub(crate) fn interpreter(language: Language) -> Result<Interpreter, CliError> {
             Ok(Interpreter { program: PathBuf::from(program), version })
         }
         _ => {
-            let what = format!("{shown} is version {version}, which is too old to build plugins");
+            let what =
+                format!("{program_name} is version {version}, which is too old to build plugins");
             Err(CliError::usage(what).hint(how))
         }
     }

@@ -78,10 +78,10 @@ pub(crate) fn push(kind: OutputKind, text: String) {
     }
     let mut state = QUEUE.state();
     if !state.has_thread {
-        let begun =
+        let thread =
             std::thread::Builder::new().name("conclave-output".to_owned()).spawn(|| QUEUE.write());
         // Without a thread the text is written here, after the lock is released.
-        if begun.is_err() {
+        if thread.is_err() {
             drop(state);
             return write_all(kind, &text, || {});
         }
@@ -103,16 +103,17 @@ pub(crate) fn laid_out(text: String) -> String {
     let mut lines = text.split_inclusive('\n').peekable();
     let mut broken = String::with_capacity(text.len());
     while let Some(line) = lines.next() {
-        let Some(whole) = line.strip_suffix('\n') else {
+        let Some(content) = line.strip_suffix('\n') else {
             broken.push_str(line);
             continue;
         };
-        let excerpt = lines.peek().and_then(|marks| fitted_excerpt(whole, marks.trim_end(), most));
+        let excerpt =
+            lines.peek().and_then(|marks| fitted_excerpt(content, marks.trim_end(), most));
         if let Some(excerpt) = excerpt {
             broken.push_str(&excerpt);
             lines.next();
         } else {
-            broken.push_str(&wrap_styled(whole, most).join("\n"));
+            broken.push_str(&wrap_styled(content, most).join("\n"));
             broken.push('\n');
         }
     }

@@ -75,7 +75,7 @@ struct ScreenState {
     /// The number of questions being asked. Only their text is shown until all are answered.
     holds: usize,
     /// Output that was held back meanwhile, in order.
-    held: Vec<HeldPiece>,
+    pending_output: Vec<HeldPiece>,
     /// Whether a line or a text was written.
     has_written: bool,
 }
@@ -99,10 +99,10 @@ impl Drop for ScreenHold {
         if state.holds > 0 {
             return;
         }
-        let held = std::mem::take(&mut state.held);
+        let pending_output = std::mem::take(&mut state.pending_output);
         // Released first, because `notice` and `write_later` take the lock again.
         drop(state);
-        for piece in held {
+        for piece in pending_output {
             match piece {
                 HeldPiece::Line(line) => self.0.notice(line),
                 HeldPiece::Text(text) => self.0.write_later(text),
@@ -170,7 +170,7 @@ impl Screen {
 
     /// Prints whole lines to stderr that an agent says to the user before the result. With
     /// `--json` they are events.
-    pub(crate) fn said(&self, text: impl Display) {
+    pub(crate) fn agent_text(&self, text: impl Display) {
         match self.loudness {
             Verbosity::Normal => self.show(OutputKind::Live, text),
             Verbosity::Quiet => self.show(OutputKind::Told, text),
@@ -191,7 +191,7 @@ impl Screen {
     fn show(&self, kind: OutputKind, text: impl Display) {
         let mut state = self.state();
         if state.holds > 0 {
-            state.held.push(HeldPiece::Line(text.to_string()));
+            state.pending_output.push(HeldPiece::Line(text.to_string()));
             return;
         }
         Self::put(&mut state, kind, &text, &self.wake);
@@ -226,9 +226,9 @@ impl Screen {
         }
         let mut state = self.state();
         if state.holds > 0 {
-            match state.held.last_mut() {
+            match state.pending_output.last_mut() {
                 Some(HeldPiece::Text(text)) => text.push_str(piece),
-                _ => state.held.push(HeldPiece::Text(piece.to_owned())),
+                _ => state.pending_output.push(HeldPiece::Text(piece.to_owned())),
             }
         } else if state.editing {
             state.text.push_str(piece);
@@ -241,7 +241,7 @@ impl Screen {
     pub(crate) fn is_text_open(&self) -> bool {
         let state = self.state();
         let is_open = |text: &str| !text.is_empty() && !text.ends_with('\n');
-        match state.held.last() {
+        match state.pending_output.last() {
             Some(HeldPiece::Text(text)) if state.holds > 0 => is_open(text),
             _ if state.holds > 0 => false,
             _ if state.editing => is_open(&state.text),
@@ -252,13 +252,13 @@ impl Screen {
     /// Ends the streamed text.
     pub(crate) fn end_text(&self) {
         let mut state = self.state();
-        let ScreenState { holds, held, editing, text, .. } = &mut *state;
-        let kept = match held.last_mut() {
+        let ScreenState { holds, pending_output, editing, text, .. } = &mut *state;
+        let buffer = match pending_output.last_mut() {
             Some(HeldPiece::Text(text)) if *holds > 0 => Some(text),
             _ if *editing && *holds == 0 => Some(text),
             _ => None,
         };
-        match kept {
+        match buffer {
             Some(text) if !text.is_empty() && !text.ends_with('\n') => text.push('\n'),
             None if *holds == 0 => close_text(&mut state),
             _ => {}
@@ -370,8 +370,8 @@ pub(crate) fn total_columns() -> usize {
     if std::io::stderr().is_terminal() {
         return columns();
     }
-    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    named.filter(|columns| *columns >= NARROW).unwrap_or(WIDE)
+    let env_columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    env_columns.filter(|columns| *columns >= NARROW).unwrap_or(WIDE)
 }
 
 /// Returns the columns and rows that the terminal reports.

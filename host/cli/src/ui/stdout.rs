@@ -18,7 +18,7 @@ static GONE: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new
 /// Resolves once the reader of stdout has gone away.
 pub(crate) async fn is_gone() {
     // The sender is static, so it is never dropped.
-    let _ = GONE.subscribe().wait_for(|gone| *gone).await;
+    let _ = GONE.subscribe().wait_for(|is_closed| *is_closed).await;
 }
 
 /// Whether the reader of stdout has gone away.

@@ -64,13 +64,18 @@ impl Channels for Terminal {
     ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let (user, interrupts) = (Arc::clone(&self.user), self.interrupts.clone());
         let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let (screen, given, waits) = (Arc::clone(&self.screen), self.answers_given, self.waits);
+        let (screen, answer_count, waits) =
+            (Arc::clone(&self.screen), self.answers_given, self.waits);
         Box::pin(async move {
-            let asked = format!("{task} asks you > ");
+            let prompt_line = format!("{task} asks you > ");
             let text = format!("{}\n", foreign::block(prompt.trim(), Style::new(), 0, columns()));
             if let Some(answer) = answer {
-                let given = foreign::block(answer.trim(), Style::new(), 2, columns());
-                screen.line(format_args!("{}{}\n{given}", text, paint(NAME, asked.trim_end())));
+                let answer_block = foreign::block(answer.trim(), Style::new(), 2, columns());
+                screen.line(format_args!(
+                    "{}{}\n{answer_block}",
+                    text,
+                    paint(NAME, prompt_line.trim_end())
+                ));
                 return Some(answer.into());
             }
             if waits {
@@ -84,8 +89,8 @@ impl Channels for Terminal {
                 return std::future::pending().await;
             }
             if !user.is_there() {
-                if given > 0 {
-                    let used = plural(given as u64, "answer", "answers");
+                if answer_count > 0 {
+                    let used = plural(answer_count as u64, "answer", "answers");
                     let what = format!(
                         "      --answers is used up after {used}, so {task} gets none to its question:"
                     );
@@ -93,7 +98,7 @@ impl Channels for Terminal {
                 }
                 return None;
             }
-            let question = UserQuestion { text, ..UserQuestion::message(asked) };
+            let question = UserQuestion { text, ..UserQuestion::message(prompt_line) };
             match user.ask(question).await {
                 UserReply::Line(line) => Some(line.trim_end().to_owned().into()),
                 UserReply::Interrupted => {
@@ -116,10 +121,10 @@ impl Channels for Terminal {
         // A message of a responder stands below its line of the trace.
         let results: Vec<&str> = message.tasks.iter().map(|id| id.as_str()).collect();
         if results.is_empty() {
-            self.screen.said(text);
+            self.screen.agent_text(text);
         } else {
             let about = paint(NAME, format_args!("      {}", one_line(&results.join(", "), ABOUT)));
-            self.screen.said(format!("{about}\n{text}"));
+            self.screen.agent_text(format!("{about}\n{text}"));
         }
         Box::pin(std::future::ready(Ok(())))
     }

@@ -117,7 +117,7 @@ pub(crate) struct TerminalUser {
     thread: Mutex<Option<(Sender<QueuedQuestion>, JoinHandle<()>)>>,
     leaving: Arc<AtomicBool>,
     /// The number of questions that wait for an answer.
-    asked: Arc<AtomicUsize>,
+    pending_questions: Arc<AtomicUsize>,
 }
 
 impl TerminalUser {
@@ -143,7 +143,7 @@ impl TerminalUser {
             stops,
             thread: Mutex::default(),
             leaving: Arc::default(),
-            asked: Arc::default(),
+            pending_questions: Arc::default(),
         };
         if user.stops.is_some() {
             // Starts the thread now, so that `/stop` is received before the first question.
@@ -169,7 +169,7 @@ impl TerminalUser {
 
     async fn reply_to(&self, question: UserQuestion) -> UserReply {
         let (reply, answer) = oneshot::channel();
-        let _waiting = QuestionCount::begin(&self.asked);
+        let _waiting = QuestionCount::begin(&self.pending_questions);
         let interrupts = question.kind == AnswerKind::Short;
         if hang_up::has_gone() || !self.send(QueuedQuestion { question, reply, resumed: false }) {
             return UserReply::End;
@@ -180,8 +180,8 @@ impl TerminalUser {
         }
         // The thread checks for a dropped receiver when it is woken, so the receiver must be
         // dropped before the wake-up.
-        let mut asked = QuestionGuard { answer: Some(answer), wake };
-        match asked.answer.as_mut() {
+        let mut guard = QuestionGuard { answer: Some(answer), wake };
+        match guard.answer.as_mut() {
             Some(answer) => tokio::select! {
                 answer = answer => answer.unwrap_or(UserReply::End),
                 () = hang_up::is_gone() => UserReply::End,
@@ -206,7 +206,7 @@ impl TerminalUser {
 
     /// Whether a question waits for the user's answer.
     pub(crate) fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::SeqCst) > 0
+        self.pending_questions.load(Ordering::SeqCst) > 0
     }
 
     /// Discards all input so far, which the shell must not receive either.
@@ -310,9 +310,9 @@ fn drop_typed() {
 struct QuestionCount(Arc<AtomicUsize>);
 
 impl QuestionCount {
-    fn begin(asked: &Arc<AtomicUsize>) -> Self {
-        asked.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(asked))
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
     }
 }
 

@@ -17,7 +17,12 @@ pub(super) const FACTORS: RangeInclusive<f64> = 1.0..=1_000.0;
 
 impl SpannedValue<'_> {
     /// Reads a whole number from `least` to `most`.
-    pub(crate) fn whole(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
+    pub(crate) fn whole_number(
+        &self,
+        reader: &mut ConfigReader,
+        least: u64,
+        most: u64,
+    ) -> Option<u64> {
         let DeValue::Integer(integer) = self.value else {
             self.expected(reader, "a whole number");
             return None;

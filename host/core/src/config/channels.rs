@@ -26,7 +26,7 @@ pub(crate) fn read_all(
 ) -> BTreeMap<ChannelId, Binding> {
     let mut channels =
         BTreeMap::from([(ChannelId::from(TERMINAL), Binding::of(ChannelKind::Text))]);
-    for (name, span, table) in root.named(reader, "channels", CHANNELS) {
+    for (name, span, table) in root.named_tables(reader, "channels", CHANNELS) {
         super::plugin::check_name(reader, "channels", name, &span);
         if WORDS.contains(&name) {
             let what = format!(

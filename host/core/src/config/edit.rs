@@ -301,7 +301,7 @@ pub fn proposed_name(text: &str) -> Option<String> {
 /// The capability that a grant is about.
 #[must_use]
 pub fn capability_of(grant: &GrantText) -> Option<Capability> {
-    Capability::named(grant.key)
+    Capability::from_name(grant.key)
 }
 
 /// A grant of this capability as a config could have it, `fetch = ["https://…"]`: the one table of

@@ -50,10 +50,10 @@ pub fn aliases<'a>(
         .collect();
     // The plugin's name is part of every tool's, so one skeleton serves both comparisons.
     let full = |alias: &str| skeleton(&format!("{plugin}.{alias}"));
-    let mut taken = host;
+    let mut skeletons = host;
     for name in &names {
         if let Some(chosen) = rename.get(*name) {
-            taken.insert(full(chosen));
+            skeletons.insert(full(chosen));
             aliases.insert(*name, ToolAlias { name: chosen.clone(), is_hashed: false });
         }
     }
@@ -69,7 +69,7 @@ pub fn aliases<'a>(
         for (index, name) in group.into_iter().enumerate() {
             let plain_name = snake_case(name);
             let is_name = is_tool_name(&plain_name) && !plain_name.trim_matches('_').is_empty();
-            if Some(index) == plain && is_name && taken.insert(skeleton.clone()) {
+            if Some(index) == plain && is_name && skeletons.insert(skeleton.clone()) {
                 aliases.insert(name, ToolAlias { name: plain_name, is_hashed: false });
             } else {
                 hashed.push(name);
@@ -82,7 +82,7 @@ pub fn aliases<'a>(
         let plain = snake_case(name);
         let found = (0_u32..)
             .map(|round| with_hash(&plain, name, round))
-            .find(|alias| taken.insert(full(alias)));
+            .find(|alias| skeletons.insert(full(alias)));
         let alias = found.expect("there are more rounds than names");
         aliases.insert(name, ToolAlias { name: alias, is_hashed: true });
     }

@@ -374,11 +374,11 @@ fn exec(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Opt
     }
     let mut grant = ExecGrant::new(commands);
     let Some(table) = table else { return Some(grant) };
-    for (key, places) in [("read", &mut grant.read), ("starts", &mut grant.starts)] {
+    for (key, field) in [("read", &mut grant.read), ("starts", &mut grant.starts)] {
         if let Some(item) = table.get(key) {
             let paths = item.list(reader).unwrap_or_default();
             let paths = paths.iter().filter_map(|item| plugin::path(reader, item, folder));
-            *places = paths.map(|place| place.path).collect();
+            *field = paths.map(|place| place.path).collect();
         }
     }
     if let Some(item) = table.get("env") {
@@ -407,7 +407,7 @@ fn secrets(
             Some(secret) => secrets.push(SecretGrant {
                 name: SecretName::from(name),
                 hosts: secret.hosts.clone(),
-                places: secret.places.clone(),
+                request_parts: secret.request_parts.clone(),
             }),
             None => {
                 let names: Vec<&str> = known.keys().map(SecretName::as_str).collect();
@@ -459,18 +459,19 @@ fn short_file(
     item: &SpannedValue<'_>,
 ) -> Option<FileGrant> {
     let dir = plugin::path(reader, item, folder)?;
-    let Some(at) = names::default_place(&dir.shown) else {
-        let line = format!("{{ dir = {}, at = \"/folder\", mode = \"read\" }}", string(&dir.shown));
+    let Some(at) = names::default_place(&dir.display_path) else {
+        let line =
+            format!("{{ dir = {}, at = \"/folder\", mode = \"read\" }}", string(&dir.display_path));
         item.wrong(
             reader,
-            &format!("does not say at which path the plugin sees {}", code(&dir.shown)),
+            &format!("does not say at which path the plugin sees {}", code(&dir.display_path)),
             format!("write {}", code(&line)),
         );
         return None;
     };
     Some(FileGrant {
         dir: dir.path,
-        shown: dir.shown,
+        display_path: dir.display_path,
         at,
         mode: FileMode::Read,
         bytes: FOLDER_BYTES,
@@ -503,7 +504,7 @@ fn long_file(
     let dir = table.require(reader, "dir").and_then(|item| plugin::path(reader, &item, folder));
     let at = table.require(reader, "at").and_then(|item| place(reader, &item));
     let (dir, at) = (dir?, at?);
-    Some(FileGrant { dir: dir.path, shown: dir.shown, at, mode, bytes, files })
+    Some(FileGrant { dir: dir.path, display_path: dir.display_path, at, mode, bytes, files })
 }
 
 fn place(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {

@@ -30,7 +30,7 @@ pub fn hidden_char(text: &str) -> Option<char> {
 /// Whether the character is a blank that a reader takes for another, so that each blank of a
 /// text could be a bit.
 fn is_rare_blank(before: Option<char>, c: char, next: Option<char>) -> bool {
-    let is = |beside: Option<char>, wanted: fn(char) -> bool| beside.is_some_and(wanted);
+    let is = |beside: Option<char>, predicate: fn(char) -> bool| beside.is_some_and(predicate);
     match c {
         ' ' | '\n' | '\t' => false,
         // In French before these signs, and within numbers and units.
@@ -57,7 +57,7 @@ pub fn in_tool(tool: &ToolSpec) -> Option<(&'static str, char)> {
             example.thought.as_deref().and_then(hidden_char).or_else(|| in_json(&example.arguments))
         })
     };
-    let places: [(&'static str, Option<char>); 6] = [
+    let parts: [(&'static str, Option<char>); 6] = [
         ("name", hidden_char(&tool.name)),
         ("description", hidden_char(&tool.description)),
         ("title", tool.title.as_deref().and_then(hidden_char)),
@@ -65,7 +65,7 @@ pub fn in_tool(tool: &ToolSpec) -> Option<(&'static str, char)> {
         ("output schema", tool.output_schema.as_ref().and_then(in_json)),
         ("examples", examples()),
     ];
-    places.into_iter().find_map(|(place, c)| Some((place, c?)))
+    parts.into_iter().find_map(|(place, c)| Some((place, c?)))
 }
 
 /// The usual notation: `U+E0041`.

@@ -10,23 +10,23 @@ use super::reader::{ConfigReader, SpannedValue};
 
 /// Returns the settings of `[plugins.NAME.config]`; an empty object after a problem.
 pub(crate) fn settings(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Value {
-    TableSource { reader, told: "settings reach the plugin" }.read(item)
+    TableSource { reader, usage: "settings reach the plugin" }.read(item)
 }
 
 /// Returns the arguments of a call; an empty object after a problem.
 pub(crate) fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Value {
-    TableSource { reader, told: "arguments reach the tool" }.read(item)
+    TableSource { reader, usage: "arguments reach the tool" }.read(item)
 }
 
 /// Returns the pattern for an argument of a call.
 pub(crate) fn pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Value {
-    TableSource { reader, told: "arguments are compared" }.json(item.value, &item.span)
+    TableSource { reader, usage: "arguments are compared" }.json(item.value, &item.span)
 }
 
 /// The origin of a table, and the reader of its JSON.
 struct TableSource<'a> {
     reader: &'a mut ConfigReader,
-    told: &'static str,
+    usage: &'static str,
 }
 
 impl TableSource<'_> {
@@ -79,7 +79,7 @@ impl TableSource<'_> {
         self.reader.error(
             ProblemCode::InvalidValue,
             span,
-            format!("{} as JSON, which cannot hold {what}", self.told),
+            format!("{} as JSON, which cannot hold {what}", self.usage),
             help.to_owned(),
         );
         Value::Null

@@ -110,9 +110,9 @@ impl Lockfile {
 
     /// Removes the plugins that are not among these, and returns their names.
     pub fn keep_only(&mut self, names: &BTreeSet<PluginName>) -> Vec<PluginName> {
-        let gone: Vec<PluginName> =
+        let removed_names: Vec<PluginName> =
             self.plugins.keys().filter(|name| !names.contains(*name)).cloned().collect();
-        gone.iter().for_each(|name| drop(self.plugins.remove(name)));
-        gone
+        removed_names.iter().for_each(|name| drop(self.plugins.remove(name)));
+        removed_names
     }
 }

@@ -72,7 +72,7 @@ pub struct MicroFile {
     pub prompt: String,
     /// Possible mistakes.
     pub warnings: Problems,
-    places: MicroPlaces,
+    spans: MicroPlaces,
 }
 
 /// The positions in the file of the parts that are checked against the config.
@@ -170,8 +170,8 @@ impl Config {
             .get_mut(name)
             .and_then(|task| task.knowledge_files.get(index).cloned().map(|path| (task, path)));
         let Some((task, path)) = found else { return Ok(Problems::default()) };
-        let micro = read_as(&path.shown, text, false)?;
-        let source = SourceText::new(&path.shown, text);
+        let micro = read_as(&path.display_path, text, false)?;
+        let source = SourceText::new(&path.display_path, text);
         let mut problems = Problems::default();
         if micro.triggers.is_empty() {
             let what = "the file has no triggers, so no agent would read it";
@@ -181,8 +181,8 @@ impl Config {
             problems.push(source.problem(ProblemCode::MissingKey, &(0..3), what).help(help));
         }
         for (fields, key, span) in [
-            (&micro.inputs, "inputs", &micro.places.inputs),
-            (&micro.outputs, "outputs", &micro.places.outputs),
+            (&micro.inputs, "inputs", &micro.spans.inputs),
+            (&micro.outputs, "outputs", &micro.spans.outputs),
         ] {
             if !fields.is_empty() {
                 let what =
@@ -197,7 +197,7 @@ impl Config {
         }
         task.wanted_tools.extend(wanted_tools(&source, &micro, name));
         task.setup.knowledge.push(Arc::new(Knowledge {
-            file: path.shown,
+            file: path.display_path,
             name: micro.name,
             triggers: micro.triggers,
             text: micro.prompt,
@@ -218,18 +218,18 @@ impl Config {
         else {
             return Ok(Problems::default());
         };
-        let micro = read(&path.shown, text)?;
-        let source = SourceText::new(&path.shown, text);
+        let micro = read(&path.display_path, text)?;
+        let source = SourceText::new(&path.display_path, text);
         let mut problems = Problems::default();
         if !micro.triggers.is_empty() {
             let what = "a prompt has no triggers: the agent of the task always reads it";
             let help = format!(
                 "name this file under `knowledge` of the task whose agent is to read it when a user says one of these words \
                  (`knowledge = [{}]`), or leave `triggers` out",
-                string(&path.shown)
+                string(&path.display_path)
             );
             problems.push(
-                source.problem(ProblemCode::Conflict, &micro.places.triggers, what).help(help),
+                source.problem(ProblemCode::Conflict, &micro.spans.triggers, what).help(help),
             );
         }
         check_agent(&source, &micro, name, &task.setup.agent, &mut problems);
@@ -255,25 +255,25 @@ fn check_agent(
     agent: &PluginName,
     problems: &mut Problems,
 ) {
-    let Some(wanted) = micro
+    let Some(agent_name) = micro
         .agent
         .as_ref()
-        .filter(|wanted| **wanted != *agent.as_str() && **wanted != *task.as_str())
+        .filter(|agent_name| **agent_name != *agent.as_str() && **agent_name != *task.as_str())
     else {
         return;
     };
     let what = format!(
         "the file is for the agent {}, and the agent of [tasks.{task}] is {}",
-        code(wanted),
+        code(agent_name),
         code(agent.as_str())
     );
     let help =
         format!("write `agent: {agent}`, or leave `agent` out: the config says who reads the file");
-    problems.push(source.problem(ProblemCode::Conflict, &micro.places.agent, what).help(help));
+    problems.push(source.problem(ProblemCode::Conflict, &micro.spans.agent, what).help(help));
 }
 
 fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<WantedTool> {
-    let wanted = |(name, span): (&String, &Span)| {
+    let to_wanted_tool = |(name, span): (&String, &Span)| {
         let what = format!(
             "the file wants the tool {}, which the agent of [tasks.{task}] is not offered",
             code(name)
@@ -285,7 +285,7 @@ fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<
             missing: source.problem(ProblemCode::UnknownTool, span, what).help(help),
         }
     };
-    micro.tools.iter().zip(&micro.places.tools).map(wanted).collect()
+    micro.tools.iter().zip(&micro.spans.tools).map(to_wanted_tool).collect()
 }
 
 /// Inserts inputs into a prompt: `{{ inputs.task }}`, `{{ state.inputs.task }}` and `${task}`.
@@ -325,10 +325,10 @@ pub fn outputs_text(outputs: &BTreeMap<String, String>) -> String {
 
 /// The error for a model whose outputs are incomplete; `None` if they are complete.
 #[must_use]
-pub fn missing_outputs(outputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
+pub fn missing_outputs(outputs: &BTreeMap<String, String>, values: &Value) -> Option<String> {
     let missing: Vec<_> = outputs
         .keys()
-        .filter(|name| given.get(name.as_str()).is_none())
+        .filter(|name| values.get(name.as_str()).is_none())
         .map(|name| code(name))
         .collect();
     let text = || format!("The outputs lack {}. {}", missing.join(" and "), outputs_text(outputs));
@@ -337,10 +337,10 @@ pub fn missing_outputs(outputs: &BTreeMap<String, String>, given: &Value) -> Opt
 
 /// The error for a caller whose inputs are incomplete; `None` if they are complete.
 #[must_use]
-pub fn missing_inputs(inputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
+pub fn missing_inputs(inputs: &BTreeMap<String, String>, values: &Value) -> Option<String> {
     let missing: Vec<_> = inputs
         .keys()
-        .filter(|name| given.get(name.as_str()).is_none())
+        .filter(|name| values.get(name.as_str()).is_none())
         .map(|name| code(name))
         .collect();
     (!missing.is_empty()).then(|| format!("The inputs lack {}.", missing.join(" and ")))
@@ -440,23 +440,23 @@ impl MicroReader {
                 "description" => micro.description = self.text(node, &at(node)).unwrap_or_default(),
                 "agent" => {
                     micro.agent = self.text(node, &at(node));
-                    micro.places.agent = at(node);
+                    micro.spans.agent = at(node);
                 }
                 "inputs" => {
                     micro.inputs = self.fields(node, &at);
-                    micro.places.inputs = span;
+                    micro.spans.inputs = span;
                 }
                 "outputs" => {
                     micro.outputs = self.fields(node, &at);
-                    micro.places.outputs = span;
+                    micro.spans.outputs = span;
                 }
                 "tools" => {
-                    (micro.tools, micro.places.tools) = self.list(node, &at).into_iter().unzip()
+                    (micro.tools, micro.spans.tools) = self.list(node, &at).into_iter().unzip()
                 }
                 "triggers" => {
                     micro.triggers =
                         self.list(node, &at).into_iter().map(|(trigger, _)| trigger).collect();
-                    micro.places.triggers = span;
+                    micro.spans.triggers = span;
                 }
                 other if IDLE_KEYS.contains(&other) => {}
                 "mcp_tools" => {
@@ -626,10 +626,10 @@ impl MicroReader {
 
     /// Reports the parts of the prompt that are neither plain text nor a placeholder of an input.
     fn prompt(&mut self, micro: &MicroFile, body: &str, base: usize) {
-        let mut said = BTreeSet::new();
+        let mut reported_texts = BTreeSet::new();
         for place in placeholders(body) {
             let span = base + place.span.start..base + place.span.end;
-            let shown = &body[place.span.clone()];
+            let raw_text = &body[place.span.clone()];
             match (place.is_block, place.name) {
                 (true, _) => {
                     let what =
@@ -642,7 +642,7 @@ impl MicroReader {
                     );
                 }
                 (false, Some(name)) if micro.inputs.contains_key(name) => {}
-                (false, name) if said.insert(shown) => {
+                (false, name) if reported_texts.insert(raw_text) => {
                     let known: Vec<&str> = micro.inputs.keys().map(String::as_str).collect();
                     let help = match name.and_then(|name| suggest(name, &known, "input")) {
                         Some(help) => help,
@@ -650,7 +650,7 @@ impl MicroReader {
                     };
                     self.warn(
                         &span,
-                        format!("{} names no input, so it stays as it is", code(shown)),
+                        format!("{} names no input, so it stays as it is", code(raw_text)),
                         help,
                     );
                 }
@@ -670,7 +670,7 @@ struct Placeholder<'a> {
 
 /// The placeholders of a prompt, in order.
 fn placeholders(prompt: &str) -> Vec<Placeholder<'_>> {
-    let mut places = Vec::new();
+    let mut placeholders = Vec::new();
     let (mut from, mut endless) = (0, BTreeSet::new());
     while let Some(start) = prompt[from..].find(['{', '$']).map(|found| from + found) {
         let rest = &prompt[start..];
@@ -710,14 +710,14 @@ fn placeholders(prompt: &str) -> Vec<Placeholder<'_>> {
             "${" => Some(inner),
             _ => None,
         };
-        places.push(Placeholder {
+        placeholders.push(Placeholder {
             span: start..end,
             name: name.filter(|name| is_name(name)),
             is_block,
         });
         from = end;
     }
-    places
+    placeholders
 }
 
 fn is_name(name: &str) -> bool {

@@ -52,7 +52,7 @@ pub(crate) fn read_all(
     root: &Table<'_>,
 ) -> BTreeMap<ModelName, ModelConfig> {
     let mut models = BTreeMap::new();
-    for (name, span, table) in root.named(reader, "models", MODELS) {
+    for (name, span, table) in root.named_tables(reader, "models", MODELS) {
         super::plugin::check_name(reader, "models", name, &span);
         let table = table.checked(reader);
         models.insert(ModelName::from(name), read(reader, folder, &table));
@@ -414,6 +414,6 @@ impl ModelConfig {
 }
 
 /// A path of the config, joined to its folder.
-pub(crate) fn config_path(folder: &str, shown: &str) -> ConfigPath {
-    ConfigPath { shown: shown.to_owned(), path: names::join(folder, shown) }
+pub(crate) fn config_path(folder: &str, path: &str) -> ConfigPath {
+    ConfigPath { display_path: path.to_owned(), path: names::join(folder, path) }
 }

@@ -23,22 +23,24 @@ pub(crate) fn read(
     model.iter().flatten().for_each(|(item, name)| references.add_model(item, name));
     delegate.iter().flatten().for_each(|(item, name)| references.add_task(item, name));
     route.iter().flatten().for_each(|(item, name)| references.add_address(item, name));
-    let mut places = |(item, place): (SpannedValue<'_>, &str)| match names::check_place(place) {
-        Ok(()) => Some(place.to_owned()),
-        Err(error) => {
-            let help = names::default_place(place).map(|place| format!("write {}", string(&place)));
-            item.wrong(
-                reader,
-                &format!(
-                    "must be the place of a folder, `/` and one name: {} {error}",
-                    code(place)
-                ),
-                help,
-            );
-            None
-        }
-    };
-    let files = files.map(|files| files.into_iter().filter_map(&mut places).collect());
+    let mut checked_place =
+        |(item, place): (SpannedValue<'_>, &str)| match names::check_place(place) {
+            Ok(()) => Some(place.to_owned()),
+            Err(error) => {
+                let help =
+                    names::default_place(place).map(|place| format!("write {}", string(&place)));
+                item.wrong(
+                    reader,
+                    &format!(
+                        "must be the place of a folder, `/` and one name: {} {error}",
+                        code(place)
+                    ),
+                    help,
+                );
+                None
+            }
+        };
+    let files = files.map(|files| files.into_iter().filter_map(&mut checked_place).collect());
     let mut pattern = |(item, text): (SpannedValue<'_>, &str)| match UrlPattern::parse(text) {
         Ok(pattern) => Some(pattern),
         Err(problem) => {

@@ -25,7 +25,7 @@ pub(crate) fn read_all(
     context: (&BTreeMap<SecretName, SecretConfig>, &Trust),
 ) -> BTreeMap<PluginName, PluginConfig> {
     let mut plugins = BTreeMap::new();
-    for (name, span, table) in root.named(reader, "plugins", PLUGIN) {
+    for (name, span, table) in root.named_tables(reader, "plugins", PLUGIN) {
         check_name(reader, "plugins", name, &span);
         let table = table.checked(reader);
         plugins.insert(PluginName::from(name), read(reader, references, folder, &table, context));
@@ -110,7 +110,7 @@ fn source(
         },
         Some(("oci", _)) => match text.parse::<OciReference>() {
             Ok(reference) => {
-                return Some(PluginSource::Oci { reference, shown: text.to_owned() });
+                return Some(PluginSource::Oci { reference, display_text: text.to_owned() });
             }
             Err(problem) => {
                 let help = "write registry, repository, and tag or digest: `source = \"oci://registry.example/team/x:1.2.0\"`";

@@ -169,7 +169,7 @@ impl Config {
     /// # Errors
     /// All mistakes of the file.
     pub fn priced(&self, text: &str) -> Result<(Self, Problems), Problems> {
-        let file = self.prices.as_ref().map_or("", |file| file.shown.as_str());
+        let file = self.prices.as_ref().map_or("", |file| file.display_path.as_str());
         let prices = Prices::parse(file, text)?;
         let mut config = self.clone();
         config.models.iter_mut().for_each(|(name, model)| take_price(name, model, &prices));

@@ -245,9 +245,10 @@ impl SourceText {
         let prefix = if cut > 0 { "…" } else { "" };
         let after = self.text[start..line_end].trim_end();
         let suffix = if after.chars().count() > SHOWN_AFTER { "…" } else { "" };
-        let shown = before[cut..].iter().copied().chain(after.chars().take(SHOWN_AFTER)).map(plain);
+        let visible_chars =
+            before[cut..].iter().copied().chain(after.chars().take(SHOWN_AFTER)).map(plain);
         Excerpt {
-            text: format!("{prefix}{}{suffix}", shown.collect::<String>()),
+            text: format!("{prefix}{}{suffix}", visible_chars.collect::<String>()),
             start: before.len() - cut + prefix.chars().count(),
             width: self.text[start..end].chars().count().clamp(1, SHOWN_AFTER),
         }

@@ -178,7 +178,8 @@ impl<'a> Table<'a> {
         if let Some(near) = nearest(name, known.iter().copied()) {
             return Some(format!("did you mean {}?", code(near)));
         }
-        if self.kind == keys::GRANTS && Capability::named(name).is_some_and(Capability::is_own) {
+        if self.kind == keys::GRANTS && Capability::from_name(name).is_some_and(Capability::is_own)
+        {
             return Some(format!("leave it out: every plugin has {}", code(name)));
         }
         match KEYS.iter().find(|key| key.name == name) {
@@ -258,7 +259,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns all tables under names that the operator chooses, such as those of `[plugins]`.
-    pub(crate) fn named(
+    pub(crate) fn named_tables(
         &self,
         reader: &mut ConfigReader,
         section: &str,
@@ -358,7 +359,7 @@ impl<'a> SpannedValue<'a> {
             ValueShape::Text => self.string(reader)?.into(),
             ValueShape::Choice(_) => self.choice(reader)?.into(),
             ValueShape::Flag => self.boolean(reader)?.into(),
-            ValueShape::Whole { least, most } => self.whole(reader, least, most)?.into(),
+            ValueShape::Whole { least, most } => self.whole_number(reader, least, most)?.into(),
             ValueShape::Size { least, most } => self.size(reader, least, most)?.into(),
             ValueShape::Duration { least, most } => self.duration(reader, least, most)?.into(),
             ValueShape::Dollars => self.dollars(reader)?.into(),

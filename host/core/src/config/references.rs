@@ -267,13 +267,13 @@ pub(crate) fn check_cycles(
     spans: &SourceSpans,
     tasks: &BTreeMap<TaskName, TaskConfig>,
 ) {
-    let mut begun: BTreeSet<&TaskName> = BTreeSet::new();
+    let mut visited: BTreeSet<&TaskName> = BTreeSet::new();
     for start in tasks.keys() {
         // Not recursive, because a file can hold very many tasks. Each task of the path has the
         // number of its sub-tasks already followed.
         let mut path: Vec<(&TaskName, usize)> = Vec::new();
         let mut on_path: BTreeSet<&TaskName> = BTreeSet::new();
-        if begun.insert(start) {
+        if visited.insert(start) {
             path.push((start, 0));
             on_path.insert(start);
         }
@@ -287,7 +287,7 @@ pub(crate) fn check_cycles(
             };
             if on_path.contains(next) {
                 report_cycle(reader, spans, &path, next, index);
-            } else if tasks.contains_key(next) && begun.insert(next) {
+            } else if tasks.contains_key(next) && visited.insert(next) {
                 path.push((next, 0));
                 on_path.insert(next);
             }
@@ -305,13 +305,13 @@ fn report_cycle(
     let Some((last, _)) = path.last() else { return };
     let circle =
         path.iter().map(|(task, _)| *task).skip_while(|task| *task != back_to).chain([back_to]);
-    let mut shown: Vec<&str> = circle.map(TaskName::as_str).collect();
-    if shown.len() > CYCLE_SHOWN {
-        shown.splice(CYCLE_SHOWN / 2..shown.len() - CYCLE_SHOWN / 2, ["…"]);
+    let mut names: Vec<&str> = circle.map(TaskName::as_str).collect();
+    if names.len() > CYCLE_SHOWN {
+        names.splice(CYCLE_SHOWN / 2..names.len() - CYCLE_SHOWN / 2, ["…"]);
     }
-    let shown = shown.join(" → ");
+    let chain = names.join(" → ");
     let span = spans.find(&format!("tasks.{last}.subtasks[{index}]")).cloned().unwrap_or(0..0);
-    let what = format!("a task cannot reach itself through its sub-tasks: {shown}");
+    let what = format!("a task cannot reach itself through its sub-tasks: {chain}");
     reader.error(
         ProblemCode::TaskCycle,
         &span,

@@ -16,7 +16,9 @@ pub fn may_replace(admitted: &PluginFacts, rebuilt: &PluginFacts) -> Result<(), 
     for (capability, ask) in &now.asks {
         match before.asks.get(capability) {
             None => return Err(format!("it asks for `{capability}` now")),
-            Some(asked) if asked.detail != ask.detail || (asked.optional && !ask.optional) => {
+            Some(previous)
+                if previous.detail != ask.detail || (previous.optional && !ask.optional) =>
+            {
                 return Err(format!("it asks for `{capability}` in another way now"));
             }
             Some(_) => {}
@@ -45,7 +47,7 @@ pub fn may_replace(admitted: &PluginFacts, rebuilt: &PluginFacts) -> Result<(), 
         .iter()
         .find(|known| rebuilt.tools.iter().all(|tool| tool.name != known.name))
     {
-        Some(gone) => Err(format!("its tool `{}` is gone", gone.name)),
+        Some(missing) => Err(format!("its tool `{}` is gone", missing.name)),
         None => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn read_all(
     root: &Table<'_>,
 ) -> BTreeMap<SecretName, SecretConfig> {
     let mut secrets = BTreeMap::new();
-    for (name, span, table) in root.named(reader, "secrets", SECRETS) {
+    for (name, span, table) in root.named_tables(reader, "secrets", SECRETS) {
         super::plugin::check_name(reader, "secrets", name, &span);
         let table = table.checked(reader);
         secrets.insert(SecretName::from(name), read(reader, folder, &table));
@@ -30,11 +30,11 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> SecretCon
         .require(reader, "from")
         .and_then(|item| model::key(reader, folder, &item, SECRET_FROM));
     let hosts = table.require(reader, "hosts").map(|item| hosts(reader, &item)).unwrap_or_default();
-    let places = table.get("places").and_then(|item| read_places(reader, &item));
+    let request_parts = table.get("places").and_then(|item| read_places(reader, &item));
     SecretConfig {
         from: from.unwrap_or(KeyRef::Env(String::new())),
         hosts,
-        places: places.unwrap_or_else(|| BTreeSet::from([SecretPlace::Header])),
+        request_parts: request_parts.unwrap_or_else(|| BTreeSet::from([SecretPlace::Header])),
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn read_all(
     let mut tasks = BTreeMap::new();
     let mut lowered: BTreeMap<String, (&str, Span)> = BTreeMap::new();
     let as_langroid = is_langroid(reader, root);
-    for (name, span, table) in root.named(reader, "tasks", TASK) {
+    for (name, span, table) in root.named_tables(reader, "tasks", TASK) {
         check_name(reader, name, &span);
         if let Some((other, earlier)) =
             lowered.insert(name.to_ascii_lowercase(), (name, span.clone()))
@@ -302,8 +302,8 @@ fn responder_names(
     let names = table.get(key).and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
     let mut all = BTreeSet::new();
     for (item, name) in names {
-        let named = ResponderName::from(name);
-        match &named {
+        let responder = ResponderName::from(name);
+        match &responder {
             ResponderName::Subtask(task) if !setup.subtasks.contains(task) => {
                 let roles = ["llm", "agent", "user"];
                 let known = roles.into_iter().chain(setup.subtasks.iter().map(TaskName::as_str));
@@ -314,7 +314,7 @@ fn responder_names(
                 let what = format!("cannot be {}: this task has no such responder", code(name));
                 item.wrong(reader, &what, help);
             }
-            _ => drop(all.insert(named)),
+            _ => drop(all.insert(responder)),
         }
     }
     all

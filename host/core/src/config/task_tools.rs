@@ -39,17 +39,17 @@ impl Around<'_> {
             .and_then(|agent| agent.grants.tools.as_ref())
             .map(|grant| grant.names.as_slice())
             .unwrap_or_default();
-        let whole = |pattern: &ToolPattern| {
+        let exact_pattern = |pattern: &ToolPattern| {
             pattern.0.split_once('.').filter(|(_, tool)| *tool == word).map(|_| pattern.0.clone())
         };
         let part = |pattern: &ToolPattern| {
             pattern.0.strip_suffix(".*").map(|plugin| format!("{plugin}.{word}"))
         };
-        let named: BTreeSet<String> = granted.iter().filter_map(whole).collect();
-        let names = if named.is_empty() {
+        let exact_names: BTreeSet<String> = granted.iter().filter_map(exact_pattern).collect();
+        let names = if exact_names.is_empty() {
             granted.iter().filter_map(part).take(PROPOSED).collect()
         } else {
-            named
+            exact_names
         };
         if names.is_empty() {
             return format!(
@@ -153,11 +153,11 @@ fn long<'a>(
     around: &Around<'_>,
 ) -> Option<(ToolEntry, SpannedValue<'a>)> {
     let table = item.table(reader, TASK_TOOL)?;
-    let named = table.require(reader, "tool").and_then(|item| {
+    let tool_item = table.require(reader, "tool").and_then(|item| {
         let text = item.string(reader)?;
         Some((listed(reader, references, &item, text, around)?, item))
     });
-    let mut entry = named.as_ref().map_or_else(
+    let mut entry = tool_item.as_ref().map_or_else(
         || ToolEntry::new(ToolsEntry::Host(HostTool::RecipientMessage)),
         |(entry, _)| entry.clone(),
     );
@@ -172,7 +172,7 @@ fn long<'a>(
     table.set(reader, "retained_tokens", &mut entry.retained_tokens);
     recipients(reader, references, &table, &mut entry);
     worker(reader, references, &table, &mut entry);
-    let (_, place) = named?;
+    let (_, place) = tool_item?;
     if let ToolsEntry::Plugins(pattern) = &entry.tool
         && pattern.0.ends_with('*')
     {

@@ -83,8 +83,8 @@ impl Trust {
     #[must_use]
     pub fn names(&self, signers: &BTreeSet<PublicKey>) -> BTreeSet<String> {
         let is_valid = |key| signers.contains(key) && !self.revoked_keys.contains(key);
-        let named = self.keys.iter().filter(|(_, key)| is_valid(*key));
-        named.map(|(name, _)| name.clone()).collect()
+        let valid_keys = self.keys.iter().filter(|(_, key)| is_valid(*key));
+        valid_keys.map(|(name, _)| name.clone()).collect()
     }
 
     /// Those of these keys that are neither trusted nor revoked.
@@ -99,14 +99,15 @@ impl Trust {
     /// The keys that signed a component: the trusted ones by their names, and the others.
     #[must_use]
     pub fn signers(&self, provenance: &Provenance) -> BTreeSet<PublicKey> {
-        let named = provenance.signed_by.iter().filter_map(|name| self.keys.get(name).cloned());
+        let trusted_keys =
+            provenance.signed_by.iter().filter_map(|name| self.keys.get(name).cloned());
         let unknown = provenance.unknown_signers.iter().filter_map(|key| key.parse().ok());
-        named.chain(unknown).collect()
+        trusted_keys.chain(unknown).collect()
     }
 
     /// A key behind the operator's name for it, for display.
     #[must_use]
-    pub fn shown(&self, key: &PublicKey) -> String {
+    pub fn describe_key(&self, key: &PublicKey) -> String {
         match self.keys.iter().find(|(_, known)| *known == key) {
             Some((name, _)) => format!("{name} ({key})"),
             None => key.to_string(),

@@ -157,7 +157,8 @@ pub(super) fn check_models(config: &Config, problems: &mut Problems) {
                     format!("the agent `{agent}` may not ask the model `{model}`"),
                     format!("write `grants.model = {}` in [plugins.{agent}]", array(&all)),
                 )
-            } else if task.setup.scope.model.as_ref().is_some_and(|left| !left.contains(model)) {
+            } else if task.setup.scope.model.as_ref().is_some_and(|models| !models.contains(model))
+            {
                 (
                     format!("the `scope` of the task `{name}` leaves out the model `{model}`"),
                     format!("add `{model}` to `scope.model`, or remove it from `model`"),

@@ -190,7 +190,7 @@ fn question_of(
     task: Option<&TaskName>,
 ) -> AccessQuestion {
     let denial = &record.denial;
-    let capability = Capability::named(&denial.capability);
+    let capability = Capability::from_name(&denial.capability);
     let question = AccessQuestion::new(plugin.clone(), capability.unwrap_or(Capability::Exec))
         .of(denial.target.clone());
     AccessQuestion { task: task.cloned(), writes: record.writes, ..question }

@@ -406,7 +406,8 @@ fn message_text(message: &Arc<Message>) -> Option<String> {
     {
         return None;
     }
-    let is_elsewhere = message.recipient.as_deref().is_some_and(|name| Role::named(name).is_none());
+    let is_elsewhere =
+        message.recipient.as_deref().is_some_and(|name| Role::from_name(name).is_none());
     let text = message.text();
     (message.sender == Role::Llm && !is_elsewhere && !text.trim().is_empty())
         .then(|| text.to_owned())

@@ -72,25 +72,25 @@ pub fn undelivered(rooms: &[Vec<Record>]) -> BTreeMap<PluginName, u64> {
     let setups = first.iter().filter_map(|record| record.event.setup());
     let observers: BTreeSet<&PluginName> =
         setups.flat_map(|setup| &setup.observers).map(|rule| &rule.plugin).collect();
-    let left = observers.into_iter().map(|observer| {
+    let backlogs = observers.into_iter().map(|observer| {
         let own = observer_room(root, observer);
-        let taken = rooms
+        let positions = rooms
             .iter()
             .find(|(room, _)| *room == own)
             .map(|(_, records)| positions_taken(records));
-        let taken = taken.unwrap_or_default();
+        let positions = positions.unwrap_or_default();
         let is_left = |event: &ObservedEvent| {
-            taken.get(&event.room).is_none_or(|last| event.position > *last)
+            positions.get(&event.room).is_none_or(|last| event.position > *last)
         };
         let observed = rooms.iter().filter(|(room, _)| observer_of_room(room).is_none());
-        let left = observed.map(|(_, records)| {
+        let counts = observed.map(|(_, records)| {
             let mut fold = ObservedFold::new(observer.clone());
             let events = records.iter().flat_map(|record| fold.take(record.clone()));
             events.filter(is_left).count() as u64
         });
-        (observer.clone(), left.sum())
+        (observer.clone(), counts.sum())
     });
-    left.filter(|(_, count)| *count > 0).collect()
+    backlogs.filter(|(_, count)| *count > 0).collect()
 }
 
 /// The last event of each room that an observer took, by the records of its own room.

@@ -69,7 +69,7 @@ impl WaitChange {
     /// The work that an effect begins or ends; `None` if it changes nothing.
     #[must_use]
     pub fn of_effect(effect: &Effect) -> Option<Self> {
-        let begun = |key, kind: &str, target: String| {
+        let begin = |key, kind: &str, target: String| {
             Some(Self::Begun(PendingWork {
                 key,
                 kind: kind.to_owned(),
@@ -80,16 +80,16 @@ impl WaitChange {
         };
         match effect {
             Effect::StepAgent { call, agent, .. } => {
-                begun(WaitKey::Call(*call), "step", agent.to_string())
+                begin(WaitKey::Call(*call), "step", agent.to_string())
             }
             Effect::AskResponder { call, agent, .. } => {
-                begun(WaitKey::Call(*call), "respond", agent.to_string())
+                begin(WaitKey::Call(*call), "respond", agent.to_string())
             }
             Effect::CallTool { call, plugin, tool, .. } => {
-                begun(WaitKey::Call(*call), "tool", format!("{plugin}.{tool}"))
+                begin(WaitKey::Call(*call), "tool", format!("{plugin}.{tool}"))
             }
             Effect::QueryPlugin { call, plugin, question, .. } => {
-                begun(WaitKey::Call(*call), question.kind().as_str(), plugin.to_string())
+                begin(WaitKey::Call(*call), question.kind().as_str(), plugin.to_string())
             }
             Effect::AskApproval { call, request } => Some(Self::Begun(PendingWork {
                 key: WaitKey::Call(*call),
@@ -107,19 +107,19 @@ impl WaitChange {
                 request: Some(Box::new(top_up.as_approval())),
             })),
             Effect::AskUser { call, channel, .. } => {
-                begun(WaitKey::Call(*call), "user", channel.to_string())
+                begin(WaitKey::Call(*call), "user", channel.to_string())
             }
             Effect::CallModel { call, ordinal, model, .. } => {
-                begun(WaitKey::Model(*call, *ordinal), "model", model.to_string())
+                begin(WaitKey::Model(*call, *ordinal), "model", model.to_string())
             }
             Effect::StartBackground { call, opening, .. } => {
-                begun(WaitKey::Call(*call), "background", opening.room.to_string())
+                begin(WaitKey::Call(*call), "background", opening.room.to_string())
             }
             Effect::WakeStrategy { call, strategy, .. } => {
-                begun(WaitKey::Call(*call), "strategy", strategy.to_string())
+                begin(WaitKey::Call(*call), "strategy", strategy.to_string())
             }
             Effect::Send { call, message } => {
-                begun(WaitKey::Call(*call), "message", message.channel.to_string())
+                begin(WaitKey::Call(*call), "message", message.channel.to_string())
             }
             Effect::SetTimer { timer, at } => Some(Self::Begun(PendingWork {
                 key: WaitKey::Timer(*timer),

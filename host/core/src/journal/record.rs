@@ -21,13 +21,13 @@ pub enum JournalError {
     )]
     TooDeep { line: usize, seq: u64 },
     #[error(
-        "record {expected} of the journal is missing: line {line} holds record {found}. A line was lost, or two journals were joined."
+        "record {expected} of the journal is missing: line {line} holds record {actual}. A line was lost, or two journals were joined."
     )]
-    Gap { line: usize, expected: u64, found: u64 },
+    Gap { line: usize, expected: u64, actual: u64 },
     #[error(
-        "record {seq} was written by rules {found}; this host folds rules {RULES}. Use the host that wrote it."
+        "record {seq} was written by rules {rules}; this host folds rules {RULES}. Use the host that wrote it."
     )]
-    OtherRules { seq: u64, found: u32 },
+    OtherRules { seq: u64, rules: u32 },
 }
 
 impl JournalError {
@@ -96,17 +96,17 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
                 // version then, because the journal itself is not damaged.
                 return Err(match serde_json::from_str(line) {
                     Ok(RecordStamp { seq, rules }) if rules != RULES => {
-                        JournalError::OtherRules { seq, found: rules }
+                        JournalError::OtherRules { seq, rules }
                     }
                     _ => JournalError::Malformed { line: index + 1, cause },
                 });
             }
         };
         if record.seq != expected {
-            return Err(JournalError::Gap { line: index + 1, expected, found: record.seq });
+            return Err(JournalError::Gap { line: index + 1, expected, actual: record.seq });
         }
         if record.rules != RULES {
-            return Err(JournalError::OtherRules { seq: record.seq, found: record.rules });
+            return Err(JournalError::OtherRules { seq: record.seq, rules: record.rules });
         }
         records.push(record);
     }
@@ -142,8 +142,8 @@ pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<ReplayedRecord> 
         let has_effect = room.effect_of(&record.event).is_some();
         room.handle(record.event.clone(), record.at);
         while room.poll_effect().is_some() {}
-        let told = std::iter::from_fn(|| room.poll_notice()).collect();
-        all.push(ReplayedRecord { record, has_effect, notices: told, setup: setup.clone() });
+        let notices = std::iter::from_fn(|| room.poll_notice()).collect();
+        all.push(ReplayedRecord { record, has_effect, notices, setup: setup.clone() });
     }
     all
 }

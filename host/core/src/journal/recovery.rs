@@ -162,9 +162,9 @@ impl InFlight {
                 self.logged = Some(*call);
             }
             Event::ModelAnswered { call, ordinal, .. } => {
-                if let Some(asked) = self.models.get_mut(call) {
-                    asked.remove(ordinal);
-                    if asked.is_empty() {
+                if let Some(requests) = self.models.get_mut(call) {
+                    requests.remove(ordinal);
+                    if requests.is_empty() {
                         self.models.remove(call);
                     }
                 }
@@ -190,22 +190,22 @@ impl InFlight {
                 self.models.entry(*call).or_default().insert(*ordinal, effect.clone());
             }
             Effect::AnswerModel { call, ordinal, answer } => {
-                let asked = self.logs.get_mut(call).and_then(|log| log.models.get_mut(ordinal));
-                if let Some(asked) = asked {
-                    asked.answer = Some(answer.clone());
+                let request = self.logs.get_mut(call).and_then(|log| log.models.get_mut(ordinal));
+                if let Some(request) = request {
+                    request.answer = Some(answer.clone());
                 }
             }
             Effect::AnswerTools { call, ordinal, answers } => {
-                let asked = self.logs.get_mut(call).and_then(|log| log.tools.get_mut(ordinal));
-                if let Some(asked) = asked {
-                    asked.answer = Some(answers.clone());
+                let request = self.logs.get_mut(call).and_then(|log| log.tools.get_mut(ordinal));
+                if let Some(request) = request {
+                    request.answer = Some(answers.clone());
                 }
             }
             Effect::AllowSideEffect { call, ordinal, leave } => {
-                let asked =
+                let request =
                     self.logs.get_mut(call).and_then(|log| log.side_effects.get_mut(ordinal));
-                if let Some(asked) = asked {
-                    asked.leave.clone_from(leave);
+                if let Some(request) = request {
+                    request.leave.clone_from(leave);
                 }
             }
             Effect::SetTimer { timer, at } => drop(self.timers.insert(*timer, *at)),
@@ -314,7 +314,7 @@ pub struct Resumption {
     /// Events to apply first, in this order.
     pub events: Vec<Event>,
     /// Effects to perform afterwards, if their calls are still in flight.
-    pub again: Vec<Restart>,
+    pub restarts: Vec<Restart>,
     /// The effective setup from the resumption on.
     pub setup: Arc<Setup>,
     /// The plugins whose components are not those of the last time.
@@ -383,8 +383,8 @@ impl Unfinished {
     /// The events and effects that resume the room at `now`. A room that has an outcome has ended.
     #[must_use]
     pub fn resumption(&self, now: Millis, today: &Setup) -> Resumption {
-        let (begun, in_force) = (self.room.begun_setup(), self.room.setup());
-        let setup = Arc::new(begun.narrowed_by(today));
+        let (initial, in_force) = (self.room.begun_setup(), self.room.setup());
+        let setup = Arc::new(initial.narrowed_by(today));
         let changed = in_force.changed_components(today);
         let narrowed = (setup != *in_force).then(|| Arc::clone(&setup));
         let Downtime { ms: down, is_exact } = self.downtime(now);
@@ -397,15 +397,15 @@ impl Unfinished {
             plugin: (*plugin).clone(),
             sha256: (*now).clone(),
         }));
-        let mut again = Vec::new();
+        let mut restarts = Vec::new();
         for (call, (effect, start)) in &self.in_flight.calls {
             let mut trace = self.in_flight.logs.get(call).cloned().unwrap_or_default();
             trace.may_repeat = is_idempotent(effect, self.room.setup());
             let is_exchanged =
                 plugin_of(effect).is_some_and(|plugin| exchanged.contains_key(plugin));
             match self.interrupted(*call, effect, &trace, is_exchanged) {
-                Some(told) => events.extend(told),
-                None => again.push(Restart {
+                Some(ends) => events.extend(ends),
+                None => restarts.push(Restart {
                     effect: effect.clone(),
                     start: start.clone(),
                     trace: Arc::new(trace),
@@ -414,28 +414,28 @@ impl Unfinished {
         }
         // Reads and answers of an interrupted step stay valid; only the side effect under way gets
         // an end.
-        for told in &events {
-            if let Event::SideEffectEnded { call, .. } = told {
-                self.put_back(*call, told, &mut again);
+        for event in &events {
+            if let Event::SideEffectEnded { call, .. } = event {
+                self.put_back(*call, event, &mut restarts);
             }
         }
         let plain = |effect: Effect| Restart { effect, start: None, trace: Arc::default() };
         // Only the child room knows whether it has these messages, and it ignores those that it
         // has. They follow the restart, because the room must exist first.
         let InFlight { tells, models, timers, .. } = &self.in_flight;
-        again.extend(tells.values().flatten().cloned().map(plain));
-        again.extend(models.values().flat_map(BTreeMap::values).cloned().map(plain));
-        again.extend(
+        restarts.extend(tells.values().flatten().cloned().map(plain));
+        restarts.extend(models.values().flat_map(BTreeMap::values).cloned().map(plain));
+        restarts.extend(
             timers
                 .iter()
                 .map(|(timer, at)| plain(Effect::SetTimer { timer: *timer, at: at.plus(down) })),
         );
-        Resumption { events, again, setup, changed }
+        Resumption { events, restarts, setup, changed }
     }
 
     /// Resumes an interrupted call. A step continues and its plugin learns which side effect was
     /// interrupted; a tool call ends (C-318).
-    fn put_back(&self, call: CallId, told: &Event, again: &mut Vec<Restart>) {
+    fn put_back(&self, call: CallId, event: &Event, restarts: &mut Vec<Restart>) {
         let Some((effect, start)) = self
             .in_flight
             .calls
@@ -446,12 +446,13 @@ impl Unfinished {
         };
         // A call with several interrupted side effects comes here once for each. They share one
         // restart, so that the call starts once.
-        let mut trace = match again.iter().position(|other| other.effect.starts() == Some(call)) {
-            Some(index) => Arc::unwrap_or_clone(again.swap_remove(index).trace),
+        let mut trace = match restarts.iter().position(|other| other.effect.starts() == Some(call))
+        {
+            Some(index) => Arc::unwrap_or_clone(restarts.swap_remove(index).trace),
             None => self.in_flight.logs.get(&call).cloned().unwrap_or_default(),
         };
-        trace.take(told);
-        again.push(Restart {
+        trace.take(event);
+        restarts.push(Restart {
             effect: effect.clone(),
             start: start.clone(),
             trace: Arc::new(trace),
@@ -471,7 +472,7 @@ impl Unfinished {
         let open = trace
             .side_effects
             .iter()
-            .filter(|(_, asked)| asked.leave.is_ok() && asked.answer.is_none());
+            .filter(|(_, request)| request.leave.is_ok() && request.answer.is_none());
         let ended = open.map(|(ordinal, _)| {
             let answer = SideEffectAnswer::Failed {
                 cause: FailureCause::Interrupted,
@@ -502,8 +503,8 @@ impl Resumption {
     /// before.
     #[must_use]
     pub fn plugins(&self) -> BTreeSet<&PluginName> {
-        let told_before = self.again.iter().filter(|again| !again.trace.is_empty());
-        told_before.filter_map(|again| plugin_of(&again.effect)).collect()
+        let with_log = self.restarts.iter().filter(|restart| !restart.trace.is_empty());
+        with_log.filter_map(|restart| plugin_of(&restart.effect)).collect()
     }
 }
 
@@ -568,7 +569,7 @@ mod tests {
 
     #[test]
     fn a_record_costs_the_same_however_many_calls_are_under_way() {
-        let told = |calls: u64| {
+        let visits = |calls: u64| {
             let mut unfinished = busy(calls);
             for seq in 0..1_000 {
                 unfinished.take(record(
@@ -576,12 +577,12 @@ mod tests {
                     Event::ReadsRecorded { call: CallId(seq % calls), reads: Vec::new() },
                 ));
             }
-            let InFlight { calls: begun, logs, visited, .. } = unfinished.in_flight;
-            assert_eq!((begun.len() as u64, logs.len() as u64), (calls, calls));
+            let InFlight { calls: open_calls, logs, visited, .. } = unfinished.in_flight;
+            assert_eq!((open_calls.len() as u64, logs.len() as u64), (calls, calls));
             visited
         };
-        assert_eq!(told(10), told(1_000));
-        assert!(told(1_000) <= 2_000, "{}", told(1_000));
+        assert_eq!(visits(10), visits(1_000));
+        assert!(visits(1_000) <= 2_000, "{}", visits(1_000));
     }
 
     #[test]

@@ -23,8 +23,8 @@ const DEPTH_MAX: usize = JSON_DEPTH_MAX + 32;
 pub enum SnapshotError {
     #[error("it is nested deeper than {DEPTH_MAX} levels")]
     TooDeep,
-    #[error("its format is {found}; this host knows {SNAPSHOT_FORMAT}")]
-    OtherFormat { found: u32 },
+    #[error("its format is {format}; this host knows {SNAPSHOT_FORMAT}")]
+    OtherFormat { format: u32 },
     #[error("it is not a room: {0}")]
     Malformed(#[from] serde_json::Error),
     /// The room that was read has other fields than the one that was written.
@@ -80,14 +80,14 @@ impl Unfinished {
     /// effective one. `records` are those that carry a setup, in order, up to the snapshot.
     #[must_use]
     pub fn has_setups_of<'a>(&self, records: impl IntoIterator<Item = &'a Record>) -> bool {
-        let (mut begun, mut effective) = (None, None);
+        let (mut initial, mut effective) = (None, None);
         for record in records {
             effective = record.event.setup().or(effective);
             if !matches!(record.event, Event::Resumed { .. }) {
-                begun = effective;
+                initial = effective;
             }
         }
-        begun == Some(self.room.begun_setup()) && effective == Some(self.room.setup())
+        initial == Some(self.room.begun_setup()) && effective == Some(self.room.setup())
     }
 
     /// Returns the room of a snapshot.
@@ -100,7 +100,7 @@ impl Unfinished {
         let Snapshot { format, .. } =
             from_json_within::<Snapshot<serde::de::IgnoredAny>>(text, DEPTH_MAX)?;
         if format != SNAPSHOT_FORMAT {
-            return Err(SnapshotError::OtherFormat { found: format });
+            return Err(SnapshotError::OtherFormat { format });
         }
         let Snapshot { state, .. } = from_json_within::<Snapshot<Self>>(text, DEPTH_MAX)?;
         if state.to_snapshot()? == text { Ok(state) } else { Err(SnapshotError::OtherFields) }
@@ -117,10 +117,10 @@ mod tests {
         assert!(Unfinished::from_snapshot(&written).is_ok());
         let refused = |text: &str| Unfinished::from_snapshot(text).map(drop).expect_err("refused");
         let other = written.replacen("\"format\":3", "\"format\":1", 1);
-        assert!(matches!(refused(&other), SnapshotError::OtherFormat { found: 1 }));
+        assert!(matches!(refused(&other), SnapshotError::OtherFormat { format: 1 }));
         // Another format may have any state.
         let other = "{\"format\":7,\"state\":[1]}";
-        assert!(matches!(refused(other), SnapshotError::OtherFormat { found: 7 }));
+        assert!(matches!(refused(other), SnapshotError::OtherFormat { format: 7 }));
         for text in ["", "{}", &written[..written.len() - 1], "{\"format\":3,\"state\":{}}"] {
             assert!(matches!(refused(text), SnapshotError::Malformed(_)), "{text}");
         }

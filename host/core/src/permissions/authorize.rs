@@ -57,25 +57,26 @@ impl<'a> Rights<'a> {
     /// # Errors
     /// The record, if the model is not requested, not granted, or only others are granted.
     pub fn may_use_model(&self, name: Option<&str>) -> Result<&'a ModelName, Refused> {
-        let wanted = name.unwrap_or("default");
+        let target = name.unwrap_or("default");
         let smallest = || {
             let granted =
                 self.grants.model.iter().flat_map(|grant| &grant.names).map(ModelName::as_str);
-            Some(format!("[plugins.{}] grants.model = {}", self.plugin, list_with(granted, wanted)))
+            Some(format!("[plugins.{}] grants.model = {}", self.plugin, list_with(granted, target)))
         };
-        self.require(Capability::Model, wanted, smallest)?;
+        self.require(Capability::Model, target, smallest)?;
         let names = self.grants.model.as_ref().map_or(&[][..], |grant| &grant.names);
         let found = match name {
             Some(name) => names.iter().find(|granted| granted.as_str() == name),
             None => {
-                let mut left = names.iter().filter(|model| self.leaves_model(model).is_ok());
-                let first = left.clone().next();
-                left.find(|granted| granted.as_str() == "default")
+                let mut in_scope = names.iter().filter(|model| self.leaves_model(model).is_ok());
+                let first = in_scope.clone().next();
+                in_scope
+                    .find(|granted| granted.as_str() == "default")
                     .or(first)
                     .or_else(|| names.first())
             }
         };
-        let model = found.ok_or_else(|| self.not_held(Capability::Model, wanted, smallest()))?;
+        let model = found.ok_or_else(|| self.not_held(Capability::Model, target, smallest()))?;
         self.leaves_model(model).map(|()| model)
     }
 
@@ -197,8 +198,8 @@ impl<'a> Rights<'a> {
             ("result_delivery", list(wider.result_delivery.iter().map(|form| form.as_str()))),
             ("on_close", list(wider.on_close.iter().map(|fate| fate.as_str()))),
         ];
-        let given = lists.into_iter().filter(|(_, list)| list != "[]");
-        fields.extend(given.map(|(key, list)| format!("{key} = {list}")));
+        let non_empty = lists.into_iter().filter(|(_, list)| list != "[]");
+        fields.extend(non_empty.map(|(key, list)| format!("{key} = {list}")));
         format!("[plugins.{}] grants.delegate = {{ {} }}", self.plugin, fields.join(", "))
     }
 
@@ -344,7 +345,7 @@ impl<'a> Rights<'a> {
             format!("{{ dir = {dir:?}, at = {at:?}, mode = {:?}{quotas} }}", mode.as_str())
         };
         let place = format!("/{name}");
-        let wanted = if writes { FileMode::ReadWrite } else { FileMode::Read };
+        let mode = if writes { FileMode::ReadWrite } else { FileMode::Read };
         let as_it_is = |grant: &FileGrant| {
             let is_usual = grant.mode == FileMode::Read
                 || (grant.bytes, grant.files) == (FOLDER_BYTES, FOLDER_FILES);
@@ -354,15 +355,15 @@ impl<'a> Rights<'a> {
                 format!(", bytes = {:?}, files = {}", show_size(grant.bytes), grant.files)
             };
             line(
-                &grant.shown,
+                &grant.display_path,
                 &grant.at,
-                if writes && grant.at == place { wanted } else { grant.mode },
+                if writes && grant.at == place { mode } else { grant.mode },
                 &quotas,
             )
         };
         let mut grants: Vec<String> = self.grants.files.iter().map(as_it_is).collect();
         if self.grants.files.iter().all(|grant| grant.at != place) {
-            grants.push(line(CHOSEN_FOLDER, &place, wanted, ""));
+            grants.push(line(CHOSEN_FOLDER, &place, mode, ""));
         }
         Some(format!("[plugins.{}] grants.files = [{}]", self.plugin, grants.join(", ")))
     }

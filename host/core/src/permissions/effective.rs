@@ -51,13 +51,13 @@ impl Grants {
                 .filter(|grant| !grant.channels.is_empty()),
             fetch: both(fetch.as_ref(), today.fetch.as_ref(), FetchGrant::narrowed_by)
                 .filter(|grant| !grant.rules.is_empty()),
-            kv: both(kv.as_ref(), today.kv.as_ref(), |begun, today| KvGrant {
-                bytes: begun.bytes.min(today.bytes),
-                keys: begun.keys.min(today.keys),
+            kv: both(kv.as_ref(), today.kv.as_ref(), |initial, today| KvGrant {
+                bytes: initial.bytes.min(today.bytes),
+                keys: initial.keys.min(today.keys),
             }),
             secrets: overlap(secrets, &today.secrets, SecretGrant::overlap),
-            history: both(history.as_ref(), today.history.as_ref(), |begun, today| HistoryGrant {
-                messages: begun.messages.min(today.messages),
+            history: both(history.as_ref(), today.history.as_ref(), |initial, today| {
+                HistoryGrant { messages: initial.messages.min(today.messages) }
             }),
             exec: both(exec.as_ref(), today.exec.as_ref(), ExecGrant::narrowed_by)
                 .filter(|grant| !grant.commands.is_empty()),
@@ -84,22 +84,24 @@ impl Grants {
     }
 }
 
-fn both<T>(begun: Option<&T>, today: Option<&T>, narrowed: impl Fn(&T, &T) -> T) -> Option<T> {
-    Some(narrowed(begun?, today?))
+fn both<T>(initial: Option<&T>, today: Option<&T>, narrowed: impl Fn(&T, &T) -> T) -> Option<T> {
+    Some(narrowed(initial?, today?))
 }
 
 /// The overlaps of each entry with each entry of the other list, in the first one's order.
 fn overlap<T: PartialEq + Clone>(
-    begun: &[T],
+    initial: &[T],
     today: &[T],
     overlap: impl Fn(&T, &T) -> Option<T>,
 ) -> Vec<T> {
     // Two entries of one list can overlap too; what did not change stays as it was written.
-    if begun == today {
-        return begun.to_vec();
+    if initial == today {
+        return initial.to_vec();
     }
     let mut found = Vec::new();
-    for entry in begun.iter().flat_map(|begun| today.iter().filter_map(|it| overlap(begun, it))) {
+    for entry in
+        initial.iter().flat_map(|initial| today.iter().filter_map(|it| overlap(initial, it)))
+    {
         if !found.contains(&entry) {
             found.push(entry);
         }
@@ -108,13 +110,13 @@ fn overlap<T: PartialEq + Clone>(
 }
 
 /// The entries that stand in both lists.
-fn common<T: PartialEq + Clone>(begun: &[T], today: &[T]) -> Vec<T> {
-    begun.iter().filter(|entry| today.contains(entry)).cloned().collect()
+fn common<T: PartialEq + Clone>(initial: &[T], today: &[T]) -> Vec<T> {
+    initial.iter().filter(|entry| today.contains(entry)).cloned().collect()
 }
 
 /// The smaller of two limits; `None` is no limit.
-pub(crate) fn smaller<T: Ord>(begun: Option<T>, today: Option<T>) -> Option<T> {
-    [begun, today].into_iter().flatten().min()
+pub(crate) fn smaller<T: Ord>(initial: Option<T>, today: Option<T>) -> Option<T> {
+    [initial, today].into_iter().flatten().min()
 }
 
 impl ModelGrant {
@@ -201,7 +203,7 @@ impl FileMode {
 /// The directories that both grant, by the names under which the plugin sees them. The deepest
 /// grant above a name decides about it, in each list; both must lead to the same directory of the
 /// host, because another directory under the same name is another grant.
-fn common_folders(begun: &[FileGrant], today: &[FileGrant]) -> Vec<FileGrant> {
+fn common_folders(initial: &[FileGrant], today: &[FileGrant]) -> Vec<FileGrant> {
     let deepest = |grants: &'_ [FileGrant], at: &str| {
         let above = grants.iter().filter(|grant| rest_below(&grant.at, at).is_some());
         above.max_by_key(|grant| grant.at.len()).cloned()
@@ -211,29 +213,29 @@ fn common_folders(begun: &[FileGrant], today: &[FileGrant]) -> Vec<FileGrant> {
         format!("{}/{rest}", grant.dir.trim_end_matches('/')).trim_end_matches('/').to_owned()
     };
     let mut found: Vec<FileGrant> = Vec::new();
-    for named in begun.iter().chain(today) {
-        let (Some(one), Some(other)) = (deepest(begun, &named.at), deepest(today, &named.at))
+    for grant in initial.iter().chain(today) {
+        let (Some(one), Some(other)) = (deepest(initial, &grant.at), deepest(today, &grant.at))
         else {
             continue;
         };
-        let is_known = found.iter().any(|known| known.at == named.at);
-        if is_known || directory(&one, &named.at) != directory(&other, &named.at) {
+        let is_known = found.iter().any(|known| known.at == grant.at);
+        if is_known || directory(&one, &grant.at) != directory(&other, &grant.at) {
             continue;
         }
         found.push(FileGrant {
             mode: one.mode.narrowed_by(other.mode),
             bytes: one.bytes.min(other.bytes),
             files: one.files.min(other.files),
-            ..named.clone()
+            ..grant.clone()
         });
     }
     found
 }
 
 /// The path that the other one contains; `None` if neither does.
-fn inner_path(begun: &String, today: &String) -> Option<String> {
+fn inner_path(initial: &String, today: &String) -> Option<String> {
     let has = |outer: &String, inner: &String| rest_below(outer, inner).map(|_| inner.clone());
-    has(begun, today).or_else(|| has(today, begun))
+    has(initial, today).or_else(|| has(today, initial))
 }
 
 /// The part of a path below a folder, without slashes around it; empty for the folder.
@@ -245,15 +247,15 @@ fn rest_below<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
 impl FetchGrant {
     fn narrowed_by(&self, today: &Self) -> Self {
         Self {
-            rules: overlap(&self.rules, &today.rules, |begun, today| {
-                let methods = common(&begun.methods, &today.methods);
-                let url = UrlPattern::overlap(&begun.url, &today.url)?;
+            rules: overlap(&self.rules, &today.rules, |initial, today| {
+                let methods = common(&initial.methods, &today.methods);
+                let url = UrlPattern::overlap(&initial.url, &today.url)?;
                 (!methods.is_empty()).then_some(FetchRule { url, methods })
             }),
             headers: common(&self.headers, &today.headers),
-            private: overlap(&self.private, &today.private, |begun, today| {
+            private: overlap(&self.private, &today.private, |initial, today| {
                 let has = |outer: &IpNet, inner: &IpNet| outer.contains(inner).then_some(*inner);
-                has(begun, today).or_else(|| has(today, begun))
+                has(initial, today).or_else(|| has(today, initial))
             }),
             requests: self.requests.min(today.requests),
             request_bytes: self.request_bytes.min(today.request_bytes),
@@ -269,11 +271,11 @@ impl FetchGrant {
 impl SecretGrant {
     fn overlap(&self, today: &Self) -> Option<Self> {
         let hosts = overlap(&self.hosts, &today.hosts, HostPattern::overlap);
-        let places = &self.places & &today.places;
-        (self.name == today.name && !hosts.is_empty() && !places.is_empty()).then(|| Self {
+        let request_parts = &self.request_parts & &today.request_parts;
+        (self.name == today.name && !hosts.is_empty() && !request_parts.is_empty()).then(|| Self {
             name: self.name.clone(),
             hosts,
-            places,
+            request_parts,
         })
     }
 }
@@ -320,13 +322,13 @@ impl TaskScope {
             route: lists(&self.route, &today.route, common),
             files: lists(&self.files, &today.files, common),
             read_only: self.read_only || today.read_only,
-            fetch: lists(&self.fetch, &today.fetch, |begun, today| {
-                overlap(begun, today, UrlPattern::overlap)
+            fetch: lists(&self.fetch, &today.fetch, |initial, today| {
+                overlap(initial, today, UrlPattern::overlap)
             }),
             secrets: lists(&self.secrets, &today.secrets, common),
             kv: match (self.kv, today.kv) {
                 (Some(false), _) | (_, Some(false)) => Some(false),
-                (begun, today) => begun.or(today),
+                (initial, today) => initial.or(today),
             },
         }
     }
@@ -334,12 +336,12 @@ impl TaskScope {
 
 /// The narrowed list; a missing list restricts nothing.
 fn lists<T: Clone>(
-    begun: &Option<Vec<T>>,
+    initial: &Option<Vec<T>>,
     today: &Option<Vec<T>>,
     narrowed: impl Fn(&[T], &[T]) -> Vec<T>,
 ) -> Option<Vec<T>> {
-    match (begun, today) {
-        (Some(begun), Some(today)) => Some(narrowed(begun, today)),
+    match (initial, today) {
+        (Some(initial), Some(today)) => Some(narrowed(initial, today)),
         (one, other) => one.clone().or_else(|| other.clone()),
     }
 }

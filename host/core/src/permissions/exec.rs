@@ -144,15 +144,15 @@ impl fmt::Display for CommandPattern {
 /// most.
 fn word_covers(word: &str, argument: &str) -> bool {
     let Some((first, rest)) = word.split_once('*') else { return word == argument };
-    let Some(mut left) = argument.strip_prefix(first) else { return false };
+    let Some(mut remaining) = argument.strip_prefix(first) else { return false };
     let mut parts = rest.split('*').peekable();
     while let Some(part) = parts.next() {
         if parts.peek().is_none() {
-            return left.ends_with(part);
+            return remaining.ends_with(part);
         }
         // The first occurrence leaves the most for the parts after it.
-        let Some(at) = left.find(part) else { return false };
-        left = &left[at + part.len()..];
+        let Some(at) = remaining.find(part) else { return false };
+        remaining = &remaining[at + part.len()..];
     }
     true
 }
@@ -196,7 +196,7 @@ impl<'a> Rights<'a> {
         program: &str,
         arguments: &[String],
     ) -> Result<(&'a CommandPattern, &'a ExecGrant), Refused> {
-        let shown = show_command(program, arguments);
+        let command_text = show_command(program, arguments);
         let granted = || self.grants.exec.iter().flat_map(|grant| &grant.commands);
         let smallest = || {
             let pattern = smallest_pattern(program, arguments)?;
@@ -204,12 +204,18 @@ impl<'a> Rights<'a> {
             all.push(pattern.as_str());
             Some(format!("[plugins.{}] grants.exec = {}", self.plugin, list(all)))
         };
-        self.require(Capability::Exec, &shown, smallest)?;
+        self.require(Capability::Exec, &command_text, smallest)?;
         let length: usize = arguments.iter().map(String::len).sum();
         if arguments.len() > ARGUMENTS || length > ARGUMENT_BYTES {
             let reason =
                 format!("a command has {ARGUMENTS} arguments and {ARGUMENT_BYTES} bytes at most");
-            return Err(self.refuse(Capability::Exec, &shown, Layer::Runtime, &reason, None));
+            return Err(self.refuse(
+                Capability::Exec,
+                &command_text,
+                Layer::Runtime,
+                &reason,
+                None,
+            ));
         }
         let mut paths: Vec<&str> = granted()
             .filter(|pattern| pattern.names(program))
@@ -218,7 +224,13 @@ impl<'a> Rights<'a> {
         paths.dedup();
         if paths.len() > 1 {
             let reason = format!("{program:?} names {}; write the path", paths.join(" and "));
-            return Err(self.refuse(Capability::Exec, &shown, Layer::Runtime, &reason, None));
+            return Err(self.refuse(
+                Capability::Exec,
+                &command_text,
+                Layer::Runtime,
+                &reason,
+                None,
+            ));
         }
         let grant = self.grants.exec.as_ref();
         let found = grant.and_then(|grant| {
@@ -229,7 +241,7 @@ impl<'a> Rights<'a> {
             let known = granted().any(|pattern| pattern.names(program));
             let what = if known { "these arguments" } else { "this program" };
             let reason = format!("no command of plugins.{}.grants.exec covers {what}", self.plugin);
-            self.refuse(Capability::Exec, &shown, Layer::Config, &reason, smallest())
+            self.refuse(Capability::Exec, &command_text, Layer::Config, &reason, smallest())
         })
     }
 }

@@ -115,7 +115,8 @@ pub struct FileGrant {
     /// The path on the host, absolute: the config resolves it from its own folder.
     pub dir: String,
     /// The path as the operator wrote it, for people.
-    pub shown: String,
+    #[serde(rename = "shown")]
+    pub display_path: String,
     /// The path as the plugin sees it, with the leading slash: `/folder`.
     pub at: String,
     pub mode: FileMode,
@@ -258,7 +259,8 @@ pub struct SecretGrant {
     pub name: SecretName,
     /// The hosts that may receive it.
     pub hosts: Vec<HostPattern>,
-    pub places: BTreeSet<SecretPlace>,
+    #[serde(rename = "places")]
+    pub request_parts: BTreeSet<SecretPlace>,
 }
 
 /// The grant of channels that a delivery strategy may send to.
@@ -512,15 +514,15 @@ impl Rights<'_> {
         reason: &str,
         suggestion: Option<String>,
     ) -> Box<DenialRecord> {
-        let shown: String = target.chars().take(256).collect();
+        let short_target: String = target.chars().take(256).collect();
         Box::new(DenialRecord {
             denial: Denial {
                 capability: capability.as_str().to_owned(),
                 detail: match capability {
-                    Capability::Tools => format!("{} may not call {shown:?}", self.plugin),
-                    _ => format!("{capability} was refused for {shown:?}"),
+                    Capability::Tools => format!("{} may not call {short_target:?}", self.plugin),
+                    _ => format!("{capability} was refused for {short_target:?}"),
                 },
-                target: shown,
+                target: short_target,
             },
             layer,
             reason: reason.to_owned(),
@@ -543,9 +545,9 @@ pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 
 /// `docs/`, nearly as the operator wrote it.
 pub(crate) fn folder(grant: &FileGrant) -> String {
-    let short = match grant.shown.strip_prefix("./") {
+    let short = match grant.display_path.strip_prefix("./") {
         Some(rest) if !rest.trim_matches('/').is_empty() => rest.trim_end_matches('/'),
-        _ => grant.shown.trim_end_matches('/'),
+        _ => grant.display_path.trim_end_matches('/'),
     };
     format!("{short}/")
 }

@@ -41,7 +41,7 @@ impl CapabilityRequest {
     #[must_use]
     pub fn host_tools(&self) -> Vec<&str> {
         let names = self.detail.get("names").and_then(Value::as_array).into_iter().flatten();
-        names.filter_map(Value::as_str).filter(|name| HostTool::named(name).is_some()).collect()
+        names.filter_map(Value::as_str).filter(|name| HostTool::from_name(name).is_some()).collect()
     }
 }
 
@@ -72,13 +72,13 @@ pub enum ManifestError {
     #[error("the section `{SECTION}` does not hold JSON as expected: {0}")]
     Malformed(#[from] serde_json::Error),
     #[error(
-        "the manifest has format {found}; this host reads up to {FORMAT}. Use a newer host, or build the plugin with an older SDK."
+        "the manifest has format {format}; this host reads up to {FORMAT}. Use a newer host, or build the plugin with an older SDK."
     )]
-    TooNew { found: u32 },
+    TooNew { format: u32 },
     #[error(
-        "the plugin was built for contract {found:?}; this host offers {CONTRACT}. Build it again with the SDK of this host."
+        "the plugin was built for contract {contract:?}; this host offers {CONTRACT}. Build it again with the SDK of this host."
     )]
-    OtherContract { found: String },
+    OtherContract { contract: String },
     #[error(transparent)]
     Secrets(#[from] secret::AskError),
     #[error("the manifest's `{field}` {problem}")]
@@ -94,10 +94,10 @@ impl Manifest {
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
         let mut manifest: Self = serde_json::from_slice(json)?;
         if manifest.format > FORMAT {
-            return Err(ManifestError::TooNew { found: manifest.format });
+            return Err(ManifestError::TooNew { format: manifest.format });
         }
         if manifest.contract != CONTRACT {
-            return Err(ManifestError::OtherContract { found: manifest.contract });
+            return Err(ManifestError::OtherContract { contract: manifest.contract });
         }
         for (field, text) in [("name", &manifest.name), ("version", &manifest.version)] {
             if text.is_empty() || text.len() > 64 {

@@ -58,13 +58,13 @@ mod tests {
         };
         let text = format!("{HEAD}colour = 1\n[asks.flying]\n[asks.secrets.token]\n");
         let found = wrong(&text);
-        let places: Vec<&str> = found
+        let positions: Vec<&str> = found
             .lines()
             .filter_map(|line| line.split_once(": "))
             .map(|(place, _)| place)
             .collect();
         let expected = ["a/x.toml:4:1", "a/x.toml:5:1", "a/x.toml:5:7", "a/x.toml:6:1"];
-        assert_eq!(places, expected, "{found}");
+        assert_eq!(positions, expected, "{found}");
         let name = "x".repeat(65);
         assert!(
             wrong(&HEAD.replace("shout", &name)).starts_with("a/x.toml: the manifest's `name`")

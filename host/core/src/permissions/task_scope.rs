@@ -148,7 +148,7 @@ mod tests {
     fn grants() -> Grants {
         let folder = |at: &str| FileGrant {
             dir: at.to_owned(),
-            shown: at.to_owned(),
+            display_path: at.to_owned(),
             at: at.to_owned(),
             mode: FileMode::ReadWrite,
             bytes: 1,
@@ -161,7 +161,7 @@ mod tests {
         let secret = |name: &str| SecretGrant {
             name: name.into(),
             hosts: Vec::new(),
-            places: std::collections::BTreeSet::new(),
+            request_parts: std::collections::BTreeSet::new(),
         };
         Grants {
             files: vec![folder("/notes"), folder("/docs")],

@@ -193,9 +193,9 @@ pub fn describe(limits: &RunLimits) -> Vec<String> {
 
 /// `0.50 US dollars`, with as many decimal places as needed.
 fn dollars(micro_usd: u64) -> String {
-    let (whole, rest) = (micro_usd / 1_000_000, format!("{:06}", micro_usd % 1_000_000));
-    let places = rest.trim_end_matches('0').len().max(2);
-    format!("{}.{} US dollars", show_number(whole), &rest[..places])
+    let (dollars, rest) = (micro_usd / 1_000_000, format!("{:06}", micro_usd % 1_000_000));
+    let digits = rest.trim_end_matches('0').len().max(2);
+    format!("{}.{} US dollars", show_number(dollars), &rest[..digits])
 }
 
 #[cfg(test)]
@@ -204,16 +204,16 @@ mod tests {
 
     #[test]
     fn amounts_are_shown_in_their_unit() {
-        let shown = [
+        let amounts = [
             (Budget::Turns, 1),
             (Budget::Tokens, 1_500),
             (Budget::Cost, 500_000),
             (Budget::Cost, 12),
             (Budget::Cpu, 2_000),
         ];
-        let shown = shown.map(|(budget, amount)| budget.show(amount));
+        let texts = amounts.map(|(budget, amount)| budget.show(amount));
         assert_eq!(
-            shown,
+            texts,
             ["1 step", "1 500 tokens", "0.50 US dollars", "0.000012 US dollars", "2 s"]
         );
     }

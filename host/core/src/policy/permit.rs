@@ -181,11 +181,11 @@ impl Rule {
                 rule.patterns.iter().map(|ArgumentPattern(each)| value(each)).collect();
             format!("{} is {}", rule.at.0, patterns.join(" or "))
         };
-        let named = self.arguments.iter().map(one).collect::<Vec<_>>().join(" and ");
-        match (self.only, named.is_empty()) {
-            (false, _) => named,
+        let conditions = self.arguments.iter().map(one).collect::<Vec<_>>().join(" and ");
+        match (self.only, conditions.is_empty()) {
+            (false, _) => conditions,
             (true, true) => "without arguments".to_owned(),
-            (true, false) => named + " and nothing else",
+            (true, false) => conditions + " and nothing else",
         }
     }
 }

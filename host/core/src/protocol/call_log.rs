@@ -106,8 +106,8 @@ impl CallLog {
     ) -> Before<'_, SideEffectAnswer> {
         match self.side_effects.get(&ordinal) {
             None => Before::New,
-            Some(asked) if asked.side_effect != *side_effect => Before::Otherwise,
-            Some(asked) => asked.answer.as_ref().map_or(Before::Open, Before::Answered),
+            Some(request) if request.side_effect != *side_effect => Before::Otherwise,
+            Some(request) => request.answer.as_ref().map_or(Before::Open, Before::Answered),
         }
     }
 
@@ -123,11 +123,11 @@ impl CallLog {
     /// The first side effect that began and whose result is unknown.
     #[must_use]
     pub fn cut_off(&self) -> Option<(u32, &SideEffect)> {
-        let open = |asked: &AskedSideEffect| asked.leave.is_ok() && asked.answer.is_none();
+        let open = |request: &AskedSideEffect| request.leave.is_ok() && request.answer.is_none();
         self.side_effects
             .iter()
-            .find(|(_, asked)| open(asked))
-            .map(|(ordinal, asked)| (*ordinal, &asked.side_effect))
+            .find(|(_, request)| open(request))
+            .map(|(ordinal, request)| (*ordinal, &request.side_effect))
     }
 
     /// Adds a request, a read or an answer of the plugin to the log.
@@ -140,16 +140,16 @@ impl CallLog {
                 self.tools.insert(*ordinal, Box::new(Asked::new(calls.clone())));
             }
             Event::SideEffectAsked { ordinal, side_effect, .. } => {
-                let asked = AskedSideEffect {
+                let request = AskedSideEffect {
                     side_effect: side_effect.clone(),
                     leave: Ok(()),
                     answer: None,
                 };
-                self.side_effects.insert(*ordinal, Box::new(asked));
+                self.side_effects.insert(*ordinal, Box::new(request));
             }
             Event::SideEffectEnded { ordinal, answer, .. } => {
-                if let Some(asked) = self.side_effects.get_mut(ordinal) {
-                    asked.answer = Some(answer.clone());
+                if let Some(request) = self.side_effects.get_mut(ordinal) {
+                    request.answer = Some(answer.clone());
                 }
             }
             Event::ReadsRecorded { reads, .. } => self.reads.extend(reads.iter().cloned()),

@@ -80,15 +80,21 @@ impl ToolRounds<'_> {
         self.start_round(id, ToolRound::new(slots, Arc::clone(message)));
     }
 
-    /// Starts the action of a slot; answers it at once if it needs no wait. `asked` is the consent
-    /// that the action has so far.
-    pub(super) fn start_act(&mut self, id: FrameId, index: usize, action: Action, asked: Consent) {
+    /// Starts the action of a slot; answers it at once if it needs no wait. `consent` is what
+    /// the action has so far.
+    pub(super) fn start_act(
+        &mut self,
+        id: FrameId,
+        index: usize,
+        action: Action,
+        consent: Consent,
+    ) {
         let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
         let call = slot.call.clone();
         // A delegation passes its gates first, and is then put to the rules of consent.
         if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
             // O-110: all actions with an effect are checked alike, under any name.
-            match self.frames.consent(self.cx, id, index, &call, Some(&action), asked) {
+            match self.frames.consent(self.cx, id, index, &call, Some(&action), consent) {
                 ConsentRuling::Runs => {}
                 ConsentRuling::Waits => return,
                 ConsentRuling::Refused(result) => {
@@ -104,10 +110,10 @@ impl ToolRounds<'_> {
                 None => return,
             },
             Action::DelegateTask(delegation) => {
-                if let Some(said) =
-                    self.background_work().delegate_by_action(id, index, *delegation, asked)
+                if let Some(outcome) =
+                    self.background_work().delegate_by_action(id, index, *delegation, consent)
                 {
-                    self.frames.answer_slot(self.cx, id, index, said.into());
+                    self.frames.answer_slot(self.cx, id, index, outcome.into());
                 }
                 return;
             }
@@ -120,7 +126,7 @@ impl ToolRounds<'_> {
                 return;
             }
             Action::Kill { command_id } => {
-                self.start_kill(id, index, command_id, asked);
+                self.start_kill(id, index, command_id, consent);
                 return;
             }
             Action::Custom { name, .. } if name == CONDENSE => {
@@ -137,7 +143,7 @@ impl ToolRounds<'_> {
                 if let Some(changed) = self.frames.change_plan(self.cx, id, &action) {
                     changed
                 } else {
-                    self.start_executor(id, index, &action, asked);
+                    self.start_executor(id, index, &action, consent);
                     return;
                 }
             }
@@ -234,9 +240,9 @@ impl ToolRounds<'_> {
             fault: None,
             report,
         });
-        let said = self.frames.error_outcome(self.cx, id, content.clone());
+        let outcome = self.frames.error_outcome(self.cx, id, content.clone());
         let observation = slot.action.is_some().then_some(Observation::Error { content });
-        self.frames.answer_slot(self.cx, id, index, SlotAnswer { said, observation });
+        self.frames.answer_slot(self.cx, id, index, SlotAnswer { outcome, observation });
         self.dialogue().resume_round(id);
     }
 }
@@ -266,8 +272,8 @@ impl Frames {
             Err(content) => (content.clone(), Observation::Error { content }),
         };
         let message = Some(Box::new(self.host_message(cx, id, content)));
-        let said = CallOutcome { message, is_error, is_result: false };
-        SlotAnswer { said, observation: Some(observation) }
+        let outcome = CallOutcome { message, is_error, is_result: false };
+        SlotAnswer { outcome, observation: Some(observation) }
     }
 
     /// Replaces the arguments of a slot with those of an approver.
@@ -337,8 +343,8 @@ impl Frames {
     ) {
         let message = Some(Box::new(self.host_message(cx, id, text)));
         let is_error = matches!(observation, Observation::Error { .. });
-        let said = CallOutcome { message, is_error, is_result: is_data };
-        self.answer_slot(cx, id, index, SlotAnswer { said, observation: Some(observation) });
+        let outcome = CallOutcome { message, is_error, is_result: is_data };
+        self.answer_slot(cx, id, index, SlotAnswer { outcome, observation: Some(observation) });
     }
 
     /// Answers an action with the refusal of its tool call.

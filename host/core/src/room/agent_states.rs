@@ -43,13 +43,13 @@ impl Room {
         }
         // Tasks that ended together with their callers.
         let is_at_work = |task: &TaskName| self.frames.values().any(|frame| frame.task == *task);
-        let left = self
+        let ended_tasks = self
             .agent_states
             .0
             .iter()
             .filter(|(task, state)| !is_over(**state) && !is_at_work(task));
-        let left: Vec<TaskName> = left.map(|(task, _)| task.clone()).collect();
-        for task in left {
+        let ended_tasks: Vec<TaskName> = ended_tasks.map(|(task, _)| task.clone()).collect();
+        for task in ended_tasks {
             self.agent_states.set_state(
                 &mut self.cx,
                 &task,
@@ -131,7 +131,7 @@ impl Budgets {
             };
         }
         let asker = |call: &CallId| cx.calls.get(call).and_then(Purpose::frame);
-        waiting.more.extend(self.held.iter().filter_map(|held| asker(&held.call)));
+        waiting.more.extend(self.held_requests.iter().filter_map(|request| asker(&request.call)));
         waiting
     }
 }
@@ -231,7 +231,7 @@ mod tests {
         parts.cx.next_call(Purpose::HeldTool {
             frame: id,
             slot: 0,
-            asked: super::super::approvals::Consent::NotYet,
+            consent: super::super::approvals::Consent::NotYet,
         });
         note(&parts, &pausing);
         parts.cx.next_call(Purpose::Approval { frame: id, slot: 0 });

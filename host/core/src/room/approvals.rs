@@ -56,7 +56,7 @@ impl Frames {
         slot: usize,
         call: &ToolCall,
         caller: &PluginName,
-        asked: Consent,
+        consent: Consent,
     ) -> ConsentRuling {
         let setup = Arc::clone(&cx.setup);
         // The rules of all that led to the call apply, or another plugin could get around them.
@@ -64,10 +64,10 @@ impl Frames {
         let participants = participants(&delegators, caller, &call.led_by);
         let PolicyDecision { decide, why } =
             decide_for_participants(&setup, participants, &call.name, &call.arguments);
-        let wanted = RequestedAct { frame: id, slot, call, action: None, caller };
+        let act = RequestedAct { frame: id, slot, call, action: None, caller };
         match decide {
             // An allowing rule does not override the task's rules of consent.
-            Decide::Allow => self.consent_to(cx, &wanted, None, asked),
+            Decide::Allow => self.consent_to(cx, &act, None, consent),
             Decide::Deny => {
                 let reason = match why {
                     DecisionSource::Rule {
@@ -97,9 +97,9 @@ impl Frames {
                 };
                 self.consent_to(
                     cx,
-                    &wanted,
+                    &act,
                     Some(ByRule { source: why.to_string(), cause, expires_ms }),
-                    asked,
+                    consent,
                 )
             }
         }
@@ -155,6 +155,7 @@ impl Room {
             Approval::Edited { arguments } => {
                 match rounds.frames.edit_slot(rounds.cx, id, slot, arguments) {
                     Ok(()) => rounds.resume_slot(id, slot, Consent::Edited),
+                    // Arguments that do not fit the call are no approval of it.
                     Err(problem) => rounds.refuse_slot(id, slot, &problem, problem.clone()),
                 }
             }

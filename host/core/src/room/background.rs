@@ -79,8 +79,8 @@ pub(super) struct BackgroundTask {
     #[serde(default)]
     chain_depth: u32,
     /// Number of messages sent to it.
-    #[serde(default)]
-    told: u64,
+    #[serde(default, rename = "told")]
+    messages_sent: u64,
     /// True if it has ended, but has not reported its use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_stopped: bool,
@@ -123,7 +123,8 @@ pub(super) struct RequestedDelegation {
     /// `None` for a call of a host tool.
     pub(super) action: Option<Delegation>,
     /// The consent that it has so far, for the arguments in `call`.
-    pub(super) asked: Consent,
+    #[serde(rename = "asked")]
+    pub(super) consent: Consent,
 }
 
 /// The origin of a background task.

@@ -77,8 +77,8 @@ pub(super) struct Budgets {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) top_up: Option<CallId>,
     /// Model requests that await more budget.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) held: Vec<HeldRequest>,
+    #[serde(default, rename = "held", skip_serializing_if = "Vec::is_empty")]
+    pub(super) held_requests: Vec<HeldRequest>,
     /// The shortage that kept a step from asking its model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) out_of_budget: BTreeMap<CallId, BudgetShortage>,
@@ -112,7 +112,7 @@ enum LimitOwner {
 /// The answer length that a limit allows, in tokens. `output` is `None` if not even the prompt
 /// fits.
 struct OutputLimit {
-    whose: LimitOwner,
+    owner: LimitOwner,
     output: Option<u64>,
     needed: u64,
     least: u64,
@@ -121,17 +121,17 @@ struct OutputLimit {
 impl Budgets {
     pub(super) fn remaining(&self, cx: &RoomContext, frame: &Frame) -> Remaining {
         let (limits, committed) = (&cx.opening.limits, self.committed());
-        let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
-        let of_run = left(limits.turns, committed.turns);
+        let rest = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
+        let of_run = rest(limits.turns, committed.turns);
         let of_task = frame.turn_limit.map(|limit| u64::from(limit.saturating_sub(frame.steps)));
         let turns = [of_run, of_task].into_iter().flatten().min();
         Remaining {
             turns: turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX)),
-            tokens: left(limits.tokens, committed.tokens),
-            cost_micro_usd: left(limits.cost_micro_usd, committed.cost_micro_usd),
+            tokens: rest(limits.tokens, committed.tokens),
+            cost_micro_usd: rest(limits.cost_micro_usd, committed.cost_micro_usd),
             wall_ms: cx.opening.deadline.map(|deadline| deadline.since(cx.now)),
-            model_calls: left(limits.model_calls, committed.model_calls),
-            tool_calls: left(limits.tool_calls, committed.tool_calls),
+            model_calls: rest(limits.model_calls, committed.model_calls),
+            tool_calls: rest(limits.tool_calls, committed.tool_calls),
         }
     }
 
@@ -149,13 +149,14 @@ impl Budgets {
     }
 
     /// The rest of a budget; `None` if it has no limit.
-    pub(super) fn left(
+    pub(super) fn rest_of(
         &self,
         cx: &RoomContext,
         frames: &Frames,
         histories: &Histories,
         budget: Budget,
     ) -> Option<u64> {
+        // A history can become shorter, so its bytes are measured, and not counted like the others.
         let used = if budget == Budget::History {
             histories.held_bytes(frames)
         } else {
@@ -175,13 +176,14 @@ impl Budgets {
         let BudgetShortage { budget, least, .. } = short;
         let limit = budget.limit(&cx.opening.limits).unwrap_or_default();
         let (used, set_aside) = match budget {
+            // Neither time nor history is reserved.
             Budget::Wall => (cx.now.since(cx.opened), 0),
             Budget::History => (histories.held_bytes(frames), 0),
             budget => (budget.of(&self.spent), budget.of(&self.reserved)),
         };
         let needed = self
-            .left(cx, frames, histories, budget)
-            .filter(|left| *left > 0 && *left < least && used <= limit)
+            .rest_of(cx, frames, histories, budget)
+            .filter(|rest| *rest > 0 && *rest < least && used <= limit)
             .map(|_| least);
         BudgetShortfall { budget, limit, used, set_aside, needed }
     }
@@ -193,7 +195,7 @@ impl Budgets {
         histories: &Histories,
         budget: Budget,
     ) -> bool {
-        self.left(cx, frames, histories, budget) == Some(0)
+        self.rest_of(cx, frames, histories, budget) == Some(0)
     }
 
     /// The first budget of which more was used than its limit, and the amount used. These are the
@@ -217,7 +219,7 @@ impl Budgets {
 
     /// The tokens and the money left of a plugin's grant, less the reservations of its pending
     /// calls.
-    fn left_of_grant(
+    fn rest_of_grant(
         &self,
         cx: &RoomContext,
         models: &ModelCalls,
@@ -232,21 +234,21 @@ impl Budgets {
         let used = self.used.get(plugin).copied().unwrap_or_default();
         let (mut tokens, mut cost) = (used.model_tokens, used.model_cost);
         for under_way in models.model_calls.iter().filter(|under_way| under_way.plugin == *plugin) {
-            tokens = tokens.saturating_add(under_way.aside.tokens);
-            cost = cost.saturating_add(under_way.aside.cost);
+            tokens = tokens.saturating_add(under_way.reservation.tokens);
+            cost = cost.saturating_add(under_way.reservation.cost);
         }
-        let left = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
-        (left(grant.tokens, tokens), left(grant.cost_micro_usd, cost))
+        let rest = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
+        (rest(grant.tokens, tokens), rest(grant.cost_micro_usd, cost))
     }
 
     /// Releases the reservation of a model call, and counts the actual use.
     pub(super) fn settle_model_call(
         &mut self,
         plugin: &PluginName,
-        aside: Reservation,
+        reservation: Reservation,
         usage: TokenUsage,
     ) {
-        self.reserved = self.reserved.minus(aside.of_run);
+        self.reserved = self.reserved.minus(reservation.of_run);
         self.count(
             plugin,
             usage.input_tokens.saturating_add(usage.output_tokens),
@@ -264,15 +266,15 @@ impl Budgets {
     /// Charges the attempts that were lost when the host stopped. Calls that are still awaited are
     /// asked again; the others are given up.
     pub(super) fn charge_lost_attempts(&mut self, cx: &mut RoomContext, models: &mut ModelCalls) {
-        let (mut again, over): (Vec<ModelCall>, Vec<ModelCall>) =
+        let (mut awaited, abandoned): (Vec<ModelCall>, Vec<ModelCall>) =
             std::mem::take(&mut models.model_calls).into_iter().partition(ModelCall::is_awaited);
-        for lost in &mut again {
-            self.charge_lost(cx, lost);
+        for model_call in &mut awaited {
+            self.charge_lost(cx, model_call);
             // It is sent again, and the next attempt may be lost.
-            lost.was_unavailable = false;
+            model_call.was_unavailable = false;
         }
-        over.iter().for_each(|lost| self.charge_given_up(cx, lost));
-        models.model_calls = again;
+        abandoned.iter().for_each(|model_call| self.charge_given_up(cx, model_call));
+        models.model_calls = awaited;
     }
 
     /// Gives up all pending model calls at the end of a run.
@@ -280,31 +282,32 @@ impl Budgets {
         std::mem::take(&mut models.model_calls)
             .iter()
             .for_each(|given_up| self.charge_given_up(cx, given_up));
-        self.held.clear();
+        self.held_requests.clear();
     }
 
     /// Releases the reservation of a request that gets no answer, except for the prompt that it
     /// sent.
     pub(super) fn charge_given_up(&mut self, cx: &mut RoomContext, given_up: &ModelCall) {
-        self.reserved = self.reserved.minus(given_up.aside.of_run);
+        self.reserved = self.reserved.minus(given_up.reservation.of_run);
         self.charge_lost(cx, given_up);
     }
 
     /// Charges the prompt of an attempt without an answer, because its server may charge for it;
     /// nothing if the model was not available.
-    fn charge_lost(&mut self, cx: &mut RoomContext, lost: &ModelCall) {
-        if lost.was_unavailable {
+    fn charge_lost(&mut self, cx: &mut RoomContext, model_call: &ModelCall) {
+        if model_call.was_unavailable {
             return;
         }
-        let (call, ordinal, input_tokens) = (lost.call, lost.ordinal, lost.aside.input);
-        let setup = cx.setup.models.get(&lost.model);
+        let (call, ordinal, input_tokens) =
+            (model_call.call, model_call.ordinal, model_call.reservation.input);
+        let setup = cx.setup.models.get(&model_call.model);
         let cost_micro_usd =
             setup.and_then(|setup| cost_of(setup, input_tokens, 0)).unwrap_or_default();
-        self.count(&lost.plugin, input_tokens, cost_micro_usd);
+        self.count(&model_call.plugin, input_tokens, cost_micro_usd);
         cx.notify(Notice::AttemptLost {
             call,
             ordinal,
-            model: lost.model.clone(),
+            model: model_call.model.clone(),
             input_tokens,
             cost_micro_usd,
             reason: None,
@@ -341,8 +344,8 @@ impl PluginCalls<'_> {
             return Err(ModelRefusal::Short(BudgetShortage::of_used_up(budget)));
         }
         let used = self.budgets.used_by(plugin).model_calls;
-        let over = |limit: Option<u64>, left: Option<u64>| limit.is_some() && left == Some(0);
-        let (tokens, cost) = self.budgets.left_of_grant(self.cx, self.models, plugin);
+        let over = |limit: Option<u64>, rest: Option<u64>| limit.is_some() && rest == Some(0);
+        let (tokens, cost) = self.budgets.rest_of_grant(self.cx, self.models, plugin);
         let Some(grant) = self.cx.model_grant(plugin) else { return Ok(()) };
         let granted = [
             ("calls", grant.calls.is_some_and(|limit| used >= limit)),
@@ -375,17 +378,17 @@ impl PluginCalls<'_> {
         if !self.cx.reserves_budgets() {
             return Ok(Reservation { input, ..Reservation::default() });
         }
-        let wanted = prompt.max_output().unwrap_or(MAX_OUTPUT);
-        let least = setup.min_output.unwrap_or(MIN_OUTPUT).min(wanted);
-        let leaves = self.output_limits(plugin, setup, input, (least, wanted));
+        let most = prompt.max_output().unwrap_or(MAX_OUTPUT);
+        let least = setup.min_output.unwrap_or(MIN_OUTPUT).min(most);
+        let output_limits = self.output_limits(plugin, setup, input, (least, most));
         // The smallest of all is `None`: not even the prompt fits.
-        let Some(tightest) = leaves.iter().min_by_key(|leaves| leaves.output) else {
+        let Some(tightest) = output_limits.iter().min_by_key(|limit| limit.output) else {
             // Without any limit there is nothing to reserve.
             return Ok(Reservation { input, ..Reservation::default() });
         };
-        let output = tightest.output.map(|output| output.min(wanted));
+        let output = tightest.output.map(|output| output.min(most));
         let Some(output) = output.filter(|output| *output >= least) else {
-            return Err(match tightest.whose {
+            return Err(match tightest.owner {
                 LimitOwner::Run(budget) => ModelRefusal::Short(BudgetShortage {
                     budget,
                     needed: tightest.needed,
@@ -414,25 +417,25 @@ impl PluginCalls<'_> {
         plugin: &PluginName,
         setup: &ModelSetup,
         input: u64,
-        (least, wanted): (u64, u64),
+        (least, most): (u64, u64),
     ) -> Vec<OutputLimit> {
-        let (of_grant, money_of_grant) = self.budgets.left_of_grant(self.cx, self.models, plugin);
+        let (of_grant, money_of_grant) = self.budgets.rest_of_grant(self.cx, self.models, plugin);
         let tokens = |output: u64| input.saturating_add(output);
-        let by_tokens = |whose, left: Option<u64>| {
+        let by_tokens = |owner, rest: Option<u64>| {
             Some(OutputLimit {
-                whose,
-                output: left?.checked_sub(input),
-                needed: tokens(wanted),
+                owner,
+                output: rest?.checked_sub(input),
+                needed: tokens(most),
                 least: tokens(least),
             })
         };
-        let by_money = |whose, left: Option<u64>| {
-            let (left, needed, least) =
-                (left?, cost_of(setup, input, wanted)?, cost_of(setup, input, least)?);
+        let by_money = |owner, money: Option<u64>| {
+            let (money, needed, least) =
+                (money?, cost_of(setup, input, most)?, cost_of(setup, input, least)?);
             // The prompt is paid first; the rest buys the answer.
-            let rest = left.checked_sub(cost_of(setup, input, 0)?);
+            let rest = money.checked_sub(cost_of(setup, input, 0)?);
             Some(OutputLimit {
-                whose,
+                owner,
                 output: rest.map(|rest| affordable(setup, rest)),
                 needed,
                 least,
@@ -441,11 +444,11 @@ impl PluginCalls<'_> {
         let all = [
             by_tokens(
                 LimitOwner::Run(Budget::Tokens),
-                self.budgets.left(self.cx, self.frames, self.histories, Budget::Tokens),
+                self.budgets.rest_of(self.cx, self.frames, self.histories, Budget::Tokens),
             ),
             by_money(
                 LimitOwner::Run(Budget::Cost),
-                self.budgets.left(self.cx, self.frames, self.histories, Budget::Cost),
+                self.budgets.rest_of(self.cx, self.frames, self.histories, Budget::Cost),
             ),
             by_tokens(LimitOwner::Grant("tokens"), of_grant),
             by_money(LimitOwner::Grant("cost_usd"), money_of_grant),
@@ -468,13 +471,13 @@ impl RoomContext {
     pub(super) fn fill_in_usage(
         &self,
         model: &ModelName,
-        aside: &Reservation,
+        reservation: &Reservation,
         completion: &mut Completion,
     ) {
         let is_server =
             self.setup.models.get(model).is_some_and(|setup| setup.reached_at.is_some());
         // Models inside the process report their usage exactly.
-        if !is_server || aside.tokens == 0 {
+        if !is_server || reservation.tokens == 0 {
             return;
         }
         let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
@@ -483,14 +486,15 @@ impl RoomContext {
             .iter()
             .map(|call| call.name.len() + call.arguments.to_string().len())
             .sum();
-        let said = (bytes(&completion.content) + bytes(&completion.reasoning) + calls) as u64;
+        let output_bytes =
+            (bytes(&completion.content) + bytes(&completion.reasoning) + calls) as u64;
         let usage = &mut completion.usage;
         // Otherwise a server that reports no usage would have no budget.
         if usage.input_tokens == 0 {
-            usage.input_tokens = aside.input;
+            usage.input_tokens = reservation.input;
         }
         if usage.output_tokens == 0 {
-            usage.output_tokens = said.div_ceil(u64::from(BYTES_PER_TOKEN.max(1)));
+            usage.output_tokens = output_bytes.div_ceil(u64::from(BYTES_PER_TOKEN.max(1)));
         }
     }
 
@@ -532,22 +536,23 @@ impl BackgroundWork<'_> {
         let at_once = limits
             .tasks_at_once
             .map(|limit| u64::from(limit).saturating_sub(self.background.tasks.at_once()));
-        let parts = at_once.filter(|_| starts_none).map_or(2, |left| left.max(1) + 1);
+        let parts = at_once.filter(|_| starts_none).map_or(2, |free| free.max(1) + 1);
         let share = |budget: Budget, own: Option<u64>| match (
-            self.budgets.left(self.cx, self.frames, self.histories, budget),
+            self.budgets.rest_of(self.cx, self.frames, self.histories, budget),
             own,
         ) {
-            (Some(left), Some(own)) => Some(left.min(own)),
-            (left, own) => own.or_else(|| left.map(|left| left / parts)),
+            (Some(rest), Some(own)) => Some(rest.min(own)),
+            (rest, own) => own.or_else(|| rest.map(|rest| rest / parts)),
         };
         // The task itself counts as one of them.
-        let rest = |left: u64| match own.tasks {
-            Some(own) => own.min(left.saturating_sub(1)),
+        let task_share = |free: u64| match own.tasks {
+            Some(own) => own.min(free.saturating_sub(1)),
             None if starts_none => 0,
-            None => left.saturating_sub(1) / 2,
+            None => free.saturating_sub(1) / 2,
         };
         RunLimits {
             turns: share(Budget::Turns, own.turns),
+            // Time passes in both rooms alike, so it is not divided.
             wall_ms: limits.wall_ms,
             tokens: share(Budget::Tokens, own.tokens),
             cost_micro_usd: share(Budget::Cost, own.cost_micro_usd),
@@ -557,10 +562,10 @@ impl BackgroundWork<'_> {
             cpu_ms: share(Budget::Cpu, own.cpu_ms),
             tasks: limits
                 .tasks
-                .map(|limit| rest(limit.saturating_sub(self.budgets.committed().tasks)))
+                .map(|limit| task_share(limit.saturating_sub(self.budgets.committed().tasks)))
                 .or(own.tasks),
             tasks_at_once: at_once
-                .map(rest)
+                .map(task_share)
                 .or(own.tasks)
                 .map(|tasks| u32::try_from(tasks).unwrap_or(u32::MAX)),
             depth: limits.depth,

@@ -34,7 +34,8 @@ pub(super) enum Purpose {
     HeldTool {
         frame: FrameId,
         slot: usize,
-        asked: Consent,
+        #[serde(rename = "asked")]
+        consent: Consent,
     },
     /// A request for more budget.
     TopUp {
@@ -174,6 +175,7 @@ impl Serialize for PendingCalls {
 
 impl PartialEq for PendingCalls {
     fn eq(&self, other: &Self) -> bool {
+        // The index follows from these, and the ended calls are no part of the state.
         self.waiting == other.waiting
     }
 }
@@ -271,7 +273,7 @@ mod tests {
             Purpose::Step { frame },
             Purpose::User { frame },
             Purpose::Approval { frame, slot },
-            Purpose::HeldTool { frame, slot, asked: Consent::NotYet },
+            Purpose::HeldTool { frame, slot, consent: Consent::NotYet },
         ]
         .into_iter()
         .enumerate()
@@ -282,8 +284,8 @@ mod tests {
         let snapshot = serde_json::to_string(&calls).unwrap();
         let restored: PendingCalls = serde_json::from_str(&snapshot).unwrap();
         for calls in [&calls, &restored] {
-            let held = Purpose::HeldTool { frame, slot, asked: Consent::NotYet };
-            assert!(calls.of_people().eq([&Purpose::User { frame }, &held]));
+            let held_tool = Purpose::HeldTool { frame, slot, consent: Consent::NotYet };
+            assert!(calls.of_people().eq([&Purpose::User { frame }, &held_tool]));
         }
         assert_eq!(calls, restored);
     }

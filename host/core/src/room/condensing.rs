@@ -87,7 +87,7 @@ impl Room {
             _ => return,
         };
         // Read before `end_call`, which drops it.
-        let lost = self.histories.lost.get(&call).cloned().unwrap_or_default();
+        let removals = self.histories.removals.get(&call).cloned().unwrap_or_default();
         let answer = answer.and_then(|advice| {
             if answers(&about, &advice) { Ok(advice) } else { Err(another_question()) }
         });
@@ -103,7 +103,7 @@ impl Room {
             QueryPurpose::Memories { slot } => self.tool_rounds().recalled(frame, slot, answer),
             QueryPurpose::Risk { slot } => self.tool_rounds().assessed(frame, slot, answer),
             QueryPurpose::Condense => {
-                if let Err(fault) = self.run_control().condensed(frame, answer, &lost) {
+                if let Err(fault) = self.run_control().condensed(frame, answer, &removals) {
                     self.cx.notify(Notice::PluginFaulted { call, plugin, fault });
                 }
                 self.step_loop().resume_step(frame);
@@ -149,6 +149,7 @@ impl Dialogue<'_> {
         if memory.condensing.refused_with.is_some_and(|before| entries >= before) {
             return None;
         }
+        // Wanted like an agent's own request, to which the growth limit does not apply.
         memory.condensing.refused_with = Some(entries);
         memory.condensing.is_wanted = true;
         self.condense_first(id)
@@ -205,7 +206,7 @@ impl Histories {
         if memory
             .condensing
             .of_no_use
-            .is_some_and(|(tried, again)| (tried..again).contains(&entries))
+            .is_some_and(|(tried, retry_at)| (tried..retry_at).contains(&entries))
         {
             return None;
         }
@@ -250,7 +251,7 @@ impl RunControl<'_> {
         &mut self,
         id: FrameId,
         answer: Result<PluginReply, Fault>,
-        lost: &[Vec<usize>],
+        removals: &[Vec<usize>],
     ) -> Result<(), Fault> {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return Ok(()) };
         let (name, pending, rules) = (
@@ -261,10 +262,12 @@ impl RunControl<'_> {
         let memory = self.histories.memory(self.cx, &name);
         let asked_with = memory.condensing.asked_with.take();
         // Entries cut for a model meanwhile are not a rewind.
-        let gone = lost.iter().map(Vec::len).sum::<usize>() as u64;
-        let is_as_asked =
-            (memory.history().len() as u64 + gone, memory.history().last().map(|last| last.seq));
-        let wanted = match answer {
+        let removed_count = removals.iter().map(Vec::len).sum::<usize>() as u64;
+        let is_as_asked = (
+            memory.history().len() as u64 + removed_count,
+            memory.history().last().map(|last| last.seq),
+        );
+        let condensation = match answer {
             // Another agent rewound the history meanwhile, so the answer refers to entries that are
             // gone.
             Ok(_) if asked_with.is_some_and(|asked_with| asked_with != is_as_asked) => Ok(None),
@@ -272,11 +275,15 @@ impl RunControl<'_> {
             // The fault was already reported.
             Ok(_) | Err(_) => Ok(None),
         };
-        let checked: Result<Option<Condensed>, Fault> = wanted.and_then(|wanted| {
-            let Some(wanted) = wanted.map(|wanted| as_now(wanted, lost)) else { return Ok(None) };
-            let kept = RetainedEntries { pending, open_calls: &memory.open_calls };
-            let held = wanted.held_against(memory.history(), kept);
-            held.map(Some).map_err(|bad| {
+        let checked: Result<Option<Condensed>, Fault> = condensation.and_then(|condensation| {
+            let Some(condensation) =
+                condensation.map(|condensation| as_now(condensation, removals))
+            else {
+                return Ok(None);
+            };
+            let retained_entries = RetainedEntries { pending, open_calls: &memory.open_calls };
+            let condensed = condensation.held_against(memory.history(), retained_entries);
+            condensed.map(Some).map_err(|bad| {
                 Fault::new(
                     FaultKind::BadAnswer,
                     format!("the condensation was not carried out: {bad}"),
@@ -301,9 +308,9 @@ impl RunControl<'_> {
             .and_then(|task| task.condense.as_ref())
             .map_or(0, |rules| rules.over);
         // A tenth of a large limit, or a long history would be tried again every few entries.
-        let again = entries.saturating_add(LEAST_GROWTH.max(over / 10));
+        let retry_at = entries.saturating_add(LEAST_GROWTH.max(over / 10));
         self.histories.memory(self.cx, &name).condensing.of_no_use =
-            is_too_long.then_some((entries, again));
+            is_too_long.then_some((entries, retry_at));
         checked.map(drop)
     }
 
@@ -314,6 +321,7 @@ impl RunControl<'_> {
         condensed: &Condensed,
     ) {
         let memory = self.histories.memory(self.cx, name);
+        // Masks refer to the old places, so they come first; the summary has a new one.
         for (place, entry) in &condensed.masked {
             memory.set(*place, Arc::new(entry.clone()));
         }
@@ -352,36 +360,38 @@ impl StepLoop<'_> {
 
 /// The condensation with current places. The history may have been cut for a model while the
 /// condenser ran.
-fn as_now(mut wanted: Condensation, lost: &[Vec<usize>]) -> Condensation {
-    if lost.is_empty() {
-        return wanted;
+fn as_now(mut condensation: Condensation, removals: &[Vec<usize>]) -> Condensation {
+    if removals.is_empty() {
+        return condensation;
     }
+    // A span stays with its remaining entries; a mask is dropped with its only one.
     let moved = |place: u64| {
-        lost.iter().fold(place, |place, lost| {
-            place - lost.partition_point(|gone| (*gone as u64) < place) as u64
+        removals.iter().fold(place, |place, removal| {
+            place - removal.partition_point(|index| (*index as u64) < place) as u64
         })
     };
     let is_there = |place: u64| {
-        let step = |place: Option<u64>, lost: &Vec<usize>| {
-            let place = place.filter(|place| lost.iter().all(|gone| *gone as u64 != *place))?;
-            Some(place - lost.partition_point(|gone| (*gone as u64) < place) as u64)
+        let step = |place: Option<u64>, removal: &Vec<usize>| {
+            let place =
+                place.filter(|place| removal.iter().all(|index| *index as u64 != *place))?;
+            Some(place - removal.partition_point(|index| (*index as u64) < place) as u64)
         };
-        lost.iter().fold(Some(place), step)
+        removals.iter().fold(Some(place), step)
     };
-    wanted
+    condensation
         .forget
         .iter_mut()
         .for_each(|span| (span.start, span.end) = (moved(span.start), moved(span.end)));
     // All its entries are gone already.
-    wanted.forget.retain(|span| span.start != span.end);
-    wanted.mask = wanted
+    condensation.forget.retain(|span| span.start != span.end);
+    condensation.mask = condensation
         .mask
         .into_iter()
         .filter_map(|mask| {
             is_there(mask.index).map(|index| crate::setup::plugin_query::Masked { index, ..mask })
         })
         .collect();
-    wanted
+    condensation
 }
 
 fn answers(about: &QueryPurpose, advice: &PluginReply) -> bool {

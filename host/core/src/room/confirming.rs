@@ -47,7 +47,7 @@ impl Frames {
         slot: usize,
         call: &ToolCall,
         action: Option<&Action>,
-        asked: Consent,
+        consent: Consent,
     ) -> ConsentRuling {
         let Some(caller) = self.agent_of(cx, id).cloned() else {
             return ConsentRuling::Refused(failed(call, OVER.to_owned()));
@@ -56,7 +56,7 @@ impl Frames {
             cx,
             &RequestedAct { frame: id, slot, call, action, caller: &caller },
             None,
-            asked,
+            consent,
         )
     }
 
@@ -65,30 +65,30 @@ impl Frames {
     pub(super) fn consent_to(
         &mut self,
         cx: &mut RoomContext,
-        wanted: &RequestedAct<'_>,
+        act: &RequestedAct<'_>,
         by_rule: Option<ByRule>,
-        asked: Consent,
+        consent: Consent,
     ) -> ConsentRuling {
-        let over = || ConsentRuling::Refused(failed(wanted.call, OVER.to_owned()));
-        let Some((frame, task)) = self.task_of(cx, wanted.frame) else { return over() };
+        let refusal = || ConsentRuling::Refused(failed(act.call, OVER.to_owned()));
+        let Some((frame, task)) = self.task_of(cx, act.frame) else { return refusal() };
         let (name, rules) = (frame.task.clone(), task.confirm.clone());
-        let (asks, risk) = match asked {
+        let (asks, risk) = match consent {
             Consent::Approved | Consent::Edited => return ConsentRuling::Runs,
             Consent::Assessed { risk, asks } => (asks, Some(risk)),
             Consent::NotYet => {
                 match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
                     Some(analyzer) => {
-                        let question = self.about_risk(wanted);
-                        let asked = self.consult(
+                        let question = self.about_risk(act);
+                        let call = self.consult(
                             cx,
-                            wanted.frame,
+                            act.frame,
                             &analyzer,
                             question,
-                            QueryPurpose::Risk { slot: wanted.slot },
+                            QueryPurpose::Risk { slot: act.slot },
                         );
-                        return match asked {
-                            Some(_) => self.waits_for_consent(cx, wanted),
-                            None => over(),
+                        return match call {
+                            Some(_) => self.waits_for_consent(cx, act),
+                            None => refusal(),
                         };
                     }
                     // O-109: without an analyzer the risk is unknown.
@@ -120,18 +120,17 @@ impl Frames {
             });
         }
         // The approver sees which plugin will carry out the action.
-        let executor =
-            wanted.action.and_then(|action| self.executor_of(cx, wanted.frame, action.name()));
+        let executor = act.action.and_then(|action| self.executor_of(cx, act.frame, action.name()));
         cx.ask_approver(
-            (wanted.frame, wanted.slot),
+            (act.frame, act.slot),
             ApprovalRequest {
                 task: name,
-                caller: wanted.caller.clone(),
-                led_by: wanted.call.led_by.clone(),
-                delegators: self.delegators(cx, wanted.frame),
-                tool: wanted.call.name.clone(),
+                caller: act.caller.clone(),
+                led_by: act.call.led_by.clone(),
+                delegators: self.delegators(cx, act.frame),
+                tool: act.call.name.clone(),
                 executor,
-                arguments: serde_json::Value::clone(&wanted.call.arguments),
+                arguments: serde_json::Value::clone(&act.call.arguments),
                 source: sources.join("; "),
                 causes,
                 expires_ms,
@@ -140,15 +139,11 @@ impl Frames {
                 problem: None,
             },
         );
-        self.waits_for_consent(cx, wanted)
+        self.waits_for_consent(cx, act)
     }
 
-    fn waits_for_consent(
-        &mut self,
-        cx: &mut RoomContext,
-        wanted: &RequestedAct<'_>,
-    ) -> ConsentRuling {
-        self.set_slot(cx, wanted.frame, wanted.slot, SlotState::Confirming);
+    fn waits_for_consent(&mut self, cx: &mut RoomContext, act: &RequestedAct<'_>) -> ConsentRuling {
+        self.set_slot(cx, act.frame, act.slot, SlotState::Confirming);
         ConsentRuling::Waits
     }
 
@@ -175,17 +170,15 @@ impl Frames {
         delegators
     }
 
-    fn about_risk(&self, wanted: &RequestedAct<'_>) -> PluginQuery {
-        let action = match wanted.action {
+    fn about_risk(&self, act: &RequestedAct<'_>) -> PluginQuery {
+        let action = match act.action {
             Some(action) => action.clone(),
-            None => {
-                Action::Reply(Reply { tool_calls: vec![wanted.call.clone()], ..Reply::default() })
-            }
+            None => Action::Reply(Reply { tool_calls: vec![act.call.clone()], ..Reply::default() }),
         };
-        let said = self.get(&wanted.frame).and_then(|frame| frame.pending.as_ref());
+        let message = self.get(&act.frame).and_then(|frame| frame.pending.as_ref());
         PluginQuery::Risk {
             action: Box::new(action),
-            thought: said.map(|message| message.text().to_owned()).unwrap_or_default(),
+            thought: message.map(|message| message.text().to_owned()).unwrap_or_default(),
         }
     }
 }
@@ -227,14 +220,14 @@ impl ToolRounds<'_> {
         self.cx.risk_reason = None;
     }
 
-    /// Resumes a slot that waited for consent, or for budget. `asked` is the consent that it has.
-    pub(super) fn resume_slot(&mut self, id: FrameId, slot: usize, asked: Consent) {
+    /// Resumes a slot that waited for consent, or for budget. `consent` is what it has.
+    pub(super) fn resume_slot(&mut self, id: FrameId, slot: usize, consent: Consent) {
         let Some(waiting) = self.frames.slot_mut(self.cx, id, slot) else { return };
         // It was answered meanwhile; the round continues with its other slots.
         if !waiting.is_open() {
             return;
         }
-        self.run_slot(id, slot, asked);
+        self.run_slot(id, slot, consent);
         self.dialogue().resume_round(id);
     }
 
@@ -246,9 +239,9 @@ impl ToolRounds<'_> {
         if is_action {
             self.reject_action(id, index, reason);
         } else {
-            let said = self.frames.result_outcome(self.cx, id, failed(&call, answer));
-            self.frames.report_answer(self.cx, id, &call, &said);
-            self.frames.answer_slot(self.cx, id, index, said.into());
+            let outcome = self.frames.result_outcome(self.cx, id, failed(&call, answer));
+            self.frames.report_answer(self.cx, id, &call, &outcome);
+            self.frames.answer_slot(self.cx, id, index, outcome.into());
         }
         self.dialogue().resume_round(id);
     }
@@ -261,11 +254,11 @@ impl ToolRounds<'_> {
             format!("The action {} was not executed: the approver refused it: {reason}", call.name);
         self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &content);
         let message = self.frames.host_message(self.cx, id, content.clone());
-        let said =
+        let outcome =
             CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: false };
         let (name, extras) = ("user_rejected".to_owned(), serde_json::json!({}));
         let observation = Observation::Custom { name, content, extras };
-        let answer = SlotAnswer { said, observation: Some(observation) };
+        let answer = SlotAnswer { outcome, observation: Some(observation) };
         self.frames.answer_slot(self.cx, id, index, answer);
     }
 }

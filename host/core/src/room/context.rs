@@ -51,11 +51,11 @@ pub(super) struct RoomContext {
     /// The effective setup: that with which the run began, as the last resumption narrowed it.
     pub(super) setup: Arc<Setup>,
     /// The setup with which the run began; `None` if it is the effective one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) begun: Option<Arc<Setup>>,
+    #[serde(default, rename = "begun", skip_serializing_if = "Option::is_none")]
+    pub(super) initial_setup: Option<Arc<Setup>>,
     /// The limits of the run before its first resumption under another config.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) begun_limits: Option<Box<RunLimits>>,
+    #[serde(default, rename = "begun_limits", skip_serializing_if = "Option::is_none")]
+    pub(super) initial_limits: Option<Box<RunLimits>>,
     /// The plugins whose components were exchanged, and have answered no call well since.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) unproven: BTreeSet<PluginName>,
@@ -113,8 +113,8 @@ impl Default for RoomContext {
                 policy_now: None,
                 limits: RunLimits::default(),
             }),
-            begun: None,
-            begun_limits: None,
+            initial_setup: None,
+            initial_limits: None,
             unproven: BTreeSet::new(),
             opening: RunOpening::default(),
             secret: None,

@@ -44,8 +44,8 @@ impl Dialogue<'_> {
         prompt: &mut Prompt,
     ) -> Result<(), DoesNotFit> {
         let Some(setup) = self.cx.setup.models.get(model) else { return Ok(()) };
-        let asked = prompt.max_output();
-        let most = asked.into_iter().chain(setup.max_output).min();
+        let requested_max = prompt.max_output();
+        let most = requested_max.into_iter().chain(setup.max_output).min();
         let Some(context) = setup.context else {
             prompt.limit_output(most);
             return Ok(());
@@ -84,6 +84,7 @@ impl Dialogue<'_> {
         if let Some(name) = name {
             self.shorten(call, &name, &plan.keep, &texts, prompt, bytes);
         }
+        // `limits` has a default length, which must not limit a request that sets none.
         prompt.limit_output(if plan.output < limits.max_output { Some(plan.output) } else { most });
         Ok(())
     }
@@ -101,19 +102,22 @@ impl Dialogue<'_> {
         // The first entry stands for everything except the history.
         let text_of =
             |index: usize| index.checked_sub(1).and_then(|index| texts.get(index)).copied();
-        let mut kept = BTreeSet::new();
+        let mut retained_places = BTreeSet::new();
         let mut cuts = BTreeMap::new();
         for keep in keep {
             let (RetainedEntry::Whole(index) | RetainedEntry::Cut { index, .. }) = *keep;
             let Some(text) = text_of(index) else { continue };
-            kept.insert(text.place);
+            retained_places.insert(text.place);
             if let RetainedEntry::Cut { tokens, .. } = *keep {
                 cuts.entry(text.place).or_insert_with(Vec::new).push((text.result, tokens));
             }
         }
-        let lost: BTreeSet<usize> =
-            texts.iter().map(|text| text.place).filter(|place| !kept.contains(place)).collect();
-        if cuts.is_empty() && lost.is_empty() {
+        let removal: BTreeSet<usize> = texts
+            .iter()
+            .map(|text| text.place)
+            .filter(|place| !retained_places.contains(place))
+            .collect();
+        if cuts.is_empty() && removal.is_empty() {
             return;
         }
         let memory = self.histories.memory(self.cx, task);
@@ -124,35 +128,38 @@ impl Dialogue<'_> {
                 memory.set(*place, Arc::new(shorter));
             }
         }
-        self.remove_entries(task, &lost);
-        let lost: Vec<usize> = lost.into_iter().collect();
+        self.remove_entries(task, &removal);
+        let removal: Vec<usize> = removal.into_iter().collect();
+        // The prompt was made before the cut, with the places of then.
         for piece in &mut prompt.pieces {
             if let PromptPiece::History { messages, start, end } = piece {
                 *messages = self.histories.history(task);
-                (*start, *end) = (moved(*start, &lost), moved(*end, &lost));
+                (*start, *end) = (moved(*start, &removal), moved(*end, &removal));
             }
         }
         self.cx.notify(Notice::HistoryCut {
             task: task.clone(),
             cut: cuts.len() as u64,
-            dropped: lost.len() as u64,
+            dropped: removal.len() as u64,
         });
-        if !lost.is_empty() {
-            self.histories.lost.entry(call).or_default().push(lost);
+        if !removal.is_empty() {
+            self.histories.removals.entry(call).or_default().push(removal);
         }
     }
 
     /// Removes entries from a history; later ones move up.
-    pub(super) fn remove_entries(&mut self, task: &TaskName, lost: &BTreeSet<usize>) {
-        let Some(first) = lost.first().copied() else { return };
+    pub(super) fn remove_entries(&mut self, task: &TaskName, removal: &BTreeSet<usize>) {
+        let Some(first) = removal.first().copied() else { return };
         let memory = self.histories.memory(self.cx, task);
+        // Only entries behind the first removed one move, so only those are written again.
         let tail = memory.split_off(first);
-        let mut places = Vec::with_capacity(tail.len());
+        let mut new_places = Vec::with_capacity(tail.len());
         for (place, message) in (first..).zip(&tail) {
-            places.push((message.seq, (!lost.contains(&place)).then(|| memory.push(message))));
+            new_places
+                .push((message.seq, (!removal.contains(&place)).then(|| memory.push(message))));
         }
         memory.open_calls = open_calls(memory.history());
-        for (seq, place) in places {
+        for (seq, place) in new_places {
             if let Some(link) = self
                 .histories
                 .links
@@ -162,8 +169,9 @@ impl Dialogue<'_> {
                 link.place = place.map(|place| (task.clone(), place));
             }
         }
+        // An activation begins earlier by the entries that were removed before its first.
         for frame in self.frames.values_mut().filter(|frame| frame.task == *task) {
-            frame.history_start -= lost.range(..frame.history_start).count();
+            frame.history_start -= removal.range(..frame.history_start).count();
         }
     }
 }
@@ -179,13 +187,13 @@ impl Histories {
         let bytes = task
             .and_then(|name| cx.setup.tasks.get(name))
             .map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token);
-        let whole = task.and_then(|name| self.memories.get(name));
+        let memory = task.and_then(|name| self.memories.get(name));
         let of_piece = |piece: &PromptPiece| match piece {
             // The whole history has a running total.
             PromptPiece::History { messages, start: 0, end }
-                if *end == messages.len() && whole.is_some() =>
+                if *end == messages.len() && memory.is_some() =>
             {
-                whole.map_or(0, |memory| memory.tokens())
+                memory.map_or(0, |memory| memory.tokens())
             }
             PromptPiece::History { messages, start, end } => {
                 let counted = (*start..*end)
@@ -200,13 +208,17 @@ impl Histories {
 
     /// The current place of a history entry that the plugin of this call knows by an older one.
     pub(super) fn place_now(&self, call: CallId, place: usize) -> usize {
-        self.lost.get(&call).into_iter().flatten().fold(place, |place, lost| moved(place, lost))
+        self.removals
+            .get(&call)
+            .into_iter()
+            .flatten()
+            .fold(place, |place, removal| moved(place, removal))
     }
 }
 
 /// A place after a loss. A lost place becomes that of the next entry.
-fn moved(place: usize, lost: &[usize]) -> usize {
-    place - lost.partition_point(|gone| *gone < place)
+fn moved(place: usize, removal: &[usize]) -> usize {
+    place - removal.partition_point(|index| *index < place)
 }
 
 /// The entries of a prompt: one for everything except the history, then those of its histories,
@@ -284,6 +296,7 @@ fn calls_tokens(calls: &[ToolCall], bytes: u32) -> u64 {
 
 /// The bytes of a value's JSON.
 fn json_len(value: &Value) -> u64 {
+    // The bytes are counted as they are written, so the text is never built.
     struct Length(u64);
 
     impl io::Write for Length {

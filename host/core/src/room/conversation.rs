@@ -110,6 +110,7 @@ impl RoomChannels {
     ) -> Result<(), Refusal> {
         let bad = |message: String| Err(Refusal::new(RefusalCode::BadArguments, message));
         let name = channel.as_str();
+        // Commas separate the channels that `visibility` names.
         if name.trim().is_empty()
             || name.len() > NAME_MAX
             || name.contains(|c: char| c == ',' || c.is_control())
@@ -138,6 +139,7 @@ impl RoomChannels {
         if Arc::make_mut(&mut self.bindings).remove(channel).is_none() {
             return;
         }
+        // A channel that is bound again begins anew.
         self.activities.remove(channel);
         self.buckets.remove(channel);
         cx.notify(Notice::ChannelUnbound { channel: channel.clone() });
@@ -275,12 +277,14 @@ mod tests {
 
     #[test]
     fn a_run_keeps_the_channels_of_the_room_unless_it_brings_its_own() {
-        let named = |name: &str| BTreeMap::from([(ChannelId::from(name), Binding::default())]);
+        let bindings_of =
+            |name: &str| BTreeMap::from([(ChannelId::from(name), Binding::default())]);
         let mut channels = RoomChannels::default();
         let mut bound = |opening: Option<&str>, of_setup: Option<&str>| {
             channels.closed = Some("the run before".to_owned());
-            let opening = RunOpening { bindings: opening.map(named), ..RunOpening::default() };
-            channels.open(&opening, of_setup.map(named).map(Arc::new).as_ref());
+            let opening =
+                RunOpening { bindings: opening.map(bindings_of), ..RunOpening::default() };
+            channels.open(&opening, of_setup.map(bindings_of).map(Arc::new).as_ref());
             assert_eq!(channels.closed(), None);
             channels.bindings().keys().map(ToString::to_string).collect::<Vec<_>>()
         };

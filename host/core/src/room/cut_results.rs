@@ -166,30 +166,31 @@ impl Dialogue<'_> {
         cut: &ResultCut<'_>,
     ) -> Option<String> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
+        // A page says itself how to read on, so it is held no second time.
         if !task.rules().offers_cut_results || cut.tool == HostTool::ReadResult.as_str() {
             return None;
         }
         let task = frame.task.clone();
         let toolbox = self.histories.toolbox(self.cx, &task);
-        let wanted = TaskTool::of_host(HostTool::ReadResult);
-        match toolbox.get(&wanted.summary.name).map(|tool| &tool.target) {
+        let read_tool = TaskTool::of_host(HostTool::ReadResult);
+        match toolbox.get(&read_tool.summary.name).map(|tool| &tool.target) {
             // The operator has given this name to another tool.
             Some(ToolTarget::Plugin { .. }) => return None,
             Some(ToolTarget::Host(_)) => {}
             None => {
-                let offered = TaskTool { offered: true, handled: true, ..wanted };
+                let offered = TaskTool { offered: true, handled: true, ..read_tool };
                 let toolbox = Arc::new(toolbox.with([offered]));
                 self.histories.memory(self.cx, &task).toolbox = Some(toolbox);
             }
         }
         let start = text.floor_char_boundary(cut.limit);
-        let held = CutResult {
+        let result = CutResult {
             text: text.into(),
             seq: cut.seq,
             page: cut.limit.clamp(1, PAGE_MAX),
             untrusted: cut.untrusted,
         };
-        let number = self.histories.memory(self.cx, &task).cut_results.add(held)?;
+        let number = self.histories.memory(self.cx, &task).cut_results.add(result)?;
         Some(format!("[{}]", reads_on(number, start)))
     }
 
@@ -228,8 +229,8 @@ mod tests {
             let number = results.add(result(&text, 1, page)).expect("there is room");
             let (mut joined, mut offset) = (String::new(), 0);
             while offset < text.len() {
-                let (shown, _) = results.page(number, offset).expect("a page");
-                let (part, line) = shown.rsplit_once('\n').expect("a line about it");
+                let (page_text, _) = results.page(number, offset).expect("a page");
+                let (part, line) = page_text.rsplit_once('\n').expect("a line about it");
                 assert!(!part.is_empty(), "{page}: {line}");
                 assert_eq!(line.contains("its end"), offset + part.len() == text.len(), "{line}");
                 joined += part;

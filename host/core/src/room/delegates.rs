@@ -74,7 +74,7 @@ impl Dialogue<'_> {
             .collect();
         let above = self.frames.tasks_above(id);
         let mut reached: BTreeMap<TaskName, BTreeSet<TaskName>> = BTreeMap::new();
-        let mut taken: BTreeSet<TaskName> = BTreeSet::new();
+        let mut claimed_tasks: BTreeSet<TaskName> = BTreeSet::new();
         // Running delegates claim their tasks before any queued one is considered.
         for queued in [false, true] {
             for (index, _, task) in
@@ -83,11 +83,11 @@ impl Dialogue<'_> {
                 let tasks = reached
                     .entry(task.clone())
                     .or_insert_with(|| self.cx.reached_from(task, &above));
-                if queued && running < at_once && taken.is_disjoint(tasks) {
+                if queued && running < at_once && claimed_tasks.is_disjoint(tasks) {
                     self.begin_delegate(id, *index, task);
                     running += 1;
                 }
-                taken.extend(tasks.iter().cloned());
+                claimed_tasks.extend(tasks.iter().cloned());
             }
         }
     }
@@ -123,14 +123,14 @@ impl Dialogue<'_> {
         id: FrameId,
         turn: &Turn,
     ) -> Option<(Responder, Arc<Message>)> {
-        let wanted = turn.extra(TURNS).filter(|wanted| !wanted.is_null());
-        let turns = wanted.and_then(Value::as_u64).and_then(|turns| u32::try_from(turns).ok());
+        let limit = turn.extra(TURNS).filter(|limit| !limit.is_null());
+        let turns = limit.and_then(Value::as_u64).and_then(|turns| u32::try_from(turns).ok());
         let turns = turns.filter(|turns| *turns > 0);
         self.frames.get_mut(&id)?.delegated_turns = turns;
-        let wanted = wanted.filter(|_| turns.is_none())?;
+        let limit = limit.filter(|_| turns.is_none())?;
         let text = format!(
             "The turn was not carried out: its `{TURNS}`, the limit of steps of a sub-task or a \
-             delegate, must be a whole number of at least 1, not {wanted}."
+             delegate, must be a whole number of at least 1, not {limit}."
         );
         let message = Arc::new(self.turn_message(id, turn.clone(), None)?);
         self.write_history(id, &message);
@@ -141,9 +141,9 @@ impl Dialogue<'_> {
 /// Limits the steps of a child to those that its caller's turn allows; its own limit holds if it is
 /// lower (L-043).
 pub(super) fn limit_child(frames: &mut Frames, caller: FrameId, child: FrameId) {
-    let wanted = frames.get(&caller).and_then(|frame| frame.delegated_turns);
+    let limit = frames.get(&caller).and_then(|frame| frame.delegated_turns);
     if let Some(frame) = frames.get_mut(&child) {
-        frame.turn_limit = [frame.turn_limit, wanted].into_iter().flatten().min();
+        frame.turn_limit = [frame.turn_limit, limit].into_iter().flatten().min();
     }
 }
 
@@ -224,8 +224,8 @@ impl Dialogue<'_> {
         }
         let is_error = matches!(observation, Observation::Error { .. });
         // A delegate's answer is data to its caller.
-        let said = CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true };
-        let answer = SlotAnswer { said, observation: Some(observation) };
+        let outcome = CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true };
+        let answer = SlotAnswer { outcome, observation: Some(observation) };
         self.frames.answer_slot(self.cx, caller, index, answer);
         // The free place goes to the next delegate.
         self.start_queued(caller);
@@ -293,12 +293,12 @@ fn outputs_of(
 
 /// Formats outputs as `k: v, k2: v2`, without the metrics (O-090).
 fn listed(outputs: &Map<String, Value>) -> String {
-    let shown = outputs
+    let pairs = outputs
         .iter()
         .filter(|(key, _)| *key != "metrics")
         .map(|(key, value)| format!("{key}: {}", text_form(value)));
-    let shown: Vec<String> = shown.collect();
-    if shown.is_empty() { "no outputs".to_owned() } else { shown.join(", ") }
+    let pairs: Vec<String> = pairs.collect();
+    if pairs.is_empty() { "no outputs".to_owned() } else { pairs.join(", ") }
 }
 
 /// The first message of a child: its task in words (O-089), or else its inputs.
@@ -320,13 +320,13 @@ pub(super) fn delegate_slots(action: &Action) -> Option<Result<Vec<Slot>, String
 }
 
 fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
-    let wanted =
+    let delegates =
         arguments.get("delegates").or_else(|| arguments.get("tasks")).and_then(Value::as_array);
-    let wanted = wanted.filter(|wanted| !wanted.is_empty());
-    let wanted = wanted
+    let delegates = delegates.filter(|delegates| !delegates.is_empty());
+    let delegates = delegates
         .ok_or("delegate_all needs `delegates`, a list of {agent, inputs}; nobody was started")?;
-    if wanted.len() > MAX_DELEGATES {
-        let count = wanted.len();
+    if delegates.len() > MAX_DELEGATES {
+        let count = delegates.len();
         return Err(format!(
             "delegate_all: {count} delegates, and {MAX_DELEGATES} may be asked for at once; nobody was started"
         ));
@@ -348,7 +348,7 @@ fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
         Ok(Slot::of_action(Action::Delegate { agent: agent.to_owned(), inputs }, arguments))
     };
     // One invalid delegation stops all of them before any has started.
-    wanted.iter().enumerate().map(slot).collect()
+    delegates.iter().enumerate().map(slot).collect()
 }
 
 /// The children that a frame waits for.

@@ -138,8 +138,8 @@ pub(super) struct Deliveries {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     announced: BTreeMap<String, KeyedAnnouncement>,
     /// Requests that wait for the end of their announcement.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    asked: BTreeSet<RequestId>,
+    #[serde(rename = "asked", skip_serializing_if = "BTreeSet::is_empty")]
+    waiting_requests: BTreeSet<RequestId>,
     /// Number of announcements so far.
     announcements: u64,
 }
@@ -458,11 +458,12 @@ impl ResultDelivery<'_> {
 
     /// Moves undelivered results to the inbox at the end of a run, so that none is lost silently.
     pub(super) fn report_undelivered(&mut self) {
+        // Results of the relayed messages are in the state `Delivering`, so they are found below.
         self.deliveries.relays.clear();
         self.deliveries.strategies.clear();
         self.deliveries.delivering.clear();
         let closed = self.channels.is_closed();
-        let left = |entry: &QueuedResult| match entry.state {
+        let reason_of = |entry: &QueuedResult| match entry.state {
             DeliveryState::Waiting => Some("its strategy had not decided when the run ended"),
             DeliveryState::Delivering => {
                 Some("the run ended before its channel confirmed the message")
@@ -472,13 +473,13 @@ impl ResultDelivery<'_> {
             }
             _ => None,
         };
-        let left: Vec<(BackgroundId, &str)> = self
+        let undelivered: Vec<(BackgroundId, &str)> = self
             .deliveries
             .results
             .values()
-            .filter_map(|entry| Some((entry.ended.id.clone(), left(entry)?)))
+            .filter_map(|entry| Some((entry.ended.id.clone(), reason_of(entry)?)))
             .collect();
-        for (id, reason) in left {
+        for (id, reason) in undelivered {
             match closed {
                 true => self.deliveries.set_delivery_state(
                     self.cx,

@@ -89,7 +89,7 @@ impl Responder {
         match self {
             Self::Subtask(task) => task.as_str().eq_ignore_ascii_case(name),
             Self::Agent | Self::Llm | Self::User => {
-                self.role() == Role::named(name) && self.role().is_some()
+                self.role() == Role::from_name(name) && self.role().is_some()
             }
             Self::System => false,
         }
@@ -270,7 +270,8 @@ pub(super) struct Frame {
     /// Number of answered calls of the agent's `step`.
     pub(super) iteration: u32,
     /// Events since the previous step returned (O-053).
-    pub(super) past: PastActions,
+    #[serde(rename = "past")]
+    pub(super) past_actions: PastActions,
     /// The state of an acting agent.
     #[serde(default, skip_serializing_if = "super::acting::Acting::is_idle")]
     pub(super) acting: Acting,
@@ -284,8 +285,8 @@ pub(super) struct Frame {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ruled_done: Option<bool>,
     /// The question of the current step as gates changed it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) asked: Option<String>,
+    #[serde(default, rename = "asked", skip_serializing_if = "Option::is_none")]
+    pub(super) gated_question: Option<String>,
     /// The reason why the step loop leaves it alone, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) hold: Option<FrameHold>,
@@ -515,7 +516,8 @@ pub(super) enum SlotState {
 /// The answer of a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SlotAnswer {
-    pub(super) said: CallOutcome,
+    #[serde(rename = "said")]
+    pub(super) outcome: CallOutcome,
     /// The observation for the agent (O-053), if it is more than the result of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) observation: Option<Observation>,
@@ -523,13 +525,13 @@ pub(super) struct SlotAnswer {
 
 impl SlotAnswer {
     fn weight(&self) -> u64 {
-        self.said.message.as_ref().map_or(0, |message| message.weight() as u64)
+        self.outcome.message.as_ref().map_or(0, |message| message.weight() as u64)
     }
 }
 
 impl From<CallOutcome> for SlotAnswer {
-    fn from(said: CallOutcome) -> Self {
-        Self { said, observation: None }
+    fn from(outcome: CallOutcome) -> Self {
+        Self { outcome, observation: None }
     }
 }
 

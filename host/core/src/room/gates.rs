@@ -221,7 +221,7 @@ impl GateChecks<'_> {
 
     /// The item as a gate sees it.
     fn gate_view(&self, act: &GatedAct) -> plugin_query::GateInput {
-        let mut shown = plugin_query::GateInput {
+        let mut input = plugin_query::GateInput {
             point: act.point(),
             room: self.cx.opening.room.clone(),
             channel: None,
@@ -232,51 +232,52 @@ impl GateChecks<'_> {
         };
         match act {
             GatedAct::Inbound { inbound, .. } => {
-                shown.channel = Some(inbound.channel.clone());
-                shown.to_task = inbound.to.as_ref().map(ToString::to_string);
+                input.channel = Some(inbound.channel.clone());
+                input.to_task = inbound.to.as_ref().map(ToString::to_string);
                 // Gates get the types of attachments, not their content.
                 let attachments: Vec<&str> =
                     inbound.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
-                shown.metadata = json!({
+                input.metadata = json!({
                     "sender": inbound.sender, "attachments": attachments, "chain_depth": inbound.chain_depth, "key": inbound.key,
                 });
             }
             GatedAct::Delegation { delegating } => {
                 let delegation = &delegating.delegation;
-                shown.from_task = match &delegating.origin {
+                input.from_task = match &delegating.origin {
                     TaskOrigin::Slot { frame, .. } => {
                         self.frames.get(frame).map(|frame| frame.task.clone())
                     }
                     TaskOrigin::Request { by, .. } => by.clone(),
                 };
-                shown.to_task = Some(delegation.worker.clone());
-                shown.metadata = json!({
+                input.to_task = Some(delegation.worker.clone());
+                input.metadata = json!({
                     "label": delegation.description, "context": delegation.context, "share_channels": delegation.share_channels,
                     "conversation": delegation.conversation, "wait": delegation.wait,
                 });
             }
             GatedAct::Delivery { gated } => {
                 let outgoing = &gated.outgoing;
-                shown.channel = Some(outgoing.channel.clone());
-                shown.from_task = outgoing
+                input.channel = Some(outgoing.channel.clone());
+                input.from_task = outgoing
                     .tasks
                     .first()
                     .and_then(|id| self.background.task(id))
                     .map(|record| record.worker.clone());
-                shown.metadata = json!({ "tasks": outgoing.tasks, "interrupt": outgoing.interrupt, "key": outgoing.key });
+                input.metadata = json!({ "tasks": outgoing.tasks, "interrupt": outgoing.interrupt, "key": outgoing.key });
             }
             GatedAct::Passage { passage } => {
                 let frame = self.frames.get(&passage.frame);
                 let caller = frame.and_then(|frame| self.frames.get(&frame.caller?));
+                // The frame of a first message is the one that it reaches, so its caller sends it.
                 let from = if passage.kind == PassageKind::Message { caller } else { frame };
-                shown.from_task = from.map(|frame| frame.task.clone());
-                shown.to_task.clone_from(&passage.to);
-                shown.channel =
+                input.from_task = from.map(|frame| frame.task.clone());
+                input.to_task.clone_from(&passage.to);
+                input.channel =
                     (act.point() == GatePoint::Outbound).then(|| self.cx.opening.channel.clone());
-                shown.metadata = passage_facts(self.frames, passage);
+                input.metadata = passage_facts(self.frames, passage);
             }
         }
-        shown
+        input
     }
 
     /// Asks the first gate of the next item of a channel. Returns the item if it has none to pass.
@@ -307,6 +308,7 @@ impl Room {
                 let Some(waiting) = self.gating.waiting.get_mut(&number) else {
                     return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
                 };
+                // The same text is no change: a change costs a passage its value and its calls.
                 if waiting.act.text() != text {
                     waiting.act.set_text(text);
                     let point = waiting.act.point();
@@ -380,7 +382,7 @@ impl Room {
         }
     }
 
-    fn block(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
+    fn block(&mut self, number: u64, plugin: &PluginName, reason: &str, public_reason: &str) {
         let Some(GatedItem { act, .. }) = self.gating.waiting.remove(&number) else {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         };
@@ -391,8 +393,8 @@ impl Room {
             reason: reason.to_owned(),
         });
         match act {
-            GatedAct::Passage { passage } => self.passage_blocked(&passage, told),
-            act => self.background_work().block(act, told),
+            GatedAct::Passage { passage } => self.passage_blocked(&passage, public_reason),
+            act => self.background_work().block(act, public_reason),
         }
         self.continue_lane(lane);
     }

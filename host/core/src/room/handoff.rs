@@ -124,9 +124,9 @@ impl Handoffs {
         let handoffs = self.state.history.iter().rev().take(newest);
         let is_same = |handoff: &&Handoff| handoff.from == *from && handoff.to.as_ref() == Some(to);
         handoffs.clone().find(is_same)?;
-        let begun = handoffs.clone().position(|handoff| handoff.from == *to)?;
+        let start = handoffs.clone().position(|handoff| handoff.from == *to)?;
         let mut names = vec![to.as_str(), from.as_str()];
-        names.extend(handoffs.take(begun + 1).map(|handoff| handoff.from.as_str()));
+        names.extend(handoffs.take(start + 1).map(|handoff| handoff.from.as_str()));
         names.reverse();
         Some(names.join(" → "))
     }
@@ -148,7 +148,7 @@ impl Handoffs {
         id: FrameId,
         call: &ToolCall,
     ) -> CallOutcome {
-        let named = call
+        let target = call
             .arguments
             .get("target")
             .and_then(Value::as_str)
@@ -168,7 +168,7 @@ impl Handoffs {
             Err(refusal) => {
                 let text = refusal.to_value().to_string();
                 if let Some(from) = frames.get(&id).map(|frame| frame.task.clone()) {
-                    cx.notify(Notice::HandoffRejected { from, to: named, refusal });
+                    cx.notify(Notice::HandoffRejected { from, to: target, refusal });
                 }
                 frames.error_outcome(cx, id, text)
             }
@@ -184,8 +184,8 @@ impl Handoffs {
         call: &ToolCall,
     ) -> Result<Handoff, Refusal> {
         let refuse = |code, text: String| Err(Refusal::new(code, text));
-        let wanted: HandoffArguments = match HandoffArguments::deserialize(&*call.arguments) {
-            Ok(wanted) => wanted,
+        let arguments: HandoffArguments = match HandoffArguments::deserialize(&*call.arguments) {
+            Ok(arguments) => arguments,
             Err(error) => {
                 let text = format!(
                     "the arguments of handoff_conversation are not right: {error}; it takes target, reason and summary"
@@ -193,7 +193,7 @@ impl Handoffs {
                 return refuse(RefusalCode::BadArguments, text);
             }
         };
-        wanted.check()?;
+        arguments.check()?;
         let Some((frame, task)) = frames.task_of(cx, id) else {
             return refuse(RefusalCode::TaskEnded, "the task is over".to_owned());
         };
@@ -214,7 +214,7 @@ impl Handoffs {
             );
         }
         if self.in_a_row >= IN_A_ROW_MAX {
-            let circle = find_task(&cx.setup, wanted.target.trim())
+            let circle = find_task(&cx.setup, arguments.target.trim())
                 .and_then(|to| self.circle(self.in_a_row, &from, &to))
                 .map(|circle| format!(" in a circle ({circle})"))
                 .unwrap_or_default();
@@ -225,7 +225,7 @@ impl Handoffs {
         }
         let setup = Arc::clone(&cx.setup);
         let allowed = || setup.handoff_targets(&from);
-        let target = wanted.target.trim();
+        let target = arguments.target.trim();
         // The name of a task takes precedence over the word for the user.
         let to = match find_task(&setup, target) {
             Some(task) => Some(task),
@@ -262,11 +262,11 @@ impl Handoffs {
                 ..Refusal::new(RefusalCode::NotGranted, text)
             });
         }
-        let phase = wanted
+        let phase = arguments
             .next_phase
             .filter(|phase| !phase.trim().is_empty())
             .unwrap_or_else(|| PHASE.to_owned());
-        let HandoffArguments { reason, summary, channel_escalation, .. } = wanted;
+        let HandoffArguments { reason, summary, channel_escalation, .. } = arguments;
         Ok(Handoff { at: cx.now, from, to, phase, reason, summary, channel_escalation })
     }
 }
@@ -424,12 +424,12 @@ impl StepLoop<'_> {
         }
         let known = self.frames.handoff_message(self.cx, root, handoff);
         match &frame.latest_user_message {
-            Some(asked) => {
+            Some(user_message) => {
                 self.dialogue().write_history(root, &Arc::new(known));
                 // The same text as a message of its own: the original stays linked to the first
                 // task's history.
-                let seq = self.cx.stamp(asked.sender, "").seq;
-                let message = Message { seq, parent: None, ..Message::clone(asked) };
+                let seq = self.cx.stamp(user_message.sender, "").seq;
+                let message = Message { seq, parent: None, ..Message::clone(user_message) };
                 self.dialogue().put_pending(root, Responder::User, message);
             }
             None => self.dialogue().put_pending(root, Responder::Agent, known),

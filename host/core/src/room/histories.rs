@@ -213,12 +213,12 @@ impl Histories {
         &mut self,
         cx: &RoomContext,
         task: &TaskName,
-        wanted: HostTool,
+        host_tool: HostTool,
         set_input: impl FnOnce(&mut Value),
     ) {
         let toolbox = self.toolbox(cx, task);
         if let Some(mut tool) =
-            toolbox.host_tool(wanted).filter(|tool| !(tool.offered && tool.handled)).cloned()
+            toolbox.host_tool(host_tool).filter(|tool| !(tool.offered && tool.handled)).cloned()
         {
             (tool.offered, tool.handled) = (true, true);
             set_input(&mut tool.summary.input_schema);
@@ -295,9 +295,9 @@ impl Histories {
             .filter(|parent| self.links.contains_key(parent));
         let mut next = self.links.get(&first).and_then(|link| link.child);
         // Links only lead forward, but a journal from another source may hold a cycle.
-        let mut left = self.links.len();
-        while let Some(link) = next.and_then(|seq| self.links.get(&seq)).filter(|_| left > 0) {
-            left -= 1;
+        let mut remaining = self.links.len();
+        while let Some(link) = next.and_then(|seq| self.links.get(&seq)).filter(|_| remaining > 0) {
+            remaining -= 1;
             next = link.child;
             if let Some((of, place)) = link.place.clone() {
                 self.clear_history(&of, place);
@@ -312,9 +312,9 @@ impl Histories {
     pub(super) fn reset(&mut self, cx: &RoomContext, task: &TaskName) {
         let mut to_do = vec![task.clone()];
         // Sub-tasks may form a cycle.
-        let mut done = BTreeSet::new();
+        let mut visited = BTreeSet::new();
         while let Some(task) = to_do.pop() {
-            if !done.insert(task.clone()) {
+            if !visited.insert(task.clone()) {
                 continue;
             }
             self.clear_history(&task, 0);
@@ -368,13 +368,13 @@ impl Dialogue<'_> {
     pub(super) fn insert_entry(&mut self, task: &TaskName, place: usize, message: &Arc<Message>) {
         let memory = self.histories.memory(self.cx, task);
         let tail = memory.split_off(place);
-        let places: Vec<(u64, usize)> = [message]
+        let new_places: Vec<(u64, usize)> = [message]
             .into_iter()
             .chain(&tail)
             .map(|message| (message.seq, memory.push(message)))
             .collect();
         self.histories.link(message).place = Some((task.clone(), place));
-        for (seq, place) in places {
+        for (seq, place) in new_places {
             if let Some(link) = self
                 .histories
                 .links
@@ -512,8 +512,8 @@ pub(super) fn open_calls(history: &History) -> Vec<ToolCall> {
 }
 
 /// Whether the task can use this host tool.
-pub(super) fn is_at_work(toolbox: &Toolbox, wanted: HostTool) -> bool {
-    toolbox.iter().any(|tool| tool.handled && tool.target == ToolTarget::Host(wanted))
+pub(super) fn is_at_work(toolbox: &Toolbox, host_tool: HostTool) -> bool {
+    toolbox.iter().any(|tool| tool.handled && tool.target == ToolTarget::Host(host_tool))
 }
 
 /// Histories by task.
@@ -527,8 +527,8 @@ pub(super) struct Histories {
     #[serde(default)]
     pub(super) links_due: usize,
     /// Parts that histories lost while a call was pending.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) lost: Lost,
+    #[serde(rename = "lost", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) removals: Lost,
     /// Cache of system texts.
     #[serde(skip)]
     pub(super) texts: SystemTexts,

@@ -43,8 +43,8 @@ impl ToolRounds<'_> {
             }
             _ => {}
         }
-        let said = match tool {
-            HostTool::Done => self.frames.done(self.cx, id, call),
+        let answer = match tool {
+            HostTool::Done => self.frames.done_message(self.cx, id, call),
             HostTool::AgentDone => self.frames.agent_done(self.cx, id, call),
             HostTool::Result => self.dialogue().result_call_message(id, call),
             HostTool::FinalResult | HostTool::DelegateTask | HostTool::HandoffConversation => {
@@ -70,12 +70,12 @@ impl ToolRounds<'_> {
             HostTool::AddRecipient => Some(self.dialogue().address_added(id, call, message)),
             HostTool::Rewind => Some(self.dialogue().rewound(id, call, message)),
         };
-        let said = said.map(|mut message| {
+        let answer = answer.map(|mut message| {
             let by_tools = message.tools.iter_mut().map(|handed| &mut handed.led_by);
             [&mut message.led_by].into_iter().chain(by_tools).for_each(|it| lead(it, &call.led_by));
             Box::new(message)
         });
-        CallOutcome { message: said, ..CallOutcome::default() }
+        CallOutcome { message: answer, ..CallOutcome::default() }
     }
 }
 
@@ -88,6 +88,7 @@ impl Dialogue<'_> {
         tool: HostTool,
         call: &ToolCall,
     ) -> Result<(), String> {
+        // A plugin that requests the call needs the grant itself, whatever its agent has.
         if let Some(plugin) = call.requester()
             && let Err(record) = self.frames.require_route(self.cx, id, plugin, tool.as_str())
         {
@@ -108,6 +109,7 @@ impl Dialogue<'_> {
             arguments::check(&tool.input_schema(), &call.arguments)
                 .map_err(|wrong| arguments::explain(&call.name, &wrong))?;
         }
+        // A plugin that requests it was checked for the grant before.
         let hands_on = matches!(tool, HostTool::AgentDone | HostTool::AgentSend | HostTool::Result)
             && call.requester().is_none();
         if hands_on && calls_in(call).iter().any(|handed| toolbox.get(&handed.name).is_none()) {
@@ -123,7 +125,7 @@ impl Dialogue<'_> {
     fn result_call_message(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
         let arguments =
             json!({ "content": null, "tools": calls_as_json(std::slice::from_ref(call)) });
-        let done = ToolCall {
+        let done_call = ToolCall {
             untrusted: call.untrusted,
             led_by: call.led_by.clone(),
             ..ToolCall::new(
@@ -131,7 +133,7 @@ impl Dialogue<'_> {
                 arguments,
             )
         };
-        self.frames.agent_done(self.cx, id, &done)
+        self.frames.agent_done(self.cx, id, &done_call)
     }
 
     /// Returns the nearest message above that does not itself ask to be passed on, as the agent
@@ -143,11 +145,11 @@ impl Dialogue<'_> {
         let (name, task, toolbox) =
             (frame.task.clone(), Arc::clone(task), self.histories.toolbox(self.cx, &frame.task));
         let asks = |call: &ToolCall| {
-            let asked = host_tool_of(&toolbox, call);
+            let host_tool = host_tool_of(&toolbox, call);
             // The general tool skips all three; a special one skips its own kind.
-            asked == Some(tool)
+            host_tool == Some(tool)
                 || (tool == HostTool::Pass
-                    && matches!(asked, Some(HostTool::DonePass | HostTool::Forward)))
+                    && matches!(host_tool, Some(HostTool::DonePass | HostTool::Forward)))
         };
         let mut source = Arc::clone(message);
         let mut mine = self.histories.read(self.cx, &name, &task, &source).mine;
@@ -186,7 +188,7 @@ impl Dialogue<'_> {
         let tainted = passed.labels.contains(&Label::Untrusted);
         calls.iter_mut().for_each(|call| call.untrusted |= tainted);
         let arguments = json!({ "content": passed.text(), "tools": calls_as_json(&calls) });
-        let done = ToolCall {
+        let done_call = ToolCall {
             untrusted: tainted,
             led_by: passed.led_by.clone(),
             ..ToolCall::new(
@@ -198,9 +200,9 @@ impl Dialogue<'_> {
         let by_hand = !tainted || task.rules().external_done_pass_runs;
         // L-172: with external text the call is not carried out, but it still ends the task.
         let mut message = if by_hand {
-            self.frames.agent_done(self.cx, id, &done)?
+            self.frames.agent_done(self.cx, id, &done_call)?
         } else {
-            self.frames.message_with_calls(self.cx, id, vec![done], String::new())?
+            self.frames.message_with_calls(self.cx, id, vec![done_call], String::new())?
         };
         message.attachments = passed.attachments;
         Some(message)
@@ -259,6 +261,7 @@ impl Dialogue<'_> {
         let mut labels = taint_of(message);
         let content = match self.histories.memory(self.cx, &task).stash.take() {
             Some((content, taint)) if !content.is_empty() => {
+                // The text is as untrusted as the worse of the two messages.
                 labels = if labels.is_empty() { taint } else { labels };
                 content
             }
@@ -272,7 +275,7 @@ impl Dialogue<'_> {
 
     /// Replaces an earlier message of the agent, and returns the new one (L-150).
     fn rewound(&mut self, id: FrameId, call: &ToolCall, message: &Arc<Message>) -> Message {
-        let wanted = argument(call, "n")
+        let index = argument(call, "n")
             .as_u64()
             .and_then(|n| usize::try_from(n).ok())
             .and_then(|n| n.checked_sub(1));
@@ -290,7 +293,7 @@ impl Dialogue<'_> {
                 .skip(first)
                 .filter(|(_, message)| message.sender == Role::Llm);
             let mut of_agent = own.map(|(place, _)| place);
-            Some((task, of_agent.nth(wanted?)?))
+            Some((task, of_agent.nth(index?)?))
         });
         let Some((task, place)) = found else {
             let n = text_form(argument(call, "n"));
@@ -324,7 +327,7 @@ impl Frames {
     }
 
     /// Returns the message that ends the task with a text (L-140).
-    fn done(&self, cx: &mut RoomContext, id: FrameId, call: &ToolCall) -> Option<Message> {
+    fn done_message(&self, cx: &mut RoomContext, id: FrameId, call: &ToolCall) -> Option<Message> {
         self.message_with_calls(cx, id, vec![call.clone()], text_form(argument(call, "content")))
     }
 
@@ -333,6 +336,7 @@ impl Frames {
         let content = argument(call, "content").clone();
         let tools = [call.clone()].into_iter().chain(calls_in(call)).collect();
         let mut message = self.message_with_calls(cx, id, tools, text_form(&content))?;
+        // A text is in the content already.
         message.value = Some(content).filter(|value| !value.is_null() && !value.is_string());
         Some(message)
     }
@@ -403,13 +407,13 @@ impl Histories {
             cx.setup.tasks.get(task).map_or_else(String::new, |setup| setup.agent.to_string());
         let mut message = cx.stamp(Role::Llm, &name);
         (message.content, message.labels, message.parent) = (Some(content), labels, parent);
-        let said = Arc::new(message);
-        let place = self.memory(cx, task).push(&said);
-        self.link(&said).place = Some((task.clone(), place));
+        let replacement = Arc::new(message);
+        let place = self.memory(cx, task).push(&replacement);
+        self.link(&replacement).place = Some((task.clone(), place));
         if let Some(link) = parent.and_then(|parent| self.links.get_mut(&parent)) {
-            link.child = Some(said.seq);
+            link.child = Some(replacement.seq);
         }
-        Message::clone(&said)
+        Message::clone(&replacement)
     }
 
     /// The name of a host tool in this task.

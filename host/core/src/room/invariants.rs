@@ -272,8 +272,8 @@ mod tests {
         assert!(outcome.reason.contains(expected.as_str()), "{name}: {}", outcome.reason);
         assert_eq!(room.violation().map(|violation| violation.invariant), Some(expected), "{name}");
         let notices: Vec<Notice> = std::iter::from_fn(|| room.poll_notice()).collect();
-        let told = notices.iter().filter(|notice| matches!(notice, Notice::InvariantViolated { code, .. } if code == expected.as_str()));
-        assert_eq!(told.count(), 1, "{name}: {notices:?}");
+        let reports = notices.iter().filter(|notice| matches!(notice, Notice::InvariantViolated { code, .. } if code == expected.as_str()));
+        assert_eq!(reports.count(), 1, "{name}: {notices:?}");
         let effects: Vec<Effect> = std::iter::from_fn(|| room.poll_effect()).collect();
         assert!(matches!(effects.last(), Some(Effect::Finish { .. })), "{name}: {effects:?}");
         assert_eq!(room.calls_in_flight().count(), 0, "{name}");
@@ -297,22 +297,22 @@ mod tests {
         {
             let (mut room, id) = room(wait.clone(), tool);
             room.tool_answered(CALL, Ok(ToolOutcome::default()), CallReport::default());
-            let left = room
+            let wait_after = room
                 .frames
                 .get(&id)
                 .and_then(|frame| frame.attempt.as_ref())
                 .map(|attempt| attempt.wait.clone());
-            assert_eq!(left, Some(wait));
+            assert_eq!(wait_after, Some(wait));
         }
         let (mut room, id) = room(FrameWait::Call(OTHER), |frame| Purpose::Step { frame });
         let Event::AgentStepped { answer, .. } = stepped() else { panic!("it is a step") };
         room.step_loop().agent_stepped(id, CALL, answer);
-        let left = room
+        let wait_after = room
             .frames
             .get(&id)
             .and_then(|frame| frame.attempt.as_ref())
             .map(|attempt| attempt.wait.clone());
-        assert_eq!(left, Some(FrameWait::Call(OTHER)));
+        assert_eq!(wait_after, Some(FrameWait::Call(OTHER)));
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
             approval: Approval::Approved,
             author: ApprovalAuthor::Program,
         };
-        let said = || Event::UserAnswered {
+        let user_answer = || Event::UserAnswered {
             call: CALL,
             text: Some("yes".to_owned()),
             attachments: Vec::new(),
@@ -362,7 +362,7 @@ mod tests {
         assert_ends(
             "a user, and none waits",
             waiting(FrameWait::More, |frame| Purpose::User { frame }),
-            said(),
+            user_answer(),
             Invariant::StepWaits,
         );
         assert_ends(
@@ -377,9 +377,9 @@ mod tests {
             assessed(),
             Invariant::RoundWaits,
         );
-        let (mut lost, _) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
-        lost.frames.clear();
-        assert_ends("a step of a task that is gone", lost, stepped(), Invariant::StepWaits);
+        let (mut empty_room, _) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
+        empty_room.frames.clear();
+        assert_ends("a step of a task that is gone", empty_room, stepped(), Invariant::StepWaits);
         let (mut half, id) = room(round(1), tool);
         half.frames.get_mut(&id).expect("it is there").leave_setup();
         assert_ends("a task that is not in the setup", half, answered(), Invariant::FrameExists);
@@ -411,19 +411,19 @@ mod tests {
                 number: 9,
             });
             let advice = Ok(PluginReply::Gate { verdict });
-            let said =
+            let event =
                 Event::PluginQueried { call: CALL, answer: advice, report: CallReport::default() };
-            assert_ends(name, gated, said, Invariant::GateKnown);
+            assert_ends(name, gated, event, Invariant::GateKnown);
         }
     }
 
     #[test]
     fn a_turn_of_a_task_that_is_gone_cannot_be_stopped() {
-        let (mut lost, _) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
-        lost.frames.clear();
+        let (mut empty_room, _) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
+        empty_room.frames.clear();
         assert_ends(
             "a turn without a task",
-            lost,
+            empty_room,
             Event::TurnStopped { reason: "enough".to_owned() },
             Invariant::FrameExists,
         );

@@ -27,7 +27,8 @@ pub(super) struct RuledAnswer {
     /// Whether the answer ends the task by itself (L-081).
     pub(super) ends: bool,
     /// Whether it ends the task by any rule.
-    pub(super) done: bool,
+    #[serde(rename = "done")]
+    pub(super) is_done: bool,
 }
 
 impl StepLoop<'_> {
@@ -39,13 +40,13 @@ impl StepLoop<'_> {
         attempt: Attempt,
         answer: RuledAnswer,
     ) {
-        let asked = JudgedAnswer {
+        let judged_answer = JudgedAnswer {
             message: Arc::clone(&answer.message),
             responder: attempt.responder.label().into_owned(),
             valid: answer.valid,
-            done: answer.done,
+            is_done: answer.is_done,
         };
-        let query = PluginQuery::Rule { answer: Box::new(asked) };
+        let query = PluginQuery::Rule { answer: Box::new(judged_answer) };
         if self.frames.consult(self.cx, id, judge, query, QueryPurpose::Rule).is_none() {
             return self.cx.violated(Invariant::FrameExists, id);
         }
@@ -75,11 +76,11 @@ impl StepLoop<'_> {
         // result, the host would carry out the call again.
         let is_result = !answer.message.tool_results.is_empty();
         let valid = ruling.valid.filter(|_| !is_result);
-        let is_refused = valid == Some(false) || ruling.done == Some(false);
+        let is_refused = valid == Some(false) || ruling.is_done == Some(false);
         let feedback = ruling.feedback.filter(|words| is_refused && !words.trim().is_empty());
         let overruled = Ruling {
             valid: valid.filter(|valid| *valid != answer.valid),
-            done: ruling.done.filter(|done| *done != answer.done),
+            is_done: ruling.is_done.filter(|is_done| *is_done != answer.is_done),
             feedback: feedback.clone(),
         };
         let ruling = Ruling { valid, feedback, ..ruling };
@@ -94,10 +95,10 @@ impl StepLoop<'_> {
             });
         }
         // What ends the task is valid (L-056), unless the judge says otherwise.
-        if ruling.valid.unwrap_or(answer.valid || ruling.done == Some(true)) {
-            let ends = ruling.done.unwrap_or(answer.ends);
+        if ruling.valid.unwrap_or(answer.valid || ruling.is_done == Some(true)) {
+            let ends = ruling.is_done.unwrap_or(answer.ends);
             if let Some(frame) = self.frames.get_mut(&id) {
-                frame.ruled_done = ruling.done;
+                frame.ruled_done = ruling.is_done;
             }
             let seq = answer.message.seq;
             self.post(id, responder, answer.message, ends);
@@ -130,12 +131,12 @@ impl StepLoop<'_> {
     ) {
         match reply {
             Ok(PluginReply::AnswerAsUser { text: Some(text) }) => {
-                let said =
-                    self.user_said(id, text, Vec::new(), UserSeat::Plugin).map(|mut said| {
-                        plugin.as_str().clone_into(&mut Arc::make_mut(&mut said).sender_name);
-                        (Responder::User, said)
+                let answer =
+                    self.user_said(id, text, Vec::new(), UserSeat::Plugin).map(|mut message| {
+                        plugin.as_str().clone_into(&mut Arc::make_mut(&mut message).sender_name);
+                        (Responder::User, message)
                     });
-                self.frames.ready(self.cx, id, said);
+                self.frames.ready(self.cx, id, answer);
             }
             Ok(_) => self.frames.ready(self.cx, id, None),
             Err(fault) => {

@@ -93,7 +93,9 @@ impl PluginCalls<'_> {
             over
         } else {
             needed.saturating_sub(
-                self.budgets.left(self.cx, self.frames, self.histories, budget).unwrap_or_default(),
+                self.budgets
+                    .rest_of(self.cx, self.frames, self.histories, budget)
+                    .unwrap_or_default(),
             )
         };
         let proposed = (limit / 2).max(lacks).max(1);
@@ -142,7 +144,7 @@ impl Room {
                 self.resume_held();
             }
             Err(reason) => {
-                let told = format!("{}, and more was not given: {reason}", budget.reason());
+                let end_reason = format!("{}, and more was not given: {reason}", budget.reason());
                 self.cx.notify(Notice::ToppedUp {
                     call,
                     budget,
@@ -150,7 +152,7 @@ impl Room {
                     reason: Some(reason),
                     author,
                 });
-                self.run_control().stop(budget.status(), &told);
+                self.run_control().stop(budget.status(), &end_reason);
             }
         }
     }
@@ -159,22 +161,28 @@ impl Room {
     fn resume_held(&mut self) {
         // First, because the granted amount may still be less than what was used.
         self.run_control().stop_if_spent();
-        for held in std::mem::take(&mut self.budgets.held) {
-            self.run_control().model_asked(held.call, held.ordinal, held.request);
+        for held_request in std::mem::take(&mut self.budgets.held_requests) {
+            self.run_control().model_asked(
+                held_request.call,
+                held_request.ordinal,
+                held_request.request,
+            );
         }
         let tools: Vec<(CallId, FrameId, usize, Consent)> = self
             .cx
             .calls
             .iter()
             .filter_map(|(call, purpose)| match purpose {
-                Purpose::HeldTool { frame, slot, asked } => Some((*call, *frame, *slot, *asked)),
+                Purpose::HeldTool { frame, slot, consent } => {
+                    Some((*call, *frame, *slot, *consent))
+                }
                 _ => None,
             })
             .collect();
-        for (call, frame, slot, asked) in tools {
+        for (call, frame, slot, consent) in tools {
             // Resuming an earlier call may have ended the frame of a later one.
             if self.cx.calls.remove(&call).is_some() {
-                self.tool_rounds().resume_slot(frame, slot, asked);
+                self.tool_rounds().resume_slot(frame, slot, consent);
             }
         }
         let is_held = |id: &FrameId| {

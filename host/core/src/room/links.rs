@@ -23,9 +23,9 @@ impl Dialogue<'_> {
         if self.histories.links.len() < self.histories.links_due.max(FEW) {
             return;
         }
-        let kept = self.histories.links_in_use(self.frames);
-        let leads_to = self.histories.next_in_use(&kept);
-        self.histories.links.retain(|seq, _| kept.contains(seq));
+        let in_use = self.histories.links_in_use(self.frames);
+        let leads_to = self.histories.next_in_use(&in_use);
+        self.histories.links.retain(|seq, _| in_use.contains(seq));
         for (seq, next) in leads_to {
             // The dropped links between are in no history, so a walk along the chain visits the
             // same entries.
@@ -42,15 +42,15 @@ impl Histories {
     fn links_in_use(&self, frames: &Frames) -> BTreeSet<u64> {
         let in_histories =
             self.links.iter().filter(|(_, link)| link.place.is_some()).map(|(seq, _)| *seq);
-        let left = self
+        let pending = self
             .memories
             .values()
             .filter_map(|memory| memory.left_pending.as_ref())
             .map(|message| message.seq);
         let at_work = frames.values().flat_map(messages_held_by).map(|message| message.seq);
-        let held: BTreeSet<u64> = in_histories.chain(left).chain(at_work).collect();
-        let mut kept = held.clone();
-        for seq in &held {
+        let roots: BTreeSet<u64> = in_histories.chain(pending).chain(at_work).collect();
+        let mut in_use = roots.clone();
+        for seq in &roots {
             let mut at = *seq;
             for _ in 0..ABOVE {
                 let Some(above) =
@@ -59,27 +59,27 @@ impl Histories {
                     break;
                 };
                 // A message in use adds its own ancestors.
-                if held.contains(&above) {
+                if roots.contains(&above) {
                     break;
                 }
-                kept.insert(above);
+                in_use.insert(above);
                 at = above;
             }
         }
-        kept
+        in_use
     }
 
     /// Returns, for each retained message, the next retained one among those that followed from it.
-    fn next_in_use(&self, kept: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
+    fn next_in_use(&self, in_use: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
         let mut next_of: BTreeMap<u64, u64> = BTreeMap::new();
         // A later message has a higher number, so in reverse order it was visited already.
         for (seq, link) in self.links.iter().rev() {
             let Some(child) = link.child.filter(|child| child > seq) else { continue };
             let next =
-                if kept.contains(&child) { Some(child) } else { next_of.get(&child).copied() };
+                if in_use.contains(&child) { Some(child) } else { next_of.get(&child).copied() };
             next_of.extend(next.map(|next| (*seq, next)));
         }
-        next_of.retain(|seq, _| kept.contains(seq));
+        next_of.retain(|seq, _| in_use.contains(seq));
         next_of
     }
 }

@@ -116,8 +116,8 @@ impl Frames {
         // O-054: the answer to an action joins it, even after other events. Anything else is an
         // entry of its own.
         match action {
-            Some(_) => frame.past.push(PastAction { action, observation, seq }),
-            None => frame.past.answer(observation, seq),
+            Some(_) => frame.past_actions.push(PastAction { action, observation, seq }),
+            None => frame.past_actions.answer(observation, seq),
         }
     }
 
@@ -126,15 +126,15 @@ impl Frames {
         &mut self,
         cx: &mut RoomContext,
         frame: FrameId,
-        past: PastAction,
+        entry: PastAction,
     ) {
         let Some(frame) = self.get_mut(&frame) else {
             return cx.violated(Invariant::FrameExists, frame);
         };
-        if let Some(Observation::Error { content }) = &past.observation {
+        if let Some(Observation::Error { content }) = &entry.observation {
             frame.acting.last_error = Some(content.clone());
         }
-        frame.past.push(past);
+        frame.past_actions.push(entry);
     }
 
     /// Checks the `route` grant that an agent needs to address another task: a sub-task, or one to
@@ -347,8 +347,8 @@ impl Dialogue<'_> {
         }
         match route {
             Route::SendTo { name, content } => {
-                let said = Arc::make_mut(&mut message);
-                (said.content, said.recipient) = (Some(content), Some(name));
+                let answer = Arc::make_mut(&mut message);
+                (answer.content, answer.recipient) = (Some(content), Some(name));
                 // The address is no longer part of the text, so it has to be parsed again.
                 self.frames.forget_reading(id);
                 return (message, false);
@@ -445,13 +445,13 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
             .filter(|name| !name.is_empty())
             .map(str::to_owned)
     };
-    let named =
+    let in_call =
         message.tool_calls.iter().find_map(of_call).filter(|_| task.rules().arguments_address);
-    if named.is_some() {
+    if in_call.is_some() {
         message.content = Some(String::new());
     }
     let mut in_text = None;
-    if named.is_none() && task.text_rules.recipients {
+    if in_call.is_none() && task.text_rules.recipients {
         if let Some((name, rest)) = routing::directed(message.text()) {
             (in_text, message.content) = (Some(name), Some(rest));
         } else {
@@ -459,7 +459,7 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
                 .and_then(|name| Some(name.as_str()?.to_owned()));
         }
     }
-    let recipient = reply.recipient.or(named).or(in_text).filter(|name| !name.is_empty());
+    let recipient = reply.recipient.or(in_call).or(in_text).filter(|name| !name.is_empty());
     message.recipient = recipient.or(message.recipient.take());
 }
 

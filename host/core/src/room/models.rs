@@ -60,9 +60,9 @@ pub(super) struct ModelCall {
     reads_for: Option<TaskName>,
     /// True while the plugin waits for the answer.
     is_awaited: bool,
-    /// The reservation for it.
-    #[serde(default)]
-    pub(super) aside: Reservation,
+    /// Reserved until the answer.
+    #[serde(rename = "aside", default)]
+    pub(super) reservation: Reservation,
     /// The models that are asked if this one fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fallback: Option<Box<Fallback>>,
@@ -96,7 +96,7 @@ impl ModelCall {
         ordinal: u32,
         plugin: PluginName,
         model: ModelName,
-        aside: Reservation,
+        reservation: Reservation,
     ) -> Self {
         Self {
             call,
@@ -105,7 +105,7 @@ impl ModelCall {
             model,
             reads_for: None,
             is_awaited: true,
-            aside,
+            reservation,
             fallback: None,
             was_unavailable: false,
         }
@@ -134,16 +134,18 @@ impl RunControl<'_> {
             return;
         }
         if self.budgets.is_waiting_for_more() {
-            self.budgets.held.push(HeldRequest { call, ordinal, request });
+            self.budgets.held_requests.push(HeldRequest { call, ordinal, request });
             return;
         }
         // `admit_model_call` consumes the request, but it must be held if the budget is short.
-        let again = self.cx.asks_for_more().then(|| request.clone());
+        let request_to_hold = self.cx.asks_for_more().then(|| request.clone());
         match self.admit_model_call(call, ordinal, request, models) {
             Ok(Some(effect)) => self.cx.effects.push_back(effect),
             // It is answered already.
             Ok(None) => {}
-            Err(ModelRefusal::Short(short)) => self.hold_or_refuse(call, ordinal, short, again),
+            Err(ModelRefusal::Short(short)) => {
+                self.hold_or_refuse(call, ordinal, short, request_to_hold)
+            }
             Err(ModelRefusal::Error(error)) => {
                 self.cx.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) })
             }
@@ -157,11 +159,11 @@ impl RunControl<'_> {
         call: CallId,
         ordinal: u32,
         short: BudgetShortage,
-        again: Option<ModelRequest>,
+        request_to_hold: Option<ModelRequest>,
     ) {
-        if let Some(request) = again {
+        if let Some(request) = request_to_hold {
             self.plugin_calls().ask_for_more(short);
-            self.budgets.held.push(HeldRequest { call, ordinal, request });
+            self.budgets.held_requests.push(HeldRequest { call, ordinal, request });
             return;
         }
         // The fault of this step then ends the run with the budget as its reason.
@@ -189,14 +191,14 @@ impl RunControl<'_> {
         self.plugin_calls().check_model_budget(&plugin)?;
         let mut prompt = self.dialogue().prompt(call, task.as_ref(), request)?;
         let fits = self.dialogue().fit_prompt(call, task.as_ref(), &model, &mut prompt);
-        let aside = match &fits {
+        let reservation = match &fits {
             Ok(()) => {
                 self.plugin_calls().reservation_for(&plugin, task.as_ref(), &model, &mut prompt)?
             }
             Err(_) => Reservation::default(),
         };
         // Reserved before the call is sent, so that concurrent calls cannot spend it too.
-        self.budgets.reserved = self.budgets.reserved.plus(aside.of_run);
+        self.budgets.reserved = self.budgets.reserved.plus(reservation.of_run);
         let reads = |name: &TaskName| {
             self.cx.setup.tasks.get(name).is_some_and(|task| task.text_rules.calls)
                 || is_text(prompt.tool_format)
@@ -206,7 +208,7 @@ impl RunControl<'_> {
         let under_way = ModelCall {
             reads_for,
             fallback,
-            ..ModelCall::new(call, ordinal, plugin.clone(), model.clone(), aside)
+            ..ModelCall::new(call, ordinal, plugin.clone(), model.clone(), reservation)
         };
         self.models.model_calls.push(under_way);
         self.cx.notify(Notice::ModelCalled {
@@ -258,19 +260,20 @@ impl RunControl<'_> {
             self.budgets.charge_given_up(self.cx, &under_way);
             return self.stop_if_spent();
         }
-        let ModelCall { plugin, model, reads_for, is_awaited, aside, fallback, .. } = under_way;
+        let ModelCall { plugin, model, reads_for, is_awaited, reservation, fallback, .. } =
+            under_way;
         let answer = answer.map(|mut completion| {
-            self.cx.fill_in_usage(&model, &aside, &mut completion);
+            self.cx.fill_in_usage(&model, &reservation, &mut completion);
             completion.usage.cost_micro_usd = self.cx.price(&model, completion.usage);
             completion
         });
         let usage = answer.as_ref().map(|completion| completion.usage).unwrap_or_default();
-        self.budgets.settle_model_call(&plugin, aside, usage);
+        self.budgets.settle_model_call(&plugin, reservation, usage);
         if answer.is_ok() && usage.cost_micro_usd.is_none() {
             self.models.report_unknown_price(self.cx, &plugin, &model);
         }
         let error = answer.as_ref().err().map(error_text);
-        let named = answer.as_ref().ok().map(|completion| completion.model.clone());
+        let reported_model = answer.as_ref().ok().map(|completion| completion.model.clone());
         let stop = answer.as_ref().ok().map(|completion| completion.stop);
         let is_empty = answer.as_ref().is_ok_and(|answer| {
             answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty())
@@ -282,7 +285,7 @@ impl RunControl<'_> {
             call,
             ordinal,
             usage,
-            model: named,
+            model: reported_model,
             stop,
             is_empty,
             error,
@@ -553,8 +556,8 @@ impl PluginCalls<'_> {
         {
             under_way.is_awaited = false;
         }
-        self.histories.lost.remove(&call);
-        self.budgets.held.retain(|held| held.call != call);
+        self.histories.removals.remove(&call);
+        self.budgets.held_requests.retain(|request| request.call != call);
     }
 }
 

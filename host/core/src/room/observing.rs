@@ -33,8 +33,8 @@ const RETRY_AFTER_MAX_MS: u64 = 600_000;
 #[serde(default)]
 pub(super) struct Observing {
     /// The last event of each room that the observer took.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    taken: BTreeMap<RoomId, ObservedPosition>,
+    #[serde(rename = "taken", skip_serializing_if = "BTreeMap::is_empty")]
+    positions: BTreeMap<RoomId, ObservedPosition>,
     /// Batches in order of arrival. Only the first one is under way, so events stay in order.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     batches: VecDeque<Batch>,
@@ -91,9 +91,9 @@ impl Observing {
                 return;
             }
             // After a crash the host cannot know what the observer took, so it repeats events.
-            let taken = &self.taken;
+            let positions = &self.positions;
             let is_new = |event: &ObservedEvent| {
-                taken.get(&event.room).is_none_or(|last| event.position > *last)
+                positions.get(&event.room).is_none_or(|last| event.position > *last)
             };
             if !batch.events.iter().all(is_new) {
                 let new = batch.events.iter().filter(|event| is_new(event)).cloned().collect();
@@ -130,8 +130,8 @@ impl Observing {
 
     /// Takes the end of a call. After a failure the observer is called again or stopped.
     fn end(&mut self, cx: &mut RoomContext, call: CallId, answer: Result<ObserverReply, Fault>) {
-        let asked = BatchState::Asked { call };
-        let Some(batch) = self.batches.front_mut().filter(|batch| batch.state == asked) else {
+        let state = BatchState::Asked { call };
+        let Some(batch) = self.batches.front_mut().filter(|batch| batch.state == state) else {
             return;
         };
         let observer = batch.observer.clone();
@@ -139,7 +139,7 @@ impl Observing {
         let (reason, retry_after_ms, is_last) = match answer {
             Ok(ObserverReply::Taken) => {
                 for event in &*batch.events {
-                    self.taken.insert(event.room.clone(), event.position);
+                    self.positions.insert(event.room.clone(), event.position);
                 }
                 cx.reply(batch.request, Ok(RequestReply::Done));
                 self.batches.pop_front();
@@ -148,6 +148,7 @@ impl Observing {
             Ok(ObserverReply::Unavailable { retry_after_ms }) => {
                 ("it cannot take events now".to_owned(), retry_after_ms, false)
             }
+            // Grants are fixed when a run begins, so another call would be refused as well.
             Ok(ObserverReply::Denied) => {
                 ("it was refused a capability that it needs".to_owned(), None, true)
             }
@@ -195,6 +196,7 @@ impl Room {
                 Err(Fault::new(FaultKind::BadAnswer, message))
             }
         });
+        // Events that were not taken come again, so scratch from this call must not remain.
         self.end_call(call, answer == Ok(ObserverReply::Taken), report);
         self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Observer { call });
         self.observing.end(&mut self.cx, call, answer);
@@ -232,7 +234,7 @@ impl Room {
     /// The last event of each room that the observer took in this one.
     #[must_use]
     pub fn observed(&self) -> &BTreeMap<RoomId, ObservedPosition> {
-        &self.observing.taken
+        &self.observing.positions
     }
 }
 
@@ -242,6 +244,7 @@ fn rule_of<'r>(cx: &'r RoomContext, observer: &PluginName) -> Option<&'r Observe
 
 /// The pause after this number of failed calls, at least as long as the observer asked for.
 fn pause_ms(failed: u32, retry_after_ms: Option<u64>) -> u64 {
+    // Bounded, because a larger shift could overflow. The pause is the longest one long before.
     let doublings = failed.saturating_sub(1).min(16);
     let pause = (FIRST_PAUSE_MS << doublings).min(PAUSE_MAX_MS);
     pause.max(retry_after_ms.unwrap_or_default().min(RETRY_AFTER_MAX_MS))

@@ -173,9 +173,10 @@ pub(super) fn passage_facts(frames: &Frames, passage: &Passage) -> Value {
     if let Some(message) = message {
         let attachments: Vec<&str> =
             message.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
-        let shown = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
+        let as_json = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
+        // A native call may be in both lists, and gates see it once.
         let of_text = message.tools.iter().filter(|call| !message.tool_calls.contains(call));
-        let calls: Vec<Value> = message.tool_calls.iter().chain(of_text).map(shown).collect();
+        let calls: Vec<Value> = message.tool_calls.iter().chain(of_text).map(as_json).collect();
         let results: Vec<&str> =
             message.tool_results.iter().map(|result| result.content.as_str()).collect();
         facts["tool_results"] = json!(results);
@@ -214,6 +215,7 @@ impl StepLoop<'_> {
             let inputs = Arc::new(inputs);
             let pending = frame.pending.clone();
             frame.inputs = Arc::clone(&inputs);
+            // The system text of a micro-agent contains its inputs.
             let system = self.cx.own_system(&name, &inputs);
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.system = system;
@@ -240,7 +242,7 @@ impl StepLoop<'_> {
     fn question_passed(&mut self, passage: Passage) {
         let (id, text) = (passage.frame, passage.text);
         if let Some(frame) = self.frames.get_mut(&id).filter(|_| passage.is_changed) {
-            frame.asked = Some(text.clone());
+            frame.gated_question = Some(text.clone());
         }
         if let Some(wait) = self.put_question(id, text) {
             self.frames.set_wait(self.cx, id, wait);
@@ -264,6 +266,7 @@ impl ToolRounds<'_> {
         slot: usize,
         text: String,
     ) -> Option<Result<String, String>> {
+        // No channel carries such a text, so no gate has to check it.
         if text.trim().is_empty() || !self.channels.is_heard(self.cx) {
             return Some(Ok("The message was shown to the run's observers.".to_owned()));
         }
@@ -279,18 +282,18 @@ impl ToolRounds<'_> {
     }
 
     fn talk_passed(&mut self, passage: Passage) {
-        let told = self.say(&passage);
-        self.talk_observed(&passage, Ok(told));
+        let report = self.say(&passage);
+        self.talk_observed(&passage, Ok(report));
     }
 
     /// Gives the agent the observation of a text that gates have checked.
-    fn talk_observed(&mut self, passage: &Passage, told: Result<String, String>) {
+    fn talk_observed(&mut self, passage: &Passage, report: Result<String, String>) {
         let Some(Waiter { frame, slot, .. }) =
             passage.waiter.filter(|waiter| self.frames.waits(waiter))
         else {
             return;
         };
-        self.frames.observe(self.cx, frame, slot, told);
+        self.frames.observe(self.cx, frame, slot, report);
         self.dialogue().resume_round(frame);
     }
 
@@ -382,7 +385,7 @@ impl RunControl<'_> {
         if let Some(value) = self.background.structured_result().filter(|_| is_structured) {
             result.value = Some(value);
         }
-        let asked = TaskEnding {
+        let task_ending = TaskEnding {
             status: ending.status,
             reason: ending.reason.clone(),
             result: TaskResult { text: result.text().to_owned(), value: result.value.clone() },
@@ -394,7 +397,7 @@ impl RunControl<'_> {
         }
         match judge {
             Some(judge) => {
-                let query = PluginQuery::Conclude { ending: Box::new(asked) };
+                let query = PluginQuery::Conclude { ending: Box::new(task_ending) };
                 if self.frames.consult(self.cx, id, &judge, query, QueryPurpose::Conclude).is_none()
                 {
                     self.cx.violated(Invariant::FrameExists, id);
@@ -460,9 +463,11 @@ impl RunControl<'_> {
         let text = match (&result.content, &result.value) {
             (Some(text), _) if !text.trim().is_empty() => text.clone(),
             (_, Some(value)) => text_form(value),
+            // An empty result holds nothing that a gate could refuse.
             _ if is_empty_beside_text(result) => {
                 return self.result_passed(id, kind, None);
             }
+            // Gates see its calls, results and attachments among the facts.
             _ => String::new(),
         };
         let caller = frame.caller.and_then(|caller| self.frames.get(&caller));
@@ -515,8 +520,8 @@ impl Room {
             PassageKind::Question => self.step_loop().question_blocked(id, reason),
             PassageKind::Handoff => self.step_loop().handoff_blocked(id, reason),
             PassageKind::Talk => {
-                let told = Err(format!("The message was not said: {reason}"));
-                self.tool_rounds().talk_observed(passage, told);
+                let refusal = Err(format!("The message was not said: {reason}"));
+                self.tool_rounds().talk_observed(passage, refusal);
             }
             PassageKind::Message => {
                 let reason = format!("it did not begin: {reason}");

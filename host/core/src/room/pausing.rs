@@ -29,8 +29,8 @@ pub(super) struct Pausing {
     /// Time up to which the pause has been counted.
     counted: Millis,
     /// Effects that would begin something, held until the pause ends.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    held: Vec<Effect>,
+    #[serde(rename = "held", skip_serializing_if = "Vec::is_empty")]
+    pending_effects: Vec<Effect>,
     /// Milliseconds of pauses by which each timer will fire too early.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     owed: BTreeMap<TimerId, u64>,
@@ -128,10 +128,10 @@ impl Room {
                         None => self.cx.effects.push_back(Effect::AbandonCall { call }),
                     }
                     // Read before the answer removes the call.
-                    let asked = self.cx.calls.get(&call).and_then(Purpose::frame);
+                    let asker = self.cx.calls.get(&call).and_then(Purpose::frame);
                     let depth = words.chain_depth.max(self.cx.opening.chain_depth);
                     self.step_loop().user_answered(call, Some(words.text), words.attachments);
-                    if let Some(frame) = asked.and_then(|frame| self.frames.get_mut(&frame)) {
+                    if let Some(frame) = asker.and_then(|frame| self.frames.get_mut(&frame)) {
                         frame.chain_depth = depth;
                     }
                     self.step_loop().run();
@@ -183,7 +183,7 @@ impl Pausing {
             return;
         }
         // Reversed, because each effect is pushed to the front: the order must stay as it was.
-        for effect in std::mem::take(&mut self.held).into_iter().rev() {
+        for effect in std::mem::take(&mut self.pending_effects).into_iter().rev() {
             cx.effects.push_front(effect);
         }
         let passed = cx.now.since(self.counted);
@@ -223,7 +223,7 @@ impl Pausing {
             if self.reason.is_none() || effect.starts().is_none() {
                 return Some(effect);
             }
-            self.held.push(effect);
+            self.pending_effects.push(effect);
         }
     }
 
@@ -325,8 +325,8 @@ impl StepLoop<'_> {
             frame.chain_depth = chain_depth.max(self.cx.opening.chain_depth);
         }
         // O-054: an event without an action, (message, null).
-        let said = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });
-        self.frames.remember(self.cx, id, Some(said), None, message.seq);
+        let action = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });
+        self.frames.remember(self.cx, id, Some(action), None, message.seq);
         // A user message ends any loop, so the detector starts anew. Its verdict is not needed.
         drop(self.dialogue().watch(id, &Responder::User, &message, None));
         self.cx.notify(Notice::UserMessageRead { task, message });

@@ -44,8 +44,9 @@ impl Dialogue<'_> {
             .as_ref()
             .and_then(|micro| missing_outputs(&micro.outputs, outputs))?;
         let reply = Reply { content: Some(text_form(outputs)), ..Reply::default() };
-        let said = Turn { action: Action::Reply(reply), ..turn.clone() };
-        if let Some(message) = self.turn_message(id, said, None) {
+        let reply_turn = Turn { action: Action::Reply(reply), ..turn.clone() };
+        // Written here, because a refused turn does not reach the point where others are written.
+        if let Some(message) = self.turn_message(id, reply_turn, None) {
             self.write_history(id, &Arc::new(message));
         }
         Some((Responder::Agent, self.frames.error_message(self.cx, id, text)))
@@ -60,12 +61,12 @@ pub(super) fn with_message(
     message: Option<&str>,
 ) -> Arc<Value> {
     let Some((micro, text)) = task.prompt_agent.as_ref().zip(message) else { return inputs };
-    let mut wanted = micro.inputs.keys().filter(|name| inputs.get(name.as_str()).is_none());
-    match (wanted.next(), wanted.next()) {
+    let mut missing = micro.inputs.keys().filter(|name| inputs.get(name.as_str()).is_none());
+    match (missing.next(), missing.next()) {
         (Some(name), None) => {
-            let mut given = inputs.as_object().cloned().unwrap_or_else(Map::new);
-            given.insert(name.clone(), Value::String(text.to_owned()));
-            Arc::new(Value::Object(given))
+            let mut all_inputs = inputs.as_object().cloned().unwrap_or_else(Map::new);
+            all_inputs.insert(name.clone(), Value::String(text.to_owned()));
+            Arc::new(Value::Object(all_inputs))
         }
         _ => inputs,
     }

@@ -46,7 +46,7 @@ impl PartialEq for SystemTexts {
 struct CachedText {
     system: Arc<str>,
     toolbox: Arc<Toolbox>,
-    asked: PromptNote,
+    note: PromptNote,
     text: Arc<str>,
 }
 
@@ -60,11 +60,11 @@ struct PromptNote {
 }
 
 impl CachedText {
-    fn fits(&self, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &PromptNote) -> bool {
+    fn fits(&self, system: &Arc<str>, toolbox: &Arc<Toolbox>, note: &PromptNote) -> bool {
         // The cache keeps both alive, so no other value can have the same address.
         Arc::ptr_eq(&self.system, system)
             && Arc::ptr_eq(&self.toolbox, toolbox)
-            && self.asked == *asked
+            && self.note == *note
     }
 }
 
@@ -97,12 +97,12 @@ impl Dialogue<'_> {
         // If calls are written as text, the schema goes into the text too. A provider that enforces
         // a schema would allow no call.
         let is_told = is_text(format) && parts.contains(&PromptPart::System);
-        let (told, output_schema) =
+        let (text_schema, output_schema) =
             if is_told { (request.output_schema, None) } else { (None, request.output_schema) };
-        let asked = PromptNote {
+        let note = PromptNote {
             format,
             tools: explained(format, request.tools.as_ref(), &request.tool_choice),
-            schema: told,
+            schema: text_schema,
         };
         let history = task.as_ref().map(|(name, _)| self.histories.history(name));
         let system = task.as_ref().map(|(_, setup)| self.frames.system_of(self.cx, call, setup));
@@ -110,7 +110,7 @@ impl Dialogue<'_> {
         for part in parts {
             pieces.push(match (part, task.as_ref().zip(system.as_ref())) {
                 (PromptPart::System, Some(((name, _), system))) => PromptPiece::System {
-                    text: self.histories.system_text(name, system, &toolbox, &asked),
+                    text: self.histories.system_text(name, system, &toolbox, &note),
                 },
                 (PromptPart::System, None) => {
                     return Err(other("only a step has a system message"));
@@ -118,6 +118,7 @@ impl Dialogue<'_> {
                 (PromptPart::History { start, end }, _) => {
                     let messages =
                         history.clone().ok_or_else(|| other("only a step has a history"))?;
+                    // The plugin counts places as they were when its call began.
                     let place = |place: u64| {
                         self.histories
                             .place_now(call, usize::try_from(place).unwrap_or(usize::MAX))
@@ -173,7 +174,7 @@ impl Histories {
         name: &TaskName,
         system: &Arc<str>,
         toolbox: &Arc<Toolbox>,
-        asked: &PromptNote,
+        note: &PromptNote,
     ) -> Arc<str> {
         let known = self
             .texts
@@ -181,23 +182,23 @@ impl Histories {
             .get(name)
             .into_iter()
             .flatten()
-            .find(|made| made.fits(system, toolbox, asked));
+            .find(|made| made.fits(system, toolbox, note));
         if let Some(made) = known {
             return Arc::clone(&made.text);
         }
-        let shown = asked.tools.as_ref().map(|names| only(toolbox, names));
+        let narrowed_toolbox = note.tools.as_ref().map(|names| only(toolbox, names));
         let instructions = Instructions {
             system,
-            toolbox: shown.as_ref().unwrap_or(toolbox),
-            format: asked.format,
-            output_schema: asked.schema.as_ref(),
+            toolbox: narrowed_toolbox.as_ref().unwrap_or(toolbox),
+            format: note.format,
+            output_schema: note.schema.as_ref(),
             recipients: &recipients(toolbox),
         };
         let text: Arc<str> = instructions.to_text().into();
         let made = CachedText {
             system: Arc::clone(system),
             toolbox: Arc::clone(toolbox),
-            asked: asked.clone(),
+            note: note.clone(),
             text: Arc::clone(&text),
         };
         let texts = self.texts.0.entry(name.clone()).or_default();
@@ -340,6 +341,7 @@ fn explained(
 ) -> Option<Vec<String>> {
     match choice {
         _ if !is_text(format) => None,
+        // The model may call none of them.
         ToolChoice::None => Some(Vec::new()),
         _ => tools.cloned(),
     }
@@ -347,11 +349,11 @@ fn explained(
 
 /// The toolbox with only these tools on offer.
 fn only(toolbox: &Toolbox, names: &[String]) -> Toolbox {
-    let shown = |tool: &TaskTool| TaskTool {
+    let narrow_offer = |tool: &TaskTool| TaskTool {
         offered: tool.offered && names.contains(&tool.summary.name),
         ..tool.clone()
     };
-    toolbox.iter().map(shown).collect::<Vec<_>>().into()
+    toolbox.iter().map(narrow_offer).collect::<Vec<_>>().into()
 }
 
 /// The names that the agent may address with `recipient_message`, if the operator listed any

@@ -55,7 +55,7 @@ impl Frames {
         // No component was called. The number of replayed turns is finite, so they do not count as
         // idle.
         cx.idle_steps = 0;
-        let since = frame.past.iter().cloned().collect();
+        let since = frame.past_actions.iter().cloned().collect();
         cx.replayed.0.push(ReplayedTurn { frame: id, since, turn: turn.clone() });
         Some(turn)
     }

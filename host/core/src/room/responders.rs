@@ -82,7 +82,7 @@ impl Dialogue<'_> {
             return true;
         }
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
-        recipient.and_then(Role::named) == Some(Role::User) && !self.pending_is_attempt(id)
+        recipient.and_then(Role::from_name) == Some(Role::User) && !self.pending_is_attempt(id)
     }
 
     /// Whether a sub-task may answer. It answers plain text, and calls if its agent may run at
@@ -243,7 +243,7 @@ impl Frames {
         let Some((frame, task)) = self.task_of(cx, frame) else { return false };
         name.is_empty()
             || frame.task.as_str().eq_ignore_ascii_case(name)
-            || Role::named(name).is_some()
+            || Role::from_name(name).is_some()
             || task.subtasks.iter().any(|subtask| subtask.as_str().eq_ignore_ascii_case(name))
     }
 

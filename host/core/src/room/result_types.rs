@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::setup::ReturnType;
 
 /// Whether the value is of this plain type.
-pub(super) fn is(wanted: &ReturnType, value: &Value) -> bool {
-    match wanted {
+pub(super) fn is(return_type: &ReturnType, value: &Value) -> bool {
+    match return_type {
         ReturnType::Text => value.is_string(),
         ReturnType::Int => value.is_i64() || value.is_u64(),
         ReturnType::Float => value.is_f64(),
@@ -17,8 +17,8 @@ pub(super) fn is(wanted: &ReturnType, value: &Value) -> bool {
 }
 
 /// The name of the type.
-pub(super) fn named(wanted: &ReturnType) -> String {
-    match wanted {
+pub(super) fn describe(return_type: &ReturnType) -> String {
+    match return_type {
         ReturnType::Text => "a text".to_owned(),
         ReturnType::Int => "the whole number that was wanted".to_owned(),
         ReturnType::Float => "the number that was wanted".to_owned(),
@@ -29,12 +29,13 @@ pub(super) fn named(wanted: &ReturnType) -> String {
 }
 
 /// Parses the text as this plain type.
-pub(super) fn from_text(wanted: &ReturnType, text: &str) -> Option<Value> {
+pub(super) fn from_text(return_type: &ReturnType, text: &str) -> Option<Value> {
     let text = text.trim();
-    match wanted {
+    match return_type {
         ReturnType::Text => (!text.is_empty()).then(|| json!(text)),
         ReturnType::Int => text.parse::<i64>().ok().map(|number| json!(number)),
         ReturnType::Float => {
+            // JSON has neither infinity nor NaN.
             text.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| json!(number))
         }
         ReturnType::Bool => {
@@ -45,6 +46,6 @@ pub(super) fn from_text(wanted: &ReturnType, text: &str) -> Option<Value> {
 }
 
 /// The first argument of a call that is of this plain type.
-pub(super) fn field(wanted: &ReturnType, arguments: &Value) -> Option<Value> {
-    arguments.as_object()?.values().find(|value| is(wanted, value)).cloned()
+pub(super) fn field(return_type: &ReturnType, arguments: &Value) -> Option<Value> {
+    arguments.as_object()?.values().find(|value| is(return_type, value)).cloned()
 }

@@ -46,10 +46,10 @@ impl Room {
         let changed = before.changed_components(&self.cx.setup);
         let changed: BTreeSet<PluginName> =
             changed.into_iter().map(|changed| changed.plugin).collect();
-        let begun = self.cx.begun.take().unwrap_or_else(|| Arc::clone(&before));
-        self.cx.narrow_limits(&begun.limits, &before.limits);
+        let start_setup = self.cx.initial_setup.take().unwrap_or_else(|| Arc::clone(&before));
+        self.cx.narrow_limits(&start_setup.limits, &before.limits);
         // The setup of the start is in force again if today's config allows all of it.
-        self.cx.begun = (begun != self.cx.setup).then_some(begun);
+        self.cx.initial_setup = (start_setup != self.cx.setup).then_some(start_setup);
         self.histories.narrow_toolboxes(&self.cx);
         narrow_frames(&mut self.frames, &self.cx, &before);
         self.ask_again_about(&changed);
@@ -85,8 +85,8 @@ impl Room {
         for (call, frame, slot, is_open) in consents {
             self.cx.calls.remove(&call);
             if !is_open {
-                let held = Purpose::HeldTool { frame, slot, asked: Consent::NotYet };
-                self.cx.calls.insert(call, held);
+                let purpose = Purpose::HeldTool { frame, slot, consent: Consent::NotYet };
+                self.cx.calls.insert(call, purpose);
                 continue;
             }
             // The new question has another id, so a late answer to the old one decides nothing.
@@ -105,13 +105,13 @@ impl Room {
 }
 
 impl RoomContext {
-    /// Narrows the run's limits to those of the effective setup. `begun` are those of the config
+    /// Narrows the run's limits to those of the effective setup. `start_limits` are those of the config
     /// with which the run began, and `before` those of the last effective setup. The run itself
     /// may have been opened with smaller ones, as the part of a background task is.
-    fn narrow_limits(&mut self, begun: &RunLimits, before: &RunLimits) {
+    fn narrow_limits(&mut self, start_limits: &RunLimits, before: &RunLimits) {
         let (now, depth) = (self.setup.limits.clone(), self.opening.depth);
         let limits = &mut self.opening.limits;
-        let own = self.begun_limits.get_or_insert_with(|| Box::new(limits.clone()));
+        let own = self.initial_limits.get_or_insert_with(|| Box::new(limits.clone()));
         let wall_before = limits.wall_ms;
         macro_rules! narrow {
             ($($field:ident)*) => {
@@ -122,7 +122,7 @@ impl RoomContext {
         narrow!(tasks_at_once task_turns);
         limits.depth = own.depth.min(now.depth);
         // Those of the run's own opening may end where the config's ask.
-        if own.when_used_up == begun.when_used_up {
+        if own.when_used_up == start_limits.when_used_up {
             limits.when_used_up = now.when_used_up;
         }
         // The deadline of a background task is its parent's.
@@ -171,7 +171,7 @@ impl Histories {
         for (task, memory) in &mut self.memories {
             let Some(toolbox) = &memory.toolbox else { continue };
             let effective = cx.setup.tasks.get(task).map(|task| Arc::clone(&task.toolbox));
-            let kept = |tool: &TaskTool| match &tool.target {
+            let narrow_tool = |tool: &TaskTool| match &tool.target {
                 ToolTarget::Host(_) => Some(tool.clone()),
                 ToolTarget::Plugin { .. } => effective
                     .iter()
@@ -180,7 +180,7 @@ impl Histories {
                     .cloned(),
             };
             memory.toolbox =
-                Some(Arc::new(toolbox.iter().filter_map(kept).collect::<Vec<_>>().into()));
+                Some(Arc::new(toolbox.iter().filter_map(narrow_tool).collect::<Vec<_>>().into()));
         }
     }
 }

@@ -34,7 +34,7 @@ impl Room {
         }
         let is_new = setup.is_some();
         // Each run begins with what is effective then.
-        (self.cx.begun, self.cx.begun_limits) = (None, None);
+        (self.cx.initial_setup, self.cx.initial_limits) = (None, None);
         if let Some(setup) = setup {
             self.cx.setup = setup;
             // A toolbox that changed during the last run belongs to the old setup.
@@ -240,17 +240,17 @@ mod tests {
             let opening = room.cx.opening.clone();
             room.start_run(Some(Arc::new(setup)), opening);
             let digest = TaskName::from("digest");
-            let left = usize::from(removed.is_empty());
+            let remaining = usize::from(removed.is_empty());
             assert_eq!(room.history(&"desk".into()).len(), 1);
-            assert_eq!(room.history(&digest).len(), left);
-            assert_eq!(room.histories.memories.len(), 1 + left);
+            assert_eq!(room.history(&digest).len(), remaining);
+            assert_eq!(room.histories.memories.len(), 1 + remaining);
             assert_eq!(
                 room.histories.links.values().filter(|it| it.place.is_some()).count(),
-                1 + left
+                1 + remaining
             );
-            assert_eq!(room.agent_state(&digest), (left > 0).then_some(AgentState::Finished));
+            assert_eq!(room.agent_state(&digest), (remaining > 0).then_some(AgentState::Finished));
             let scratch = serde_json::to_value(&room.scratch).unwrap();
-            assert_eq!(scratch.as_array().map(Vec::len), Some(1 + left));
+            assert_eq!(scratch.as_array().map(Vec::len), Some(1 + remaining));
         }
     }
 }

@@ -46,12 +46,14 @@ impl Room {
         let waiting = std::mem::take(&mut self.cx.awaiting_scratch);
         let is_waiting = |call: CallId| waiting.iter().any(|it| it.starts() == Some(call));
         let key = |call: CallId| self.frames.scratch_key(&self.cx, call);
+        // A waiting call is pending too, but does not use its scratch yet.
         let running = self.cx.tool_calls().filter(|call| !is_waiting(*call));
-        let mut taken: BTreeSet<ScratchKey> = running.filter_map(key).collect();
+        let mut in_use: BTreeSet<ScratchKey> = running.filter_map(key).collect();
         for effect in waiting {
             let Some(call) = effect.starts() else { continue };
             let Some(key) = self.frames.scratch_key(&self.cx, call) else { continue };
-            if !taken.insert(key) {
+            if !in_use.insert(key) {
+                // Effects are visited in their order, so no later call overtakes it.
                 self.cx.awaiting_scratch.push_back(effect);
                 continue;
             }
@@ -142,6 +144,7 @@ impl ScratchTurns<'_> {
                     self.frames.scratch_key(self.cx, call).and_then(|key| self.user_of(&key)),
                 );
             }
+            // A call waits for those nested in it.
             next.extend(
                 self.cx.tool_calls().filter(|nested| self.nesting_call(*nested) == Some(call)),
             );
@@ -199,6 +202,7 @@ impl Frames {
     fn scratch_key(&self, cx: &RoomContext, call: CallId) -> Option<ScratchKey> {
         let purpose = cx.calls.get(&call)?;
         let task = match purpose {
+            // Outside a round there is no activation that names the task.
             Purpose::Job { task, .. } => Some(task.clone()),
             _ => purpose.frame().and_then(|frame| self.get(&frame)).map(|frame| frame.task.clone()),
         };
@@ -322,17 +326,17 @@ mod tests {
         for (purpose, value) in owners {
             call.make(purpose, true, Some(value));
         }
-        let left = |scratch: &Scratch| -> Vec<String> {
+        let values = |scratch: &Scratch| -> Vec<String> {
             scratch.0.values().map(|it| String::from_utf8(it.0.to_vec()).unwrap()).collect()
         };
         scratch.forget_removed_owners(&parts.cx);
-        assert_eq!(left(&scratch), ["desk", "strategy", "digest"], "all are in the setup");
+        assert_eq!(values(&scratch), ["desk", "strategy", "digest"], "all are in the setup");
         parts.cx.setup_mut().tasks.remove("digest");
         scratch.forget_removed_owners(&parts.cx);
-        assert_eq!(left(&scratch), ["desk", "strategy"]);
+        assert_eq!(values(&scratch), ["desk", "strategy"]);
         parts.cx.setup_mut().plugins.remove("worker");
         scratch.forget_removed_owners(&parts.cx);
-        assert_eq!(left(&scratch), ["desk"]);
+        assert_eq!(values(&scratch), ["desk"]);
     }
 
     #[test]

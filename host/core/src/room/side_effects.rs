@@ -65,7 +65,7 @@ impl Budgets {
             let is_over = name.is_some() && used.host_names >= names;
             is_over.then(|| (format!("resolved the {names} host names"), "fetch.host_names"))
         };
-        let Some((done, key)) = exceeded else {
+        let Some((usage, key)) = exceeded else {
             // Counted before it happens, so that concurrent ones cannot exceed the limit.
             if is_fetch {
                 used.requests += 1;
@@ -76,7 +76,7 @@ impl Budgets {
             }
             return Ok(());
         };
-        let reason = format!("{plugin} has {done} that plugins.{plugin}.grants.{key} gives it");
+        let reason = format!("{plugin} has {usage} that plugins.{plugin}.grants.{key} gives it");
         let record = rights.refuse(capability, &target, Layer::Runtime, &reason, None);
         let denial = record.denial.clone();
         cx.denied(plugin, *record);
@@ -162,8 +162,8 @@ requests = 2
             key: "k".to_owned(),
             value: Digest { sha256: String::new(), length: 0 },
         };
-        let asked = [fetch(), set(), fetch(), fetch(), set()];
-        let allowed = asked.map(|side_effect| ask(&mut parts, call, side_effect));
+        let side_effects = [fetch(), set(), fetch(), fetch(), set()];
+        let allowed = side_effects.map(|side_effect| ask(&mut parts, call, side_effect));
         // A refusal is reported, too.
         assert_eq!(allowed, [(true, 1), (true, 1), (true, 1), (false, 1), (true, 1)]);
         assert_eq!(parts.budgets.used_by(&"worker".into()).requests, 2);
@@ -190,8 +190,8 @@ host_names = 2
         let allowed = urls.map(|url| ask(&mut parts, call, fetch_of(url)).0);
         assert_eq!(allowed, [true, true, true, true, false, true]);
         // A snapshot keeps the count and the names.
-        let kept = serde_json::to_value(&parts.budgets).unwrap();
-        parts.budgets = serde_json::from_value(kept).unwrap();
+        let snapshot = serde_json::to_value(&parts.budgets).unwrap();
+        parts.budgets = serde_json::from_value(snapshot).unwrap();
         let allowed = ["https://c.example.org/", "https://a.example.org/"]
             .map(|url| ask(&mut parts, call, fetch_of(url)).0);
         assert_eq!(allowed, [false, true]);

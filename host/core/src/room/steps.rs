@@ -87,7 +87,7 @@ impl Dialogue<'_> {
             steps: 0,
             turn_limit: task_setup.and_then(|task| task.turns),
             iteration: 0,
-            past: PastActions::default(),
+            past_actions: PastActions::default(),
             // A child inherits the count of automatic answers from its caller.
             chain_depth: caller
                 .and_then(|caller| self.frames.get(&caller))
@@ -102,7 +102,7 @@ impl Dialogue<'_> {
             history_start: self.histories.history(task).len(),
             only: None,
             ruled_done: None,
-            asked: None,
+            gated_question: None,
             hold: self.cx.hold_of_new(caller.is_some()),
             skipped: Vec::new(),
             delegated_turns: None,
@@ -146,19 +146,19 @@ impl Dialogue<'_> {
                 .as_ref()
                 .is_some_and(|message| message.tool_calls.len() > 1 && message.tools.len() > 1)
         {
-            let said = self.cx.one_call_at_a_time(pending.as_ref()?, name);
-            return Some(FrameWait::Ready(Some(said)));
+            let refusal = self.cx.one_call_at_a_time(pending.as_ref()?, name);
+            return Some(FrameWait::Ready(Some(refusal)));
         }
         if resets && !rules.resets_before_recipient_check {
             self.histories.reset(self.cx, name);
         }
-        let said = pending.as_ref().map(|message| message.text());
+        let text = pending.as_ref().map(|message| message.text());
         let inputs = self
             .cx
             .setup
             .tasks
             .get(name)
-            .map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), said));
+            .map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), text));
         let child = self.new_frame(name, Some(id), inputs);
         if pending.as_ref().is_some_and(|pending| pending.sender == Role::Llm) {
             limit_child(self.frames, id, child);
@@ -201,9 +201,9 @@ impl Dialogue<'_> {
         };
         let memory = self.histories.memory(self.cx, &task);
         if let Some(by) = memory.left_by.take() {
-            let left = memory.left_pending.take();
+            let pending = memory.left_pending.take();
             if let Some(frame) = self.frames.get_mut(&id) {
-                (frame.pending, frame.pending_sender) = (left, by);
+                (frame.pending, frame.pending_sender) = (pending, by);
             }
             return;
         }
@@ -212,10 +212,10 @@ impl Dialogue<'_> {
                 .frames
                 .task_of(self.cx, id)
                 .is_some_and(|(_, task)| task.rules().pending_outlives_activation);
-            let left =
+            let pending =
                 self.histories.memory(self.cx, &task).left_pending.clone().filter(|_| outlives);
             if let Some(frame) = self.frames.get_mut(&id) {
-                frame.pending = left;
+                frame.pending = pending;
             }
             return;
         };
@@ -235,7 +235,7 @@ impl Dialogue<'_> {
     ) -> Option<(Responder, Arc<Message>)> {
         let frame = self.frames.get_mut(&id)?;
         frame.iteration += 1;
-        frame.past.clear();
+        frame.past_actions.clear();
         // Only consecutive faults give an agent up.
         frame.faults = 0;
         let answered = frame.pending.clone();
@@ -271,10 +271,13 @@ impl RoomContext {
         let delegates = granted
             .and_then(|rights| rights.grants.delegate.as_ref())
             .map_or(&[][..], |grant| &grant.tasks);
-        let left = delegates
+        let allowed_delegates = delegates
             .iter()
             .filter(|other| granted.is_none_or(|rights| rights.leaves_delegate(other).is_ok()));
-        let names = task.subtasks.iter().chain(left.filter(|name| !task.subtasks.contains(name)));
+        let names = task
+            .subtasks
+            .iter()
+            .chain(allowed_delegates.filter(|name| !task.subtasks.contains(name)));
         names.map(|name| Peer { name: name.clone(), description: self.description(name) }).collect()
     }
 
@@ -352,7 +355,7 @@ impl StepLoop<'_> {
             .and_then(|message| message.recipient.clone())
             .unwrap_or_default();
         if let Some(frame) = self.frames.get_mut(&id) {
-            (frame.is_unattended, frame.asked) = (false, None);
+            (frame.is_unattended, frame.gated_question) = (false, None);
             frame.skipped.clear();
         }
         if self.frames.is_valid_recipient(self.cx, id, &recipient) {
@@ -546,8 +549,8 @@ impl StepLoop<'_> {
     fn ask_user(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         if let Some(text) = task.default_human_response.clone() {
-            let said = self.user_said(id, text, Vec::new(), UserSeat::Person);
-            return Some(FrameWait::Ready(said));
+            let answer = self.user_said(id, text, Vec::new(), UserSeat::Person);
+            return Some(FrameWait::Ready(answer));
         }
         // Results put to the agent are not shown to the user.
         let pending = frame.pending.as_ref().filter(|message| !super::delivery::is_data(message));
@@ -581,7 +584,7 @@ impl StepLoop<'_> {
     ) -> Option<Arc<Message>> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
-        let is_addressed = recipient.and_then(Role::named) == Some(Role::User);
+        let is_addressed = recipient.and_then(Role::from_name) == Some(Role::User);
         let host_word = task.text_rules.system_word && by == UserSeat::Person;
         let rules = task.rules();
         let otherwise = task.default_human_response.clone().filter(|text| !text.trim().is_empty());
@@ -627,7 +630,7 @@ impl StepLoop<'_> {
                 }
                 if let Some(frame) = self.frames.get_mut(&id) {
                     frame.iteration += 1;
-                    frame.past.clear();
+                    frame.past_actions.clear();
                 }
                 let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else {
                     return;
@@ -745,13 +748,14 @@ impl StepLoop<'_> {
             self.run_control().end_frame(id, FrameEnd::of_fault(reason));
             return None;
         }
-        let asked = frame.to_answer().cloned();
+        let to_answer = frame.to_answer().cloned();
         let text = format!("The step of {agent} failed: {}", fault.message);
-        let told = self.frames.error_message(self.cx, id, text);
+        let report = self.frames.error_message(self.cx, id, text);
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.unanswered = asked.map(|message| UnansweredMessage { fault: told.seq, message });
+            frame.unanswered =
+                to_answer.map(|message| UnansweredMessage { fault: report.seq, message });
         }
-        Some(told)
+        Some(report)
     }
 
     pub(super) fn user_answered(

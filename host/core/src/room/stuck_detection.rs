@@ -48,8 +48,8 @@ pub(super) struct StuckWatch {
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     words: VecDeque<u64>,
     /// True if the user was asked and has said nothing since.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    asked: bool,
+    #[serde(rename = "asked", skip_serializing_if = "std::ops::Not::not")]
+    user_was_asked: bool,
     /// True if the agent was restarted once (O-108).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     restarted: bool,
@@ -153,11 +153,13 @@ impl Dialogue<'_> {
             }
             Responder::Agent | Responder::Subtask(_) => {
                 // Only answers to the agent's own messages complete an act.
-                let asked = answered.filter(|asked| asked.sender == Role::Llm)?;
-                let is_error = self.frames.failed(id, asked, message);
-                match &asked.action {
-                    Some(Action::Think { thought }) => Some(message_act("thinks", thought, asked)),
-                    Some(Action::Talk { content }) => Some(message_act("says", content, asked)),
+                let request = answered.filter(|request| request.sender == Role::Llm)?;
+                let is_error = self.frames.failed(id, request, message);
+                match &request.action {
+                    Some(Action::Think { thought }) => {
+                        Some(message_act("thinks", thought, request))
+                    }
+                    Some(Action::Talk { content }) => Some(message_act("says", content, request)),
                     Some(action) if is_poll(action) => {
                         if let Some(frame) = self.frames.get_mut(&id) {
                             frame.stuck_watch.record_wait();
@@ -166,12 +168,12 @@ impl Dialogue<'_> {
                     }
                     Some(action) => {
                         let what = Fingerprinter::of("action").finish_with_json(action);
-                        Some(act(what, message, is_error, asked, action.name().to_owned().into()))
+                        Some(act(what, message, is_error, request, action.name().to_owned().into()))
                     }
                     None => {
-                        let (what, named) =
-                            request_fingerprint(task, by, message, asked, is_error)?;
-                        Some(act(what, message, is_error, asked, named))
+                        let (what, description) =
+                            request_fingerprint(task, by, message, request, is_error)?;
+                        Some(act(what, message, is_error, request, description))
                     }
                 }
             }
@@ -204,23 +206,23 @@ impl Dialogue<'_> {
         self.write_history(id, before);
         message.labels.extend(taint_of(before));
         message.parent = Some(before.seq);
-        let said = Arc::new(message);
-        self.put_pending(id, Responder::Agent, Arc::clone(&said));
+        let message = Arc::new(message);
+        self.put_pending(id, Responder::Agent, Arc::clone(&message));
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
         let (task, agent) = (frame.task.clone(), task.agent.clone());
-        self.cx.notify(Notice::MessagePosted { task, agent, message: said });
+        self.cx.notify(Notice::MessagePosted { task, agent, message });
     }
 
     /// Applies a recovery, and returns the one that was possible.
     fn recover(
         &mut self,
         id: FrameId,
-        wanted: Recovery,
+        recovery: Recovery,
         kind: StuckKind,
         repeats: u32,
         how: &str,
     ) -> Recovery {
-        let done = match wanted {
+        let is_applied = match recovery {
             Recovery::Stop => false,
             // The step is still waiting for its history, so it can neither be asked about nor
             // restarted.
@@ -228,7 +230,7 @@ impl Dialogue<'_> {
             Recovery::Ask => self.turn_to_user(id, how),
             Recovery::Restart => self.restart_from_beginning(id, kind, repeats),
         };
-        if done { wanted } else { Recovery::Stop }
+        if is_applied { recovery } else { Recovery::Stop }
     }
 
     /// Reports the loop to the user and asks how to continue. Returns false if there is no user, or
@@ -238,7 +240,7 @@ impl Dialogue<'_> {
         let is_asked = task.interactive
             && task.responders.contains(&Role::User)
             && task.default_human_response.is_none();
-        if !is_asked || frame.stuck_watch.asked {
+        if !is_asked || frame.stuck_watch.user_was_asked {
             return false;
         }
         let Some(before) = frame.pending.clone() else { return false };
@@ -253,7 +255,7 @@ impl Dialogue<'_> {
         // All counts start anew; only the question and the restart are remembered.
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.stuck_watch = StuckWatch {
-                asked: true,
+                user_was_asked: true,
                 restarted: frame.stuck_watch.restarted,
                 ..StuckWatch::default()
             };
@@ -295,7 +297,7 @@ impl Dialogue<'_> {
             frame.stuck_watch = StuckWatch { restarted: true, ..StuckWatch::default() };
             frame.loops = LoopDetector::default();
             frame.reading = ParsedMessage::default();
-            frame.past.clear();
+            frame.past_actions.clear();
             frame.chain.clear();
             frame.stalled = 0;
         }
@@ -378,14 +380,14 @@ impl StuckWatch {
 impl Frames {
     /// Whether every result of the agent's message is an error. If only some failed, the others may
     /// be new.
-    fn failed(&self, id: FrameId, asked: &Message, answer: &Message) -> bool {
+    fn failed(&self, id: FrameId, request: &Message, answer: &Message) -> bool {
         let Some(frame) = self.get(&id) else { return false };
-        let is_of_it = |seq: u64| seq == asked.seq || seq == answer.seq;
+        let is_of_it = |seq: u64| seq == request.seq || seq == answer.seq;
         let mut observed = frame
-            .past
+            .past_actions
             .iter()
-            .filter(|past| is_of_it(past.seq))
-            .filter_map(|past| past.observation.as_ref())
+            .filter(|entry| is_of_it(entry.seq))
+            .filter_map(|entry| entry.observation.as_ref())
             .peekable();
         let is_error = |observation: &Observation| match observation {
             Observation::Error { .. } => true,
@@ -409,15 +411,15 @@ fn act(
     what: Fingerprint,
     answer: &Message,
     is_error: bool,
-    asked: &Message,
-    named: Cow<'static, str>,
+    request: &Message,
+    description: Cow<'static, str>,
 ) -> WatchedAct {
     let mut result = Fingerprinter::of("result").text(answer.text()).value(answer.value.as_ref());
     for tool in &answer.tool_results {
         result = result.text(&tool.name).text(&tool.content).value(tool.value.as_ref());
     }
     let result = result.finish();
-    WatchedAct { doing: Act::action(what, result, is_error), seq: asked.seq, what: named }
+    WatchedAct { doing: Act::action(what, result, is_error), seq: request.seq, what: description }
 }
 
 /// A fingerprint and a description of the request in a message without an action: calls, or an
@@ -426,19 +428,19 @@ fn request_fingerprint(
     task: &TaskSetup,
     by: &Responder,
     answer: &Message,
-    asked: &Message,
+    request: &Message,
     is_error: bool,
 ) -> Option<(Fingerprint, Cow<'static, str>)> {
     let calls: &[ToolCall] =
-        if asked.tool_calls.is_empty() { &asked.tools } else { &asked.tool_calls };
+        if request.tool_calls.is_empty() { &request.tools } else { &request.tool_calls };
     if !calls.is_empty() {
-        let mut done = Fingerprinter::of("calls");
+        let mut fingerprint = Fingerprinter::of("calls");
         for call in calls {
-            done = done.text(&call.name).value(Some(&call.arguments));
+            fingerprint = fingerprint.text(&call.name).value(Some(&call.arguments));
         }
         let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         names.dedup();
-        return Some((done.finish(), names.join(", ").into()));
+        return Some((fingerprint.finish(), names.join(", ").into()));
     }
     if is_error {
         // An unreadable call, or an unknown address. The rest of the text does not count.
@@ -448,7 +450,7 @@ fn request_fingerprint(
     let is_nudge = matches!(&task.no_tool, NoTool::Nudge(text) if *by == Responder::Agent && answer.text() == text);
     (!is_nudge).then(|| {
         (
-            Fingerprinter::of("says").text(asked.text()).finish_with_json(&asked.recipient),
+            Fingerprinter::of("says").text(request.text()).finish_with_json(&request.recipient),
             format!("a message to {}", by.label()).into(),
         )
     })

@@ -167,7 +167,7 @@ impl Dialogue<'_> {
             );
             return Some(FrameEnd::new(Status::Stalled, reason));
         }
-        let said = message
+        let declared_end = message
             .as_deref()
             .filter(|_| ruled.is_none())
             .and_then(|message| self.histories.says_over(self.cx, self.frames, id, message));
@@ -180,10 +180,11 @@ impl Dialogue<'_> {
             message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
         // L-061: signals of other responders do not end such a task.
         if by_user_alone {
-            let quits = goodbye || (said.is_some() && message.as_deref().is_some_and(by_user));
+            let quits =
+                goodbye || (declared_end.is_some() && message.as_deref().is_some_and(by_user));
             return quits.then(|| FrameEnd::new(Status::UserQuit, "the user said goodbye"));
         }
-        if let Some(ending) = said {
+        if let Some(ending) = declared_end {
             return Some(ending);
         }
         if goodbye {
@@ -488,9 +489,9 @@ impl Histories {
         message: &Message,
     ) -> Option<FrameEnd> {
         let (frame, task) = frames.task_of(cx, id)?;
-        let done = || FrameEnd::new(Status::Done, format!("ended by {}", message.sender_name));
+        let done_end = || FrameEnd::new(Status::Done, format!("ended by {}", message.sender_name));
         match message.signal {
-            Some(Signal::Done { .. }) => return Some(done()),
+            Some(Signal::Done { .. }) => return Some(done_end()),
             Some(Signal::Rejected) => {
                 return Some(FrameEnd::new(
                     Status::Rejected,
@@ -508,7 +509,7 @@ impl Histories {
             };
             return Some(FrameEnd::new(Status::Done, reason));
         }
-        (task.text_rules.signals && routing::says_done(message.text())).then(done)
+        (task.text_rules.signals && routing::says_done(message.text())).then(done_end)
     }
 
     /// Erases the messages that led to the result, here and in the sub-tasks (L-050l).
@@ -543,7 +544,7 @@ impl Histories {
         cx: &RoomContext,
         name: &TaskName,
         message: &Message,
-        wanted: &ReturnType,
+        return_type: &ReturnType,
     ) -> Option<Value> {
         let task = cx.setup.tasks.get(name)?;
         let calls = self.read(cx, name, task, message).all;
@@ -556,7 +557,7 @@ impl Histories {
             };
             Some(json!({ "name": call.name, "arguments": arguments }))
         };
-        match wanted {
+        match return_type {
             ReturnType::AnyTool => calls.first().and_then(fitting),
             ReturnType::Tool(tool) => {
                 calls.iter().filter(|call| call.name == *tool).find_map(fitting)
@@ -682,9 +683,9 @@ impl RunControl<'_> {
     fn end_run(&mut self, root: &Frame, ending: FrameEnd) {
         let only = root.only.is_some();
         let mut ending = ending;
-        let kept = ending.status != Status::Error && self.cx.has_answer(root);
+        let has_result = ending.status != Status::Error && self.cx.has_answer(root);
         let is_withheld =
-            kept && ending.status != Status::UserQuit && self.cx.withholds_result(root);
+            has_result && ending.status != Status::UserQuit && self.cx.withholds_result(root);
         if is_withheld {
             ending.reason =
                 format!("{}; gates did not check the answer, so it is withheld", ending.reason);
@@ -694,15 +695,19 @@ impl RunControl<'_> {
             _ => self.dialogue().result_message(root, &ending),
         };
         let task = self.cx.setup.tasks.get(&root.task).cloned();
-        let message = message.filter(|_| kept).map(Arc::new);
-        let wanted =
+        let message = message.filter(|_| has_result).map(Arc::new);
+        let return_type =
             self.cx.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
-        let typed = message.as_deref().zip(wanted.as_ref()).and_then(|(message, wanted)| {
-            self.histories.typed(self.cx, &root.task, message, wanted)
-        });
-        if let (Some(wanted), None, Some(_)) = (&wanted, &typed, &message) {
-            ending.reason =
-                format!("{}; the result is not {}", ending.reason, result_types::named(wanted));
+        let typed =
+            message.as_deref().zip(return_type.as_ref()).and_then(|(message, return_type)| {
+                self.histories.typed(self.cx, &root.task, message, return_type)
+            });
+        if let (Some(return_type), None, Some(_)) = (&return_type, &typed, &message) {
+            ending.reason = format!(
+                "{}; the result is not {}",
+                ending.reason,
+                result_types::describe(return_type)
+            );
         }
         // What gates decide on has the structured value in its message.
         let structured = self
@@ -841,7 +846,7 @@ impl Frames {
         };
         let is_sibling =
             |task: &TaskName| *task != child.task && task.as_str().eq_ignore_ascii_case(name);
-        Role::named(name) == Some(Role::User) || caller.subtasks.iter().any(is_sibling)
+        Role::from_name(name) == Some(Role::User) || caller.subtasks.iter().any(is_sibling)
     }
 }
 
@@ -879,7 +884,7 @@ impl RoomContext {
             && frame.caller.is_none()
             && frame.pending.as_ref().is_some_and(|it| it.sender == Role::Agent);
         match frame.pending.as_ref().filter(|_| is_told && fails && ending.status.is_success()) {
-            Some(told) => FrameEnd::of_fault(told.text()),
+            Some(report) => FrameEnd::of_fault(report.text()),
             None => ending,
         }
     }
@@ -994,10 +999,10 @@ impl EndScope {
 
 /// Whether the call is of this host tool under its configured name. A call from a handler may use
 /// the tool's own name.
-pub(super) fn is_host_tool(toolbox: &Toolbox, call: &ToolCall, wanted: HostTool) -> bool {
+pub(super) fn is_host_tool(toolbox: &Toolbox, call: &ToolCall, host_tool: HostTool) -> bool {
     match toolbox.get(&call.name) {
-        Some(tool) => tool.target == ToolTarget::Host(wanted),
-        None => call.name == wanted.as_str() || call.name == wanted.langroid_name(),
+        Some(tool) => tool.target == ToolTarget::Host(host_tool),
+        None => call.name == host_tool.as_str() || call.name == host_tool.langroid_name(),
     }
 }
 

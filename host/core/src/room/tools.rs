@@ -135,7 +135,7 @@ impl ToolRounds<'_> {
             untrusted: call.untrusted || pending.labels.contains(&Label::Untrusted),
             ..call
         };
-        let mut said = if let Some(tool) =
+        let mut outcome = if let Some(tool) =
             host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_)))
         {
             // The operator's rule made it, so it is not reported as an agent's call.
@@ -147,11 +147,11 @@ impl ToolRounds<'_> {
         };
         // The operator's rule needs no grant of a plugin, so they are added behind the check.
         let call = ToolCall { led_by: pending.led_by.clone(), ..call };
-        if let Some(message) = said.as_mut().and_then(|said| said.message.as_mut()) {
+        if let Some(message) = outcome.as_mut().and_then(|outcome| outcome.message.as_mut()) {
             lead(&mut message.led_by, &call.led_by);
             message.tools.iter_mut().for_each(|handed| lead(&mut handed.led_by, &call.led_by));
         }
-        let slot = Slot::new(call).answered(said);
+        let slot = Slot::new(call).answered(outcome);
         Some(RuleAnswer::Round(ToolRound::new(vec![slot], pending)))
     }
 
@@ -176,8 +176,8 @@ impl ToolRounds<'_> {
                 // A call must not gain permissions through another agent's grants.
                 let text =
                     self.histories.unknown_tool(self.cx, &agent, &name, &toolbox, &call.name);
-                let said = Some(self.frames.error_outcome(self.cx, id, text));
-                slots.push(Slot::new(call).answered(said));
+                let outcome = Some(self.frames.error_outcome(self.cx, id, text));
+                slots.push(Slot::new(call).answered(outcome));
                 continue;
             }
             let is_handed_on =
@@ -189,13 +189,13 @@ impl ToolRounds<'_> {
                 // The component's own decision, which a grant allows as it does for a tool.
                 let allowed = self.frames.require_route(self.cx, id, &agent, tool.as_str());
                 let refused = allowed.map_err(|record| self.cx.denied(&agent, *record)).err();
-                let said = refused.map(|text| self.frames.error_outcome(self.cx, id, text));
-                let call = ToolCall { untrusted: said.is_some() && call.untrusted, ..call };
-                slots.push(Slot::new(call).answered(said));
+                let outcome = refused.map(|text| self.frames.error_outcome(self.cx, id, text));
+                let call = ToolCall { untrusted: outcome.is_some() && call.untrusted, ..call };
+                slots.push(Slot::new(call).answered(outcome));
                 continue;
             }
-            let said = is_handed_on.then(|| self.frames.handed_on(self.cx, id, call.clone()));
-            slots.push(Slot::new(call).answered(said));
+            let outcome = is_handed_on.then(|| self.frames.handed_on(self.cx, id, call.clone()));
+            slots.push(Slot::new(call).answered(outcome));
         }
         self.start_round(id, ToolRound::new(slots, pending));
     }
@@ -243,8 +243,8 @@ impl ToolRounds<'_> {
         for (index, slot) in slots.iter_mut().enumerate() {
             let text = if index >= MAX_ROUND { Some(TOO_MANY) } else { refusal };
             if let Some(text) = text {
-                let said = self.frames.error_outcome(self.cx, id, text.to_owned());
-                slot.state = SlotState::Answered(Box::new(said.into()));
+                let outcome = self.frames.error_outcome(self.cx, id, text.to_owned());
+                slot.state = SlotState::Answered(Box::new(outcome.into()));
             }
         }
         self.add_wrong(id, &reading.wrong, &mut slots);
@@ -262,8 +262,8 @@ impl ToolRounds<'_> {
             let text = if place < MAX_ROUND { text } else { TOO_MANY };
             let arguments = Some(&call.arguments);
             self.frames.report_refused(self.cx, id, &call.name, arguments, text);
-            let said = self.frames.error_outcome(self.cx, id, text.to_owned());
-            slots.insert(place, Slot::new(call.clone()).answered(Some(said)));
+            let outcome = self.frames.error_outcome(self.cx, id, text.to_owned());
+            slots.insert(place, Slot::new(call.clone()).answered(Some(outcome)));
         }
     }
 
@@ -282,8 +282,8 @@ impl ToolRounds<'_> {
         }
     }
 
-    /// Starts one slot. `asked` is the consent that it has so far.
-    pub(super) fn run_slot(&mut self, id: FrameId, index: usize, asked: Consent) {
+    /// Starts one slot. `consent` is the consent that it has so far.
+    pub(super) fn run_slot(&mut self, id: FrameId, index: usize, consent: Consent) {
         let Some(frame) = self.frames.get(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
@@ -298,10 +298,10 @@ impl ToolRounds<'_> {
             return;
         }
         let call = Arc::clone(&slot.now);
-        let said = match slot.work(&toolbox) {
+        let outcome = match slot.work(&toolbox) {
             SlotWork::Action(action) => {
                 let action = action.clone();
-                return self.start_act(id, index, action, asked);
+                return self.start_act(id, index, action, consent);
             }
             // Each result may repeat the message that it stands in.
             SlotWork::HostTool(_) if weight > MAX_WEIGHT as u64 => {
@@ -309,25 +309,25 @@ impl ToolRounds<'_> {
             }
             // It may wait for gates, then for an approver, then for its result.
             SlotWork::HostTool(HostTool::DelegateTask) => {
-                self.background_work().delegate_by_call((id, index), &call, message.seq, asked)
+                self.background_work().delegate_by_call((id, index), &call, message.seq, consent)
             }
             SlotWork::HostTool(tool) => Some(self.run_host_tool(id, tool, &call, &message)),
             SlotWork::PluginTool => self
-                .start_tool(id, index, &call, asked)
+                .start_tool(id, index, &call, consent)
                 .map(|result| self.frames.result_outcome(self.cx, id, result)),
         };
-        if let Some(said) = said {
+        if let Some(outcome) = outcome {
             let labels =
-                said.message.as_ref().map(|message| message.labels.contains(&Label::Untrusted));
-            if said.is_result
+                outcome.message.as_ref().map(|message| message.labels.contains(&Label::Untrusted));
+            if outcome.is_result
                 && labels == Some(true)
                 && let Some(slot) = self.frames.slot_mut(self.cx, id, index)
             {
                 // L-172: several answers in one message are as untrusted as the worst of them.
                 Arc::make_mut(&mut slot.now).untrusted = true;
             }
-            self.frames.report_answer(self.cx, id, &call, &said);
-            self.frames.answer_slot(self.cx, id, index, said.into());
+            self.frames.report_answer(self.cx, id, &call, &outcome);
+            self.frames.answer_slot(self.cx, id, index, outcome.into());
         }
     }
 }
@@ -452,7 +452,7 @@ impl Frames {
         cx: &mut RoomContext,
         id: FrameId,
         call: &ToolCall,
-        said: &CallOutcome,
+        outcome: &CallOutcome,
     ) {
         let Some(frame) = self.get(&id) else { return };
         cx.notify(Notice::ToolAnswered {
@@ -460,12 +460,12 @@ impl Frames {
             task: frame.task.clone(),
             name: call.name.clone(),
             arguments: Some(call.arguments.clone()),
-            content: said
+            content: outcome
                 .message
                 .as_ref()
                 .map(|message| message.text().to_owned())
                 .unwrap_or_default(),
-            is_error: said.is_error,
+            is_error: outcome.is_error,
             fault: None,
             report: CallReport::default(),
         });
@@ -562,8 +562,8 @@ impl Dialogue<'_> {
             for tool in unknown.iter().take(MAX_ROUND.saturating_sub(slots.len())) {
                 let text = self.histories.unknown_tool(self.cx, &agent, &name, toolbox, tool);
                 self.frames.report_refused(self.cx, id, tool, None, &text);
-                let said = Some(self.frames.error_outcome(self.cx, id, text));
-                slots.push(Slot::new(ToolCall::new(tool.clone(), json!({}))).answered(said));
+                let outcome = Some(self.frames.error_outcome(self.cx, id, text));
+                slots.push(Slot::new(ToolCall::new(tool.clone(), json!({}))).answered(outcome));
             }
         }
         for (index, call) in message.tool_calls.iter().take(MAX_ROUND).enumerate() {
@@ -578,8 +578,8 @@ impl Dialogue<'_> {
                 None => self.histories.unknown_tool(self.cx, &agent, &name, toolbox, &call.name),
             };
             self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &text);
-            let said = Some(self.frames.error_outcome(self.cx, id, text));
-            let slot = Slot::new(call.clone()).answered(said);
+            let outcome = Some(self.frames.error_outcome(self.cx, id, text));
+            let slot = Slot::new(call.clone()).answered(outcome);
             slots.insert(index.min(slots.len()), slot);
         }
     }
@@ -591,18 +591,18 @@ pub(super) fn host_tool_of(toolbox: &Toolbox, call: &ToolCall) -> Option<HostToo
     match toolbox.get(&call.name).map(|tool| &tool.target) {
         Some(ToolTarget::Host(tool)) => Some(*tool),
         Some(ToolTarget::Plugin { .. }) => None,
-        None => HostTool::named(&call.name)
+        None => HostTool::from_name(&call.name)
             .or_else(|| HostTool::ALL.into_iter().find(|tool| tool.langroid_name() == call.name)),
     }
 }
 
 /// Returns calls as an argument of another call.
 pub(super) fn calls_as_json(calls: &[ToolCall]) -> Value {
-    let shown = |call: &ToolCall| match call.untrusted {
+    let as_json = |call: &ToolCall| match call.untrusted {
         true => json!({ "name": call.name, "arguments": call.arguments, "untrusted": true }),
         false => json!({ "name": call.name, "arguments": call.arguments }),
     };
-    calls.iter().map(shown).collect()
+    calls.iter().map(as_json).collect()
 }
 
 pub(super) fn taint_of(message: &Message) -> Vec<Label> {

@@ -35,15 +35,15 @@ impl Setup {
         let mut plugins: BTreeMap<PluginName, Arc<PluginSetup>> = self
             .plugins
             .iter()
-            .map(|(name, begun)| {
-                let narrowed = begun.narrowed_by(today.plugins.get(name).map(AsRef::as_ref));
-                (name.clone(), same_or_new(begun, narrowed))
+            .map(|(name, initial)| {
+                let narrowed = initial.narrowed_by(today.plugins.get(name).map(AsRef::as_ref));
+                (name.clone(), same_or_new(initial, narrowed))
             })
             .collect();
-        let tasks = self.tasks.iter().map(|(name, begun)| {
+        let tasks = self.tasks.iter().map(|(name, initial)| {
             let today = today.tasks.get(name).map(AsRef::as_ref);
-            let agent = plugins.get(&begun.agent).map(AsRef::as_ref);
-            (name.clone(), same_or_new(begun, begun.narrowed_by(today, agent)))
+            let agent = plugins.get(&initial.agent).map(AsRef::as_ref);
+            (name.clone(), same_or_new(initial, initial.narrowed_by(today, agent)))
         });
         let tasks = tasks.collect();
         for gate in &gates {
@@ -58,8 +58,8 @@ impl Setup {
             models: self
                 .models
                 .iter()
-                .map(|(name, begun)| {
-                    let model: &ModelSetup = today.models.get(name).unwrap_or(begun);
+                .map(|(name, initial)| {
+                    let model: &ModelSetup = today.models.get(name).unwrap_or(initial);
                     (name.clone(), model.clone())
                 })
                 .collect(),
@@ -75,25 +75,25 @@ impl Setup {
         let same = |of: &GateRule, gates: &[GateRule]| {
             gates.iter().find(|gate| (gate.on, &gate.plugin) == (of.on, &of.plugin)).cloned()
         };
-        let begun = self.gates.iter().map(|gate| GateRule {
+        let initial = self.gates.iter().map(|gate| GateRule {
             fails_open: gate.fails_open
                 && same(gate, &today.gates).is_none_or(|today| today.fails_open),
             ..gate.clone()
         });
         let new = today.gates.iter().filter(|gate| same(gate, &self.gates).is_none());
-        begun.chain(new.cloned()).collect()
+        initial.chain(new.cloned()).collect()
     }
 
     /// The plugins of the run whose components are other ones today, in order of name.
     #[must_use]
     pub fn changed_components(&self, today: &Self) -> Vec<ChangedComponent> {
-        let changed = |(name, begun): (&PluginName, &Arc<PluginSetup>)| {
+        let changed = |(name, initial): (&PluginName, &Arc<PluginSetup>)| {
             let facts = today.plugins.get(name).map(|plugin| &plugin.facts);
-            let is_same = |facts: &PluginFacts| facts.origin() == begun.facts.origin();
+            let is_same = |facts: &PluginFacts| facts.origin() == initial.facts.origin();
             (!facts.is_some_and(is_same)).then(|| ChangedComponent {
                 plugin: name.clone(),
-                before: begun.facts.origin().1.to_owned(),
-                refusal: facts.and_then(|facts| begun.facts.is_no_version_of(facts)),
+                before: initial.facts.origin().1.to_owned(),
+                refusal: facts.and_then(|facts| initial.facts.is_no_version_of(facts)),
                 now: facts.map(|facts| facts.origin().1.to_owned()),
             })
         };
@@ -132,10 +132,10 @@ impl PluginSetup {
             return Self { grants: Grants::default(), ..self.clone() };
         };
         // A new version of a component must not come into a grant that the old one never asked for.
-        let begun = self.grants.requested_by(&self.facts.manifest);
+        let initial = self.grants.requested_by(&self.facts.manifest);
         Self {
             facts: today.facts.clone(),
-            grants: begun.narrowed_by(&today.grants),
+            grants: initial.narrowed_by(&today.grants),
             limits: self.limits.narrowed_by(&today.limits),
             config: today.config.clone(),
         }
@@ -211,6 +211,6 @@ impl TaskBudget {
 }
 
 /// Keeps the shared value if nothing changed, so that caches of it stay valid.
-fn same_or_new<T: PartialEq>(begun: &Arc<T>, narrowed: T) -> Arc<T> {
-    if **begun == narrowed { Arc::clone(begun) } else { Arc::new(narrowed) }
+fn same_or_new<T: PartialEq>(initial: &Arc<T>, narrowed: T) -> Arc<T> {
+    if **initial == narrowed { Arc::clone(initial) } else { Arc::new(narrowed) }
 }

@@ -119,7 +119,8 @@ pub struct JudgedAnswer {
     /// Whether it would become the pending message.
     pub valid: bool,
     /// Whether it would end the task.
-    pub done: bool,
+    #[serde(rename = "done")]
+    pub is_done: bool,
 }
 
 /// A judge's decision on an answer; `None` leaves the host's.
@@ -128,8 +129,8 @@ pub struct JudgedAnswer {
 pub struct Ruling {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub done: Option<bool>,
+    #[serde(rename = "done", skip_serializing_if = "Option::is_none")]
+    pub is_done: Option<bool>,
     /// The judge's words for the agent whose answer it refuses, or does not take as the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
@@ -141,7 +142,8 @@ impl Ruling {
     pub fn to_text(&self) -> String {
         let words = [
             self.valid.map(|valid| if valid { "valid" } else { "not valid" }),
-            self.done.map(|done| if done { "ends the task" } else { "does not end the task" }),
+            self.is_done
+                .map(|is_done| if is_done { "ends the task" } else { "does not end the task" }),
             self.feedback.as_deref(),
         ];
         let words: Vec<&str> = words.into_iter().flatten().collect();

@@ -48,11 +48,11 @@ pub fn infer<'a>(
     tools: impl Iterator<Item = &'a TaskTool>,
     arguments: &Map<String, Value>,
 ) -> Option<&'a TaskTool> {
-    let mut whole = None;
+    let mut object = None;
     let mut fitting =
         tools.filter(|tool| knows_all(&tool.summary.input_schema, arguments)).filter(|tool| {
-            let whole = whole.get_or_insert_with(|| Value::Object(arguments.clone()));
-            check(&tool.summary.input_schema, whole).is_ok()
+            let object = object.get_or_insert_with(|| Value::Object(arguments.clone()));
+            check(&tool.summary.input_schema, object).is_ok()
         });
     let found = fitting.next()?;
     fitting.next().is_none().then_some(found)

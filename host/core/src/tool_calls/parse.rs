@@ -98,11 +98,11 @@ impl CallParser<'_> {
         // Parsed when the message was added; parsing the text again could find other calls. Wrong
         // and unknown calls are not attached.
         let mine = message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
-        let again = match message.sender {
+        let reparsed = match message.sender {
             Role::Llm => self.parse(message),
             _ => ParsedCalls::NONE,
         };
-        ParsedCalls { all: message.tools.clone(), mine, ..again }
+        ParsedCalls { all: message.tools.clone(), mine, ..reparsed }
     }
 
     fn parse(&self, message: &Message) -> ParsedCalls {
@@ -157,14 +157,14 @@ impl CallParser<'_> {
         let Some(tool) = self.toolbox.get(&call.name).filter(|tool| tool.handled) else {
             return false;
         };
-        let wanted = call
+        let recipient = call
             .arguments
             .get("recipient")
             .and_then(Value::as_str)
-            .filter(|wanted| !wanted.is_empty());
-        match (self.name, wanted) {
-            (Some(name), Some(wanted)) if matches!(tool.target, ToolTarget::Plugin { .. }) => {
-                wanted.eq_ignore_ascii_case(name)
+            .filter(|recipient| !recipient.is_empty());
+        match (self.name, recipient) {
+            (Some(name), Some(recipient)) if matches!(tool.target, ToolTarget::Plugin { .. }) => {
+                recipient.eq_ignore_ascii_case(name)
             }
             _ => true,
         }
@@ -245,10 +245,10 @@ impl CallParser<'_> {
     fn in_xml(&self, candidates: &[String], from_llm: bool) -> Vec<CallAttempt> {
         let element = |candidate: &String| match xml::fields(candidate, None) {
             Ok(Value::Object(fields)) => {
-                let named =
+                let tool =
                     fields.get(REQUEST).and_then(Value::as_str).and_then(|name| self.known(name));
                 // Parse again with the tool's schema, which decides on verbatim texts and lists.
-                let typed = named
+                let typed = tool
                     .and_then(|tool| xml::fields(candidate, Some(&tool.summary.input_schema)).ok());
                 self.object(typed.unwrap_or(Value::Object(fields)), from_llm)
             }
@@ -303,21 +303,21 @@ fn may_be_call(group: &str) -> bool {
     group.contains(REQUEST) || REQUEST.starts_with(first)
 }
 
-fn checked(tool: &TaskTool, id: String, given: &Value) -> CallAttempt {
+fn checked(tool: &TaskTool, id: String, value: &Value) -> CallAttempt {
     let name = tool.summary.name.clone();
-    match arguments::check(&tool.summary.input_schema, given) {
+    match arguments::check(&tool.summary.input_schema, value) {
         Ok(arguments) => {
             let arguments = Arc::new(arguments);
             CallAttempt::Call(ToolCall { id, ..ToolCall::new(name, arguments) })
         }
         // the room reports the error, in a form of its own.
-        Err(_) if tool.target == ToolTarget::Host(HostTool::DelegateTask) && given.is_object() => {
-            let arguments = Arc::new(given.clone());
+        Err(_) if tool.target == ToolTarget::Host(HostTool::DelegateTask) && value.is_object() => {
+            let arguments = Arc::new(value.clone());
             CallAttempt::Call(ToolCall { id, ..ToolCall::new(name, arguments) })
         }
         Err(wrong) => {
             let text = arguments::explain(&name, &wrong);
-            let call = ToolCall { id, ..ToolCall::new(name, Arc::new(given.clone())) };
+            let call = ToolCall { id, ..ToolCall::new(name, Arc::new(value.clone())) };
             CallAttempt::Wrong(call, text)
         }
     }

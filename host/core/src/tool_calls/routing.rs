@@ -84,17 +84,17 @@ pub fn says_done(text: &str) -> bool {
 /// The trimmed text without the word [`DONE`]; a text without it stays unchanged.
 #[must_use]
 pub fn without_done(text: &str) -> Cow<'_, str> {
-    let mut kept = String::new();
+    let mut result = String::new();
     let mut from = 0;
     for at in done_words(text) {
-        kept.push_str(text.get(from..at).unwrap_or_default());
+        result.push_str(text.get(from..at).unwrap_or_default());
         from = at + DONE.len();
     }
     if from == 0 {
         return Cow::Borrowed(text);
     }
-    kept.push_str(text.get(from..).unwrap_or_default());
-    Cow::Owned(kept.trim().to_owned())
+    result.push_str(text.get(from..).unwrap_or_default());
+    Cow::Owned(result.trim().to_owned())
 }
 
 /// The route that the text requests, if any (L-066); an empty `prefix` disables addressing.
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn done_counts_as_a_word() {
-        for (text, left) in [
+        for (text, expected) in [
             ("DONE: 4", ": 4"),
             ("DONE", ""),
             ("4 DONE", "4"),
@@ -228,7 +228,7 @@ mod tests {
             ("(DONE)", "()"),
         ] {
             assert!(says_done(text), "{text:?}");
-            assert_eq!(without_done(text), left, "{text:?}");
+            assert_eq!(without_done(text), expected, "{text:?}");
         }
         for text in ["ABANDONED", "DONE_4", "DONEé", "äDONE", "done", "DON E", " x "] {
             assert!(!says_done(text), "{text:?}");

@@ -241,11 +241,11 @@ fn bracketed(token: &str) -> Option<(char, &str)> {
 }
 
 fn excerpt(token: &str) -> String {
-    let mut shown: String = token.chars().take(60).collect();
-    if shown.len() < token.len() {
-        shown.push('…');
+    let mut excerpt: String = token.chars().take(60).collect();
+    if excerpt.len() < token.len() {
+        excerpt.push('…');
     }
-    shown
+    excerpt
 }
 
 impl SequencePattern {
@@ -269,10 +269,11 @@ impl SequencePattern {
                 // The last line of a syntax error states the reason; the lines before it draw its
                 // position.
                 error => {
-                    let told = error.to_string();
+                    let message = error.to_string();
                     (
                         problem_of(source),
-                        told.lines()
+                        message
+                            .lines()
                             .last()
                             .unwrap_or_default()
                             .trim_start_matches("error: ")
@@ -421,7 +422,7 @@ mod tests {
             Err(SequenceError::Pattern(error)) => error.problem,
             other => panic!("{other:?}"),
         };
-        for (text, wanted) in [
+        for (text, expected) in [
             ("C[a(?=b)]", PatternProblem::LookAround),
             ("C[(?<!b)a]", PatternProblem::LookAround),
             (r"C[(a)\1]", PatternProblem::Backreference),
@@ -429,7 +430,7 @@ mod tests {
             ("C[(]", PatternProblem::Syntax),
             ("C[look-around backreference when compiled (]", PatternProblem::Syntax),
         ] {
-            assert_eq!(problem(text), wanted, "{text}");
+            assert_eq!(problem(text), expected, "{text}");
         }
     }
 
@@ -489,8 +490,8 @@ mod tests {
                 if let Ok(sequence) = Sequence::parse(&text) {
                     // A parsed sequence can be written and parsed again.
                     let written: Vec<_> = sequence.events().iter().map(ToString::to_string).collect();
-                    let again = Sequence::parse(&written.join(",")).unwrap();
-                    prop_assert_eq!(again.events(), sequence.events());
+                    let reparsed = Sequence::parse(&written.join(",")).unwrap();
+                    prop_assert_eq!(reparsed.events(), sequence.events());
                 }
             }
         }

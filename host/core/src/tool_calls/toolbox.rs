@@ -182,8 +182,8 @@ impl Toolbox {
 
     /// The entry of a tool of the host, under any name.
     #[must_use]
-    pub fn host_tool(&self, wanted: HostTool) -> Option<&TaskTool> {
-        self.tools.iter().find(|tool| tool.target == ToolTarget::Host(wanted))
+    pub fn host_tool(&self, host_tool: HostTool) -> Option<&TaskTool> {
+        self.tools.iter().find(|tool| tool.target == ToolTarget::Host(host_tool))
     }
 
     /// Whether the call in this message may be carried out: it comes from an agent, or the agent

@@ -120,16 +120,16 @@ pub fn fit(
     strategy: Overflow,
 ) -> Result<TruncationPlan, DoesNotFit> {
     let total = entries.iter().fold(0_u64, |total, entry| total.saturating_add(entry.tokens()));
-    let whole = || (0..entries.len()).map(RetainedEntry::Whole).collect();
+    let keep_all = || (0..entries.len()).map(RetainedEntry::Whole).collect();
     if total.saturating_add(limits.max_output) <= limits.context {
-        return Ok(TruncationPlan { output: limits.max_output, keep: whole() });
+        return Ok(TruncationPlan { output: limits.max_output, keep: keep_all() });
     }
     let most = limits
         .context
         .checked_sub(limits.min_output.saturating_add(limits.reserve))
         .ok_or(DoesNotFit { tokens: total, most: 0 })?;
     let (tokens, keep) = match strategy {
-        _ if total <= most => (total, whole()),
+        _ if total <= most => (total, keep_all()),
         Overflow::Truncate => truncated(entries, total, most, limits.mark),
         Overflow::DropTurns => without_turns(entries, total, most),
     };
@@ -168,13 +168,13 @@ fn truncated(
         total -= entry.text.saturating_sub(tokens.saturating_add(mark));
         cuts.insert(index, tokens);
     }
-    let kept = |index| {
+    let retained_entry = |index| {
         cuts.get(&index).map_or(RetainedEntry::Whole(index), |tokens| RetainedEntry::Cut {
             index,
             tokens: *tokens,
         })
     };
-    (total, (0..entries.len()).map(kept).collect())
+    (total, (0..entries.len()).map(retained_entry).collect())
 }
 
 /// Drops whole turns, oldest first: a USER entry and all up to the next.

@@ -141,7 +141,7 @@ fn value(element: &Element, shape: SchemaPart<'_>) -> Value {
     if alike && matches!(kind, XmlKind::List | XmlKind::Other) {
         return element.children.iter().map(|child| value(child, shape.item())).collect();
     }
-    let named = |child: &Element| {
+    let field = |child: &Element| {
         (
             child.name.clone(),
             value(
@@ -150,7 +150,7 @@ fn value(element: &Element, shape: SchemaPart<'_>) -> Value {
             ),
         )
     };
-    Value::Object(element.children.iter().map(named).collect())
+    Value::Object(element.children.iter().map(field).collect())
 }
 
 /// Renders a call as a model should write it, for examples in instructions. With the same schema,
@@ -215,10 +215,10 @@ fn write_text(out: &mut String, text: &str) {
 }
 
 fn write_cdata(out: &mut String, text: &str) {
-    let kept: String =
+    let valid_text: String =
         text.chars().map(|c| if element::is_char(c) { c } else { '\u{fffd}' }).collect();
     // The end mark is split between two sections; a carriage return would become a line feed.
-    let inside = kept.replace("]]>", "]]]]><![CDATA[>").replace('\r', "]]>&#13;<![CDATA[");
+    let inside = valid_text.replace("]]>", "]]]]><![CDATA[>").replace('\r', "]]>&#13;<![CDATA[");
     out.push_str(&format!("<![CDATA[{inside}]]>"));
 }
 

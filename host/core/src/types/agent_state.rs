@@ -64,7 +64,7 @@ impl AgentState {
 
     /// The state for this word; `None` if there is no such state.
     #[must_use]
-    pub fn named(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 
@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn states_have_words() {
         for state in AgentState::ALL {
-            assert_eq!(AgentState::named(state.as_str()), Some(state));
+            assert_eq!(AgentState::from_name(state.as_str()), Some(state));
             assert_eq!(json!(state), json!(state.as_str()));
         }
-        assert_eq!(AgentState::named("asleep"), None);
+        assert_eq!(AgentState::from_name("asleep"), None);
     }
 }

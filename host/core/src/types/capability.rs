@@ -72,7 +72,7 @@ impl Capability {
 
     /// The capability of that name; `None` if there is none.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|capability| capability.as_str() == name)
     }
 

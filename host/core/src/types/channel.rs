@@ -83,7 +83,7 @@ impl ChannelAccess {
 
     /// The access of that name; `None` if there is none.
     #[must_use]
-    pub fn named(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         Some(match word {
             "read-write" => Self::ReadWrite,
             "read-only" => Self::ReadOnly,
@@ -276,7 +276,7 @@ mod tests {
             );
         }
         assert!(ChannelAccess::WORDS.iter().all(|word| {
-            ChannelAccess::named(word).is_some_and(|access| serde_json::json!(access) == **word)
+            ChannelAccess::from_name(word).is_some_and(|access| serde_json::json!(access) == **word)
         }));
     }
 

@@ -213,7 +213,7 @@ impl Prompt {
         let Some(tokens) = tokens else { return };
         match self.options.iter_mut().rev().find(|(name, _)| is_length(name)) {
             // Keep the name that the plugin chose: some models accept only one of them.
-            Some((_, asked)) => *asked = Value::from(tokens),
+            Some((_, limit)) => *limit = Value::from(tokens),
             None => self.options.push(("max-output-tokens".to_owned(), Value::from(tokens))),
         }
     }

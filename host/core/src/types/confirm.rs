@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_risk_waits_from_its_threshold_on() {
         let risks = [None, Some(Risk::Low), Some(Risk::Medium), Some(Risk::High)];
-        for (policy, asked) in [
+        for (policy, expected) in [
             (ConfirmPolicy::Never, [false; 4]),
             (ConfirmPolicy::Always, [true; 4]),
             (risky(Risk::High, true), [true, false, false, true]),
@@ -60,7 +60,7 @@ mod tests {
             (risky(Risk::Medium, false), [false, false, true, true]),
             (risky(Risk::Low, false), [false, true, true, true]),
         ] {
-            assert_eq!(risks.map(|risk| policy.asks(risk)), asked, "{policy:?}");
+            assert_eq!(risks.map(|risk| policy.asks(risk)), expected, "{policy:?}");
         }
         assert_eq!(ConfirmRules::default().policy, ConfirmPolicy::Never);
     }

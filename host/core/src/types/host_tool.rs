@@ -59,7 +59,7 @@ impl HostTool {
 
     /// The tool of that name; `None` for a plugin's.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.as_str() == name)
     }
 

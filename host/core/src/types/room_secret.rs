@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn debug_shows_nothing_of_it() {
-        let shown =
+        let text =
             format!("{:?} {:#?}", RoomSecret::new([171; 32]), Some(RoomSecret::new([171; 32])));
-        assert!(!shown.contains("ab") && !shown.contains("171"), "{shown}");
+        assert!(!text.contains("ab") && !text.contains("171"), "{text}");
     }
 }

@@ -139,13 +139,13 @@ mod tests {
 
     #[test]
     fn a_command_is_shown_with_the_quotes_that_it_needs() {
-        let shown = |words: &[&str]| {
+        let command = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
             show_command("/bin/git", &words)
         };
-        assert_eq!(shown(&["log", "-n1", "a=b"]), "/bin/git log -n1 a=b");
+        assert_eq!(command(&["log", "-n1", "a=b"]), "/bin/git log -n1 a=b");
         assert_eq!(
-            shown(&["two words", "", "*", "it's"]),
+            command(&["two words", "", "*", "it's"]),
             r"/bin/git 'two words' '' '*' 'it'\''s'"
         );
         assert_eq!(read_command("git 'open"), None);
@@ -158,8 +158,8 @@ mod tests {
             program in "[a-z/ ']{1,8}",
             arguments in prop::collection::vec(r"[-a-z *'\\é]{0,8}", 0..5),
         ) {
-            let shown = show_command(&program, &arguments);
-            prop_assert_eq!(read_command(&shown), Some((program, arguments)));
+            let command = show_command(&program, &arguments);
+            prop_assert_eq!(read_command(&command), Some((program, arguments)));
         }
     }
 

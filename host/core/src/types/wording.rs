@@ -19,9 +19,9 @@ pub(crate) fn plain(c: char) -> char {
 
 /// A name or value between backquotes, cut if it is long.
 pub(crate) fn code(text: &str) -> String {
-    let shown: String = text.chars().take(QUOTED).map(plain).collect();
+    let excerpt: String = text.chars().take(QUOTED).map(plain).collect();
     let more = if text.chars().nth(QUOTED).is_some() { "…" } else { "" };
-    format!("`{shown}{more}`")
+    format!("`{excerpt}{more}`")
 }
 
 /// A TOML string: quoted and escaped.
@@ -67,8 +67,8 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
 /// An amount of money: `$0.20`, with more digits only if there are any.
 pub(crate) fn money(micro_usd: u64) -> String {
     let fraction = format!("{:06}", micro_usd % 1_000_000);
-    let kept = fraction.trim_end_matches('0').len().max(2);
-    format!("${}.{}", micro_usd / 1_000_000, &fraction[..kept])
+    let digits = fraction.trim_end_matches('0').len().max(2);
+    format!("${}.{}", micro_usd / 1_000_000, &fraction[..digits])
 }
 
 /// The most similar known name, or all of them; `None` if there are none.
@@ -112,12 +112,12 @@ pub(crate) fn nearest<'a>(
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for (i, left) in a.iter().enumerate() {
+    for (i, a_char) in a.iter().enumerate() {
         let mut row = vec![i + 1];
-        for (j, right) in b.iter().enumerate() {
-            let replaced = rows[i][j] + usize::from(left != right);
+        for (j, b_char) in b.iter().enumerate() {
+            let replaced = rows[i][j] + usize::from(a_char != b_char);
             let mut least = replaced.min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *left == b[j - 1] && a[i - 1] == *right {
+            if i > 0 && j > 0 && *a_char == b[j - 1] && a[i - 1] == *b_char {
                 least = least.min(rows[i - 1][j - 1] + 1);
             }
             row.push(least);

@@ -16,13 +16,13 @@ use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::risk::Risk;
 use conclave_core::types::stuck_rules::{Recovery, StuckRules};
 
-use crate::support::{Parts, assembled, good, named, plugin, refused, unfit};
+use crate::support::{Parts, assembled, by_name, good, plugin, refused, unfit};
 
 const OTHERS: &str = "[plugins.workspace]\nsource = \"stock:workspace\"\n[plugins.notes]\nsource = \"stock:notes\"\n\
     [plugins.patterns]\nsource = \"stock:patterns\"\n[plugins.recent]\nsource = \"stock:recent\"\n";
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
-    named([
+    by_name([
         ("chat", plugin(&[PluginKind::Agent], &["tools?"], &[])),
         ("workspace", plugin(&[PluginKind::Tools], &[], &["read", "write"])),
         ("notes", plugin(&[PluginKind::Memory, PluginKind::Tools], &[], &["remember"])),
@@ -108,13 +108,13 @@ fn values_that_do_not_fit_together_are_refused() {
         ("system = \"S\"\nprompt_agent = \"a.md\"", Conflict),
         ("prompt_agent = \"\"", InvalidValue),
     ];
-    let mut shown = String::new();
+    let mut report = String::new();
     for (task, code) in cases {
         let problems = refused(&text(task));
         assert_eq!(problems.codes(), [code], "{task}: {problems}");
-        writeln!(shown, "{problems}").unwrap();
+        writeln!(report, "{problems}").unwrap();
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
@@ -125,13 +125,13 @@ fn a_plugin_of_another_kind_is_refused_with_the_suitable_ones() {
         "confirm = { policy = \"always\", analyzer = \"notes\" }",
         "condense = { plugin = \"patterns\" }",
     ];
-    let mut shown = String::new();
+    let mut report = String::new();
     for task in cases {
         let problems = unfit(&text(task), &plugins());
         assert_eq!(problems.codes(), [WrongPluginKind], "{task}: {problems}");
-        writeln!(shown, "{problems}").unwrap();
+        writeln!(report, "{problems}").unwrap();
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
@@ -172,12 +172,12 @@ fn with_file(key: &str, file: &str) -> Result<(Config, Problems), Problems> {
     let list = if key == "knowledge" { "[\"a.md\"]" } else { "\"a.md\"" };
     let mut config = good(&text(&format!("{key} = {list}")));
     let desk = TaskName::from("desk");
-    let taken = if key == "knowledge" {
+    let result = if key == "knowledge" {
         config.take_knowledge(&desk, 0, file)
     } else {
         config.take_micro(&desk, file)
     };
-    taken.map(|warnings| (config, warnings))
+    result.map(|warnings| (config, warnings))
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn knowledge_is_a_text_that_triggers_call_for() {
     let config = good(&text("knowledge = [\"agents/git.md\", \"docker.md\"]"));
     let files: Vec<_> = config
         .knowledge_files()
-        .map(|(task, index, file)| (task.to_string(), index, file.shown.clone()))
+        .map(|(task, index, file)| (task.to_string(), index, file.display_path.clone()))
         .collect();
     let desk = "desk".to_owned();
     assert_eq!(
@@ -216,16 +216,16 @@ fn a_key_of_a_file_without_effect_is_refused_at_its_line() {
         ("knowledge", "---\ntriggers: [a]\nagent: other\n---\nKnow it.\n", (3, 8), Conflict),
         ("knowledge", "---\ntriggers: [a]\n---\n \n", (3, 4), MissingKey),
     ];
-    let mut shown = String::new();
+    let mut report = String::new();
     for (key, file, place, code) in cases {
         let problems = with_file(key, file).expect_err(file);
         assert_eq!(problems.codes(), [code], "{file}: {problems}");
         let [problem] = &problems.0[..] else { panic!("{problems}") };
         assert_eq!((problem.line, problem.column), place, "{problems}");
         assert!(problem.remedy.is_some(), "{problems}");
-        writeln!(shown, "{problems}").unwrap();
+        writeln!(report, "{problems}").unwrap();
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
     for agent in ["chat", "desk"] {
         let file = format!("---\nagent: {agent}\n---\nDo it.\n");
         assert!(with_file("prompt_agent", &file).is_ok(), "{agent} is this task's");

@@ -18,11 +18,8 @@ fn check(json: &[u8]) {
             "{text:?}"
         );
     }
-    let again = serde_json::to_vec(&manifest).expect("a manifest is JSON");
-    assert_eq!(
-        Manifest::parse(&again).expect("what was taken in once is taken in again"),
-        manifest
-    );
+    let json = serde_json::to_vec(&manifest).expect("a manifest is JSON");
+    assert_eq!(Manifest::parse(&json).expect("what was taken in once is taken in again"), manifest);
     let _ = Capability::ALL.map(|capability| manifest.ask(capability));
 }
 

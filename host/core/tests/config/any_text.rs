@@ -21,9 +21,9 @@ fn check(text: &str) {
     for problem in &problems.0 {
         assert!((1..=lines).contains(&problem.line) && problem.column >= 1, "{problem:?}");
         assert!(problem.severity == Severity::Warning || !problem.what.is_empty());
-        let shown = problem.to_string();
-        assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
-        assert!(shown.len() < 20_000, "{shown}");
+        let display = problem.to_string();
+        assert!(!display.chars().any(|c| c.is_control() && c != '\n'), "{display:?}");
+        assert!(display.len() < 20_000, "{display}");
     }
 }
 

@@ -8,7 +8,7 @@ use conclave_core::types::completion::ToolFormat;
 use conclave_core::types::ids::{ChannelId, PluginName, TaskName};
 use serde_json::json;
 
-use crate::support::{LIBRARY, Parts, assembled, library, misfit, named, plugin, settings, tool};
+use crate::support::{LIBRARY, Parts, assembled, by_name, library, misfit, plugin, settings, tool};
 
 fn agent(asks: &[&str]) -> PluginFacts {
     plugin(&[PluginKind::Agent], asks, &[])
@@ -57,7 +57,7 @@ fn a_plugin_that_waits_for_a_model_has_the_time_that_the_model_may_take() {
     let wall = |plugin: &str, model: &str| {
         let end = format!("[models.default]\n{model}");
         let text = Parts { plugin, end: &end, ..Parts::default() }.text();
-        assembled(&text, &named([("chat", agent(&["model"]))])).setup.plugins
+        assembled(&text, &by_name([("chat", agent(&["model"]))])).setup.plugins
             [&PluginName::from("chat")]
             .limits
             .wall_ms
@@ -98,7 +98,7 @@ fn tools_need_an_ask_a_grant_and_a_task_that_leaves_them() {
             ..Parts::default()
         }
         .text();
-        let plugins = named([
+        let plugins = by_name([
             ("chat", agent(asks)),
             ("tool", plugin(&[PluginKind::Tools], &[], &["b", "a"])),
         ]);
@@ -120,7 +120,7 @@ fn every_required_ask_names_its_reason_and_the_smallest_line() {
     let chat = agent(&[
         "model", "tools", "delegate", "route", "files", "channels", "log", "config", "fetch?",
     ]);
-    let plugins = named([
+    let plugins = by_name([
         ("chat", chat),
         ("search", plugin(&[PluginKind::Tools], &[], &["find"])),
         ("other", agent(&[])),
@@ -135,7 +135,7 @@ fn asks_for_what_is_not_offered_are_refused_unless_they_are_optional() {
     chat.manifest.asks.get_mut("fetch").unwrap().why =
         format!("Reads\u{1b}[2J it. {}", "x".repeat(300));
     chat.manifest.asks.get_mut("teleport").unwrap().why.clear();
-    insta::assert_snapshot!(misfit(&text, &named([("chat", chat)])));
+    insta::assert_snapshot!(misfit(&text, &by_name([("chat", chat)])));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_grant_beyond_the_manifest_is_a_warning() {
     }
     .text();
     insta::assert_snapshot!(
-        assembled(&text, &named([("chat", agent(&["channels?"]))])).warnings.to_string()
+        assembled(&text, &by_name([("chat", agent(&["channels?"]))])).warnings.to_string()
     );
 }
 
@@ -158,13 +158,13 @@ fn tasks_name_plugins_of_the_right_kind() {
         ..Parts::default()
     }
     .text();
-    let mut plugins = named([
+    let mut plugins = by_name([
         ("chat", agent(&[])),
         ("other", plugin(&[], &[], &[])),
         ("tool", plugin(&[PluginKind::Tools], &[], &["a"])),
     ]);
     insta::assert_snapshot!(misfit(&text, &plugins));
-    plugins = named([
+    plugins = by_name([
         ("chat", plugin(&[PluginKind::Agent, PluginKind::Responder], &[], &[])),
         ("other", plugin(&[PluginKind::DeliveryStrategy], &[], &[])),
         ("tool", plugin(&[PluginKind::Agent, PluginKind::Tools], &[], &["a"])),
@@ -184,7 +184,7 @@ fn a_pattern_that_covers_nothing_is_reported_with_the_nearest_tool() {
         ("grants.tools = [\"search.find\"]", "tools = [\"search.read\"]", &["find", "read"]),
         ("", "tools = [\"search.read\"]", &["find", "read"]),
     ];
-    let mut shown = String::new();
+    let mut report = String::new();
     for (line, task, tools) in cases {
         let text = Parts {
             plugin: line,
@@ -193,13 +193,13 @@ fn a_pattern_that_covers_nothing_is_reported_with_the_nearest_tool() {
             ..Parts::default()
         }
         .text();
-        let plugins = named([
+        let plugins = by_name([
             ("chat", agent(&["tools?"])),
             ("search", plugin(&[PluginKind::Tools], &[], tools)),
         ]);
-        writeln!(shown, "{}", misfit(&text, &plugins)).unwrap();
+        writeln!(report, "{}", misfit(&text, &plugins)).unwrap();
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn tools_are_declared_as_the_contract_says() {
         ..tool("odd")
     };
     let object = || json!({ "type": "object" });
-    let mut shown = String::new();
+    let mut report = String::new();
     let lone = [
         with("x".repeat(4 << 10) + "y", object()),
         with("Harmless.\u{e0041}\u{e0042}".into(), object()),
@@ -232,16 +232,17 @@ fn tools_are_declared_as_the_contract_says() {
     for tools in [tools].into_iter().chain(lone.map(|tool| vec![tool])) {
         let mut chat = plugin(&[PluginKind::Agent, PluginKind::Tools], &[], &[]);
         chat.tools = tools;
-        writeln!(shown, "{}", misfit(&Parts::default().text(), &named([("chat", chat)]))).unwrap();
+        writeln!(report, "{}", misfit(&Parts::default().text(), &by_name([("chat", chat)])))
+            .unwrap();
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
     let mut chat = plugin(&[PluginKind::Agent, PluginKind::Tools], &[], &[]);
     chat.tools = vec![
         with("x".repeat(4 << 10), json!({})),
         with("Zeile\n\tzweié\u{200d}n".into(), object()),
     ];
     chat.tools[1].name = "even".into();
-    assembled(&Parts::default().text(), &named([("chat", chat)]));
+    assembled(&Parts::default().text(), &by_name([("chat", chat)]));
 }
 
 #[test]
@@ -261,12 +262,12 @@ fn settings_are_as_the_manifest_declares_them() {
         "odd": { "type": "colour" },
         "wrong": { "type": "integer", "default": "three" },
     }));
-    let shown = misfit(&text, &named([("chat", chat)]));
+    let report = misfit(&text, &by_name([("chat", chat)]));
     let none = misfit(
         &Parts { plugin: "config = { a = 1 }", ..Parts::default() }.text(),
-        &named([("chat", agent(&[]))]),
+        &by_name([("chat", agent(&[]))]),
     );
-    insta::assert_snapshot!(format!("{shown}\n{none}"));
+    insta::assert_snapshot!(format!("{report}\n{none}"));
 }
 
 #[test]
@@ -282,7 +283,7 @@ fn settings_that_fit_are_kept_and_defaults_filled_in() {
         "left": { "type": "array", "default": [1] },
         "open": { "type": "string" },
     }));
-    let setup = assembled(&text, &named([("chat", chat)])).setup;
+    let setup = assembled(&text, &by_name([("chat", chat)])).setup;
     assert_eq!(
         setup.plugins[&PluginName::from("chat")].config,
         json!({ "whole": 2, "part": 3, "given": "mine", "left": [1] })
@@ -303,7 +304,8 @@ fn only_tasks_with_a_way_to_start_tasks_reserve_some() {
         }
         .text()
     };
-    let plugins = |asks: &[&str]| named([("chat", agent(&["delegate"])), ("worker", agent(asks))]);
+    let plugins =
+        |asks: &[&str]| by_name([("chat", agent(&["delegate"])), ("worker", agent(asks))]);
     let limit = "[limits.run]\ntasks_at_once = 30";
     let granted = "grants.delegate = [\"w\"]";
     for (plugin, task, limit, expected) in [

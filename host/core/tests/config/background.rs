@@ -12,7 +12,7 @@ use conclave_core::types::delegation::{BackgroundRules, OnClose, ResultForm};
 use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
-use crate::support::{assembled, named, plugin, refused, unfit};
+use crate::support::{assembled, by_name, plugin, refused, unfit};
 
 fn text(grant: &str, desk: &str, slow: &str) -> String {
     format!(
@@ -23,7 +23,7 @@ fn text(grant: &str, desk: &str, slow: &str) -> String {
 }
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
-    named([
+    by_name([
         ("chat", plugin(&[PluginKind::Agent], &["delegate?"], &[])),
         ("gather", plugin(&[PluginKind::DeliveryStrategy], &[], &[])),
     ])
@@ -93,11 +93,11 @@ fn the_tool_offers_the_agents_that_may_be_started() {
     //
     let grant = "grants.delegate = [\"slow\", \"other\"]";
     let tools = "tools = [\"delegate_task\"]";
-    let shown = |text: &str| {
+    let summary_of = |text: &str| {
         let setup = assembled(text, &plugins()).setup;
         setup.tasks["desk"].toolbox.get("delegate_task").expect("the tool").summary.clone()
     };
-    let tool = shown(&text(grant, tools, ""));
+    let tool = summary_of(&text(grant, tools, ""));
     assert_eq!(tool.input_schema["properties"]["agent"]["enum"], json!(["slow", "other"]));
     assert!(
         tool.description.ends_with("\nAvailable agents:\n  - slow: reads books\n  - other"),
@@ -105,7 +105,7 @@ fn the_tool_offers_the_agents_that_may_be_started() {
         tool.description
     );
     let narrowed =
-        shown(&text(grant, &format!("{tools}\nscope = {{ delegate = [\"other\"] }}"), ""));
+        summary_of(&text(grant, &format!("{tools}\nscope = {{ delegate = [\"other\"] }}"), ""));
     assert_eq!(narrowed.input_schema["properties"]["agent"]["enum"], json!(["other"]));
 }
 

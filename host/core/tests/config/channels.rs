@@ -12,7 +12,7 @@ use conclave_core::setup::PluginKind;
 use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind, Visibility};
 use conclave_core::types::ids::{ChannelId, PluginName};
 
-use crate::support::{Parts, assembled, good, named, plugin, refused};
+use crate::support::{Parts, assembled, by_name, good, plugin, refused};
 
 fn with(channels: &str) -> String {
     Parts { end: channels, ..Parts::default() }.text()
@@ -78,7 +78,7 @@ fn a_strategy_may_be_granted_any_channel_of_the_config() {
         ..Parts::default()
     }
     .text();
-    let plugins = named([("chat", plugin(&[PluginKind::Agent], &["channels?"], &[]))]);
+    let plugins = by_name([("chat", plugin(&[PluginKind::Agent], &["channels?"], &[]))]);
     let assembly = assembled(&text, &plugins);
     let chat = PluginName::from("chat");
     let rights = assembly.setup.rights(&chat).expect("it is a plugin");
@@ -109,7 +109,7 @@ fn invalid_channels_are_refused() {
         (web("speed = 3"), UnknownKey),
         ("channels = 3".to_owned(), WrongType),
     ];
-    let mut shown = String::new();
+    let mut report = String::new();
     for (text, code) in cases {
         let problems = if text.starts_with('[') {
             refused(&with(&text))
@@ -117,9 +117,9 @@ fn invalid_channels_are_refused() {
             refused(&Parts { top: &text, ..Parts::default() }.text())
         };
         assert_eq!(problems.codes(), [code], "{text}\n---\n{problems}");
-        writeln!(shown, "{problems}").unwrap();
+        writeln!(report, "{problems}").unwrap();
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]

@@ -6,12 +6,12 @@ use crate::support::{LIBRARY, Parts, bad, good};
 
 /// Breaks one rule per line and returns the problems in order.
 fn all(parts: impl Fn(&'static str) -> Parts<'static>, lines: &[&'static str]) -> String {
-    let mut shown = String::new();
+    let mut report = String::new();
     for line in lines {
         let text = bad(&parts(line).text());
-        writeln!(shown, "{text}").unwrap();
+        writeln!(report, "{text}").unwrap();
     }
-    shown
+    report
 }
 
 fn in_plugin(plugin: &'static str) -> Parts<'static> {
@@ -32,7 +32,7 @@ fn at_top(top: &'static str) -> Parts<'static> {
 
 #[test]
 fn unknown_keys_are_errors_with_the_nearest_one() {
-    let mut shown = all(
+    let mut report = all(
         in_plugin,
         &[
             "limits = { memmory = \"64 MiB\" }",
@@ -44,8 +44,8 @@ fn unknown_keys_are_errors_with_the_nearest_one() {
             "grants.tools = { name = [\"chat.*\"] }",
         ],
     );
-    shown += &all(in_task, &["agents = \"chat\"", "on_no_tool_call = { nudge = \"x\", to = 1 }"]);
-    shown += &all(
+    report += &all(in_task, &["agents = \"chat\"", "on_no_tool_call = { nudge = \"x\", to = 1 }"]);
+    report += &all(
         at_end,
         &[
             "[limits.run]\nturn = 4",
@@ -54,12 +54,12 @@ fn unknown_keys_are_errors_with_the_nearest_one() {
             "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\nprice = 1",
         ],
     );
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
 fn what_no_grant_can_name_is_refused_with_the_reason() {
-    let shown = all(
+    let report = all(
         in_plugin,
         &[
             "grants.exec = [\"ls\", \"/bin/x ** y\"]",
@@ -67,7 +67,7 @@ fn what_no_grant_can_name_is_refused_with_the_reason() {
             "grants.route = [\"reject\"]",
         ],
     );
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_model_server_is_described_whole_and_without_secrets() {
         "[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
     let with =
         |lines: &str| bad(&Parts { end: &format!("{SERVER}{lines}"), ..Parts::default() }.text());
-    let shown = [
+    let report = [
         all(at_end, &["[models.default]\nkind = \"openai\""]),
         all(at_end, &["[models.default]\nkind = \"openai\"\nurl = \"http://me:secret@models.example/v1\"\nmodel = \" \""]),
         all(at_end, &["[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\nurl = \"http://127.0.0.1\"\nretries = 1"]),
@@ -122,13 +122,16 @@ fn a_model_server_is_described_whole_and_without_secrets() {
         with("thinking = [\"<think>\"]"),
     ]
     .join("\n");
-    assert!(!shown.contains("secret"), "what may be a key or a password is not repeated: {shown}");
-    insta::assert_snapshot!(shown);
+    assert!(
+        !report.contains("secret"),
+        "what may be a key or a password is not repeated: {report}"
+    );
+    insta::assert_snapshot!(report);
 }
 
 #[test]
 fn rules_name_tools_callers_and_what_to_do() {
-    let shown = all(
+    let report = all(
         at_end,
         &[
             "[[policy]]",
@@ -137,12 +140,12 @@ fn rules_name_tools_callers_and_what_to_do() {
             "[policy]\ntool = \"*\"",
         ],
     );
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
 fn a_plugin_from_elsewhere_is_held_to_its_digest() {
-    let shown = all(
+    let report = all(
         at_end,
         &[
             "[plugins.x]\nsource = \"https://example.org/x.wasm\"",
@@ -155,12 +158,12 @@ fn a_plugin_from_elsewhere_is_held_to_its_digest() {
             "[plugins.x]\nsource = \"native:X\"",
         ],
     );
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
 fn what_is_trusted_is_held_to_its_form() {
-    let shown = all(
+    let report = all(
         at_end,
         &[
             "[trust]\nkeys = { alice = \"ed25519:00\", bob = 1 }",
@@ -172,12 +175,12 @@ fn what_is_trusted_is_held_to_its_form() {
             "[plugins.x]\nsource = \"stock:x\"\nrequire_signed = { keys = [\"bob\"] }",
         ],
     );
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
 fn what_must_be_there_is_missed() {
-    let shown = [
+    let report = [
         "",
         "[plugins.a]\nsource = \"stock:a\"\n[tasks.one]\nagent = \"a\"\n",
         "[plugins.a]\nsource = \"stock:a\"\n[tasks.one]\nagent = \"a\"\n[tasks.two]\nagent = \"a\"\n",
@@ -191,13 +194,13 @@ fn what_must_be_there_is_missed() {
         "grants.model = { tokens = 1 }",
     ];
     insta::assert_snapshot!(
-        shown + "\n" + &all(in_plugin, &grants) + &all(in_task, &["on_no_tool_call = { }"])
+        report + "\n" + &all(in_plugin, &grants) + &all(in_task, &["on_no_tool_call = { }"])
     );
 }
 
 #[test]
 fn values_have_one_type() {
-    let mut shown = all(
+    let mut report = all(
         in_plugin,
         &[
             "limits = { memory = 64 }",
@@ -212,7 +215,7 @@ fn values_have_one_type() {
             "config = 3",
         ],
     );
-    shown += &all(
+    report += &all(
         in_task,
         &[
             "interactive = \"yes\"",
@@ -221,17 +224,17 @@ fn values_have_one_type() {
             "on_no_tool_call = 1",
         ],
     );
-    shown += &all(
+    report += &all(
         at_end,
         &["[models]\ndefault = \"x\"", "[[models]]\nkind = \"scripted\"", "[limits]\nrun = 5"],
     );
-    shown += &bad("entry = 1\nplugins = 2\ntasks = []\n");
-    insta::assert_snapshot!(shown);
+    report += &bad("entry = 1\nplugins = 2\ntasks = []\n");
+    insta::assert_snapshot!(report);
 }
 
 #[test]
 fn amounts_have_units_and_bounds() {
-    let mut shown = all(
+    let mut report = all(
         in_plugin,
         &[
             "limits = { memory = \"64\" }",
@@ -260,8 +263,8 @@ fn amounts_have_units_and_bounds() {
             "grants.channels = { names = [\"terminal\"], messages = 0 }",
         ],
     );
-    shown += &all(in_task, &["turns = 0", "max_stalled_steps = 0"]);
-    shown += &all(
+    report += &all(in_task, &["turns = 0", "max_stalled_steps = 0"]);
+    report += &all(
         at_end,
         &[
             "[limits.run]\nwall = \"0 s\"\nturns = 0\ntokens = 0\ncost_usd = 0.0000001\ndepth = -1",
@@ -272,13 +275,13 @@ fn amounts_have_units_and_bounds() {
             "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\nmin_output = 9",
         ],
     );
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
 fn names_follow_the_rule_and_are_not_reserved() {
     let long = format!("[models.{}]\nkind = \"scripted\"\nreplies = \"r\"", "m".repeat(65));
-    let mut shown = all(
+    let mut report = all(
         at_end,
         &[
             "[plugins.Search]\nsource = \"stock:search\"",
@@ -301,8 +304,8 @@ fn names_follow_the_rule_and_are_not_reserved() {
             "[tasks]\n\"a\\u001b[2J\" = 1",
         ],
     );
-    shown += &bad(&Parts { end: &long, ..Parts::default() }.text());
-    insta::assert_snapshot!(shown);
+    report += &bad(&Parts { end: &long, ..Parts::default() }.text());
+    insta::assert_snapshot!(report);
 }
 
 #[test]
@@ -311,7 +314,7 @@ fn sources_and_paths_can_be_found() {
         let text = Parts::default().text().replace("source = \"stock:chat\"", line);
         bad(&text)
     };
-    let shown: Vec<String> = [
+    let reports: Vec<String> = [
         "source = \"chat\"",
         "source = \"./chat.js\"",
         "source = \"stock:\"",
@@ -325,7 +328,7 @@ fn sources_and_paths_can_be_found() {
     .into_iter()
     .map(source)
     .collect();
-    insta::assert_snapshot!(shown.join("\n"));
+    insta::assert_snapshot!(reports.join("\n"));
 }
 
 #[test]
@@ -352,7 +355,7 @@ fn directories_have_a_place_of_their_own() {
 
 #[test]
 fn lists_are_well_formed() {
-    let mut shown = all(
+    let mut report = all(
         in_plugin,
         &[
             "grants.tools = []",
@@ -366,7 +369,7 @@ fn lists_are_well_formed() {
             "grants.channels = [\"terminl\"]",
         ],
     );
-    shown += &all(
+    report += &all(
         in_task,
         &[
             "tools = [\"a b\"]",
@@ -377,7 +380,7 @@ fn lists_are_well_formed() {
             "agent_responder = \"guest\"",
         ],
     );
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]
@@ -418,9 +421,9 @@ fn help(plugin: &str, task: &str) -> String {
 
 #[test]
 fn a_sentence_instead_of_a_rule_is_taken_for_a_nudge() {
-    let shown = help("", "on_no_tool_call = \"Use a tool!\"");
+    let remedy = help("", "on_no_tool_call = \"Use a tool!\"");
     assert_eq!(
-        shown,
+        remedy,
         "to say it to the agent write `on_no_tool_call = { nudge = \"Use a tool!\" }`"
     );
     let long = format!("on_no_tool_call = \"{}\"", "a ".repeat(200));
@@ -473,8 +476,8 @@ fn a_pattern_that_cannot_be_used_is_helped_as_what_it_is() {
         (r"C[\w{900}]", "shorter pattern"),
     ];
     for (sequence, expected) in cases {
-        let shown = help("", &format!("done_sequences = ['{sequence}']"));
-        assert!(shown.contains(expected), "{sequence}: {shown}");
+        let remedy = help("", &format!("done_sequences = ['{sequence}']"));
+        assert!(remedy.contains(expected), "{sequence}: {remedy}");
     }
 }
 
@@ -500,7 +503,7 @@ fn the_tools_of_a_task_are_listed_one_by_one() {
 
 #[test]
 fn names_lead_somewhere() {
-    let mut shown = all(
+    let mut report = all(
         in_plugin,
         &[
             "grants.tools = [\"serch.find\"]",
@@ -509,7 +512,7 @@ fn names_lead_somewhere() {
             "grants.route = [\"answer\", \"usr\", \"don\"]",
         ],
     );
-    shown += &all(
+    report += &all(
         in_task,
         &[
             "delivery_strategy = \"immediate\"",
@@ -517,10 +520,10 @@ fn names_lead_somewhere() {
             "tools = [\"search.find\"]",
         ],
     );
-    shown += &bad(
+    report += &bad(
         "entry = \"dek\"\n[plugins.chat]\nsource = \"stock:chat\"\n[tasks.desk]\nagent = \"char\"\n",
     );
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]

@@ -10,12 +10,12 @@ use conclave_core::config::ProblemCode::{
 use conclave_core::setup::{GatePoint, GateRule, PluginFacts, PluginKind};
 use conclave_core::types::ids::{PluginName, TaskName};
 
-use crate::support::{Parts, assembled, good, named, plugin, refused, unfit};
+use crate::support::{Parts, assembled, by_name, good, plugin, refused, unfit};
 
 const GUARD: &str = "[plugins.guard]\nsource = \"guard.wasm\"\n";
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
-    named([
+    by_name([
         ("chat", plugin(&[PluginKind::Agent], &["tools?", "route?"], &[])),
         ("guard", plugin(&[PluginKind::Gate], &[], &[])),
         ("notes", plugin(&[PluginKind::Memory], &[], &[])),
@@ -63,9 +63,9 @@ fn a_plugin_without_the_export_is_refused_with_the_gates_of_the_config() {
     assert_eq!(problems.codes(), [WrongPluginKind], "{problems}");
     let mut without = plugins();
     without.insert("guard".into(), plugin(&[PluginKind::Tools], &[], &["x"]));
-    let alone = unfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n"), &without);
-    assert_eq!(alone.codes(), [WrongPluginKind], "{alone}");
-    insta::assert_snapshot!(format!("{problems}\n{alone}"));
+    let wrong_kind = unfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n"), &without);
+    assert_eq!(wrong_kind.codes(), [WrongPluginKind], "{wrong_kind}");
+    insta::assert_snapshot!(format!("{problems}\n{wrong_kind}"));
 }
 
 fn handing(plugin: &str, task: &str) -> String {
@@ -97,14 +97,14 @@ fn whom_a_task_may_hand_over_to_is_named_and_must_be_there() {
 
 #[test]
 fn a_tool_that_would_be_refused_each_time_is_not_offered() {
-    let mut shown = String::new();
+    let mut report = String::new();
     for task in ["handoff = [\"billing\"]", "handoff = []"] {
         let problems =
             unfit(&handing("", &format!("tools = [\"handoff_conversation\"]\n{task}")), &plugins());
         assert_eq!(problems.codes(), [NotGranted], "{problems}");
-        writeln!(shown, "{problems}").unwrap();
+        writeln!(report, "{problems}").unwrap();
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
     assembled(&handing("", "tools = [\"handoff_conversation\"]"), &plugins());
 }
 

@@ -27,7 +27,7 @@ fn the_library_is_read_whole() {
     let model = &config.models[&ModelName::from("default")];
     let ModelKind::Scripted { replies } = &model.kind else { panic!("scripted") };
     assert_eq!(
-        (replies.shown.as_str(), replies.path.as_str()),
+        (replies.display_path.as_str(), replies.path.as_str()),
         ("replies.json", "/home/ann/library/replies.json")
     );
     assert_eq!(
@@ -63,7 +63,7 @@ fn the_library_is_read_whole() {
     assert_eq!(search.limits, limits);
     let file = &search.grants.files[0];
     assert_eq!(
-        (file.dir.as_str(), file.shown.as_str(), file.at.as_str()),
+        (file.dir.as_str(), file.display_path.as_str(), file.at.as_str()),
         ("/home/ann/library/docs", "docs", "/folder")
     );
     assert_eq!(file.mode, FileMode::Read);
@@ -71,7 +71,7 @@ fn the_library_is_read_whole() {
     let notes = &config.plugins[&PluginName::from("notes")];
     let PluginSource::File(source) = &notes.source else { panic!("{:?}", notes.source) };
     assert_eq!(
-        (source.shown.as_str(), source.path.as_str()),
+        (source.display_path.as_str(), source.path.as_str()),
         ("./notes.wasm", "/home/ann/library/notes.wasm")
     );
     assert_eq!(
@@ -147,7 +147,7 @@ fn every_limit_has_its_key() {
 /// A limit above its maximum could not be enforced.
 #[test]
 fn every_limit_has_a_maximum() {
-    for past in [
+    for limit in [
         "memory = \"2 GiB\"",
         "cpu = \"721 h\"",
         "wall = \"721 h\"",
@@ -167,9 +167,9 @@ fn every_limit_has_a_maximum() {
         "compile_time = \"61 min\"",
         "compile_memory = \"65 GiB\"",
     ] {
-        let text = Parts { plugin: &format!("limits = {{ {past} }}"), ..Parts::default() }.text();
-        let problems = parse(&text).expect_err(past);
-        assert_eq!(problems.codes(), [ProblemCode::OutOfRange], "{past}: {problems}");
+        let text = Parts { plugin: &format!("limits = {{ {limit} }}"), ..Parts::default() }.text();
+        let problems = parse(&text).expect_err(limit);
+        assert_eq!(problems.codes(), [ProblemCode::OutOfRange], "{limit}: {problems}");
     }
 }
 
@@ -200,7 +200,7 @@ fn what_is_not_written_has_its_default() {
 
 #[test]
 fn a_rule_of_the_agent_role_needs_that_responder() {
-    let mut shown = String::new();
+    let mut report = String::new();
     let cases = [
         ("responders = [\"llm\"]", true),
         ("responders = [\"llm\", \"user\"]", true),
@@ -217,9 +217,9 @@ fn a_rule_of_the_agent_role_needs_that_responder() {
         let warnings = good(&Parts { task, ..Parts::default() }.text()).warnings;
         let codes = if expected { vec![ProblemCode::NoEffect] } else { Vec::new() };
         assert_eq!(warnings.codes(), codes, "{task}: {warnings}");
-        shown += &warnings.to_string();
+        report += &warnings.to_string();
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use conclave_core::inspect::permission_summary::{RightsRow, data_can_leave, rights_table};
 use conclave_core::setup::PluginKind;
 
-use crate::support::{LIBRARY, Parts, assembled, good, library, named, plugin};
+use crate::support::{LIBRARY, Parts, assembled, by_name, good, library, plugin};
 
-fn shown(rows: &[RightsRow]) -> String {
+fn render(rows: &[RightsRow]) -> String {
     rows.iter().fold(String::new(), |mut text, row| {
         writeln!(text, "{:<12} {:<14} {}", row.plugin, row.source, row.may.join("; ")).unwrap();
         text
@@ -18,7 +18,7 @@ fn shown(rows: &[RightsRow]) -> String {
 fn the_library_in_words() {
     let setup = assembled(LIBRARY, &library()).setup;
     let table = rights_table(&setup, &good(LIBRARY).source_labels());
-    insta::assert_snapshot!(shown(&table));
+    insta::assert_snapshot!(render(&table));
     assert_eq!(data_can_leave(&setup), "nowhere");
 }
 
@@ -34,10 +34,10 @@ fn bounds_are_named_and_grants_without_an_ask_are_not() {
     let table = |asks: &[&str]| {
         let setup = assembled(
             &text,
-            &named([("chat", plugin(&[PluginKind::Agent], asks, &[])), ("tool", tool())]),
+            &by_name([("chat", plugin(&[PluginKind::Agent], asks, &[])), ("tool", tool())]),
         )
         .setup;
-        shown(&rights_table(&setup, &good(&text).source_labels()))
+        render(&rights_table(&setup, &good(&text).source_labels()))
     };
     insta::assert_snapshot!(table(&["route", "channels", "files", "model", "delegate", "tools"]));
     insta::assert_snapshot!(table(&[]));
@@ -61,7 +61,8 @@ fn plugins_that_are_consulted_do_more_than_compute() {
         ("idle", PluginKind::Condenser),
     ];
     let setup =
-        assembled(&text, &named(kinds.map(|(name, kind)| (name, plugin(&[kind], &[], &[]))))).setup;
+        assembled(&text, &by_name(kinds.map(|(name, kind)| (name, plugin(&[kind], &[], &[])))))
+            .setup;
     let may: Vec<(String, String)> = rights_table(&setup, &good(&text).source_labels())
         .into_iter()
         .map(|row| (row.plugin.to_string(), row.may.join("; ")))

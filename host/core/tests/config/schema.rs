@@ -82,8 +82,8 @@ fn every_example_config_is_valid() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// Returns a config with only this key in its table. The parser continues past the missing keys.
-fn alone(key: &ConfigKey, value: &str) -> String {
+/// A config with only this key in its table. The parser continues past the missing keys.
+fn config_with(key: &ConfigKey, value: &str) -> String {
     let name = key.table.replace("NAME", "some");
     let header = match name.strip_suffix("[]") {
         Some(list) => format!("[[{list}]]\n"),
@@ -113,17 +113,17 @@ fn alone(key: &ConfigKey, value: &str) -> String {
 
 /// Checks that the parser and the schema either both accept the value or both reject it.
 fn same(key: &ConfigKey, value: &str) {
-    let text = alone(key, value);
+    let text = config_with(key, value);
     use ProblemCode::{InvalidValue, OutOfRange, Unavailable, WrongType};
     let is_about =
         |code: ProblemCode| [InvalidValue, OutOfRange, Unavailable, WrongType].contains(&code);
     let problems = Config::parse("conclave.toml", "", &text)
         .map_or_else(|problems| problems.0, |_| Vec::new());
-    let said = problems
+    let problem = problems
         .iter()
         .find(|problem| problem.line == text.lines().count() && is_about(problem.code));
     let is_valid = SCHEMA.is_valid(&toml::from_str(&text).unwrap());
-    assert_eq!(said.is_none(), is_valid, "{text}{said:?}");
+    assert_eq!(problem.is_none(), is_valid, "{text}{problem:?}");
 }
 
 #[test]

@@ -205,7 +205,7 @@ pub(crate) fn library() -> BTreeMap<PluginName, PluginFacts> {
     let mut notes = plugin(&[PluginKind::Tools], &["files"], &["save"]);
     notes.manifest.config.insert("greeting".into(), json!({ "type": "string" }));
     notes.manifest.config.insert("size".into(), json!({ "type": "integer", "default": 3 }));
-    named([
+    by_name([
         ("coordinator", plugin(&[PluginKind::Agent], &["route", "delegate"], &[])),
         ("librarian", plugin(&[PluginKind::Agent], &["tools", "model?"], &[])),
         ("search", plugin(&[PluginKind::Tools], &["files", "log"], &["find", "read"])),
@@ -215,7 +215,7 @@ pub(crate) fn library() -> BTreeMap<PluginName, PluginFacts> {
     ])
 }
 
-pub(crate) fn named<const N: usize>(
+pub(crate) fn by_name<const N: usize>(
     plugins: [(&str, PluginFacts); N],
 ) -> BTreeMap<PluginName, PluginFacts> {
     plugins.into_iter().map(|(name, facts)| (PluginName::from(name), facts)).collect()

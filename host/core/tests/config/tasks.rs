@@ -17,10 +17,10 @@ use conclave_core::types::stuck_rules::StuckRules;
 use conclave_core::types::task_options::Overflow;
 use serde_json::json;
 
-use crate::support::{Parts, RULES, assembled, bad, good, named, parse, plugin, refused};
+use crate::support::{Parts, RULES, assembled, bad, by_name, good, parse, plugin, refused};
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
-    named([
+    by_name([
         ("chat", plugin(&[PluginKind::Agent], &["tools?"], &[])),
         ("search", plugin(&[PluginKind::Tools], &[], &["find", "read"])),
     ])
@@ -193,7 +193,7 @@ fn the_help_for_a_pattern_goes_by_what_is_wrong_with_it_and_not_by_its_words() {
                 .text();
         parse(&text).unwrap_err().to_string()
     };
-    for (pattern, told) in [
+    for (pattern, expected) in [
         ("a(?=b)", "write the pattern without `(?=`"),
         (r"(a)\1", "name what may come again"),
         ("(?:a{1000}){1000}", "write a shorter pattern"),
@@ -201,7 +201,7 @@ fn the_help_for_a_pattern_goes_by_what_is_wrong_with_it_and_not_by_its_words() {
         ("backreference(", "put a backslash before a sign"),
         ("when compiled(", "put a backslash before a sign"),
     ] {
-        assert!(help(pattern).contains(told), "{pattern}: {}", help(pattern));
+        assert!(help(pattern).contains(expected), "{pattern}: {}", help(pattern));
     }
 }
 

@@ -9,7 +9,7 @@ use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{PluginName, TaskName};
 use serde_json::json;
 
-use crate::support::{Parts, RULES, assembled, misfit, named, plugin};
+use crate::support::{Parts, RULES, assembled, by_name, misfit, plugin};
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
     let mut search = plugin(&[PluginKind::Tools], &[], &["find", "read"]);
@@ -17,7 +17,7 @@ fn plugins() -> BTreeMap<PluginName, PluginFacts> {
     search.tools[0].result_tokens = Some(100);
     search.tools[0].retained_tokens = Some(10);
     let chat = plugin(&[PluginKind::Agent], &["tools?", "delegate?"], &[]);
-    named([
+    by_name([
         ("chat", chat),
         ("search", search),
         ("notes", plugin(&[PluginKind::Tools], &[], &["save"])),
@@ -139,8 +139,8 @@ fn the_names_of_recipients_stand_in_the_schema() {
     let setup = assembled(RULES, &plugins()).setup;
     let toolbox = &setup.tasks[&TaskName::from("Desk")].toolbox;
     let schema = |tool: HostTool| toolbox.host_tool(tool).unwrap().summary.input_schema.clone();
-    let named = json!({ "type": "string", "enum": ["answer-1", "user"], "default": "user" });
-    assert_eq!(schema(HostTool::RecipientMessage)["properties"]["intended_recipient"], named);
+    let recipient = json!({ "type": "string", "enum": ["answer-1", "user"], "default": "user" });
+    assert_eq!(schema(HostTool::RecipientMessage)["properties"]["intended_recipient"], recipient);
     assert_eq!(schema(HostTool::RecipientMessage)["required"], json!(["content"]));
     assert_eq!(
         schema(HostTool::AddRecipient)["properties"]["intended_recipient"],
@@ -153,18 +153,18 @@ fn the_names_of_recipients_stand_in_the_schema() {
     );
 }
 
-/// Returns the problems of each line, in order.
-fn told(lines: &[&str]) -> String {
-    let mut told = String::new();
+/// The problems of each line, in order.
+fn misfits(lines: &[&str]) -> String {
+    let mut report = String::new();
     for line in lines {
-        writeln!(told, "{}", misfit(&text("", line), &plugins())).unwrap();
+        writeln!(report, "{}", misfit(&text("", line), &plugins())).unwrap();
     }
-    told
+    report
 }
 
 #[test]
 fn two_tools_have_two_names() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(misfits(&[
         "tools = [{ tool = \"search.find\", as = \"x\" }, { tool = \"search.read\", as = \"x\" }]",
         "tools = [\"search.*\", { tool = \"search.find\", as = \"search.read\" }]",
         "tools = [{ tool = \"search.find\", as = \"done\" }]",
@@ -175,7 +175,7 @@ fn two_tools_have_two_names() {
 
 #[test]
 fn a_task_offers_what_its_agent_may_use() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(misfits(&[
         "tools = [{ tool = \"notes.save\", as = \"save\" }]",
         "tools = [{ tool = \"search.fnd\" }]",
         "tools = [\"search.*\", \"delegate_task\"]",
@@ -187,7 +187,7 @@ fn a_task_offers_what_its_agent_may_use() {
 
 #[test]
 fn rules_name_tools_of_the_toolbox() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(misfits(&[
         "force_tool = \"search.fnd\"",
         "force_tool = \"done\"",
         "tools = [{ tool = \"search.find\", as = \"find\" }]\nforce_tool = \"search.find\"",

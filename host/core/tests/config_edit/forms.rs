@@ -2,7 +2,7 @@
 
 use conclave_core::config::edit::{ConfigEditError, EditedConfig, Fragment};
 
-use super::{DESK, granted, open, revoked, shown};
+use super::{DESK, granted, open, render_changes, revoked};
 
 #[test]
 fn a_grant_stands_where_the_others_stand() {
@@ -20,7 +20,7 @@ fn a_grant_stands_where_the_others_stand() {
     for (plugin, fragment) in cases {
         let edited =
             granted(DESK, plugin, fragment).unwrap_or_else(|error| panic!("{fragment}: {error}"));
-        text += &format!("grant {plugin} '{fragment}'\n{}\n", shown(&edited));
+        text += &format!("grant {plugin} '{fragment}'\n{}\n", render_changes(&edited));
     }
     insta::assert_snapshot!(text);
 }
@@ -43,7 +43,7 @@ fn a_grant_is_taken_back_in_part_or_as_a_whole() {
     for (plugin, fragment) in cases {
         let edited =
             revoked(DESK, plugin, fragment).unwrap_or_else(|error| panic!("{fragment}: {error}"));
-        text += &format!("revoke {plugin} '{fragment}'\n{}\n", shown(&edited));
+        text += &format!("revoke {plugin} '{fragment}'\n{}\n", render_changes(&edited));
     }
     insta::assert_snapshot!(text);
 }
@@ -72,18 +72,21 @@ fn what_is_taken_back_is_granted_by_nothing_else() {
         ("[\"search.read\", \"search.list\"]", "search.*", None),
         ("[\"search.read\", \"search.*\", \"desk.*\"]", "*", None),
     ];
-    for (granted, taken, wider) in cases {
-        let revoked = revoked(&with_tools(granted), "librarian", &format!("tools = [\"{taken}\"]"));
+    for (granted, tool, wider) in cases {
+        let revoked = revoked(&with_tools(granted), "librarian", &format!("tools = [\"{tool}\"]"));
         match (revoked, wider) {
             (Err(ConfigEditError::Wider { entry, wider }), Some(expected)) => {
-                assert_eq!((entry.as_str(), wider.as_str()), (taken, expected))
+                assert_eq!((entry.as_str(), wider.as_str()), (tool, expected))
             }
             (Ok(edited), None) => {
-                let left = tools(&edited, "librarian");
-                let covered = conclave_core::permissions::grant::ToolPattern(taken.to_owned());
-                assert!(left.iter().all(|name| !covered.covers(name)), "{granted}: {left:?}");
+                let remaining = tools(&edited, "librarian");
+                let covered = conclave_core::permissions::grant::ToolPattern(tool.to_owned());
+                assert!(
+                    remaining.iter().all(|name| !covered.covers(name)),
+                    "{granted}: {remaining:?}"
+                );
             }
-            (other, _) => panic!("{granted} without {taken}: {other:?}"),
+            (other, _) => panic!("{granted} without {tool}: {other:?}"),
         }
     }
 }
@@ -203,13 +206,13 @@ fn a_folder_is_one_however_it_is_written() {
             "{written}: {}",
             edited.text
         );
-        let again = granted(
+        let repeated_grant = granted(
             DESK,
             "search",
             &format!("files = [{{ dir = \"{written}\", at = \"/docs\" }}]"),
         )
         .unwrap();
-        assert_eq!(again.text, DESK, "{written}");
+        assert_eq!(repeated_grant.text, DESK, "{written}");
     }
     let tables = "[[plugins.search.grants.files]]\ndir = \"docs\" # one\n[[plugins.search.grants.files]]\ndir = \"./docs\"\nat = \"/b\"\n[[plugins.search.grants.files]]\ndir = \"x\"\nat = \"/x\"\n[plugins.search.limits]\n";
     let text = DESK.replace(&format!("grants.{docs}]\n"), tables).replace("limits = {", "# {");
@@ -379,7 +382,7 @@ fn values_are_set_and_removed_by_their_path() {
     edit.set(&["entry"], "\"answer\"").unwrap();
     edit.remove(&["plugins", "desk", "grants"]).unwrap();
     edit.remove(&["nothing", "there"]).unwrap();
-    insta::assert_snapshot!(shown(&edit.finish().unwrap()));
+    insta::assert_snapshot!(render_changes(&edit.finish().unwrap()));
 }
 
 const TOP: &str = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";

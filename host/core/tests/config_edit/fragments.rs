@@ -63,12 +63,12 @@ fn what_grants_nothing_is_said_with_what_to_write() {
         "route = { names = [\"x\"] }",
         "tools = [\"\u{1b}[2J",
     ];
-    let mut shown = String::new();
+    let mut report = String::new();
     for text in cases {
         let error: FragmentError = Fragment::parse(text).unwrap_err();
         let safe: String = error.to_string();
         assert!(!safe.contains('\u{1b}'));
-        shown += &format!("{text:?}\n    {}\n", safe.replace('\n', "\n    "));
+        report += &format!("{text:?}\n    {}\n", safe.replace('\n', "\n    "));
     }
-    insta::assert_snapshot!(shown);
+    insta::assert_snapshot!(report);
 }

@@ -113,9 +113,9 @@ proptest! {
         for edit in &edits {
             let next = make(&text, edit);
             parse(&next);
-            let kept = comments(&next);
+            let next_comments = comments(&next);
             for comment in comments(&text) {
-                prop_assert!(kept.contains(&comment), "{comment} is lost by {edit:?}\n{text}\n---\n{next}");
+                prop_assert!(next_comments.contains(&comment), "{comment} is lost by {edit:?}\n{text}\n---\n{next}");
             }
             text = next;
         }

@@ -101,15 +101,15 @@ fn size(room: &Room) -> usize {
 #[test]
 fn after_a_fault_the_message_to_answer_is_still_pending() {
     let mut recorded = opened();
-    let asked = pending(&recorded);
+    let message = pending(&recorded);
     for fault in ["boom", "bang"] {
         let call = step_under_way(&recorded.take_effects());
         let answer = Err(Fault::new(FaultKind::Error, fault));
         recorded.handle(Event::AgentStepped { call, answer, report: CallReport::default() }, START);
-        assert_eq!(pending(&recorded), asked, "after {fault}");
+        assert_eq!(pending(&recorded), message, "after {fault}");
         let call = step_under_way(&recorded.effects);
         let view = recorded.room.agent_view(call).expect("a step is under way");
-        let is_told = |past: &PastAction| matches!(&past.observation, Some(Observation::Error { content }) if content.contains(fault));
+        let is_told = |past_action: &PastAction| matches!(&past_action.observation, Some(Observation::Error { content }) if content.contains(fault));
         assert!(view.since.iter().any(is_told), "{:?}", view.since);
     }
 }
@@ -128,9 +128,9 @@ fn the_text_of_an_action_is_in_the_history_in_its_place() {
     answer(&mut recorded, call, says("up", json!({})));
     let step = step_under_way(&recorded.effects);
     let view = recorded.room.agent_view(step).expect("a step is under way");
-    let shown: Vec<String> =
+    let texts: Vec<String> =
         view.history.iter().map(|message| message.as_read().into_owned()).collect();
-    assert_eq!(shown[shown.len() - 2], "DONE. <execute_bash>srv</execute_bash>", "{shown:?}");
+    assert_eq!(texts[texts.len() - 2], "DONE. <execute_bash>srv</execute_bash>", "{texts:?}");
     assert!(matches!(&view.since[0].action, Some(Action::Run { command, .. }) if command == "srv"));
     assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
 }

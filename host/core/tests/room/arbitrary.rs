@@ -627,11 +627,11 @@ pub(crate) fn continued(choices: &mut Choices<'_>, call: CallId, ordinal: u32) -
     let count = [0, 1, 1, 2, 3, 4, 66][choices.below(7)];
     let names: Vec<&str> = (0..count).map(|_| choices.one(&NESTED)).collect();
     let calls = names.into_iter().enumerate().map(nested).collect();
-    let asked = Event::ToolsAsked { call, ordinal, calls };
+    let event = Event::ToolsAsked { call, ordinal, calls };
     match choices.below(8) {
         0..=2 => vec![answer],
-        3 => vec![asked, answer],
-        _ => vec![asked],
+        3 => vec![event, answer],
+        _ => vec![event],
     }
 }
 
@@ -648,18 +648,18 @@ fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginRep
             PluginReply::Risk { verdict: Verdict { risk, reason: String::new() } }
         }
         PluginQuery::Gate { .. } => {
-            let said = || TEXTS[which % TEXTS.len()].to_owned();
+            let text = || TEXTS[which % TEXTS.len()].to_owned();
             let verdict = match choices.below(4) {
-                0 => GateVerdict::Block { reason: said() },
-                1 => GateVerdict::Modify { text: said() },
+                0 => GateVerdict::Block { reason: text() },
+                1 => GateVerdict::Modify { text: text() },
                 _ => GateVerdict::Allow,
             };
             PluginReply::Gate { verdict }
         }
         PluginQuery::Rule { .. } => {
             let mut decision = || [None, Some(true), Some(false)][choices.below(3)];
-            let (valid, done) = (decision(), decision());
-            PluginReply::Rule { ruling: Ruling { valid, done, feedback: None } }
+            let (valid, is_done) = (decision(), decision());
+            PluginReply::Rule { ruling: Ruling { valid, is_done, feedback: None } }
         }
         PluginQuery::Conclude { .. } => {
             let (text, value) = (choices.one(&TEXTS).to_owned(), choices.flag());
@@ -823,9 +823,9 @@ fn acted(choices: &mut Choices<'_>) -> Action {
     }
 }
 
-/// Returns an extra field of an executor's answer: a background command, an end, an observation, or
+/// An extra field of an executor's answer: a background command, an end, an observation, or
 /// an invalid value.
-fn told(choices: &mut Choices<'_>) -> Value {
+fn extra_field(choices: &mut Choices<'_>) -> Value {
     let background = json!({ "command_id": choices.below(4), "poll_ms": choices.amount() });
     let observation = json!({ "observation": choices.one(&["run", "read", "error", "delegate", "dance"]), "content": choices.one(&TEXTS), "extras": {} });
     match choices.below(8) {
@@ -842,7 +842,7 @@ fn tool_answer(choices: &mut Choices<'_>) -> Result<ToolOutcome, ToolError> {
     match choices.below(8) {
         4 | 5 => Ok(ToolOutcome {
             content: text(choices),
-            value: Some(told(choices)).filter(|value| !value.is_null()),
+            value: Some(extra_field(choices)).filter(|value| !value.is_null()),
             ..ToolOutcome::default()
         }),
         0 => Err(ToolError::Fault { fault: fault() }),

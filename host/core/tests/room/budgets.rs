@@ -54,8 +54,8 @@ fn every_limit_of_a_run_has_a_case_that_exceeds_it() {
 struct Tried {
     room: Room,
     records: Vec<Record>,
-    asked: VecDeque<(u32, u64)>,
-    lost: u64,
+    open_requests: VecDeque<(u32, u64)>,
+    lost_tokens: u64,
 }
 
 impl Tried {
@@ -65,8 +65,12 @@ impl Tried {
             "setup": { "limits": { "tokens": tokens }, "models": { "default": {} }, "plugins": { "desk": { "grants": { "model": ["default"] } } } },
         });
         let case: Case = serde_json::from_value(case).expect("a case of the right form");
-        let mut tried =
-            Self { room: Room::new(), records: Vec::new(), asked: VecDeque::new(), lost: 0 };
+        let mut tried = Self {
+            room: Room::new(),
+            records: Vec::new(),
+            open_requests: VecDeque::new(),
+            lost_tokens: 0,
+        };
         let effects = tried.happened(Event::RoomOpened {
             setup: case.setup().into(),
             opening: case.opening(),
@@ -90,7 +94,7 @@ impl Tried {
         self.room.handle(event, at);
         while let Some(notice) = self.room.poll_notice() {
             if let Notice::AttemptLost { input_tokens, .. } = notice {
-                self.lost += input_tokens;
+                self.lost_tokens += input_tokens;
             }
         }
         std::iter::from_fn(|| self.room.poll_effect()).collect()
@@ -106,7 +110,7 @@ impl Tried {
                     .iter()
                     .find(|(name, _)| name == "max-output-tokens")
                     .and_then(|(_, most)| most.as_u64());
-                self.asked.push_back((ordinal, most.expect("a limit applies")));
+                self.open_requests.push_back((ordinal, most.expect("a limit applies")));
             }
         }
     }
@@ -145,19 +149,19 @@ proptest! {
         for (ordinal, (kind, number)) in (0_u32..).zip(steps) {
             match kind {
                 0..=3 => tried.ask(call, ordinal),
-                4 | 5 => if let Some((ordinal, most)) = tried.asked.remove(usize::from(number) % tried.asked.len().max(1)) {
+                4 | 5 => if let Some((ordinal, most)) = tried.open_requests.remove(usize::from(number) % tried.open_requests.len().max(1)) {
                     let output = u64::from(number) % (most + 1);
                     let output = if kind == 4 { most } else { output };
                     tried.happened(Event::ModelAnswered { call, ordinal, answer: Ok(completion(output)), trouble: None, was_shown: false });
                 },
-                6 => if let Some((ordinal, _)) = tried.asked.pop_front() {
+                6 => if let Some((ordinal, _)) = tried.open_requests.pop_front() {
                     let answer = Err(ModelError::Other { message: "502".to_owned() });
                     tried.happened(Event::ModelAnswered { call, ordinal, answer, trouble: None, was_shown: false });
                 },
                 _ => { tried.happened(Event::Resumed { down_ms: u64::from(number), is_exact: false, setup: None }); }
             }
-            prop_assert!(tried.room.spent().tokens <= tokens + tried.lost, "{:?} of {tokens}, {} lost", tried.room.spent(), tried.lost);
-            if tried.lost == 0 {
+            prop_assert!(tried.room.spent().tokens <= tokens + tried.lost_tokens, "{:?} of {tokens}, {} lost", tried.room.spent(), tried.lost_tokens);
+            if tried.lost_tokens == 0 {
                 prop_assert!(tried.room.spent().tokens + tried.reserved().tokens <= tokens);
             }
         }

@@ -452,8 +452,9 @@ impl TaskPlan {
         plugins: &BTreeMap<PluginName, PluginSetup>,
     ) -> Vec<TaskTool> {
         let setup = plugins.get(agent).expect("every task's agent was put in");
-        let asked = setup.facts.manifest.asks.contains_key("tools");
-        let granted = setup.grants.tools.iter().filter(|_| asked).flat_map(|grant| &grant.names);
+        let asks_for_tools = setup.facts.manifest.asks.contains_key("tools");
+        let granted =
+            setup.grants.tools.iter().filter(|_| asks_for_tools).flat_map(|grant| &grant.names);
         let granted: Vec<&ToolPattern> = granted.collect();
         let narrowed = |tool: &str| {
             self.tools
@@ -488,8 +489,9 @@ impl PluginPlan {
     fn setup(self, name: &str) -> PluginSetup {
         let grants = self.grants.grants();
         let granted = || {
-            let all = ["model", "tools", "delegate", "route", "channels"]
-                .map(|name| conclave_core::types::capability::Capability::named(name).expect(name));
+            let all = ["model", "tools", "delegate", "route", "channels"].map(|name| {
+                conclave_core::types::capability::Capability::from_name(name).expect(name)
+            });
             all.into_iter()
                 .filter(|capability| grants.has(*capability))
                 .map(|capability| capability.to_string())

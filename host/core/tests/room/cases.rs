@@ -9,7 +9,7 @@ use crate::world::{Order, World};
 
 /// Returns the problems of a case performed in this order.
 fn problems_of(case: &Case, order: &Value) -> Vec<String> {
-    let mut world = World::new(case, Order::named(order));
+    let mut world = World::new(case, Order::parse(order));
     world.run();
     let outcome = serde_json::to_value(world.room.outcome()).expect("an outcome is serialisable");
     let seen = world.seen.report(&outcome, &world.state(), world.hours());

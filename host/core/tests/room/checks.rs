@@ -65,12 +65,12 @@ pub(crate) fn violations(room: &Room, records: &[Record]) -> Vec<String> {
 /// Repeats every answer, including late ones to abandoned calls. Returns the first change that this
 /// makes; there must be none.
 pub(crate) fn changes_when_told_again(room: &Room, records: &[Record]) -> Option<String> {
-    let mut again = room.clone();
+    let mut replay = room.clone();
     let now = records.last().map(|record| record.at).unwrap_or_default();
     for event in records.iter().map(|record| &record.event).filter(|event| answers(event)) {
-        again.handle(event.clone(), now);
+        replay.handle(event.clone(), now);
     }
-    (again != *room || again.poll_effect().is_some())
+    (replay != *room || replay.poll_effect().is_some())
         .then(|| "an answer that came again changed something".to_owned())
 }
 

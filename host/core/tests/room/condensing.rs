@@ -75,9 +75,9 @@ fn history(recorded: &Recorded) -> conclave_core::types::history::History {
 fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
     let mut recorded = opened(4);
     look(&mut recorded, "one");
-    let asked = look(&mut recorded, "two");
-    let Effect::QueryPlugin { call, .. } = asked else {
-        panic!("the history is long enough: {asked:?}")
+    let effect = look(&mut recorded, "two");
+    let Effect::QueryPlugin { call, .. } = effect else {
+        panic!("the history is long enough: {effect:?}")
     };
     assert!(
         recorded.room.agent_view(call).is_some_and(|view| view.history.len() == 5),
@@ -100,11 +100,11 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
         (summary.sender, summary.sender_name.as_str(), &summary.labels[..]),
         (Role::Agent, "condenser:short", &[Label::Tool][..])
     );
-    let shown = summary.in_prompt();
+    let prompt = summary.in_prompt();
     assert!(
-        shown.starts_with("--- SUMMARY OF EARLIER MESSAGES ---\n")
-            && shown.contains("the condenser short wrote"),
-        "{shown}"
+        prompt.starts_with("--- SUMMARY OF EARLIER MESSAGES ---\n")
+            && prompt.contains("the condenser short wrote"),
+        "{prompt}"
     );
     let view = recorded.room.agent_view(call).expect("it is under way");
     assert_eq!(view.pending.map(|message| message.text().to_owned()).as_deref(), Some("two"));
@@ -117,9 +117,9 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
 #[test]
 fn a_summary_of_words_from_outside_is_from_outside() {
     let mut recorded = opened(2);
-    let asked = look(&mut recorded, "one");
-    let Effect::QueryPlugin { call, .. } = asked else {
-        panic!("the history is long enough: {asked:?}")
+    let effect = look(&mut recorded, "one");
+    let Effect::QueryPlugin { call, .. } = effect else {
+        panic!("the history is long enough: {effect:?}")
     };
     recorded.take_effects();
     recorded.handle(
@@ -136,15 +136,15 @@ fn a_summary_of_words_from_outside_is_from_outside() {
         history(&recorded).get(0).map(|message| message.text().to_owned()).as_deref(),
         Some("hello")
     );
-    let mut asked = None;
+    let mut condense_call = None;
     for _ in 0..8 {
         if let Effect::QueryPlugin { call, .. } = look(&mut recorded, "more") {
-            asked = Some(call);
+            condense_call = Some(call);
             break;
         }
     }
     recorded.take_effects();
-    let call = asked.expect("it has grown by eight entries");
+    let call = condense_call.expect("it has grown by eight entries");
     let place = history(&recorded)
         .iter()
         .position(|message| message.text() == "hello")
@@ -165,9 +165,9 @@ fn a_summary_of_words_from_outside_is_from_outside() {
 fn a_masked_result_keeps_its_id_for_the_provider() {
     let mut recorded = opened(4);
     look(&mut recorded, "a long result");
-    let asked = look(&mut recorded, "two");
-    let Effect::QueryPlugin { call, .. } = asked else {
-        panic!("the history is long enough: {asked:?}")
+    let effect = look(&mut recorded, "two");
+    let Effect::QueryPlugin { call, .. } = effect else {
+        panic!("the history is long enough: {effect:?}")
     };
     recorded.take_effects();
     let before = history(&recorded).get(2).expect("it is there").clone();
@@ -183,9 +183,9 @@ fn a_masked_result_keeps_its_id_for_the_provider() {
 #[test]
 fn a_task_that_is_killed_while_its_condenser_thinks_is_over() {
     let mut recorded = opened(2);
-    let asked = look(&mut recorded, "one");
-    let Effect::QueryPlugin { call, .. } = asked else {
-        panic!("the history is long enough: {asked:?}")
+    let effect = look(&mut recorded, "one");
+    let Effect::QueryPlugin { call, .. } = effect else {
+        panic!("the history is long enough: {effect:?}")
     };
     recorded.handle(Event::TaskKilled { task: "desk".into(), reason: "no".to_owned() }, START);
     assert!(recorded.room.outcome().is_some());
@@ -219,7 +219,7 @@ fn a_prompt_that_the_model_refuses_as_too_long_is_condensed_and_sent_again() {
     for text in ["one", "two", "three"] {
         look(&mut recorded, text);
     }
-    for (forget, left) in [(json!([{ "start": 2, "end": 3 }]), 5), (json!([]), 5)] {
+    for (forget, length) in [(json!([{ "start": 2, "end": 3 }]), 5), (json!([]), 5)] {
         let effects = refuse(&mut recorded);
         let [Effect::QueryPlugin { call, question, .. }] = &effects[..] else {
             panic!("the condenser is asked: {effects:?}")
@@ -227,7 +227,7 @@ fn a_prompt_that_the_model_refuses_as_too_long_is_condensed_and_sent_again() {
         let PluginQuery::Condense { reason } = question else { panic!("{question:?}") };
         assert_eq!(*reason, CondenseReason::Overflow);
         advise(&mut recorded, *call, json!({ "forget": forget }));
-        assert_eq!(history(&recorded).len(), left);
+        assert_eq!(history(&recorded).len(), length);
     }
     // The condenser did not shorten it, so the step fails as usual.
     let effects = refuse(&mut recorded);

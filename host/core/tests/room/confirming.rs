@@ -116,8 +116,11 @@ fn nothing_is_done_before_somebody_consents() {
             "{action:?}: {effects:?}\n{:?}",
             recorded.notices
         );
-        let (call, asked) = request(&effects);
-        assert_eq!((asked.tool.as_str(), asked.caller.as_str()), (action.name(), "desk"));
+        let (call, approval_request) = request(&effects);
+        assert_eq!(
+            (approval_request.tool.as_str(), approval_request.caller.as_str()),
+            (action.name(), "desk")
+        );
         recorded.handle(
             Event::Decided {
                 call,
@@ -131,7 +134,11 @@ fn nothing_is_done_before_somebody_consents() {
             panic!("{action:?} was done: {effects:?}")
         };
         let view = recorded.room.agent_view(call).expect("it is under way");
-        let observed = view.since.iter().filter_map(|past| past.observation.as_ref()).next_back();
+        let observed = view
+            .since
+            .iter()
+            .filter_map(|past_action| past_action.observation.as_ref())
+            .next_back();
         let Some(Observation::Custom { name, content, .. }) = observed else {
             panic!("{action:?}: {:?}", view.since)
         };
@@ -166,8 +173,8 @@ fn what_somebody_consents_to_is_done_once() {
 fn a_call_of_a_server_is_a_call_like_any() {
     let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
     let call = custom("call_tool_mcp", json!({ "name": "hands.read", "arguments": {} }));
-    let (_, asked) = request(&act(&mut recorded, &call));
-    assert_eq!(asked.tool, "hands.read");
+    let (_, approval_request) = request(&act(&mut recorded, &call));
+    assert_eq!(approval_request.tool, "hands.read");
 }
 
 #[test]
@@ -215,8 +222,11 @@ fn the_strictest_of_rule_and_risk_counts_for_actions_too() {
         &json!([{ "tool": "hands.run", "decide": "ask", "source": "conclave.toml:3" }]),
     );
     let effects = act(&mut recorded, &run());
-    let (_, asked) = request(&assessed(&mut recorded, &effects, Ok("low")));
-    assert_eq!((asked.tool.as_str(), asked.source.as_str()), ("hands.run", "conclave.toml:3"));
+    let (_, approval_request) = request(&assessed(&mut recorded, &effects, Ok("low")));
+    assert_eq!(
+        (approval_request.tool.as_str(), approval_request.source.as_str()),
+        ("hands.run", "conclave.toml:3")
+    );
     // Consent does not override a rule that denies.
     let mut recorded = opened(
         &json!({ "policy": "always" }),
@@ -238,17 +248,18 @@ fn an_analyzer_that_fails_makes_somebody_be_asked() {
     let risky = json!({ "policy": { "risky": { "threshold": "high", "unknown": false } }, "analyzer": "judge" });
     let mut recorded = opened(&risky, &json!([]));
     let effects = act(&mut recorded, &run());
-    let (_, asked) = request(&assessed(&mut recorded, &effects, Err("it took too long")));
-    assert_eq!(json!(asked.risk), json!("high"));
-    assert!(asked.risk_reason.is_some_and(|reason| reason.contains("it took too long")));
+    let (_, approval_request) =
+        request(&assessed(&mut recorded, &effects, Err("it took too long")));
+    assert_eq!(json!(approval_request.risk), json!("high"));
+    assert!(approval_request.risk_reason.is_some_and(|reason| reason.contains("it took too long")));
 }
 
 #[test]
 fn an_approver_writes_other_arguments_for_an_action() {
     let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
-    let (call, asked) = request(&act(&mut recorded, &run()));
-    assert_eq!(asked.arguments["command"], "ls");
-    let mut arguments = asked.arguments;
+    let (call, approval_request) = request(&act(&mut recorded, &run()));
+    assert_eq!(approval_request.arguments["command"], "ls");
+    let mut arguments = approval_request.arguments;
     arguments["command"] = json!("ls -l");
     recorded.handle(
         Event::Decided {
@@ -280,27 +291,25 @@ fn consent_that_was_asked_for_before_a_crash_is_asked_for_again() {
     let risky = json!({ "policy": "always", "analyzer": "judge" });
     let mut recorded = opened(&risky, &json!([]));
     let effects = act(&mut recorded, &run());
-    let again = |recorded: &Recorded| {
+    let restarts = |recorded: &Recorded| {
         let unfinished = Unfinished::fold(recorded.records.clone());
-        unfinished.resumption(START, unfinished.room.setup()).again
+        unfinished.resumption(START, unfinished.room.setup()).restarts
     };
-    let assessing = again(&recorded);
+    let assessing = restarts(&recorded);
     assert!(
-        assessing.iter().any(|again| matches!(again.effect, Effect::QueryPlugin { .. })),
+        assessing.iter().any(|restart| matches!(restart.effect, Effect::QueryPlugin { .. })),
         "{assessing:?}"
     );
     assessed(&mut recorded, &effects, Ok("low"));
-    let asking = again(&recorded);
-    let asked = asking.iter().find_map(|again| {
-        if let Effect::AskApproval { request, .. } = &again.effect { Some(request) } else { None }
+    let asking = restarts(&recorded);
+    let approval_request = asking.iter().find_map(|restart| {
+        if let Effect::AskApproval { request, .. } = &restart.effect { Some(request) } else { None }
     });
-    assert_eq!(json!(asked.and_then(|request| request.risk)), json!("low"));
-    assert!(
-        !asking.iter().any(|again| matches!(
-            again.effect,
-            Effect::CallTool { .. } | Effect::QueryPlugin { .. }
-        ))
-    );
+    assert_eq!(json!(approval_request.and_then(|request| request.risk)), json!("low"));
+    assert!(!asking.iter().any(|restart| matches!(
+        restart.effect,
+        Effect::CallTool { .. } | Effect::QueryPlugin { .. }
+    )));
 }
 
 /// Checks a host tool call that starts work against the same rules as the action, whatever other
@@ -329,9 +338,9 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     assert_eq!(starts(&act(&mut recorded, &delegating())).as_deref(), Some("t"));
     // Approved.
     let mut recorded = opened(&always, &json!([]));
-    let (call, asked) = request(&act(&mut recorded, &delegating()));
+    let (call, approval_request) = request(&act(&mut recorded, &delegating()));
     assert_eq!(
-        (asked.tool.as_str(), &asked.arguments["agent"]),
+        (approval_request.tool.as_str(), &approval_request.arguments["agent"]),
         ("delegate_task", &json!("other"))
     );
     recorded.handle(
@@ -341,8 +350,8 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("t"));
     // Approved with other arguments.
     let mut recorded = opened(&always, &json!([]));
-    let (call, asked) = request(&act(&mut recorded, &delegating()));
-    let mut arguments = asked.arguments;
+    let (call, approval_request) = request(&act(&mut recorded, &delegating()));
+    let mut arguments = approval_request.arguments;
     arguments["task"] = json!("u");
     recorded.handle(
         Event::Decided {
@@ -355,12 +364,12 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("u"));
     // Approved with arguments that the agent is not granted.
     let mut recorded = opened(&always, &json!([]));
-    let (call, mut asked) = request(&act(&mut recorded, &delegating()));
-    asked.arguments["agent"] = json!("desk");
+    let (call, mut approval_request) = request(&act(&mut recorded, &delegating()));
+    approval_request.arguments["agent"] = json!("desk");
     recorded.handle(
         Event::Decided {
             call,
-            approval: Approval::Edited { arguments: asked.arguments },
+            approval: Approval::Edited { arguments: approval_request.arguments },
             author: ApprovalAuthor::Program,
         },
         START,
@@ -436,13 +445,13 @@ fn delegations() -> [Action; 2] {
 
 /// Answers the gate's request for text `from` with the replacement `to`.
 fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) -> Vec<Effect> {
-    let asked = effects.iter().find_map(|effect| match effect {
+    let gate_query = effects.iter().find_map(|effect| match effect {
         Effect::QueryPlugin { call, question: PluginQuery::Gate { input }, .. } => {
             Some((*call, input.text.clone()))
         }
         _ => None,
     });
-    let (call, text) = asked.unwrap_or_else(|| panic!("the gate is asked: {effects:?}"));
+    let (call, text) = gate_query.unwrap_or_else(|| panic!("the gate is asked: {effects:?}"));
     assert_eq!(text, from);
     let advice = PluginReply::Gate { verdict: GateVerdict::Modify { text: to.to_owned() } };
     recorded.handle(
@@ -460,8 +469,8 @@ fn decide(recorded: &mut Recorded, call: CallId, approval: Approval) -> Vec<Effe
     recorded.take_effects()
 }
 
-/// Returns the input of the worker, if one begins.
-fn told(effects: &[Effect]) -> Option<String> {
+/// The input of the worker, if one begins.
+fn worker_input(effects: &[Effect]) -> Option<String> {
     effects.iter().find_map(|effect| match effect {
         Effect::StartBackground { opening, .. } => opening.content.clone(),
         _ => None,
@@ -470,19 +479,19 @@ fn told(effects: &[Effect]) -> Option<String> {
 
 #[test]
 fn an_approver_is_asked_about_what_gates_have_left_and_that_is_what_runs() {
-    for wanted in delegations() {
+    for delegation in delegations() {
         let mut recorded = gated(&json!({ "policy": "always" }));
-        let effects = act(&mut recorded, &wanted);
-        let (call, asked) =
+        let effects = act(&mut recorded, &delegation);
+        let (call, approval_request) =
             request(&changed(&mut recorded, &effects, "Sum up the news", "Delete everything"));
         assert_eq!(
-            (asked.tool.as_str(), asked.arguments["task"].as_str()),
+            (approval_request.tool.as_str(), approval_request.arguments["task"].as_str()),
             ("delegate_task", Some("Delete everything")),
-            "{wanted:?}"
+            "{delegation:?}"
         );
         let effects = decide(&mut recorded, call, Approval::Approved);
         assert_eq!(
-            told(&effects).as_deref(),
+            worker_input(&effects).as_deref(),
             Some("Delete everything"),
             "no gate is asked again: {effects:?}"
         );
@@ -497,15 +506,15 @@ fn an_approver_is_asked_about_what_gates_have_left_and_that_is_what_runs() {
 
 #[test]
 fn what_is_refused_as_gates_have_left_it_does_not_begin() {
-    for wanted in delegations() {
+    for delegation in delegations() {
         let mut recorded = gated(&json!({ "policy": "always" }));
-        let effects = act(&mut recorded, &wanted);
+        let effects = act(&mut recorded, &delegation);
         let (call, _) =
             request(&changed(&mut recorded, &effects, "Sum up the news", "Delete everything"));
         let effects = decide(&mut recorded, call, Approval::Refused { reason: "no".to_owned() });
         assert!(
-            told(&effects).is_none() && matches!(effects[..], [Effect::StepAgent { .. }]),
-            "{wanted:?}: {effects:?}"
+            worker_input(&effects).is_none() && matches!(effects[..], [Effect::StepAgent { .. }]),
+            "{delegation:?}: {effects:?}"
         );
     }
 }
@@ -513,31 +522,31 @@ fn what_is_refused_as_gates_have_left_it_does_not_begin() {
 #[test]
 fn what_an_approver_wrote_passes_the_gates_and_is_asked_about_again_where_they_change_it() {
     for (to, is_asked_again) in [("Sum up the weather", false), ("Delete everything", true)] {
-        for wanted in delegations() {
+        for delegation in delegations() {
             let mut recorded = gated(&json!({ "policy": "always" }));
-            let effects = act(&mut recorded, &wanted);
+            let effects = act(&mut recorded, &delegation);
             let (call, _) =
                 request(&changed(&mut recorded, &effects, "Sum up the news", "Sum up nothing"));
             let arguments = json!({ "agent": "other", "task": "Sum up the weather" });
             let effects = decide(&mut recorded, call, Approval::Edited { arguments });
             let mut effects = changed(&mut recorded, &effects, "Sum up the weather", to);
             if is_asked_again {
-                let (call, asked) = request(&effects);
-                assert_eq!(asked.arguments["task"], to);
+                let (call, approval_request) = request(&effects);
+                assert_eq!(approval_request.arguments["task"], to);
                 effects = decide(&mut recorded, call, Approval::Approved);
             }
-            assert_eq!(told(&effects).as_deref(), Some(to), "{wanted:?}: {effects:?}");
+            assert_eq!(worker_input(&effects).as_deref(), Some(to), "{delegation:?}: {effects:?}");
         }
     }
 }
 
 #[test]
 fn the_risk_of_a_delegation_is_that_of_the_text_that_gates_have_left() {
-    for wanted in delegations() {
+    for delegation in delegations() {
         let mut recorded = gated(
             &json!({ "policy": { "risky": { "threshold": "high", "unknown": true } }, "analyzer": "judge" }),
         );
-        let effects = act(&mut recorded, &wanted);
+        let effects = act(&mut recorded, &delegation);
         let effects = changed(&mut recorded, &effects, "Sum up the news", "Delete everything");
         let [Effect::QueryPlugin { question: PluginQuery::Risk { action, .. }, .. }] = &effects[..]
         else {
@@ -550,9 +559,9 @@ fn the_risk_of_a_delegation_is_that_of_the_text_that_gates_have_left() {
         );
         let (call, _) = request(&assessed(&mut recorded, &effects, Ok("high")));
         assert_eq!(
-            told(&decide(&mut recorded, call, Approval::Approved)).as_deref(),
+            worker_input(&decide(&mut recorded, call, Approval::Approved)).as_deref(),
             Some("Delete everything"),
-            "{wanted:?}"
+            "{delegation:?}"
         );
     }
 }

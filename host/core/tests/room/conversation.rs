@@ -34,7 +34,7 @@ struct World {
     requests: u64,
     replies: BTreeMap<u64, Result<RequestReply, Refusal>>,
     /// Effects that have begun and were not taken yet.
-    begun: Vec<Effect>,
+    effects: Vec<Effect>,
     spoken: Vec<OutgoingMessage>,
     /// All messages that were sent, for the transcripts.
     sent: Vec<OutgoingMessage>,
@@ -77,7 +77,7 @@ impl World {
             now: START,
             requests: 0,
             replies,
-            begun: Vec::new(),
+            effects: Vec::new(),
             spoken: Vec::new(),
             sent: Vec::new(),
             is_resumed: false,
@@ -86,7 +86,7 @@ impl World {
         world
     }
 
-    fn held(channels: Channels) -> Self {
+    fn with_channels(channels: Channels) -> Self {
         Self::open(json!({}), channels, |_| {})
     }
 
@@ -104,12 +104,12 @@ impl World {
                 Effect::Send { message: outgoing, .. } => {
                     self.spoken.push(*outgoing.clone());
                     self.sent.push(*outgoing.clone());
-                    self.begun.push(Effect::Send {
+                    self.effects.push(Effect::Send {
                         call: effect_call(&self.recorded, &outgoing),
                         message: outgoing,
                     });
                 }
-                effect => self.begun.push(effect),
+                effect => self.effects.push(effect),
             }
         }
     }
@@ -120,13 +120,13 @@ impl World {
         self.requests
     }
 
-    fn asked(&mut self, what: RoomRequest) -> Result<RequestReply, Refusal> {
+    fn reply_to(&mut self, what: RoomRequest) -> Result<RequestReply, Refusal> {
         let request = self.ask(what);
         self.replies.get(&request).expect("it is answered at once").clone()
     }
 
     fn comes(&mut self, inbound: Inbound) -> Result<RequestReply, Refusal> {
-        self.asked(RoomRequest::Inbound { inbound })
+        self.reply_to(RoomRequest::Inbound { inbound })
     }
 
     fn says(&mut self, channel: &str, text: &str) -> Result<RequestReply, Refusal> {
@@ -139,9 +139,9 @@ impl World {
 
     /// Takes the effects of this kind that have begun.
     fn take(&mut self, is_it: impl Fn(&Effect) -> bool) -> Vec<Effect> {
-        let (taken, left) = std::mem::take(&mut self.begun).into_iter().partition(is_it);
-        self.begun = left;
-        taken
+        let (matching, remaining) = std::mem::take(&mut self.effects).into_iter().partition(is_it);
+        self.effects = remaining;
+        matching
     }
 
     fn step(&mut self) -> CallId {
@@ -178,8 +178,8 @@ impl World {
         }
     }
 
-    /// Returns the speeches since the last call: `channel: text`.
-    fn told(&mut self) -> Vec<String> {
+    /// The speeches since the last call: `channel: text`.
+    fn take_speeches(&mut self) -> Vec<String> {
         std::mem::take(&mut self.spoken)
             .into_iter()
             .map(|outgoing| format!("{}: {}", outgoing.channel, outgoing.text))
@@ -196,7 +196,7 @@ impl World {
     }
 
     fn close(&mut self) -> Result<RequestReply, Refusal> {
-        self.asked(RoomRequest::Close { reason: "good night".to_owned() })
+        self.reply_to(RoomRequest::Close { reason: "good night".to_owned() })
     }
 
     /// Checks that the transcript of a channel has each message that came from it and each that was
@@ -287,19 +287,19 @@ fn duplicate(index: u64) -> Result<RequestReply, Refusal> {
 
 #[test]
 fn three_messages_one_after_the_other_keep_the_history() {
-    let mut world = World::held(two());
-    assert_eq!((world.room().status(), world.begun.len()), (RoomStatus::Active, 0));
+    let mut world = World::with_channels(two());
+    assert_eq!((world.room().status(), world.effects.len()), (RoomStatus::Active, 0));
     for (index, word) in ["one", "two", "three"].into_iter().enumerate() {
         assert_eq!(world.says("web", word), accepted(index as u64));
-        assert_eq!(world.told(), [format!("terminal: web: {word}")]);
+        assert_eq!(world.take_speeches(), [format!("terminal: web: {word}")]);
         let call = world.step();
-        let said: Vec<String> =
+        let words: Vec<String> =
             ["one", "two", "three"][..=index].iter().map(|word| (*word).to_owned()).collect();
         let history = world.history(call);
-        assert!(said.iter().all(|word| history.contains(word)), "{history:?}");
+        assert!(words.iter().all(|word| history.contains(word)), "{history:?}");
         world.ends(call, &format!("answer to {word}"));
         assert_eq!(
-            world.told(),
+            world.take_speeches(),
             [format!("terminal: answer to {word}"), format!("web: answer to {word}")]
         );
         world.hear(None);
@@ -323,7 +323,7 @@ fn three_messages_one_after_the_other_keep_the_history() {
 
 #[test]
 fn speeches_have_keys_of_their_own() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.says("web", "one").expect("it counts");
     world.says("terminal", "two").expect("it counts");
     world.finishes("end");
@@ -338,7 +338,7 @@ fn speeches_have_keys_of_their_own() {
 
 #[test]
 fn what_comes_in_while_the_agent_is_at_work_is_read_in_its_next_step() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.says("web", "one").expect("it counts");
     let call = world.step();
     assert_eq!(world.says("terminal", "and two"), accepted(1));
@@ -356,15 +356,15 @@ fn what_comes_in_while_the_agent_is_at_work_is_read_in_its_next_step() {
     let call = world.step();
     assert!(world.history(call).contains(&"and two".to_owned()));
     world.ends(call, "both");
-    assert_eq!(world.told().last().map(String::as_str), Some("web: both"));
+    assert_eq!(world.take_speeches().last().map(String::as_str), Some("web: both"));
     world.hear(None);
-    assert!(world.begun.is_empty() && world.room().outcome().is_none());
+    assert!(world.effects.is_empty() && world.room().outcome().is_none());
     world.folds();
 }
 
 #[test]
 fn what_comes_in_too_late_for_a_step_begins_the_next_turn() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.says("web", "one").expect("it counts");
     let call = world.step();
     world.says("web", "two").expect("it counts");
@@ -377,13 +377,13 @@ fn what_comes_in_too_late_for_a_step_begins_the_next_turn() {
     );
     world.ends(call, "second");
     assert_eq!(world.notices(|notice| matches!(notice, Notice::UserMessageDropped { .. })), 0);
-    assert!(world.told().contains(&"web: second".to_owned()));
+    assert!(world.take_speeches().contains(&"web: second".to_owned()));
     world.folds();
 }
 
 #[test]
 fn a_close_lets_what_is_under_way_end_and_takes_nothing_new() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.says("web", "one").expect("it counts");
     let call = world.step();
     world.says("web", "never read").expect("it counts");
@@ -400,9 +400,9 @@ fn a_close_lets_what_is_under_way_end_and_takes_nothing_new() {
         1,
         "closed twice is closed once"
     );
-    world.told();
+    world.take_speeches();
     world.ends(call, "the end");
-    assert_eq!(world.told(), ["terminal: the end", "web: the end"]);
+    assert_eq!(world.take_speeches(), ["terminal: the end", "web: the end"]);
     assert_eq!(
         world.notices(|notice| matches!(notice, Notice::UserMessageDropped { .. })),
         1,
@@ -446,7 +446,11 @@ fn a_task_that_is_named_takes_its_turn_and_the_conversation_stays_where_it_is() 
     let other = world.step();
     assert_eq!(world.room().agent_view(other).map(|view| view.task), Some("other".into()));
     world.ends(other, "of other");
-    assert!(world.told().ends_with(&["terminal: of other".to_owned(), "web: of other".to_owned()]));
+    assert!(
+        world
+            .take_speeches()
+            .ends_with(&["terminal: of other".to_owned(), "web: of other".to_owned()])
+    );
     world.says("web", "three").expect("it counts");
     let desk = world.step();
     assert_eq!(world.room().agent_view(desk).map(|view| view.task), Some("desk".into()));
@@ -465,10 +469,10 @@ fn an_interactive_task_in_a_held_room_is_answered_on_any_channel() {
     });
     let turn =
         Turn { action: reply, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-    world.told();
+    world.take_speeches();
     world.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
     assert_eq!(world.take(|effect| matches!(effect, Effect::AskUser { .. })).len(), 1);
-    assert_eq!(world.told(), ["web: and?"], "the terminal is asked itself");
+    assert_eq!(world.take_speeches(), ["web: and?"], "the terminal is asked itself");
     world.says("web", "two").expect("it counts");
     assert_eq!(
         world.take(|effect| matches!(effect, Effect::AbandonCall { .. })).len(),
@@ -489,18 +493,18 @@ fn the_transcript_of_a_channel_says_who_said_what_and_what_goes_on() {
     assert!(world.transcript("web").status().is_working);
     world.finishes("Skerryvore or Bell Rock?");
     let transcript = world.transcript("web");
-    let said: Vec<_> = transcript
+    let entries: Vec<_> = transcript
         .entries()
         .iter()
         .map(|entry| (entry.kind, entry.from.as_deref(), entry.text.as_str()))
         .collect();
     let question = (EntryKind::Question, Some("desk"), "Skerryvore or Bell Rock?");
-    assert_eq!(said, [(EntryKind::User, None, "Which lighthouse?"), question]);
+    assert_eq!(entries, [(EntryKind::User, None, "Which lighthouse?"), question]);
     let status = transcript.status();
     assert_eq!((status.is_working, status.is_asking), (false, true));
     // To the other channel both are messages of the room.
-    let elsewhere = world.transcript("terminal");
-    let kinds: Vec<_> = elsewhere.entries().iter().map(|entry| entry.kind).collect();
+    let terminal = world.transcript("terminal");
+    let kinds: Vec<_> = terminal.entries().iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [EntryKind::Relayed, EntryKind::Answer]);
     world.close().expect("it is open");
     let closed = world.transcript("web");
@@ -531,7 +535,7 @@ fn a_room_that_is_closed_while_it_waits_for_its_user_is_over() {
 
 #[test]
 fn a_held_room_that_was_cut_off_goes_on() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.says("web", "one").expect("it counts");
     world.finishes("first");
     world.hear(None);
@@ -548,42 +552,42 @@ fn a_held_room_that_was_cut_off_goes_on() {
             records: world.recorded.records[..cut].to_vec(),
             ..Recorded::default()
         };
-        let begun = resumption.again.into_iter().map(|again| again.effect).collect();
-        let mut again = World {
+        let effects = resumption.restarts.into_iter().map(|restart| restart.effect).collect();
+        let mut resumed = World {
             recorded,
             now: world.now,
             requests: 100,
             replies: BTreeMap::new(),
-            begun,
+            effects,
             spoken: Vec::new(),
             sent: Vec::new(),
             is_resumed: true,
         };
-        resumption.events.into_iter().for_each(|event| again.happened(event));
+        resumption.events.into_iter().for_each(|event| resumed.happened(event));
         if cut == world.recorded.records.len() {
             assert_eq!(
-                again.comes(Inbound { key: Some("k".into()), ..Inbound::new("web", "two") }),
+                resumed.comes(Inbound { key: Some("k".into()), ..Inbound::new("web", "two") }),
                 duplicate(1)
             );
-            again.finishes("second");
+            resumed.finishes("second");
         }
-        again.hear(None);
-        again.says("web", "more").expect("it counts");
-        again.finishes("last");
-        assert!(again.told().contains(&"web: last".to_owned()), "cut after {cut}");
-        again.folds();
+        resumed.hear(None);
+        resumed.says("web", "more").expect("it counts");
+        resumed.finishes("last");
+        assert!(resumed.take_speeches().contains(&"web: last".to_owned()), "cut after {cut}");
+        resumed.folds();
     }
 }
 
 #[test]
 fn a_speech_under_way_when_the_host_stopped_is_made_again_with_its_key() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.says("web", "one").expect("it counts");
     let unfinished = Unfinished::fold(world.recorded.records.clone());
-    let again = unfinished.resumption(world.now, unfinished.room.setup()).again;
-    let keys: Vec<String> = again
+    let restarts = unfinished.resumption(world.now, unfinished.room.setup()).restarts;
+    let keys: Vec<String> = restarts
         .iter()
-        .filter_map(|again| match &again.effect {
+        .filter_map(|restart| match &restart.effect {
             Effect::Send { message: outgoing, .. } => Some(outgoing.key.clone()),
             _ => None,
         })
@@ -621,9 +625,9 @@ fn each_refusal_has_its_word_and_changes_nothing_else() {
         (Inbound { chain_depth: u32::MAX, ..Inbound::new("in", "x") }, RefusalCode::ChainDepth),
     ];
     for (inbound, code) in cases {
-        let mut world = World::held(bound());
+        let mut world = World::with_channels(bound());
         assert_eq!(world.refused(inbound.clone()), code, "{inbound:?}");
-        assert!(world.begun.is_empty() && world.spoken.is_empty(), "{inbound:?}");
+        assert!(world.effects.is_empty() && world.spoken.is_empty(), "{inbound:?}");
         assert_eq!(
             world.notices(
                 |notice| matches!(notice, Notice::InboundRefused { error, .. } if *error == code)
@@ -633,7 +637,7 @@ fn each_refusal_has_its_word_and_changes_nothing_else() {
         assert_eq!(world.says("push", "x"), accepted(0), "a refusal takes no number");
         world.folds();
     }
-    let mut world = World::held(bound());
+    let mut world = World::with_channels(bound());
     assert_eq!(
         world.says("nowhere", "x").expect_err("refused").allowed,
         ["in", "off", "out", "push"]
@@ -651,8 +655,10 @@ fn each_refusal_has_its_word_and_changes_nothing_else() {
 
 #[test]
 fn a_message_too_many_is_stored_nowhere_and_time_gives_new_ones() {
-    let mut world =
-        World::held(channels(&[("web", Binding { rate: Some(2), ..text() }), ("free", text())]));
+    let mut world = World::with_channels(channels(&[
+        ("web", Binding { rate: Some(2), ..text() }),
+        ("free", text()),
+    ]));
     let twice = || Inbound { key: Some("once".into()), ..Inbound::new("web", "x") };
     assert_eq!(world.comes(twice()), accepted(0));
     assert_eq!(world.says("web", "x"), accepted(1));
@@ -674,26 +680,26 @@ fn a_message_too_many_is_stored_nowhere_and_time_gives_new_ones() {
         RefusalCode::RateLimited,
         "what is saved up is one second's worth"
     );
-    let told = world.notices(|notice| {
+    let refusals = world.notices(|notice| {
         matches!(notice, Notice::InboundRefused { error: RefusalCode::RateLimited, .. })
     });
-    assert_eq!(told, 2, "of each flood the first alone is told");
+    assert_eq!(refusals, 2, "of each flood the first alone is told");
     world.folds();
 }
 
 #[test]
 fn a_second_message_with_the_same_key_is_the_first() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     let with =
         |key: &str, text: &str| Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
     assert_eq!(world.comes(with("a", "one")), accepted(0));
-    let begun = (world.spoken.len(), world.recorded.room.calls_in_flight().count());
+    let before = (world.spoken.len(), world.recorded.room.calls_in_flight().count());
     assert_eq!(world.comes(with("a", "one")), duplicate(0));
     let other = world.comes(with("a", "another text")).expect_err("the key is taken");
     assert_eq!(other.error, RefusalCode::KeyReused, "its text would be lost without a word");
     assert_eq!(
         (world.spoken.len(), world.recorded.room.calls_in_flight().count()),
-        begun,
+        before,
         "nothing comes of it"
     );
     assert_eq!(world.comes(with("b", "two")), accepted(1));
@@ -703,14 +709,15 @@ fn a_second_message_with_the_same_key_is_the_first() {
 
 #[test]
 fn who_is_told_what_comes_in() {
-    let told = |source: Binding, target: Binding| {
-        let mut world = World::held(channels(&[("source", source), ("target", target)]));
+    let receivers = |source: Binding, target: Binding| {
+        let mut world = World::with_channels(channels(&[("source", source), ("target", target)]));
         world
             .comes(Inbound { sender: "Ada".into(), ..Inbound::new("source", "hi") })
             .expect("it counts");
-        let heard = !world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty();
+        let is_stepped =
+            !world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty();
         world.folds();
-        (world.told() == ["target: Ada: hi"], heard)
+        (world.take_speeches() == ["target: Ada: hi"], is_stepped)
     };
     let muted = || Binding { muted: true, ..text() };
     let with = |access| Binding { access, ..text() };
@@ -745,13 +752,13 @@ fn who_is_told_what_comes_in() {
         ("what the target shows does not matter", text(), sees("none"), (true, true)),
     ];
     for (name, source, target, expected) in cases {
-        assert_eq!(told(source, target), expected, "{name}");
+        assert_eq!(receivers(source, target), expected, "{name}");
     }
 }
 
 #[test]
 fn an_agents_channel_reaches_an_agent_that_it_names() {
-    let mut world = World::held(channels(&[("bot", Binding::of(ChannelKind::Agent))]));
+    let mut world = World::with_channels(channels(&[("bot", Binding::of(ChannelKind::Agent))]));
     world
         .comes(Inbound { to: Some("desk".into()), ..Inbound::new("bot", "hi") })
         .expect("it counts");
@@ -762,10 +769,10 @@ fn an_agents_channel_reaches_an_agent_that_it_names() {
 #[test]
 fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
     let mut world =
-        World::held(channels(&[("web", text()), ("pager", text()), ("terminal", text())]));
+        World::with_channels(channels(&[("web", text()), ("pager", text()), ("terminal", text())]));
     world.says("web", "hi").expect("it counts");
     let calls = world.take(|effect| matches!(effect, Effect::Send { .. }));
-    assert_eq!(world.told(), ["pager: web: hi", "terminal: web: hi"]);
+    assert_eq!(world.take_speeches(), ["pager: web: hi", "terminal: web: hi"]);
     for (effect, failure) in calls.iter().zip([Some("gone"), None]) {
         let call = effect.starts().expect("a call");
         world.happened(Event::Sent { call, failure: failure.map(str::to_owned) });
@@ -779,32 +786,36 @@ fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
     assert_eq!(world.notices(|notice| *notice == failed), 1);
     assert_eq!(world.notices(|notice| matches!(notice, Notice::ChannelRefused { .. })), 1);
     world.finishes("end");
-    assert_eq!(world.told().len(), 3, "the one that failed is told the next thing");
+    assert_eq!(world.take_speeches().len(), 3, "the one that failed is told the next thing");
     world.folds();
 }
 
 #[test]
 fn channels_are_attached_changed_and_detached_while_the_room_is_open() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     let bind = |channel: &str, binding: Option<Binding>| RoomRequest::Bind {
         channel: channel.into(),
         binding,
     };
     assert_eq!(world.refused(Inbound::new("phone", "x")), RefusalCode::UnknownChannel);
     assert_eq!(
-        world.asked(bind("phone", Some(Binding::of(ChannelKind::Voice)))),
+        world.reply_to(bind("phone", Some(Binding::of(ChannelKind::Voice)))),
         Ok(RequestReply::Done)
     );
     assert_eq!(world.says("phone", "x"), accepted(0));
-    assert_eq!(world.told(), ["terminal: phone: x", "web: phone: x"]);
+    assert_eq!(world.take_speeches(), ["terminal: phone: x", "web: phone: x"]);
     assert_eq!(
-        world.asked(bind("web", Some(Binding { muted: true, ..text() }))),
+        world.reply_to(bind("web", Some(Binding { muted: true, ..text() }))),
         Ok(RequestReply::Done)
     );
-    assert_eq!(world.asked(bind("terminal", None)), Ok(RequestReply::Done), "the terminal too");
+    assert_eq!(world.reply_to(bind("terminal", None)), Ok(RequestReply::Done), "the terminal too");
     world.finishes("end");
-    assert_eq!(world.told(), ["phone: end"]);
-    assert_eq!(world.asked(bind("terminal", None)), Ok(RequestReply::Done), "what is gone is gone");
+    assert_eq!(world.take_speeches(), ["phone: end"]);
+    assert_eq!(
+        world.reply_to(bind("terminal", None)),
+        Ok(RequestReply::Done),
+        "what is gone is gone"
+    );
     let bad = [
         ("", text()),
         ("a,b", text()),
@@ -813,7 +824,7 @@ fn channels_are_attached_changed_and_detached_while_the_room_is_open() {
     ];
     for (name, binding) in bad {
         assert_eq!(
-            world.asked(bind(name, Some(binding))).expect_err("refused").error,
+            world.reply_to(bind(name, Some(binding))).expect_err("refused").error,
             RefusalCode::BadArguments,
             "{name:?}"
         );
@@ -829,14 +840,14 @@ fn channels_are_attached_changed_and_detached_while_the_room_is_open() {
 
 #[test]
 fn clients_say_what_their_channels_do() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     let says =
         |channel: &str, activity| RoomRequest::Activity { channel: channel.into(), activity };
     assert_eq!(
-        world.asked(says("nowhere", Activity::Speaking)).expect_err("refused").error,
+        world.reply_to(says("nowhere", Activity::Speaking)).expect_err("refused").error,
         RefusalCode::UnknownChannel
     );
-    assert_eq!(world.asked(says("web", Activity::UserSpeaking)), Ok(RequestReply::Done));
+    assert_eq!(world.reply_to(says("web", Activity::UserSpeaking)), Ok(RequestReply::Done));
     assert_eq!(
         (world.room().activity(&"web".into()), world.room().activity(&"terminal".into())),
         (Activity::UserSpeaking, Activity::Idle)
@@ -864,7 +875,7 @@ fn a_child_has_the_channels_that_were_shared_and_any_other_those_of_the_config()
         (world.room().parent(), world.room().metadata()),
         (Some("room".into()), &json!({ "why": "digest" }))
     );
-    let world = World::held(two());
+    let world = World::with_channels(two());
     assert_eq!((&**world.room().bindings(), world.room().parent()), (&two(), None));
 }
 
@@ -880,9 +891,9 @@ fn a_room_that_is_not_held_hears_while_it_is_at_work_and_no_longer() {
         .comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "x") })
         .expect_err("it is not at work");
     assert_eq!((idle.error, idle.allowed), (RefusalCode::UnknownAgent, vec!["desk".to_owned()]));
-    world.told();
+    world.take_speeches();
     world.ends(call, "end");
-    assert!(world.told().is_empty(), "the result of a run is its outcome's to tell");
+    assert!(world.take_speeches().is_empty(), "the result of a run is its outcome's to tell");
     assert!(
         world.room().outcome().is_none(),
         "a channel has not said yet whether it took what came in"
@@ -895,12 +906,15 @@ fn a_room_that_is_not_held_hears_while_it_is_at_work_and_no_longer() {
 
 #[test]
 fn a_task_that_fails_says_so_on_the_channels_and_the_room_goes_on() {
-    let mut world = World::held(channels(&[("web", text())]));
+    let mut world = World::with_channels(channels(&[("web", text())]));
     world.says("web", "one").expect("it counts");
     let call = world.step();
-    world.told();
+    world.take_speeches();
     world.happened(Event::TaskKilled { task: "desk".into(), reason: "enough".to_owned() });
-    assert!(!world.room().is_in_flight(call) && world.told().is_empty(), "whoever stops it knows");
+    assert!(
+        !world.room().is_in_flight(call) && world.take_speeches().is_empty(),
+        "whoever stops it knows"
+    );
     world.says("web", "two").expect("it counts");
     for _ in 0..3 {
         let call = world.step();
@@ -914,8 +928,11 @@ fn a_task_that_fails_says_so_on_the_channels_and_the_room_goes_on() {
             report: CallReport::default(),
         });
     }
-    let told = world.told();
-    assert!(told.len() == 1 && told[0].starts_with("web: There is no answer"), "{told:?}");
+    let speeches = world.take_speeches();
+    assert!(
+        speeches.len() == 1 && speeches[0].starts_with("web: There is no answer"),
+        "{speeches:?}"
+    );
     world.says("web", "three").expect("it counts");
     world.finishes("fine");
     world.folds();
@@ -927,7 +944,7 @@ fn a_turn_that_takes_too_long_ends_and_the_room_does_not() {
         opening.limits.wall_ms = Some(5_000);
         opening.deadline = Some(START.plus(5_000));
     });
-    assert!(world.begun.is_empty(), "no turn, no time");
+    assert!(world.effects.is_empty(), "no turn, no time");
     world.now = world.now.plus(60_000);
     world.says("web", "one").expect("it counts");
     let timer = |world: &mut World| -> (TimerId, Millis) {
@@ -957,11 +974,14 @@ fn a_budget_is_that_of_the_whole_room_and_closes_it() {
     world.says("web", "one").expect("it counts");
     world.finishes("end");
     world.hear(None);
-    world.told();
+    world.take_speeches();
     world.says("web", "two").expect("it counts");
     assert_eq!(world.room().status(), RoomStatus::Closed);
-    let told = world.told();
-    assert!(told.iter().any(|text| text.starts_with("web: The room is closed: ")), "{told:?}");
+    let speeches = world.take_speeches();
+    assert!(
+        speeches.iter().any(|text| text.starts_with("web: The room is closed: ")),
+        "{speeches:?}"
+    );
     world.hear(None);
     assert_eq!(world.room().outcome().map(|outcome| outcome.status), Some(Status::MaxTurns));
     world.folds();
@@ -969,7 +989,7 @@ fn a_budget_is_that_of_the_whole_room_and_closes_it() {
 
 #[test]
 fn stopping_a_turn_ends_it_and_stopping_the_run_ends_the_room() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.says("web", "one").expect("it counts");
     world.step();
     world.hear(None);
@@ -983,11 +1003,11 @@ fn stopping_a_turn_ends_it_and_stopping_the_run_ends_the_room() {
 
 #[test]
 fn a_paused_room_takes_messages_and_begins_no_turn() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.happened(Event::Paused { reason: "lunch".to_owned() });
     assert_eq!(world.room().status(), RoomStatus::Paused);
     assert_eq!(world.says("web", "one"), accepted(0));
-    assert!(world.begun.is_empty());
+    assert!(world.effects.is_empty());
     world.happened(Event::Unpaused);
     world.finishes("end");
     world.folds();
@@ -997,7 +1017,7 @@ fn a_paused_room_takes_messages_and_begins_no_turn() {
 fn a_room_that_is_held_begins_with_what_it_was_opened_with() {
     let mut world = World::open(json!({}), two(), |opening| opening.content = Some("hello".into()));
     world.finishes("hi");
-    assert_eq!(world.told(), ["terminal: hi", "web: hi"]);
+    assert_eq!(world.take_speeches(), ["terminal: hi", "web: hi"]);
     assert!(world.room().outcome().is_none());
     world.says("web", "more").expect("it counts");
     let call = world.step();
@@ -1007,14 +1027,14 @@ fn a_room_that_is_held_begins_with_what_it_was_opened_with() {
 
 #[test]
 fn what_somebody_says_without_a_channel_begins_a_turn_too() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.happened(Event::UserMessageSent {
         task: None,
         text: "psst".to_owned(),
         attachments: Vec::new(),
     });
     let call = world.step();
-    assert!(world.history(call).contains(&"psst".to_owned()) && world.told().is_empty());
+    assert!(world.history(call).contains(&"psst".to_owned()) && world.take_speeches().is_empty());
     world.folds();
 }
 
@@ -1050,7 +1070,7 @@ fn the_same_message_twice_at_the_gates_is_one() {
         (world.replies[&first].clone(), world.replies[&second].clone()),
         (accepted(0), duplicate(0))
     );
-    assert_eq!(world.told(), ["terminal: web: ONE"]);
+    assert_eq!(world.take_speeches(), ["terminal: web: ONE"]);
     let call = world.step();
     assert!(world.history(call).contains(&"ONE".to_owned()));
     world.folds();
@@ -1070,12 +1090,12 @@ fn a_message_that_a_gate_blocks_has_no_number_and_may_come_again() {
         );
     }
     assert!(
-        world.told().is_empty()
+        world.take_speeches().is_empty()
             && world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty()
     );
-    let (again, calls) = at_the_gates(&mut world, "k", "one");
+    let (request, calls) = at_the_gates(&mut world, "k", "one");
     verdict(&mut world, calls[0], GateVerdict::Allow);
-    assert_eq!(world.replies[&again], accepted(0));
+    assert_eq!(world.replies[&request], accepted(0));
     world.folds();
 }
 
@@ -1089,7 +1109,7 @@ fn a_room_that_closes_while_a_message_is_at_the_gates_does_not_take_it() {
     }
     let refusal = world.replies[&request].clone().expect_err("it is not taken");
     assert!(matches!(refusal.error, RefusalCode::RoomClosed | RefusalCode::Blocked), "{refusal:?}");
-    assert!(world.told().is_empty() && world.room().outcome().is_some());
+    assert!(world.take_speeches().is_empty() && world.room().outcome().is_some());
     world.folds();
 }
 
@@ -1107,7 +1127,7 @@ fn a_background_task_of_a_held_room_outlives_the_turn() {
         ..Delegation::default()
     };
     world
-        .asked(RoomRequest::Delegate { delegation: Box::new(delegation), by: None })
+        .reply_to(RoomRequest::Delegate { delegation: Box::new(delegation), by: None })
         .expect("a receipt");
     let started = world.take(|effect| matches!(effect, Effect::StartBackground { .. }));
     let [Effect::StartBackground { call, opening, .. }] = &started[..] else {
@@ -1149,14 +1169,14 @@ fn talks(world: &mut World, text: &str) {
 
 #[test]
 fn what_an_agent_says_while_it_works_is_heard_on_all_channels_before_its_answer() {
-    let mut world = World::held(two());
+    let mut world = World::with_channels(two());
     world.says("web", "one").expect("it counts");
-    world.told();
+    world.take_speeches();
     talks(&mut world, "a moment");
-    assert_eq!(world.told(), ["terminal: a moment", "web: a moment"]);
+    assert_eq!(world.take_speeches(), ["terminal: a moment", "web: a moment"]);
     talks(&mut world, " ");
     world.finishes("end");
-    assert_eq!(world.told(), ["terminal: end", "web: end"], "an empty text is not said");
+    assert_eq!(world.take_speeches(), ["terminal: end", "web: end"], "an empty text is not said");
     world.hear(None);
     world.folds();
 }
@@ -1169,23 +1189,28 @@ fn gates_check_what_an_agent_says_while_it_works_and_it_reads_what_they_decided(
     });
     let block = GateVerdict::Block { reason: "no names".to_owned() };
     let modify = GateVerdict::Modify { text: "hello, …".to_owned() };
-    let said = "The message was said to the people in the room.";
-    for (ruling, told, observed) in [
-        (GateVerdict::Allow, &["terminal: hello, Ann", "web: hello, Ann"][..], said),
-        (modify, &["terminal: hello, …", "web: hello, …"], said),
+    let success = "The message was said to the people in the room.";
+    for (ruling, speeches, observed) in [
+        (GateVerdict::Allow, &["terminal: hello, Ann", "web: hello, Ann"][..], success),
+        (modify, &["terminal: hello, …", "web: hello, …"], success),
         (block, &[], "The message was not said: gate guard blocked it: no names"),
     ] {
         let mut world = World::open(setup.clone(), two(), |_| {});
         world.says("web", "one").expect("it counts");
-        world.told();
+        world.take_speeches();
         talks(&mut world, "hello, Ann");
-        let asked = world.take(|effect| matches!(effect, Effect::QueryPlugin { .. }));
-        let [Effect::QueryPlugin { call, .. }] = asked[..] else { panic!("one gate: {asked:?}") };
+        let gate_queries = world.take(|effect| matches!(effect, Effect::QueryPlugin { .. }));
+        let [Effect::QueryPlugin { call, .. }] = gate_queries[..] else {
+            panic!("one gate: {gate_queries:?}")
+        };
         let is_step = |effect: &Effect| matches!(effect, Effect::StepAgent { .. });
-        assert!(world.told().is_empty() && !world.begun.iter().any(is_step), "nothing yet");
+        assert!(
+            world.take_speeches().is_empty() && !world.effects.iter().any(is_step),
+            "nothing yet"
+        );
         world.folds();
         verdict(&mut world, call, ruling);
-        assert_eq!(world.told(), told);
+        assert_eq!(world.take_speeches(), speeches);
         let call = world.step();
         let view = world.room().agent_view(call).expect("it is under way");
         assert!(format!("{view:?}").contains(observed), "{view:?}");
@@ -1201,9 +1226,9 @@ fn a_room_that_closes_while_gates_check_what_an_agent_says_does_not_say_it() {
     });
     let mut world = World::open(setup, two(), |_| {});
     world.says("web", "one").expect("it counts");
-    world.told();
+    world.take_speeches();
     talks(&mut world, "hello");
     world.happened(Event::Cancelled { reason: "enough".to_owned() });
-    assert!(!world.told().iter().any(|text| text.contains("hello")));
+    assert!(!world.take_speeches().iter().any(|text| text.contains("hello")));
     world.folds();
 }

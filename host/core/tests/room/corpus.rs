@@ -80,7 +80,7 @@ fn compare_cases(way: Way) {
         let cases: Vec<Case> = serde_json::from_str(text).expect("the file holds a list of cases");
         for case in &cases {
             for order in &case.orders {
-                let mut world = World::new(case, Order::named(order));
+                let mut world = World::new(case, Order::parse(order));
                 world.run();
                 let order = order.as_str().map_or_else(|| order.to_string(), str::to_owned);
                 source.check(&format!("{file}: {} ({order})", case.name), &world.records);
@@ -197,10 +197,10 @@ fn another_wording_changes_the_texts_alone() {
 fn every_hash_notices_a_change() {
     let records = records_of_a_case();
     let fold = |records: &[Record]| Folded::of(records, Way::Straight).hashes();
-    let whole = fold(&records);
-    assert_eq!(fold(&records), whole, "the same records have the same hashes");
+    let hashes = fold(&records);
+    assert_eq!(fold(&records), hashes, "the same records have the same hashes");
     let opened = fold(&records[..1]);
-    for (hash, what) in &whole {
+    for (hash, what) in &hashes {
         assert!(*what != opened[hash], "{hash} does not see that nothing comes after the opening");
     }
     let mut reworded = records.clone();
@@ -209,6 +209,6 @@ fn every_hash_notices_a_change() {
     };
     opening.content = Some("hello again".to_owned());
     let changed = fold(&reworded);
-    let differ: Vec<_> = whole.iter().filter(|(hash, what)| changed[*hash] != **what).collect();
+    let differ: Vec<_> = hashes.iter().filter(|(hash, what)| changed[*hash] != **what).collect();
     assert!(matches!(differ[..], [(&"texts", _)]), "{differ:?}");
 }

@@ -30,8 +30,8 @@ fn three_workers() -> Value {
     })
 }
 
-fn told(case: &Case) -> (Value, Value) {
-    let mut world = World::new(case, Order::named(&json!("first")));
+fn since_and_steps(case: &Case) -> (Value, Value) {
+    let mut world = World::new(case, Order::parse(&json!("first")));
     world.run();
     let outcome = serde_json::to_value(world.room.outcome()).expect("an outcome is serialisable");
     let seen = world.seen.report(&outcome, &world.state(), world.hours());
@@ -46,7 +46,7 @@ fn ten_thousand_delegates_in_one_action_are_refused_with_a_text() {
         &three_workers(),
         &json!({ "agents": { "desk": [delegate_all(&json!(flood)), { "finish": "end" }] } }),
     );
-    let (since, steps) = told(&case);
+    let (since, steps) = since_and_steps(&case);
     let text = since[0][1].as_str().expect("an observation");
     assert!(
         text.starts_with("error: delegate_all: 10000 delegates, and 128 may be asked for at once"),
@@ -65,24 +65,24 @@ fn as_many_delegates_as_are_allowed_all_answer_in_order() {
     let mut setup = three_workers();
     setup["limits"] = json!({ "turns": 1_000 });
     let agents = json!({ "desk": [delegate_all(&json!(most)), { "finish": "end" }], "one": finish(0), "two": finish(1) });
-    let (since, _) = told(&case(&setup, &json!({ "agents": agents })));
+    let (since, _) = since_and_steps(&case(&setup, &json!({ "agents": agents })));
     let since = since.as_array().expect("a list").clone();
     assert_eq!(since.len(), 128);
-    for (at, past) in since.iter().enumerate() {
-        let text = past[1].as_str().expect("an observation");
+    for (at, past_action) in since.iter().enumerate() {
+        let text = past_action[1].as_str().expect("an observation");
         assert!(text.ends_with(&format!("{{\"n\":{at}}}")), "{at}: {text}");
     }
 }
 
 #[test]
 fn a_room_read_back_after_any_event_goes_on_with_its_delegates_as_before() {
-    let wanted = json!([{ "agent": "one" }, { "agent": "two" }, { "agent": "one" }, { "agent": "ghost" }, { "agent": "three" }]);
+    let delegations = json!([{ "agent": "one" }, { "agent": "two" }, { "agent": "one" }, { "agent": "ghost" }, { "agent": "three" }]);
     let agents = json!({
-        "desk": [delegate_all(&wanted), { "finish": "end" }],
+        "desk": [delegate_all(&delegations), { "finish": "end" }],
         "one": [{ "think": "a" }, { "finish": "1" }, { "reject": "2" }], "two": [{ "finish": "3" }], "three": [{ "finish": { "n": 4 } }],
     });
     let case = case(&three_workers(), &json!({ "agents": agents }));
-    let mut world = World::new(&case, Order::named(&json!(5)));
+    let mut world = World::new(&case, Order::parse(&json!(5)));
     world.run();
     assert!(world.room.outcome().is_some());
     for cut in 0..world.records.len() {

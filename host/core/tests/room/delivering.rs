@@ -227,12 +227,12 @@ impl Desk {
         self.record(id).state
     }
 
-    fn told(&self, is_it: impl Fn(&Notice) -> bool) -> usize {
+    fn count_notices(&self, is_it: impl Fn(&Notice) -> bool) -> usize {
         self.recorded.notices.iter().filter(|notice| is_it(notice)).count()
     }
 
-    /// Returns the reasons why results are undelivered, in order.
-    fn kept(&self) -> Vec<String> {
+    /// The reasons why results are undelivered, in order.
+    fn undelivered_reasons(&self) -> Vec<String> {
         let reason = |notice: &Notice| match notice {
             Notice::NotDelivered { reason, .. } => Some(reason.clone()),
             _ => None,
@@ -255,13 +255,13 @@ impl Desk {
 
     fn is_sound(&self) {
         assert_eq!(violations(self.room(), &self.recorded.records), Vec::<String>::new());
-        let mut again = Room::new();
+        let mut replay = Room::new();
         for record in &self.recorded.records {
-            again.handle(record.event.clone(), record.at);
-            while again.poll_effect().is_some() {}
-            while again.poll_notice().is_some() {}
+            replay.handle(record.event.clone(), record.at);
+            while replay.poll_effect().is_some() {}
+            while replay.poll_notice().is_some() {}
         }
-        assert!(again == *self.room(), "a room is the fold of its events");
+        assert!(replay == *self.room(), "a room is the fold of its events");
     }
 }
 

@@ -77,10 +77,10 @@ impl Step {
             Notice::ModelAnswered { fallback, .. } => fallback.clone(),
             _ => None,
         };
-        let named: Vec<ModelName> = self.notices.iter().filter_map(next).collect();
+        let names: Vec<ModelName> = self.notices.iter().filter_map(next).collect();
         MODELS
             .into_iter()
-            .filter(|model| named.iter().any(|name| name.as_str() == *model))
+            .filter(|model| names.iter().any(|name| name.as_str() == *model))
             .collect()
     }
 }
@@ -98,8 +98,8 @@ fn completion(tokens: u64) -> Completion {
     }
 }
 
-/// Returns the model that the only effect asks; `None` if it is the plugin's answer.
-fn asked(effects: &[Effect]) -> Option<&str> {
+/// The model that the only effect asks; `None` if it is the plugin's answer.
+fn asked_model(effects: &[Effect]) -> Option<&str> {
     match effects {
         [Effect::CallModel { model, .. }] => Some(model.as_str()),
         [Effect::AnswerModel { .. }] => None,
@@ -124,14 +124,14 @@ fn a_failure_is_passed_on_by_its_kind_and_only_while_a_model_is_left() {
         for position in 0..MODELS.len() {
             for was_shown in [false, true] {
                 let mut step = Step::begin(&MODELS, &json!({}));
-                assert_eq!(asked(&step.ask(None)), Some(MODELS[0]));
+                assert_eq!(asked_model(&step.ask(None)), Some(MODELS[0]));
                 for next in &MODELS[1..=position] {
-                    assert_eq!(asked(&step.answer(Err(unavailable()), false)), Some(*next));
+                    assert_eq!(asked_model(&step.answer(Err(unavailable()), false)), Some(*next));
                 }
                 let effects = step.answer(Err(error.clone()), was_shown);
                 let next = MODELS.get(position + 1).filter(|_| is_helped && !was_shown);
                 let what = format!("{error:?} at {position}, shown: {was_shown}");
-                assert_eq!(asked(&effects), next.copied(), "{what}");
+                assert_eq!(asked_model(&effects), next.copied(), "{what}");
                 assert_eq!(
                     step.fallbacks().len(),
                     position + usize::from(next.is_some()),
@@ -166,8 +166,8 @@ fn the_answer_of_the_next_model_is_counted_and_is_the_plugin_s() {
 #[test]
 fn a_model_that_the_plugin_names_has_no_other_in_its_place() {
     let mut step = Step::begin(&MODELS, &json!({}));
-    assert_eq!(asked(&step.ask(Some("second"))), Some("second"));
-    assert_eq!(asked(&step.answer(Err(unavailable()), false)), None);
+    assert_eq!(asked_model(&step.ask(Some("second"))), Some("second"));
+    assert_eq!(asked_model(&step.answer(Err(unavailable()), false)), None);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn no_model_is_a_way_around_a_grant() {
 fn a_budget_of_requests_ends_the_list() {
     let mut step = Step::begin(&MODELS, &json!({"model_calls": 2}));
     step.ask(None);
-    assert_eq!(asked(&step.answer(Err(unavailable()), false)), Some("second"));
+    assert_eq!(asked_model(&step.answer(Err(unavailable()), false)), Some("second"));
     let effects = step.answer(Err(unavailable()), false);
     let [Effect::AnswerModel { answer: Err(ModelError::BudgetExhausted { what }), .. }] =
         &effects[..]

@@ -34,7 +34,7 @@ struct Member {
     parent: Option<(usize, CallId)>,
     waits: Vec<Waits>,
     /// The number of requests that this room has made.
-    asked: u32,
+    requests: u32,
 }
 
 struct Family {
@@ -42,7 +42,7 @@ struct Family {
     children: BTreeMap<(usize, CallId), usize>,
     now: u64,
     /// The amount counted for lost attempts.
-    lost: u64,
+    lost_tokens: u64,
     /// The amount that answers used.
     answered: u64,
 }
@@ -59,12 +59,12 @@ impl Family {
             },
         });
         let case: Case = serde_json::from_value(case).expect("a case of the right form");
-        let root = Member { room: Room::new(), parent: None, waits: Vec::new(), asked: 0 };
+        let root = Member { room: Room::new(), parent: None, waits: Vec::new(), requests: 0 };
         let mut family = Self {
             members: vec![root],
             children: BTreeMap::new(),
             now: START.0,
-            lost: 0,
+            lost_tokens: 0,
             answered: 0,
         };
         family.happened(
@@ -84,7 +84,7 @@ impl Family {
         room.handle(event, Millis(self.now));
         while let Some(notice) = room.poll_notice() {
             match notice {
-                Notice::AttemptLost { input_tokens, .. } => self.lost += input_tokens,
+                Notice::AttemptLost { input_tokens, .. } => self.lost_tokens += input_tokens,
                 Notice::ModelAnswered { usage, .. } => {
                     self.answered += usage.input_tokens + usage.output_tokens
                 }
@@ -117,7 +117,7 @@ impl Family {
                     room: Room::new(),
                     parent: Some((index, call)),
                     waits: Vec::new(),
-                    asked: 0,
+                    requests: 0,
                 });
                 self.children.insert((index, call), child);
                 self.happened(
@@ -166,8 +166,8 @@ impl Family {
                     if let Waits::Step(call) = waits { Some(*call) } else { None }
                 });
                 let Some(call) = step else { return };
-                self.members[index].asked += 1;
-                let ordinal = self.members[index].asked;
+                self.members[index].requests += 1;
+                let ordinal = self.members[index].requests;
                 self.happened(
                     index,
                     Event::ModelAsked { call, ordinal, request: request(&Value::Null) },
@@ -270,11 +270,13 @@ proptest! {
         for (kind, number) in steps {
             family.next(kind, number);
             let spent = family.members[0].room.spent().tokens;
-            prop_assert!(spent <= tokens + family.lost, "{spent} of {tokens}, {} lost", family.lost);
+            let most = tokens + family.lost_tokens;
+            prop_assert!(spent <= most, "{spent} of {tokens}, {} lost", family.lost_tokens);
         }
         // The independently counted traffic of its rooms is within the limit too.
-        let own: u64 = family.answered + family.lost;
-        prop_assert!(own <= tokens + family.lost, "{own} of {tokens}, {} lost", family.lost);
+        let own: u64 = family.answered + family.lost_tokens;
+        let most = tokens + family.lost_tokens;
+        prop_assert!(own <= most, "{own} of {tokens}, {} lost", family.lost_tokens);
         family.happened(0, Event::Cancelled { reason: "enough".to_owned() });
         for index in 0..family.members.len() {
             prop_assert!(family.members[index].room.outcome().is_some());

@@ -59,11 +59,11 @@ fn say(recorded: &mut Recorded, request: u64, channel: &str, text: &str) {
     );
 }
 
-/// Returns the pending gate request, if any: its call, its name, its input, and the timer of its
+/// The pending gate request, if any: its call, its name, its input, and the timer of its
 /// deadline.
-fn asked(recorded: &mut Recorded) -> Option<(CallId, String, GateInput, TimerId)> {
+fn take_query(recorded: &mut Recorded) -> Option<(CallId, String, GateInput, TimerId)> {
     let effects = recorded.take_effects();
-    let asked = effects.iter().find_map(|effect| match effect {
+    let query = effects.iter().find_map(|effect| match effect {
         Effect::QueryPlugin { call, plugin, question: PluginQuery::Gate { input }, .. } => {
             Some((*call, plugin.to_string(), GateInput::clone(input)))
         }
@@ -75,7 +75,7 @@ fn asked(recorded: &mut Recorded) -> Option<(CallId, String, GateInput, TimerId)
     });
     // Kept if no gate is pending, because the caller still has to handle them.
     recorded.effects = effects;
-    let (call, plugin, input) = asked?;
+    let (call, plugin, input) = query?;
     recorded.effects.clear();
     Some((call, plugin, input, timer.expect("every gate has a deadline")))
 }
@@ -119,8 +119,8 @@ fn blocked(recorded: &Recorded) -> String {
     }
 }
 
-/// Returns the inputs of an agent's steps.
-fn heard(recorded: &Recorded) -> Vec<String> {
+/// The inputs of an agent's steps.
+fn step_inputs(recorded: &Recorded) -> Vec<String> {
     let step = |effect: &Effect| match effect {
         Effect::StepAgent { call, .. } => {
             recorded.room.agent_view(*call)?.pending.map(|message| message.text().to_owned())
@@ -144,7 +144,7 @@ fn folds(recorded: &Recorded) {
 fn without_gates_of_its_point_nothing_is_asked() {
     let mut recorded = opened(json!([guard("deliver")]));
     say(&mut recorded, 1, "terminal", "hello");
-    assert_eq!(heard(&recorded), ["hello"]);
+    assert_eq!(step_inputs(&recorded), ["hello"]);
     assert!(matches!(replies(&recorded)[..], [(1, Ok(RequestReply::Accepted { .. }))]));
 }
 
@@ -152,9 +152,9 @@ fn without_gates_of_its_point_nothing_is_asked() {
 fn a_message_counts_once_its_gate_has_let_it_pass() {
     let mut recorded = opened(json!([guard("inbound")]));
     say(&mut recorded, 1, "terminal", "hello");
-    assert!(heard(&recorded).is_empty() && replies(&recorded).is_empty(), "it waits");
+    assert!(step_inputs(&recorded).is_empty() && replies(&recorded).is_empty(), "it waits");
     folds(&recorded);
-    let (call, plugin, input, _) = asked(&mut recorded).expect("the gate is asked");
+    let (call, plugin, input, _) = take_query(&mut recorded).expect("the gate is asked");
     assert_eq!(
         (plugin.as_str(), input.point, input.text.as_str()),
         ("guard", GatePoint::Inbound, "hello")
@@ -163,7 +163,7 @@ fn a_message_counts_once_its_gate_has_let_it_pass() {
     assert_eq!(input.metadata["sender"], "ann");
     assert!(recorded.room.agent_view(call).is_none(), "a gate sees what passes and no task");
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
-    assert_eq!(heard(&recorded), ["hello"]);
+    assert_eq!(step_inputs(&recorded), ["hello"]);
     assert!(matches!(replies(&recorded)[..], [(1, Ok(RequestReply::Accepted { .. }))]));
     folds(&recorded);
 }
@@ -173,12 +173,12 @@ fn gates_are_asked_one_after_the_other_and_each_sees_what_the_one_before_made_of
     let second = json!({ "on": "inbound", "plugin": "second", "deadline_ms": 1 });
     let mut recorded = opened(json!([guard("inbound"), guard("delegate"), second]));
     say(&mut recorded, 1, "terminal", "my number is 1234");
-    let (call, ..) = asked(&mut recorded).expect("the first");
+    let (call, ..) = take_query(&mut recorded).expect("the first");
     answer(&mut recorded, call, modify("my number is …"));
-    let (call, plugin, input, _) = asked(&mut recorded).expect("the second");
+    let (call, plugin, input, _) = take_query(&mut recorded).expect("the second");
     assert_eq!((plugin.as_str(), input.text.as_str()), ("second", "my number is …"));
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
-    assert_eq!(heard(&recorded), ["my number is …"]);
+    assert_eq!(step_inputs(&recorded), ["my number is …"]);
     let changed: Vec<_> = recorded
         .notices
         .iter()
@@ -194,12 +194,15 @@ fn the_first_that_blocks_stops_it_and_its_reason_is_told() {
     let second = json!({ "on": "inbound", "plugin": "second", "deadline_ms": 1 });
     let mut recorded = opened(json!([guard("inbound"), second]));
     say(&mut recorded, 1, "terminal", "hello");
-    let (call, ..) = asked(&mut recorded).expect("the first");
+    let (call, ..) = take_query(&mut recorded).expect("the first");
     answer(&mut recorded, call, Ok(GateVerdict::Block { reason: "not today".to_owned() }));
     assert_eq!(blocked(&recorded), "gate guard blocked it: not today");
-    assert!(heard(&recorded).is_empty() && asked(&mut recorded).is_none(), "nobody else is asked");
-    let told = |notice: &&Notice| matches!(notice, Notice::GateBlocked { plugin, reason, .. } if plugin.as_str() == "guard" && reason.contains("not today"));
-    assert_eq!(recorded.notices.iter().filter(told).count(), 1);
+    assert!(
+        step_inputs(&recorded).is_empty() && take_query(&mut recorded).is_none(),
+        "nobody else is asked"
+    );
+    let is_block = |notice: &&Notice| matches!(notice, Notice::GateBlocked { plugin, reason, .. } if plugin.as_str() == "guard" && reason.contains("not today"));
+    assert_eq!(recorded.notices.iter().filter(is_block).count(), 1);
     assert!(
         !recorded.notices.iter().any(|notice| matches!(notice, Notice::PluginFaulted { .. })),
         "it did what a gate does"
@@ -234,12 +237,12 @@ fn a_gate_that_fails_in_whatever_way_blocks() {
     for (answer, expected) in cases {
         let mut recorded = opened(json!([guard("inbound")]));
         say(&mut recorded, 1, "terminal", "hello");
-        let (call, ..) = asked(&mut recorded).expect("the gate is asked");
+        let (call, ..) = take_query(&mut recorded).expect("the gate is asked");
         recorded
             .handle(Event::PluginQueried { call, answer, report: CallReport::default() }, START);
         let reason = blocked(&recorded);
         assert!(reason.starts_with(expected), "{reason}");
-        assert!(heard(&recorded).is_empty(), "{expected}");
+        assert!(step_inputs(&recorded).is_empty(), "{expected}");
         let faulted =
             recorded.notices.iter().any(|notice| matches!(notice, Notice::PluginFaulted { plugin, .. } if plugin.as_str() == "guard"));
         assert!(faulted, "{expected}");
@@ -256,7 +259,7 @@ fn one_that_takes_too_long_is_cut_off_and_what_it_says_later_changes_nothing() {
         _ => None,
     });
     assert_eq!(at, Some(START.plus(200)));
-    let (call, .., timer) = asked(&mut recorded).expect("the gate is asked");
+    let (call, .., timer) = take_query(&mut recorded).expect("the gate is asked");
     recorded.handle(Event::TimerFired { timer }, START.plus(200));
     assert!(recorded.effects.contains(&Effect::AbandonCall { call }), "{:?}", recorded.effects);
     assert!(blocked(&recorded).starts_with("gate guard failed: it gave no answer within 200 ms"));
@@ -270,7 +273,7 @@ fn one_that_takes_too_long_is_cut_off_and_what_it_says_later_changes_nothing() {
 fn a_deadline_that_was_met_does_nothing() {
     let mut recorded = opened(json!([guard("inbound")]));
     say(&mut recorded, 1, "terminal", "hello");
-    let (call, .., timer) = asked(&mut recorded).expect("the gate is asked");
+    let (call, .., timer) = take_query(&mut recorded).expect("the gate is asked");
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
     recorded.take_effects();
     recorded.handle(Event::TimerFired { timer }, START.plus(200));
@@ -281,11 +284,11 @@ fn a_deadline_that_was_met_does_nothing() {
 fn messages_of_one_channel_keep_their_order_and_others_do_not_wait_for_them() {
     let mut recorded = opened(json!([guard("inbound")]));
     say(&mut recorded, 1, "terminal", "first");
-    let (first, ..) = asked(&mut recorded).expect("the gate is asked");
+    let (first, ..) = take_query(&mut recorded).expect("the gate is asked");
     say(&mut recorded, 2, "terminal", "second");
-    assert!(asked(&mut recorded).is_none(), "the second waits behind the first");
+    assert!(take_query(&mut recorded).is_none(), "the second waits behind the first");
     say(&mut recorded, 3, "pager", "elsewhere");
-    let (other, _, input, _) = asked(&mut recorded).expect("another channel does not wait");
+    let (other, _, input, _) = take_query(&mut recorded).expect("another channel does not wait");
     assert_eq!(input.text, "elsewhere");
     folds(&recorded);
     answer(&mut recorded, other, Ok(GateVerdict::Block { reason: String::new() }));
@@ -297,7 +300,7 @@ fn messages_of_one_channel_keep_their_order_and_others_do_not_wait_for_them() {
         "{:?}",
         replies(&recorded)
     );
-    let (second, _, input, _) = asked(&mut recorded).expect("now it is the second's turn");
+    let (second, _, input, _) = take_query(&mut recorded).expect("now it is the second's turn");
     assert_eq!(input.text, "second");
     answer(&mut recorded, second, Ok(GateVerdict::Allow));
     assert!(
@@ -337,7 +340,7 @@ fn a_gate_reads_and_changes_what_a_worker_is_told_not_only_its_label() {
         1,
         RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) },
     );
-    let (call, _, input, _) = asked(&mut recorded).expect("the gate is asked");
+    let (call, _, input, _) = take_query(&mut recorded).expect("the gate is asked");
     assert_eq!(
         (input.point, input.text.as_str(), input.to_task.as_deref()),
         (GatePoint::Delegate, "all that is secret", Some("worker"))
@@ -352,12 +355,12 @@ fn a_gate_reads_and_changes_what_a_worker_is_told_not_only_its_label() {
         Effect::StartBackground { opening, .. } => Some(opening),
         _ => None,
     });
-    let told = serde_json::to_string(opening.expect("it begins")).expect("JSON");
+    let opening_json = serde_json::to_string(opening.expect("it begins")).expect("JSON");
     assert!(
-        told.contains("what may be known")
-            && !told.contains("all that is secret")
-            && !told.contains("a label"),
-        "{told}"
+        opening_json.contains("what may be known")
+            && !opening_json.contains("all that is secret")
+            && !opening_json.contains("a label"),
+        "{opening_json}"
     );
 }
 
@@ -374,7 +377,7 @@ fn a_delegation_that_is_blocked_starts_nothing() {
         1,
         RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) },
     );
-    let (call, ..) = asked(&mut recorded).expect("the gate is asked");
+    let (call, ..) = take_query(&mut recorded).expect("the gate is asked");
     answer(&mut recorded, call, Ok(GateVerdict::Block { reason: "no digging".to_owned() }));
     assert!(
         blocked(&recorded).contains("gate guard blocked it: no digging"),
@@ -391,7 +394,7 @@ fn a_room_is_not_over_while_something_is_on_its_way_and_what_is_when_it_stops_is
     let mut recorded = opened(json!([guard("inbound")]));
     say(&mut recorded, 1, "terminal", "hello");
     say(&mut recorded, 2, "terminal", "are you there?");
-    let (call, ..) = asked(&mut recorded).expect("the gate is asked");
+    let (call, ..) = take_query(&mut recorded).expect("the gate is asked");
     ask(&mut recorded, 3, RoomRequest::Close { reason: "enough".to_owned() });
     assert!(recorded.room.outcome().is_none(), "two messages are on their way");
     recorded.take_effects();
@@ -412,16 +415,15 @@ fn a_room_is_not_over_while_something_is_on_its_way_and_what_is_when_it_stops_is
 fn a_gate_that_was_cut_off_is_asked_again() {
     let mut recorded = opened(json!([guard("inbound")]));
     say(&mut recorded, 1, "terminal", "hello");
-    let (call, .., timer) = asked(&mut recorded).expect("the gate is asked");
+    let (call, .., timer) = take_query(&mut recorded).expect("the gate is asked");
     let unfinished = Unfinished::fold(recorded.records.iter().cloned());
     let resumption = unfinished.resumption(Millis(START.0 + 50_000), unfinished.room.setup());
-    let consult = resumption
-        .again
-        .iter()
-        .find(|again| matches!(&again.effect, Effect::QueryPlugin { call: of, .. } if *of == call));
-    assert!(consult.is_some_and(|again| again.start.is_some()), "{:?}", resumption.again);
+    let consult = resumption.restarts.iter().find(
+        |restart| matches!(&restart.effect, Effect::QueryPlugin { call: of, .. } if *of == call),
+    );
+    assert!(consult.is_some_and(|restart| restart.start.is_some()), "{:?}", resumption.restarts);
     // Downtime of the host does not count against the gate's deadline.
-    let at = resumption.again.iter().find_map(|again| match &again.effect {
+    let at = resumption.restarts.iter().find_map(|restart| match &restart.effect {
         Effect::SetTimer { timer: of, at } if *of == timer => Some(*at),
         _ => None,
     });
@@ -445,9 +447,9 @@ fn a_gate_of_which_the_operator_says_so_lets_pass_when_it_fails() {
         1,
         RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) },
     );
-    let (call, ..) = asked(&mut recorded).expect("the gate is asked");
+    let (call, ..) = take_query(&mut recorded).expect("the gate is asked");
     answer(&mut recorded, call, Err(Fault::new(FaultKind::Trap, "it broke")));
-    let (call, plugin, input, _) = asked(&mut recorded).expect("the second gate is asked");
+    let (call, plugin, input, _) = take_query(&mut recorded).expect("the second gate is asked");
     assert_eq!((plugin.as_str(), input.text.as_str()), ("second", "dig"));
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
     assert!(recorded.effects.iter().any(|effect| matches!(effect, Effect::StartBackground { .. })));

@@ -330,9 +330,9 @@ fn a_circle_of_handoffs_ends_with_a_refusal_and_a_word_of_the_user_begins_anew()
     hands_over(&mut recorded, "billing");
     assert_eq!(rejected(&recorded).0, RefusalCode::LimitReached);
     assert_eq!(recorded.room.handoffs().count, 20);
-    let said =
+    let message =
         Event::UserMessageSent { task: None, text: "well?".to_owned(), attachments: Vec::new() };
-    recorded.handle(said, START);
+    recorded.handle(message, START);
     // The current step began before that message; the next one reads it.
     assert_eq!(hands_over(&mut recorded, "billing").as_str(), "desk");
     assert_eq!(hands_over(&mut recorded, "billing").as_str(), "desk");
@@ -362,9 +362,9 @@ fn the_user_gets_the_word_and_answers_the_same_task() {
         opened_with(json!({ "desk": { "host_tools": [TOOL], "interactive": true } }));
     hands_over(&mut recorded, "human");
     assert_eq!(moved(&recorded), [("desk".to_owned(), None)]);
-    let asked = recorded.take_effects();
-    let [Effect::AskUser { call, task, prompt, .. }] = &asked[..] else {
-        panic!("the user is asked: {asked:?}")
+    let effects = recorded.take_effects();
+    let [Effect::AskUser { call, task, prompt, .. }] = &effects[..] else {
+        panic!("the user is asked: {effects:?}")
     };
     assert_eq!((task.as_str(), prompt.as_str()), ("desk", "They were charged twice."));
     recorded.handle(
@@ -443,12 +443,12 @@ fn its_history_is_bounded() {
     for _ in 0..30 {
         hands_over(&mut recorded, "billing");
         hands_over(&mut recorded, "desk");
-        let said = Event::UserMessageSent {
+        let message = Event::UserMessageSent {
             task: None,
             text: "go on".to_owned(),
             attachments: Vec::new(),
         };
-        recorded.handle(said, START);
+        recorded.handle(message, START);
     }
     let state = recorded.room.handoffs();
     assert!(state.count > 50, "{}", state.count);
@@ -460,7 +460,7 @@ fn its_history_is_bounded() {
 fn tasks_that_only_hand_the_conversation_on_in_a_circle_are_stuck() {
     let watched =
         json!({ "host_tools": [TOOL], "stuck_detection": { "on": true, "recovery": "stop" } });
-    for (circle, named) in [
+    for (circle, path) in [
         (vec!["billing", "desk"], "desk → billing → desk"),
         (vec!["billing", "sales", "desk"], "desk → billing → sales → desk"),
     ] {
@@ -474,7 +474,7 @@ fn tasks_that_only_hand_the_conversation_on_in_a_circle_are_stuck() {
         let outcome = recorded.room.outcome().expect("it is over");
         assert_eq!(outcome.status, Status::InfLoop);
         assert!(outcome.reason.contains("in a circle"), "{}", outcome.reason);
-        assert!(outcome.reason.contains(named), "{}", outcome.reason);
+        assert!(outcome.reason.contains(path), "{}", outcome.reason);
         assert_eq!(moved(&recorded).len(), 5);
     }
 }

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
 
-/// Returns a persistent room that accepts inbound messages.
-fn held(setup: Value) -> Room {
+/// A persistent room that accepts inbound messages.
+fn persistent_room(setup: Value) -> Room {
     let case: Case = serde_json::from_value(
         json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} }),
     )
@@ -102,7 +102,7 @@ fn links_of_a_held_room_are_as_many_as_its_histories_have_entries() {
         "tasks": { "desk": { "condense": { "plugin": "short", "over": over } } },
         "plugins": { "desk": {}, "short": { "kinds": ["condenser"] } },
     });
-    let mut room = held(setup);
+    let mut room = persistent_room(setup);
     let (mut most, mut longest) = (0, 0);
     talk(&mut room, 5_000, |room, number| {
         if number % 50 == 0 {
@@ -132,7 +132,7 @@ fn links_of_a_held_room_are_as_many_as_its_histories_have_entries() {
 
 #[test]
 fn messages_that_nobody_reads_are_refused_after_a_thousand() {
-    let mut room = held(json!({}));
+    let mut room = persistent_room(json!({}));
     let mut came = |number: u64| {
         let inbound = Inbound::new("web", format!("question {number}"));
         room.handle(
@@ -151,7 +151,7 @@ fn messages_that_nobody_reads_are_refused_after_a_thousand() {
 
 #[test]
 fn messages_that_nobody_reads_have_a_limit_in_bytes_and_the_refused_one_is_reported() {
-    let mut room = held(json!({}));
+    let mut room = persistent_room(json!({}));
     let big = || "x".repeat(40 << 20);
     let mut happens = |event: Event| {
         room.handle(event, START);

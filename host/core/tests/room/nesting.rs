@@ -40,7 +40,7 @@ struct CallAccount {
     nested: BTreeMap<CallId, CallId>,
     /// The arguments of nested calls whose tool was started, or that were shown to an approver.
     run: BTreeSet<String>,
-    shown: BTreeSet<String>,
+    approval_ids: BTreeSet<String>,
     /// Calls with an `AbandonCall` effect.
     abandoned: BTreeSet<CallId>,
     wrong: Vec<String>,
@@ -89,14 +89,17 @@ impl CallAccount {
             }
             Effect::AskApproval { request, .. } => {
                 if let Some(id) = nested_id(&request.arguments) {
-                    must(self.shown.insert(id.clone()), format!("{id} is asked about twice"));
+                    must(
+                        self.approval_ids.insert(id.clone()),
+                        format!("{id} is asked about twice"),
+                    );
                 }
             }
             Effect::AnswerTools { call, ordinal, answers } => {
                 let key = (call, ordinal);
                 must(!self.abandoned.contains(&call), format!("{key:?} is of an abandoned call"));
-                let asked = self.open.remove(&key);
-                let count = asked.map(|calls| calls.len());
+                let calls = self.open.remove(&key);
+                let count = calls.map(|calls| calls.len());
                 must(
                     count == Some(answers.len()),
                     format!("{key:?} asked for {count:?} calls, and has {} answers", answers.len()),
@@ -129,26 +132,26 @@ fn wrong_in_resumption(records: &[Record]) -> Vec<String> {
         }
     };
     must(unfinished.room == account.room, "the fold is another room".to_owned());
-    let Resumption { events, again, .. } = unfinished.resumption(LATER, unfinished.room.setup());
+    let Resumption { events, restarts, .. } = unfinished.resumption(LATER, unfinished.room.setup());
     let mut again_started = BTreeSet::new();
-    for Restart { effect, trace, .. } in &again {
+    for Restart { effect, trace, .. } in &restarts {
         let Some(call) = effect.starts() else { continue };
         must(again_started.insert(call), format!("call {call} is started again twice"));
         must(account.room.is_in_flight(call), format!("call {call} is over, and starts again"));
         must(account.started.contains(&call), format!("call {call} was never started"));
         // The tool makes its calls again, and each request must meet its answer in the log.
-        for (ordinal, asked) in &trace.tools {
+        for (ordinal, entry) in &trace.tools {
             let key = (call, *ordinal);
             must(
-                asked.answer.as_ref() == account.answered.get(&key),
+                entry.answer.as_ref() == account.answered.get(&key),
                 format!("the log of {key:?} has another answer"),
             );
-            let is_known = account.open.get(&key) == Some(&asked.request) || asked.answer.is_some();
+            let is_known = account.open.get(&key) == Some(&entry.request) || entry.answer.is_some();
             must(is_known, format!("the log has the request {key:?}, which nothing answers"));
         }
         let of_call = |key: &&RequestKey| key.0 == call;
-        let asked = account.open.keys().chain(account.answered.keys()).filter(of_call).count();
-        must(asked == trace.tools.len(), format!("the log of {call} lacks requests"));
+        let count = account.open.keys().chain(account.answered.keys()).filter(of_call).count();
+        must(count == trace.tools.len(), format!("the log of {call} lacks requests"));
     }
     let mut room = unfinished.room;
     for event in events {
@@ -164,14 +167,14 @@ fn wrong_in_resumption(records: &[Record]) -> Vec<String> {
 /// makes no request that its log has.
 fn resumed(before: &[Record], choices: &mut Choices<'_>) -> Recorded {
     let unfinished = Unfinished::fold(before.to_vec());
-    let Resumption { events, again, .. } = unfinished.resumption(LATER, unfinished.room.setup());
+    let Resumption { events, restarts, .. } = unfinished.resumption(LATER, unfinished.room.setup());
     let records = before.to_vec();
     let mut recorded = Recorded { room: unfinished.room, records, ..Recorded::default() };
     for event in events.into_iter().chain([Event::Unpaused]) {
         recorded.handle(event, LATER);
     }
     let mut to_do: VecDeque<Effect> = VecDeque::new();
-    for Restart { effect, trace, .. } in again {
+    for Restart { effect, trace, .. } in restarts {
         match (&effect, trace.tools.last_key_value()) {
             // It waits for the answer, which is an effect of the room.
             (_, Some((_, asked))) if asked.answer.is_none() => {}
@@ -228,8 +231,8 @@ proptest! {
     fn a_room_with_nested_calls_that_is_cut_off_anywhere_goes_on_and_ends(row in vec(any::<u16>(), 0..400), cut in any::<Index>()) {
         let mut choices = Choices::nesting(&row);
         let case = nesting_case(&mut choices);
-        let whole = answered_case(&case, &mut choices, MOST);
-        let before = &whole.records[..1 + cut.index(whole.records.len())];
+        let full_run = answered_case(&case, &mut choices, MOST);
+        let before = &full_run.records[..1 + cut.index(full_run.records.len())];
         if Unfinished::fold(before.to_vec()).room.outcome().is_some() {
             return Ok(());
         }

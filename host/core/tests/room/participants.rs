@@ -77,7 +77,7 @@ impl Chain {
 struct Seen {
     ran: bool,
     denied: bool,
-    asked: Option<ApprovalRequest>,
+    approval_request: Option<ApprovalRequest>,
     led_by: Vec<String>,
 }
 
@@ -133,7 +133,7 @@ impl Player {
                     self.seen.ran |= plugin.as_str() == "goal";
                     call = Some(started);
                 }
-                Effect::AskApproval { request, .. } => self.seen.asked = Some(request),
+                Effect::AskApproval { request, .. } => self.seen.approval_request = Some(request),
                 Effect::StartBackground { opening, .. } => {
                     self.open(*opening);
                     return self.started();
@@ -256,9 +256,10 @@ proptest! {
         let plugins = chain.plugins();
         let member = &plugins[which % plugins.len()];
         let seen = Player::new(&chain.setup(&rules(member, "ask"))).play(&chain);
-        let request = seen.asked.expect("it is asked about");
-        let named: Vec<&str> = request.participants().map(|it| it.plugin().as_str()).collect();
-        prop_assert_eq!(named, plugins.iter().map(String::as_str).collect::<Vec<_>>());
+        let request = seen.approval_request.expect("it is asked about");
+        let participants: Vec<&str> =
+            request.participants().map(|it| it.plugin().as_str()).collect();
+        prop_assert_eq!(participants, plugins.iter().map(String::as_str).collect::<Vec<_>>());
         let callers = request.participants().filter(|it| matches!(it, Participant::Caller(_)));
         prop_assert_eq!(callers.count(), chain.tools().pop().unwrap_or_default().len() + 1);
         let text = request.origin();

@@ -37,7 +37,7 @@ fn pause() -> Event {
     Event::Paused { reason: "lunch".to_owned() }
 }
 
-fn said(task: Option<&str>, text: &str) -> Event {
+fn user_message(task: Option<&str>, text: &str) -> Event {
     Event::UserMessageSent {
         task: task.map(TaskName::from),
         text: text.to_owned(),
@@ -69,8 +69,8 @@ fn control(id: &str, message: Event) -> Event {
     Event::ControlReceived { id: ControlId::from(id), message: Box::new(message) }
 }
 
-/// Returns the effects that have begun since the last call, by kind.
-fn begun(recorded: &mut Recorded) -> Vec<(&'static str, CallId)> {
+/// The effects that have begun since the last call, by kind.
+fn take_starts(recorded: &mut Recorded) -> Vec<(&'static str, CallId)> {
     let kind = |effect: &Effect| match effect {
         Effect::StepAgent { .. } => "step",
         Effect::CallTool { .. } => "tool",
@@ -88,8 +88,8 @@ fn begun(recorded: &mut Recorded) -> Vec<(&'static str, CallId)> {
 }
 
 fn only(recorded: &mut Recorded, kind: &str) -> CallId {
-    let begun = begun(recorded);
-    let [(of, call)] = begun[..] else { panic!("expected one {kind}: {begun:?}") };
+    let starts = take_starts(recorded);
+    let [(of, call)] = starts[..] else { panic!("expected one {kind}: {starts:?}") };
     assert_eq!(of, kind);
     call
 }
@@ -106,7 +106,7 @@ fn what_is_under_way_ends_and_nothing_begins() {
     recorded.handle(pause(), START);
     assert_eq!(recorded.room.paused(), Some("lunch"));
     recorded.handle(stepped(step, calls_box()), START);
-    assert_eq!(begun(&mut recorded), []);
+    assert_eq!(take_starts(&mut recorded), []);
     recorded.handle(Event::Unpaused, START);
     let tool = only(&mut recorded, "tool");
     recorded.handle(Event::Unpaused, START);
@@ -114,7 +114,7 @@ fn what_is_under_way_ends_and_nothing_begins() {
     let answer = Ok(ToolOutcome { content: Some("A".to_owned()), ..ToolOutcome::default() });
     recorded
         .handle(Event::ToolAnswered { call: tool, answer, report: CallReport::default() }, START);
-    assert_eq!(begun(&mut recorded), []);
+    assert_eq!(take_starts(&mut recorded), []);
     recorded.handle(Event::Unpaused, START);
     let step = only(&mut recorded, "step");
     let view = recorded.room.agent_view(step).expect("it is under way");
@@ -130,18 +130,18 @@ fn an_approval_is_taken_and_the_call_begins_later() {
     let mut recorded = opened(with_box(json!({ "confirm": { "policy": "always" } })));
     let step = only(&mut recorded, "step");
     recorded.handle(stepped(step, calls_box()), START);
-    let asked = only(&mut recorded, "approval");
+    let approval_call = only(&mut recorded, "approval");
     recorded.handle(pause(), START);
     recorded.handle(
         Event::Decided {
-            call: asked,
+            call: approval_call,
             approval: Approval::Approved,
             author: ApprovalAuthor::Program,
         },
         START,
     );
-    assert_eq!(begun(&mut recorded), []);
-    assert!(!recorded.room.is_in_flight(asked));
+    assert_eq!(take_starts(&mut recorded), []);
+    assert!(!recorded.room.is_in_flight(approval_call));
     recorded.handle(Event::Unpaused, START);
     only(&mut recorded, "tool");
 }
@@ -158,7 +158,7 @@ fn a_paused_run_can_be_stopped_and_one_that_is_over_cannot_be_paused() {
         recorded.handle(stepped(step, calls_box()), START);
         recorded.handle(event, START);
         let outcome = recorded.room.outcome().expect("it is over").clone();
-        assert_eq!((outcome.status, begun(&mut recorded)), (Status::Kill, vec![]));
+        assert_eq!((outcome.status, take_starts(&mut recorded)), (Status::Kill, vec![]));
         let over = recorded.room.clone();
         recorded.handle(pause(), START);
         recorded.handle(Event::Unpaused, START);
@@ -205,24 +205,24 @@ fn a_paused_room_that_is_cut_off_is_still_paused_and_owes_no_time() {
     let step = only(&mut recorded, "step");
     recorded.handle(pause(), at(10_000));
     recorded.handle(stepped(step, calls_box()), at(20_000));
-    assert_eq!(begun(&mut recorded), []);
+    assert_eq!(take_starts(&mut recorded), []);
     let unfinished = Unfinished::fold(recorded.records.clone());
     assert_eq!(unfinished.room.paused(), Some("lunch"));
     let resumption = unfinished.resumption(at(1_000_000), unfinished.room.setup());
     let starts: Vec<_> =
-        resumption.again.iter().filter_map(|again| again.effect.starts()).collect();
+        resumption.restarts.iter().filter_map(|restart| restart.effect.starts()).collect();
     assert_eq!(starts, [], "what had not begun does not begin");
-    let mut again = Recorded { room: unfinished.room.clone(), ..Recorded::default() };
-    resumption.events.iter().cloned().for_each(|event| again.handle(event, at(1_000_000)));
-    assert_eq!(begun(&mut again), []);
-    let wall = resumption.again.iter().find_map(|again| {
-        if let Effect::SetTimer { timer, at } = again.effect { Some((timer, at)) } else { None }
+    let mut resumed = Recorded { room: unfinished.room.clone(), ..Recorded::default() };
+    resumption.events.iter().cloned().for_each(|event| resumed.handle(event, at(1_000_000)));
+    assert_eq!(take_starts(&mut resumed), []);
+    let wall = resumption.restarts.iter().find_map(|restart| {
+        if let Effect::SetTimer { timer, at } = restart.effect { Some((timer, at)) } else { None }
     });
     let (timer, fires) = wall.expect("it is set anew");
     assert_eq!(fires, at(60_000 + 980_000), "without the time in which no host ran");
-    again.handle(Event::TimerFired { timer }, fires);
-    again.handle(Event::Unpaused, at(2_000_000));
-    let effects = again.take_effects();
+    resumed.handle(Event::TimerFired { timer }, fires);
+    resumed.handle(Event::Unpaused, at(2_000_000));
+    let effects = resumed.take_effects();
     // Ten of sixty seconds had passed before the pause.
     let set = effects
         .iter()
@@ -230,7 +230,7 @@ fn a_paused_room_that_is_cut_off_is_still_paused_and_owes_no_time() {
     assert_eq!(set, Some(at(2_050_000)), "{effects:?}");
     assert!(
         effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. }))
-            && again.room.outcome().is_none(),
+            && resumed.room.outcome().is_none(),
         "{effects:?}"
     );
 }
@@ -239,10 +239,10 @@ fn a_paused_room_that_is_cut_off_is_still_paused_and_owes_no_time() {
 fn words_are_read_in_the_next_step_in_their_order() {
     let mut recorded = opened(with_box(json!({})));
     let step = only(&mut recorded, "step");
-    recorded.handle(said(None, "faster"), START);
-    recorded.handle(said(Some("desk"), "and better"), START);
-    recorded.handle(said(None, "  "), START);
-    assert_eq!(begun(&mut recorded), []);
+    recorded.handle(user_message(None, "faster"), START);
+    recorded.handle(user_message(Some("desk"), "and better"), START);
+    recorded.handle(user_message(None, "  "), START);
+    assert_eq!(take_starts(&mut recorded), []);
     recorded.handle(stepped(step, think()), START);
     let step = only(&mut recorded, "step");
     let view = recorded.room.agent_view(step).expect("it is under way");
@@ -259,7 +259,10 @@ fn words_are_read_in_the_next_step_in_their_order() {
     let unasked = view
         .since
         .iter()
-        .filter(|past| matches!(&past.action, Some(Action::Reply(_))) && past.observation.is_none())
+        .filter(|past_action| {
+            matches!(&past_action.action, Some(Action::Reply(_)))
+                && past_action.observation.is_none()
+        })
         .count();
     assert_eq!(unasked, 2, "{:?}", view.since);
     assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::UserMessageRead { .. })), 2);
@@ -271,7 +274,7 @@ fn words_in_a_pause_are_read_after_it() {
     let step = only(&mut recorded, "step");
     recorded.handle(pause(), START);
     recorded.handle(stepped(step, think()), START);
-    recorded.handle(said(None, "faster"), START);
+    recorded.handle(user_message(None, "faster"), START);
     assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::UserMessageRead { .. })), 0);
     recorded.handle(Event::Unpaused, START);
     let step = only(&mut recorded, "step");
@@ -294,14 +297,14 @@ fn words_to_a_task_that_waits_for_its_user_are_the_answer() {
             Action::Reply(Reply { content: Some("what now?".to_owned()), ..Reply::default() });
         recorded.handle(stepped(step, spoken), START);
         if paused {
-            recorded.handle(said(None, "go on"), START);
-            assert_eq!(begun(&mut recorded), []);
+            recorded.handle(user_message(None, "go on"), START);
+            assert_eq!(take_starts(&mut recorded), []);
             recorded.handle(Event::Unpaused, START);
         } else {
-            let asked = only(&mut recorded, "user");
-            recorded.handle(said(None, "go on"), START);
+            let user_call = only(&mut recorded, "user");
+            recorded.handle(user_message(None, "go on"), START);
             assert!(
-                recorded.effects.contains(&Effect::AbandonCall { call: asked }),
+                recorded.effects.contains(&Effect::AbandonCall { call: user_call }),
                 "nobody is asked any longer"
             );
         }
@@ -320,9 +323,9 @@ fn words_that_nobody_can_read_are_told_of_and_change_nothing() {
     let mut recorded = opened(with_box(json!({})));
     let step = only(&mut recorded, "step");
     let before = recorded.room.clone();
-    recorded.handle(said(Some("ghost"), "who?"), START);
+    recorded.handle(user_message(Some("ghost"), "who?"), START);
     assert!(recorded.room == before);
-    recorded.handle(said(None, "too late"), START);
+    recorded.handle(user_message(None, "too late"), START);
     recorded.handle(stepped(step, finish()), START);
     let unheard: Vec<&str> = recorded
         .notices
@@ -337,7 +340,7 @@ fn words_that_nobody_can_read_are_told_of_and_change_nothing() {
         .collect();
     assert_eq!(unheard, ["who?", "too late"]);
     let over = recorded.room.clone();
-    recorded.handle(said(None, "later still"), START);
+    recorded.handle(user_message(None, "later still"), START);
     assert!(recorded.room == over);
 }
 
@@ -367,7 +370,7 @@ fn a_control_message_takes_effect_once() {
     };
     let mut recorded = opened(with_box(json!({})));
     let step = only(&mut recorded, "step");
-    let said_once = control("c1", said(None, "hurry"));
+    let said_once = control("c1", user_message(None, "hurry"));
     recorded.handle(said_once.clone(), START);
     assert!(recorded.room.has_received(&ControlId::from("c1")));
     let before = recorded.room.clone();
@@ -382,7 +385,7 @@ fn a_control_message_takes_effect_once() {
     resumed.handle(said_once, START);
     assert!(resumed == folded, "nor does one after a crash");
     // The same words in another message are another message.
-    recorded.handle(control("c2", said(None, "hurry")), START);
+    recorded.handle(control("c2", user_message(None, "hurry")), START);
     recorded.handle(stepped(step, think()), START);
     let step = only(&mut recorded, "step");
     assert_eq!(words(&recorded, step), 2);
@@ -393,11 +396,11 @@ fn an_approval_in_a_control_message_begins_the_call_once() {
     let mut recorded = opened(with_box(json!({ "confirm": { "policy": "always" } })));
     let step = only(&mut recorded, "step");
     recorded.handle(stepped(step, calls_box()), START);
-    let asked = only(&mut recorded, "approval");
+    let approval_call = only(&mut recorded, "approval");
     let approve = control(
         "c1",
         Event::Decided {
-            call: asked,
+            call: approval_call,
             approval: Approval::Approved,
             author: ApprovalAuthor::Program,
         },
@@ -405,7 +408,7 @@ fn an_approval_in_a_control_message_begins_the_call_once() {
     recorded.handle(approve.clone(), START);
     only(&mut recorded, "tool");
     recorded.handle(approve, START);
-    assert_eq!(begun(&mut recorded), []);
+    assert_eq!(take_starts(&mut recorded), []);
     // A message in a message is ignored, and does not use up an approval.
     recorded
         .handle(control("c2", control("c3", Event::Cancelled { reason: "no".to_owned() })), START);
@@ -422,7 +425,7 @@ fn a_task_whose_result_is_held_reads_no_more_and_the_sender_learns_why() {
     let step = only(&mut recorded, "step");
     recorded.handle(stepped(step, finish()), START);
     let gate = only(&mut recorded, "query-plugin");
-    recorded.handle(control("c1", said(None, "wait")), START);
+    recorded.handle(control("c1", user_message(None, "wait")), START);
     let dropped = |notice: &Notice| matches!(notice, Notice::UserMessageDropped { reason, .. } if reason.contains("decide on its result"));
     assert_eq!(notices(&recorded, dropped), 1, "at once, while the gate still checks the result");
     let reply = PluginReply::Gate { verdict: GateVerdict::Allow };

@@ -97,24 +97,25 @@ impl CallPlan {
 
 /// An entry of a script.
 pub(crate) struct Entry<T> {
-    pub(crate) said: T,
+    pub(crate) content: T,
     pub(crate) common: Common,
 }
 
 impl<T: for<'de> Deserialize<'de>> Entry<T> {
     /// Reads an entry. A value other than an object is stored under `short`.
     fn read(entry: &Value, short: &str) -> Self {
-        let mut whole = if entry.is_object() { entry.clone() } else { json!({ short: entry }) };
-        let fields = whole.as_object_mut().expect("made an object above");
+        let mut object = if entry.is_object() { entry.clone() } else { json!({ short: entry }) };
+        let fields = object.as_object_mut().expect("made an object above");
         let common: serde_json::Map<String, Value> =
             ["ask", "scratch", "hold", "relay", "cpu_ticks"]
                 .iter()
                 .filter_map(|key| fields.remove_entry(*key))
                 .collect();
-        let said = serde_json::from_value(whole).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        let content =
+            serde_json::from_value(object).unwrap_or_else(|error| panic!("{entry}: {error}"));
         let common = serde_json::from_value(Value::Object(common))
             .unwrap_or_else(|error| panic!("{entry}: {error}"));
-        Self { said, common }
+        Self { content, common }
     }
 }
 

@@ -36,7 +36,7 @@ fn a_plan_that_would_be_too_large_is_refused_and_the_old_one_stays() {
         { "finish": "end" },
     ] });
     let case = case(&turns);
-    let mut world = World::new(&case, Order::named(&json!("first")));
+    let mut world = World::new(&case, Order::parse(&json!("first")));
     world.run();
     let seen = world.seen.report(&Value::Null, &world.state(), world.hours());
     for view in 2..6 {
@@ -51,7 +51,7 @@ fn a_plan_that_would_be_too_large_is_refused_and_the_old_one_stays() {
 #[test]
 fn a_room_says_what_the_agents_of_its_tasks_are_doing() {
     let case = case(&json!({ "desk": [{ "think": "a" }, { "finish": "end" }] }));
-    let mut world = World::new(&case, Order::named(&json!("first")));
+    let mut world = World::new(&case, Order::parse(&json!("first")));
     assert_eq!(world.room.agent_state(&"desk".into()), None);
     world.run();
     assert_eq!(world.room.agent_state(&"desk".into()), Some(AgentState::Finished));

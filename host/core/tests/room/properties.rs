@@ -167,31 +167,31 @@ proptest! {
 
     #[test]
     fn the_same_events_have_the_same_effects(row in vec(any::<u16>(), 0..900)) {
-        let (mut once, mut again) = (Recorded::default(), Recorded::default());
+        let (mut once, mut twice) = (Recorded::default(), Recorded::default());
         for (event, at) in nonsense(&row) {
             once.handle(event.clone(), at);
-            again.handle(event, at);
+            twice.handle(event, at);
         }
-        prop_assert_eq!(once.effects, again.effects);
-        prop_assert_eq!(once.notices, again.notices);
+        prop_assert_eq!(once.effects, twice.effects);
+        prop_assert_eq!(once.notices, twice.notices);
     }
 
     #[test]
     fn a_room_read_from_its_json_goes_on_as_if_nothing_had_happened(row in vec(any::<u16>(), 0..900)) {
         let events = nonsense(&row);
         let (before, after) = events.split_at(events.len() / 2);
-        let mut whole = Recorded::default();
+        let mut straight = Recorded::default();
         for (event, at) in before {
-            whole.handle(event.clone(), *at);
+            straight.handle(event.clone(), *at);
         }
-        whole.effects.clear();
-        let json = serde_json::to_string(&whole.room).expect("a room is serialisable");
+        straight.effects.clear();
+        let json = serde_json::to_string(&straight.room).expect("a room is serialisable");
         let mut resumed = Recorded { room: serde_json::from_str(&json).expect("a room reads what it wrote"), ..Recorded::default() };
         for (event, at) in after {
-            whole.handle(event.clone(), *at);
+            straight.handle(event.clone(), *at);
             resumed.handle(event.clone(), *at);
         }
-        prop_assert_eq!(whole.effects, resumed.effects);
-        prop_assert!(whole.room == resumed.room);
+        prop_assert_eq!(straight.effects, resumed.effects);
+        prop_assert!(straight.room == resumed.room);
     }
 }

@@ -64,12 +64,12 @@ pub(crate) struct Recorder {
     /// Models that were reported as having no known price.
     unpriced: Vec<Value>,
     /// The prompts to the user.
-    asked: Vec<Value>,
+    user_prompts: Vec<Value>,
     wakes: Vec<Value>,
     /// The prompts to models.
     pub(crate) prompts: Vec<Value>,
     /// The calls that each answer of a model brought its plugin: `[name, arguments, id]`.
-    found: Vec<Value>,
+    found_calls: Vec<Value>,
     /// `[task, cut, dropped]`
     cut: Vec<Value>,
     /// The reports to the operator about failed model calls.
@@ -134,7 +134,7 @@ impl Recorder {
                 self.condensed.push(json!([task, forgotten, masked, summarised]));
             }
             Notice::AnswerOverruled { task, responder, ruling, .. } => {
-                self.overruled.push(json!([task, responder, ruling.valid, ruling.done]));
+                self.overruled.push(json!([task, responder, ruling.valid, ruling.is_done]));
             }
             Notice::QuestionUnanswered { task, question } => {
                 self.unanswered.push(json!([task, question]));
@@ -182,10 +182,10 @@ impl Recorder {
                 self.questions.push(json!([plugin, question]))
             }
             Effect::AskTopUp { top_up, .. } => {
-                let asked = top_up.as_approval();
-                self.top_ups.push(json!([asked.tool, asked.arguments, asked.source]));
+                let approval = top_up.as_approval();
+                self.top_ups.push(json!([approval.tool, approval.arguments, approval.source]));
             }
-            Effect::AskUser { task, prompt, .. } => self.asked.push(json!([task, prompt])),
+            Effect::AskUser { task, prompt, .. } => self.user_prompts.push(json!([task, prompt])),
             Effect::WakeStrategy { wake, .. } => self.wakes.push(json!(wake)),
             Effect::CallModel { model, prompt, .. } => self.prompts.push(json!({
                 "model": model,
@@ -208,7 +208,7 @@ impl Recorder {
                     Err(error) => json!(error),
                 });
                 let calls = answer.iter().flat_map(|completion| &completion.tool_calls);
-                self.found
+                self.found_calls
                     .push(calls.map(|call| json!([call.name, call.arguments, call.id])).collect());
             }
             _ => {}
@@ -225,7 +225,7 @@ impl Recorder {
             "level": view.level,
             "labels": view.pending.as_ref().map(|message| message.labels.clone()),
             "history": view.history.iter().map(|message| message.text().to_owned()).collect::<Vec<_>>(),
-            "since": view.since.iter().map(past).collect::<Vec<_>>(),
+            "since": view.since.iter().map(past_json).collect::<Vec<_>>(),
             "intent": view.latest_user_message.as_ref().map(|message| message.text().to_owned()),
             "inputs": view.inputs,
             "tools": view.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>(),
@@ -263,10 +263,10 @@ impl Recorder {
             "approvals": self.approvals,
             "top_ups": self.top_ups,
             "unpriced": self.unpriced,
-            "asked": self.asked,
+            "asked": self.user_prompts,
             "wakes": self.wakes,
             "prompts": self.prompts,
-            "found": self.found,
+            "found": self.found_calls,
             "cut": self.cut,
             "troubles": self.troubles,
             "states": self.states,
@@ -292,7 +292,7 @@ fn texts(piece: &PromptPiece) -> Vec<String> {
     let results = |message: &Message| {
         message.tool_results.iter().map(|result| result.content.clone()).collect::<Vec<_>>()
     };
-    let said = |message: &Message| {
+    let texts = |message: &Message| {
         if message.tool_results.is_empty() {
             vec![message.text().to_owned()]
         } else {
@@ -301,7 +301,7 @@ fn texts(piece: &PromptPiece) -> Vec<String> {
     };
     (*start..*end)
         .filter_map(|place| messages.get(place))
-        .flat_map(|message| said(message))
+        .flat_map(|message| texts(message))
         .collect()
 }
 
@@ -322,8 +322,8 @@ fn by(message: &Message) -> String {
     }
 }
 
-fn past(past: &PastAction) -> Value {
-    let observation = past.observation.as_ref().map(|observation| match observation {
+fn past_json(past_action: &PastAction) -> Value {
+    let observation = past_action.observation.as_ref().map(|observation| match observation {
         Observation::Null => "null".to_owned(),
         Observation::Tool(result) => format!("tool {}: {}", result.name, result.content),
         Observation::Delegated { agent, outputs } => format!("delegated {agent}: {outputs}"),
@@ -331,12 +331,15 @@ fn past(past: &PastAction) -> Value {
         Observation::Error { content } => format!("error: {content}"),
         other => serde_json::to_string(other).expect("it is JSON"),
     });
-    json!([past.action.as_ref().map(conclave_core::types::action::Action::name), observation])
+    json!([
+        past_action.action.as_ref().map(conclave_core::types::action::Action::name),
+        observation
+    ])
 }
 
 fn kind(effect: &Effect) -> &'static str {
-    let named = serde_json::to_value(effect).expect("an effect is serialisable");
-    let name = named.get("effect").and_then(Value::as_str).expect("an effect has a tag");
+    let value = serde_json::to_value(effect).expect("an effect is serialisable");
+    let name = value.get("effect").and_then(Value::as_str).expect("an effect has a tag");
     KINDS
         .into_iter()
         .find(|kind| *kind == name)

@@ -70,10 +70,10 @@ impl Journal {
 
     /// Does the same. Returns also the effects of the calls that run again.
     fn resume_all(&mut self, today: &Setup) -> Vec<Effect> {
-        let again = Unfinished::fold(self.records.clone());
-        let again = again.resumption(Millis(START.0 + 1_000), today).again;
+        let unfinished = Unfinished::fold(self.records.clone());
+        let restarts = unfinished.resumption(Millis(START.0 + 1_000), today).restarts;
         let mut effects = self.resume(today, true);
-        effects.extend(again.into_iter().map(|again| again.effect));
+        effects.extend(restarts.into_iter().map(|restart| restart.effect));
         effects
     }
 
@@ -134,7 +134,7 @@ fn openings() -> Vec<(&'static str, RunOpening)> {
 fn later() -> Vec<(&'static str, Arc<Setup>)> {
     let grants = |grants: Value| setup(json!({ "plugins": { "desk": { "grants": grants } } }));
     let rule = |decide: &str| json!([{ "tool": "notes.*", "decide": decide, "source": "c:1" }]);
-    let gone = |grants: Value| {
+    let only_notes = |grants: Value| {
         let mut all = json!({
             "tasks": { "desk": {} },
             "plugins": { "desk": { "grants": grants } , "notes": { "tools": ["list", "save"], "sandboxed": true } },
@@ -149,7 +149,7 @@ fn later() -> Vec<(&'static str, Arc<Setup>)> {
         ("model replaced", grants(json!({ "model": ["large"] }))),
         ("delegate widened", grants(json!({ "delegate": ["digest", "mail"] }))),
         ("delegate removed", grants(json!({ "delegate": [] }))),
-        ("all removed", gone(json!({}))),
+        ("all removed", only_notes(json!({}))),
         ("policy denies", setup(json!({ "policy": rule("deny") }))),
         ("policy allows", setup(json!({ "policy": rule("allow") }))),
         (
@@ -164,20 +164,20 @@ fn later() -> Vec<(&'static str, Arc<Setup>)> {
 
 #[test]
 fn every_room_goes_on_with_what_both_its_start_and_today_allow() {
-    let begun = setup(json!({}));
+    let initial = setup(json!({}));
     for (room, opening) in openings() {
         for (change, today) in later() {
             for through_snapshot in [false, true] {
                 let at = format!("{room}, {change}, snapshot: {through_snapshot}");
-                let mut journal = Journal::begin(&begun, opening.clone());
+                let mut journal = Journal::begin(&initial, opening.clone());
                 journal.resume(&today, through_snapshot);
-                let effective = begun.narrowed_by(&today);
+                let effective = initial.narrowed_by(&today);
                 assert_eq!(**journal.room.setup(), effective, "{at}");
-                assert_eq!(journal.room.begun_setup(), &begun, "{at}");
+                assert_eq!(journal.room.begun_setup(), &initial, "{at}");
                 journal.resume(&today, through_snapshot);
                 assert_eq!(**journal.room.setup(), effective, "{at}: once more");
-                journal.resume(&begun, through_snapshot);
-                assert_eq!(journal.room.setup(), &begun, "{at}: and back");
+                journal.resume(&initial, through_snapshot);
+                assert_eq!(journal.room.setup(), &initial, "{at}: and back");
             }
         }
     }
@@ -186,11 +186,11 @@ fn every_room_goes_on_with_what_both_its_start_and_today_allow() {
 /// Returns what becomes of a call of `notes.list` after a resumption under this config: whether it
 /// started, was asked about, or was denied by a layer.
 fn call_after(
-    begun: &Arc<Setup>,
+    initial: &Arc<Setup>,
     today: &Setup,
     opening: RunOpening,
 ) -> (bool, bool, Option<Layer>) {
-    let mut journal = Journal::begin(begun, opening);
+    let mut journal = Journal::begin(initial, opening);
     journal.resume(today, false);
     let effects = journal.step(0, "notes.list", json!({}));
     (
@@ -202,37 +202,40 @@ fn call_after(
 
 #[test]
 fn a_call_after_a_resumption_is_decided_by_the_effective_setup() {
-    let begun = setup(json!({}));
-    let of = |wanted: &str| {
-        later().into_iter().find(|(change, _)| *change == wanted).expect("there is one").1
+    let initial = setup(json!({}));
+    let of = |name: &str| {
+        later().into_iter().find(|(change, _)| *change == name).expect("there is one").1
     };
     let run = || openings().remove(0).1;
-    assert_eq!(call_after(&begun, &begun, run()), (true, false, None));
-    assert_eq!(call_after(&begun, &of("tools widened"), run()), (true, false, None));
+    assert_eq!(call_after(&initial, &initial, run()), (true, false, None));
+    assert_eq!(call_after(&initial, &of("tools widened"), run()), (true, false, None));
     assert_eq!(
-        call_after(&begun, &of("tools narrowed"), run()),
+        call_after(&initial, &of("tools narrowed"), run()),
         (false, false, Some(Layer::Config))
     );
     assert_eq!(
-        call_after(&begun, &of("policy denies"), run()),
+        call_after(&initial, &of("policy denies"), run()),
         (false, false, Some(Layer::Policy))
     );
-    assert_eq!(call_after(&begun, &of("confirm added"), run()), (false, true, None));
-    assert_eq!(call_after(&begun, &of("tool limit"), run()), (false, false, Some(Layer::Runtime)));
+    assert_eq!(call_after(&initial, &of("confirm added"), run()), (false, true, None));
+    assert_eq!(
+        call_after(&initial, &of("tool limit"), run()),
+        (false, false, Some(Layer::Runtime))
+    );
     // A rule that was there at the start holds although today's config lacks it, and the other way
     // round.
     let denied = of("policy denies");
-    assert_eq!(call_after(&denied, &begun, run()), (false, false, Some(Layer::Policy)));
+    assert_eq!(call_after(&denied, &initial, run()), (false, false, Some(Layer::Policy)));
     let allowed = of("policy allows");
     assert_eq!(call_after(&allowed, &denied, run()), (false, false, Some(Layer::Policy)));
 }
 
 #[test]
 fn a_limit_that_was_narrowed_holds_and_one_that_was_widened_does_not() {
-    let begun = setup(json!({ "limits": { "turns": 3 } }));
+    let initial = setup(json!({ "limits": { "turns": 3 } }));
     let ends_after = |today: &Setup| {
-        let opening = RunOpening { limits: begun.limits.clone(), ..openings().remove(0).1 };
-        let mut journal = Journal::begin(&begun, opening);
+        let opening = RunOpening { limits: initial.limits.clone(), ..openings().remove(0).1 };
+        let mut journal = Journal::begin(&initial, opening);
         journal.resume(today, false);
         let mut steps = 0;
         while journal.room.outcome().is_none() && steps < 50 {
@@ -247,11 +250,11 @@ fn a_limit_that_was_narrowed_holds_and_one_that_was_widened_does_not() {
         journal.room.outcome().map(|outcome| outcome.reason.clone()).unwrap_or_default()
     };
     let narrow = setup(json!({ "limits": { "turns": 1 } }));
-    let narrowed = begun.narrowed_by(&narrow);
+    let narrowed = initial.narrowed_by(&narrow);
     assert_eq!(narrowed.limits.turns, Some(1));
     assert!(ends_after(&narrow).contains("turns"), "{}", ends_after(&narrow));
     let wide = setup(json!({ "limits": { "turns": 90 } }));
-    assert_eq!(begun.narrowed_by(&wide).limits.turns, Some(3));
+    assert_eq!(initial.narrowed_by(&wide).limits.turns, Some(3));
 }
 
 #[test]
@@ -267,10 +270,10 @@ fn a_run_that_was_opened_with_its_own_limits_keeps_to_them() {
         (50, 80, &[20, 50], 50),
         (100, 7, &[9, 8], 7),
     ] {
-        let begun = limits(config);
-        let own = RunLimits { turns: Some(own), ..begun.limits.clone() };
+        let initial = limits(config);
+        let own = RunLimits { turns: Some(own), ..initial.limits.clone() };
         let opening = RunOpening { limits: own.clone(), ..openings().remove(0).1 };
-        let mut journal = Journal::begin(&begun, opening);
+        let mut journal = Journal::begin(&initial, opening);
         for (index, turns) in today.iter().enumerate() {
             journal.resume(&limits(*turns), index % 2 == 1);
         }
@@ -291,7 +294,7 @@ fn the_gates_of_the_start_and_of_today_check() {
     let names = |setup: &Setup| -> Vec<(String, bool)> {
         setup.gates.iter().map(|gate| (gate.plugin.to_string(), gate.fails_open)).collect()
     };
-    let begun = setup(json!({ "gates": [gate("notes", true)] }));
+    let initial = setup(json!({ "gates": [gate("notes", true)] }));
     let notes = |fails_open| ("notes".to_owned(), fails_open);
     let guard = || ("guard".to_owned(), false);
     for (today, expected) in [
@@ -301,13 +304,13 @@ fn the_gates_of_the_start_and_of_today_check() {
         (json!([gate("guard", false), gate("notes", true)]), vec![notes(true), guard()]),
         (json!([gate("guard", false)]), vec![notes(true), guard()]),
     ] {
-        let effective = begun.narrowed_by(&with(today));
+        let effective = initial.narrowed_by(&with(today));
         assert_eq!(names(&effective), expected);
         let has_guard = effective.plugins.contains_key(&PluginName::from("guard"));
         assert_eq!(has_guard, expected.contains(&guard()), "a new plugin comes as a gate only");
     }
     let strict = setup(json!({ "gates": [gate("notes", false)] }));
-    assert_eq!(names(&strict.narrowed_by(&begun)), [notes(false)]);
+    assert_eq!(names(&strict.narrowed_by(&initial)), [notes(false)]);
 }
 
 /// The answer of a run waits for gates while the config changes twice.
@@ -331,19 +334,19 @@ fn a_text_passes_every_gate_of_the_effective_setup_before_it_leaves() {
     let report = CallReport::default;
     // The gates that let the text pass, in order, and what asks the gates next.
     let answer = |journal: &mut Journal, effects: Vec<Effect>, passed: &mut Vec<String>| {
-        let asked = effects.into_iter().find_map(|effect| match effect {
+        let query = effects.into_iter().find_map(|effect| match effect {
             Effect::QueryPlugin { call, plugin, .. } => Some((call, plugin)),
             _ => None,
         });
-        let (call, plugin) = asked?;
+        let (call, plugin) = query?;
         passed.push(plugin.to_string());
         let answer = Ok(PluginReply::Gate { verdict: GateVerdict::Allow });
         Some(journal.handle(Event::PluginQueried { call, answer, report: report() }))
     };
-    for begun in lists {
+    for first in lists {
         for second in lists {
             for third in lists {
-                let mut journal = Journal::begin(&with(begun), openings().remove(0).1);
+                let mut journal = Journal::begin(&with(first), openings().remove(0).1);
                 let turn = Turn {
                     action: Action::Finish { outputs: json!("said") },
                     thought: String::new(),
@@ -356,7 +359,7 @@ fn a_text_passes_every_gate_of_the_effective_setup_before_it_leaves() {
                     report: report(),
                 };
                 let mut passed = Vec::new();
-                let mut effects = if begun.is_empty() {
+                let mut effects = if first.is_empty() {
                     // It is answered under the second config, whose gates are new.
                     journal.resume(&with(second), false);
                     journal.handle(step(turn))
@@ -381,7 +384,7 @@ fn a_text_passes_every_gate_of_the_effective_setup_before_it_leaves() {
                 }
                 let gates = &journal.room.setup().gates;
                 let missing = gates.iter().find(|gate| !passed.contains(&gate.plugin.to_string()));
-                assert!(missing.is_none(), "{begun:?}, {second:?}, {third:?}: {passed:?}");
+                assert!(missing.is_none(), "{first:?}, {second:?}, {third:?}: {passed:?}");
             }
         }
     }
@@ -410,9 +413,9 @@ fn a_later_run_begins_with_what_is_effective_then() {
 fn a_request_for_more_is_refused_where_today_ends_at_the_limit() {
     let asks = |ask: bool| setup(json!({ "limits": { "turns": 1, "ask": ask } }));
     for (today, is_over) in [(true, false), (false, true)] {
-        let begun = asks(true);
-        let opening = RunOpening { limits: begun.limits.clone(), ..openings().remove(0).1 };
-        let mut journal = Journal::begin(&begun, opening);
+        let initial = asks(true);
+        let opening = RunOpening { limits: initial.limits.clone(), ..openings().remove(0).1 };
+        let mut journal = Journal::begin(&initial, opening);
         let effects = journal.step(0, "notes.list", json!({}));
         let call = effects.iter().find_map(|effect| match effect {
             Effect::CallTool { call, .. } => Some(*call),
@@ -446,11 +449,11 @@ fn what_an_approver_is_asked_follows_from_the_records() {
     let ask = json!([{ "tool": "notes.*", "decide": "ask", "source": "c:1" }]);
     let mut journal = Journal::begin(&setup(json!({ "policy": ask })), openings().remove(0).1);
     let effects = journal.step(0, "notes.list", json!({ "of": "today" }));
-    let asked = effects.into_iter().find_map(|effect| match effect {
+    let approval = effects.into_iter().find_map(|effect| match effect {
         Effect::AskApproval { call, request } => Some((call, request)),
         _ => None,
     });
-    let (call, request) = asked.expect("it is asked about");
+    let (call, request) = approval.expect("it is asked about");
     let open = |journal: &Journal, call| {
         let mut fold = RoomRowFold::default();
         fold.extend(journal.records.clone());
@@ -467,18 +470,18 @@ fn what_an_approver_is_asked_follows_from_the_records() {
 #[test]
 fn an_approval_does_not_hold_for_an_exchanged_component() {
     let ask = json!([{ "tool": "notes.*", "decide": "ask", "source": "c:1" }]);
-    let begun = setup(json!({ "policy": ask }));
-    let mut journal = Journal::begin(&begun, openings().remove(0).1);
+    let initial = setup(json!({ "policy": ask }));
+    let mut journal = Journal::begin(&initial, openings().remove(0).1);
     let effects = journal.step(0, "notes.list", json!({}));
-    let asked = |effects: &[Effect]| {
+    let approval_call = |effects: &[Effect]| {
         effects.iter().find_map(|effect| match effect {
             Effect::AskApproval { call, .. } => Some(*call),
             _ => None,
         })
     };
-    let first = asked(&effects).expect("it is asked about");
-    let effects = journal.resume(&exchanged(&begun), false);
-    let second = asked(&effects).expect("it is asked about again");
+    let first = approval_call(&effects).expect("it is asked about");
+    let effects = journal.resume(&exchanged(&initial), false);
+    let second = approval_call(&effects).expect("it is asked about again");
     assert_ne!(first, second);
     // An answer to the first question, given before the exchange, decides nothing.
     let approve = |call| Event::Decided {
@@ -495,8 +498,8 @@ fn an_approval_does_not_hold_for_an_exchanged_component() {
 #[test]
 fn an_approval_holds_if_no_component_was_exchanged() {
     let ask = json!([{ "tool": "notes.*", "decide": "ask", "source": "c:1" }]);
-    let begun = setup(json!({ "policy": ask }));
-    let mut journal = Journal::begin(&begun, openings().remove(0).1);
+    let initial = setup(json!({ "policy": ask }));
+    let mut journal = Journal::begin(&initial, openings().remove(0).1);
     let effects = journal.step(0, "notes.list", json!({}));
     let first = effects.iter().find_map(Effect::starts).expect("it is asked about");
     let wider = setup(
@@ -511,19 +514,19 @@ fn an_approval_holds_if_no_component_was_exchanged() {
 
 #[test]
 fn a_changed_component_is_named_and_another_plugin_is_refused() {
-    let begun = setup(json!({}));
-    let changed = begun.changed_components(&exchanged(&begun));
+    let initial = setup(json!({}));
+    let changed = initial.changed_components(&exchanged(&initial));
     assert_eq!(changed.len(), 1);
     assert_eq!((changed[0].plugin.as_str(), &changed[0].refusal), ("notes", &None));
-    assert!(begun.changed_components(&begun).is_empty());
-    let mut other = exchanged(&begun);
+    assert!(initial.changed_components(&initial).is_empty());
+    let mut other = exchanged(&initial);
     let notes = other.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
     Arc::make_mut(notes).facts.manifest.name = "another".to_owned();
-    assert!(begun.changed_components(&other)[0].refusal.is_some());
-    let mut other = exchanged(&begun);
+    assert!(initial.changed_components(&other)[0].refusal.is_some());
+    let mut other = exchanged(&initial);
     let notes = other.plugins.get_mut(&PluginName::from("notes")).expect("it is there");
     Arc::make_mut(notes).facts.kinds.insert(PluginKind::Agent);
-    assert!(begun.changed_components(&other)[0].refusal.is_some());
+    assert!(initial.changed_components(&other)[0].refusal.is_some());
 }
 
 #[test]
@@ -549,37 +552,37 @@ fn a_server_is_another_one_if_the_way_to_it_is() {
     // What ran in a sandbox does not go on outside of one.
     let refused = component.changed_components(&one);
     assert!(refused[0].refusal.as_ref().is_some_and(|why| why.contains("outside any sandbox")));
-    let mut gone = (*component).clone();
-    gone.plugins.remove(&PluginName::from("notes"));
-    let gone = &component.changed_components(&gone)[0];
-    assert_eq!((&gone.now, &gone.refusal), (&None, &None));
+    let mut without_notes = (*component).clone();
+    without_notes.plugins.remove(&PluginName::from("notes"));
+    let removal = &component.changed_components(&without_notes)[0];
+    assert_eq!((&removal.now, &removal.refusal), (&None, &None));
 }
 
 #[test]
 fn a_call_that_was_cut_off_is_not_repeated_by_an_exchanged_component() {
-    let begun = setup(json!({}));
+    let initial = setup(json!({}));
     let is_called =
         |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. }));
-    for (today, is_repeated) in [((*begun).clone(), true), (exchanged(&begun), false)] {
-        let mut journal = Journal::begin(&begun, openings().remove(0).1);
+    for (today, is_repeated) in [((*initial).clone(), true), (exchanged(&initial), false)] {
+        let mut journal = Journal::begin(&initial, openings().remove(0).1);
         assert!(is_called(&journal.step(0, "notes.list", json!({}))));
-        let again = Unfinished::fold(journal.records.clone());
-        let again = again.resumption(Millis(START.0 + 1_000), &today).again;
-        let again: Vec<Effect> = again.into_iter().map(|again| again.effect).collect();
-        assert_eq!(is_called(&again), is_repeated);
+        let unfinished = Unfinished::fold(journal.records.clone());
+        let restarts = unfinished.resumption(Millis(START.0 + 1_000), &today).restarts;
+        let effects: Vec<Effect> = restarts.into_iter().map(|restart| restart.effect).collect();
+        assert_eq!(is_called(&effects), is_repeated);
         journal.resume(&today, false);
     }
 }
 
 #[test]
 fn the_part_of_a_background_task_becomes_smaller_and_not_larger() {
-    let begun = setup(json!({ "limits": { "turns": 20, "tool_calls": 10 } }));
+    let initial = setup(json!({ "limits": { "turns": 20, "tool_calls": 10 } }));
     let opening = |tool_calls| {
-        let limits = RunLimits { tool_calls: Some(tool_calls), ..begun.limits.clone() };
+        let limits = RunLimits { tool_calls: Some(tool_calls), ..initial.limits.clone() };
         RunOpening { depth: 1, limits, ..openings().remove(1).1 }
     };
     let calls_after = |own: u64, today: u64| {
-        let mut journal = Journal::begin(&begun, opening(own));
+        let mut journal = Journal::begin(&initial, opening(own));
         journal.resume(&setup(json!({ "limits": { "tool_calls": today } })), false);
         let effects = journal.step(0, "notes.list", json!({}));
         effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. }))
@@ -591,7 +594,7 @@ fn the_part_of_a_background_task_becomes_smaller_and_not_larger() {
 
 #[test]
 fn an_exchanged_component_fails_only_before_its_first_good_answer() {
-    let begun = setup(json!({}));
+    let initial = setup(json!({}));
     let fault = Fault::new(FaultKind::Wall, "too slow");
     let step =
         |answer| Event::AgentStepped { call: CallId(0), answer, report: CallReport::default() };
@@ -612,14 +615,14 @@ fn an_exchanged_component_fails_only_before_its_first_good_answer() {
     };
     let desk = || Some(("desk".to_owned(), fault.clone()));
     for (component, of_desk) in [("desk", desk()), ("notes", None)] {
-        let mut journal = Journal::begin(&begun, openings().remove(0).1);
+        let mut journal = Journal::begin(&initial, openings().remove(0).1);
         assert_eq!(fails(&journal.room, &[failed()]), None, "nothing was exchanged");
-        journal.resume(&with_component(&begun, component), false);
+        journal.resume(&with_component(&initial, component), false);
         assert_eq!(fails(&journal.room, &[failed()]), of_desk);
         assert_eq!(fails(&journal.room, &[control(failed())]), of_desk);
         assert_eq!(fails(&journal.room, &[well(), failed()]), None);
         // The same after another interruption.
-        journal.resume(&with_component(&begun, component), true);
+        journal.resume(&with_component(&initial, component), true);
         assert_eq!(fails(&journal.room, &[failed()]), of_desk);
     }
 }

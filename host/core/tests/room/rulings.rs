@@ -440,7 +440,7 @@ fn a_record_that_could_not_be_read_again_is_not_written() {
     let most = JSON_DEPTH_MAX - 2;
     let line = record::to_line(&deep(most)).expect("as deep as a line may be");
     assert!(
-        matches!(from_lines(&(line + "\n")), Err(JournalError::Gap { found: 7, .. })),
+        matches!(from_lines(&(line + "\n")), Err(JournalError::Gap { actual: 7, .. })),
         "it is read"
     );
     let refused = record::to_line(&deep(most + 1)).expect_err("it would never be read");
@@ -450,7 +450,7 @@ fn a_record_that_could_not_be_read_again_is_not_written() {
 
 #[test]
 fn a_record_that_is_nested_too_deep_is_named_and_not_read() {
-    let whole = line_of(&record(0, stepped(0, finish())));
+    let first_line = line_of(&record(0, stepped(0, finish())));
     for levels in [300, 100_000] {
         let nested = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
         let deep = format!(
@@ -461,13 +461,13 @@ fn a_record_that_is_nested_too_deep_is_named_and_not_read() {
             "[".repeat(levels)
         );
         for line in [deep, unclosed] {
-            let error =
-                from_lines(&format!("{whole}\n{line}\n{whole}\n")).expect_err("nobody wrote this");
+            let error = from_lines(&format!("{first_line}\n{line}\n{first_line}\n"))
+                .expect_err("nobody wrote this");
             assert!(matches!(error, JournalError::TooDeep { line: 2, seq: 1 }), "{error}");
             assert_eq!(error.code(), "record_too_deep");
             // A torn end was never acknowledged, at any depth.
             assert_eq!(
-                from_lines(&format!("{whole}\n{line}")).map(|read| read.len()).ok(),
+                from_lines(&format!("{first_line}\n{line}")).map(|read| read.len()).ok(),
                 Some(1)
             );
         }
@@ -493,12 +493,12 @@ fn the_secret_of_a_room_is_in_its_journal_and_in_nothing_else_that_is_written_of
     assert!(matches!(from_lines(&without), Err(JournalError::Malformed { .. })));
     let room = record::fold([opened.clone()]);
     assert_eq!(room.secret(), Some(&SECRET));
-    let told = record::retold([opened.clone()]);
+    let retelling = record::retold([opened.clone()]);
     let written = [
         serde_json::to_string(&opened).expect("a record is JSON"),
         serde_json::to_string(&opened.event).expect("an event is JSON"),
         opened.to_string(),
-        format!("{opened:?} {room:?} {told:?}"),
+        format!("{opened:?} {room:?} {retelling:?}"),
         line_of(&std::sync::Arc::new(opened.clone()).without_secret()),
     ];
     let bytes = format!("{:?}", SECRET.as_bytes());
@@ -529,8 +529,8 @@ fn a_torn_last_line_is_left_out_and_any_other_damage_is_reported() {
     assert_eq!(from_lines(&torn).expect("the rest is whole").len(), 2);
     let broken = format!("{}\n{}\n{}\n", lines[0], &lines[1][..20], lines[2]);
     assert!(matches!(from_lines(&broken), Err(JournalError::Malformed { line: 2, .. })));
-    let lost = format!("{}\n{}\n", lines[0], lines[2]);
-    assert!(matches!(from_lines(&lost), Err(JournalError::Gap { line: 2, expected: 1, found: 2 })));
+    let gap = format!("{}\n{}\n", lines[0], lines[2]);
+    assert!(matches!(from_lines(&gap), Err(JournalError::Gap { line: 2, expected: 1, actual: 2 })));
     let twice = format!("{}\n{}\n", lines[0], lines[0]);
     assert!(matches!(from_lines(&twice), Err(JournalError::Gap { line: 2, .. })));
     assert!(matches!(
@@ -543,7 +543,7 @@ fn a_torn_last_line_is_left_out_and_any_other_damage_is_reported() {
 fn other_rules_are_named_also_when_their_events_are_unknown_here() {
     let known = Record { rules: RULES + 1, ..record(0, stepped(0, finish())) };
     assert!(
-        matches!(from_lines(&(line_of(&known) + "\n")), Err(JournalError::OtherRules { seq: 0, found }) if found == RULES + 1)
+        matches!(from_lines(&(line_of(&known) + "\n")), Err(JournalError::OtherRules { seq: 0, rules }) if rules == RULES + 1)
     );
     let with_rules = |rules: u32| {
         format!(
@@ -552,7 +552,7 @@ fn other_rules_are_named_also_when_their_events_are_unknown_here() {
     };
     let unknown = with_rules(RULES + 1);
     assert!(
-        matches!(from_lines(&unknown), Err(JournalError::OtherRules { seq: 0, found }) if found == RULES + 1)
+        matches!(from_lines(&unknown), Err(JournalError::OtherRules { seq: 0, rules }) if rules == RULES + 1)
     );
     let same_rules = with_rules(RULES);
     assert!(matches!(from_lines(&same_rules), Err(JournalError::Malformed { line: 1, .. })));

@@ -55,7 +55,7 @@ fn request() -> SideEffect {
     }
 }
 
-fn asked(room: &mut Room, call: u64, ordinal: u32, side_effect: SideEffect) -> Result<(), String> {
+fn ask(room: &mut Room, call: u64, ordinal: u32, side_effect: SideEffect) -> Result<(), String> {
     room.handle(Event::SideEffectAsked { call: CallId(call), ordinal, side_effect }, START);
     match effects(room).as_slice() {
         [Effect::AllowSideEffect { call: of, ordinal: number, leave }]
@@ -71,13 +71,13 @@ fn asked(room: &mut Room, call: u64, ordinal: u32, side_effect: SideEffect) -> R
 fn requests_are_counted_over_the_run_and_the_operator_learns_which_grant_is_used_up() {
     let mut room = stepping(2);
     assert_eq!(
-        [asked(&mut room, 0, 0, request()), asked(&mut room, 0, 1, request())],
+        [ask(&mut room, 0, 0, request()), ask(&mut room, 0, 1, request())],
         [Ok(()), Ok(())]
     );
     std::iter::from_fn(|| room.poll_notice()).for_each(drop);
-    assert!(asked(&mut room, 0, 2, request()).is_err());
-    let told: Vec<Notice> = std::iter::from_fn(|| room.poll_notice()).collect();
-    let [Notice::Denied { record, .. }] = told.as_slice() else { panic!("{told:?}") };
+    assert!(ask(&mut room, 0, 2, request()).is_err());
+    let notices: Vec<Notice> = std::iter::from_fn(|| room.poll_notice()).collect();
+    let [Notice::Denied { record, .. }] = notices.as_slice() else { panic!("{notices:?}") };
     assert_eq!(record.layer, Layer::Runtime);
     assert!(
         record.reason.contains("the 2 requests that plugins.")
@@ -86,7 +86,7 @@ fn requests_are_counted_over_the_run_and_the_operator_learns_which_grant_is_used
         record.reason
     );
     assert_eq!(
-        asked(&mut room, 0, 3, SideEffect::DeleteKey { key: "k".to_owned() }),
+        ask(&mut room, 0, 3, SideEffect::DeleteKey { key: "k".to_owned() }),
         Ok(()),
         "a key is no request"
     );
@@ -95,13 +95,13 @@ fn requests_are_counted_over_the_run_and_the_operator_learns_which_grant_is_used
 #[test]
 fn a_call_that_nobody_waits_for_may_leave_nothing_behind() {
     let mut room = stepping(2);
-    assert_eq!(asked(&mut room, 7, 0, request()), Err("the call is over".to_owned()));
+    assert_eq!(ask(&mut room, 7, 0, request()), Err("the call is over".to_owned()));
 }
 
 #[test]
 fn an_end_is_confirmed_once_it_is_kept_whoever_waits() {
     let mut room = stepping(2);
-    asked(&mut room, 0, 0, request()).expect("it is granted");
+    ask(&mut room, 0, 0, request()).expect("it is granted");
     for call in [0, 7] {
         let answer = SideEffectAnswer::Done { length: 1 };
         room.handle(Event::SideEffectEnded { call: CallId(call), ordinal: 0, answer }, START);

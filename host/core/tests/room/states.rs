@@ -177,7 +177,7 @@ fn played() -> [Arrows; DRAWINGS.len()] {
         let cases: Vec<Case> = serde_json::from_str(text).expect("the file holds a list of cases");
         for case in &cases {
             for order in &case.orders {
-                let mut world = World::new(case, Order::named(order));
+                let mut world = World::new(case, Order::parse(order));
                 world.run();
                 play(&mut arrows, &world.records);
             }

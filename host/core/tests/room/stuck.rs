@@ -76,7 +76,7 @@ fn a_room_read_back_after_any_event_finds_the_same_loop() {
     let case = case(
         &json!({ "agents": { "desk": vec![call; 9] }, "tools": { "box.a": vec![failed; 9] } }),
     );
-    let mut world = World::new(&case, Order::named(&json!("first")));
+    let mut world = World::new(&case, Order::parse(&json!("first")));
     world.run();
     let outcome = world.room.outcome().expect("it is over").clone();
     assert!(outcome.reason.contains("failed 4 times in a row"), "{}", outcome.reason);

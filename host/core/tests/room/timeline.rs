@@ -69,8 +69,9 @@ fn every_case_has_a_timeline_and_it_is_read_back_as_it_is() {
             ];
             let rows =
                 |is: &str| timeline.rows.iter().filter(|row| row.what.kind() == is).count() as u64;
-            let shown = ["step", "model", "tool", "side-effect", "approval", "denied"].map(rows);
-            assert_eq!(counted, shown, "what is summed up is what has a row: {}", case.name);
+            let row_counts =
+                ["step", "model", "tool", "side-effect", "approval", "denied"].map(rows);
+            assert_eq!(counted, row_counts, "what is summed up is what has a row: {}", case.name);
             let line = serde_json::to_string(&timeline).expect("serialisable");
             assert_eq!(
                 serde_json::from_str::<Timeline>(&line).expect("readable"),
@@ -138,11 +139,11 @@ fn a_prompt_is_read_as_the_model_reads_it() {
     let read: Vec<Vec<(&str, String)>> = prompts(ran(&asking))
         .iter()
         .map(|prompt| {
-            let said = |it: PromptMessage| match it.tool_results.as_slice() {
+            let content = |it: PromptMessage| match it.tool_results.as_slice() {
                 [result] => (it.role, result.content.clone()),
                 _ => (it.role, it.text),
             };
-            prompt.messages().into_iter().map(said).collect()
+            prompt.messages().into_iter().map(content).collect()
         })
         .collect();
     assert_eq!(read.len(), 2, "{read:?}");
@@ -158,12 +159,12 @@ proptest! {
     #[test]
     fn a_run_that_is_cut_off_anywhere_has_one_too(row in vec(any::<u16>(), 0..200), at in any::<u16>()) {
         let mut records = answered(&row, 20_000).records;
-        let whole = Timeline::of([records.clone()]).expect("a journal that begins as one does");
-        prop_assert!(problems(&whole).is_empty(), "{:?}", problems(&whole));
+        let timeline = Timeline::of([records.clone()]).expect("a journal that begins as one does");
+        prop_assert!(problems(&timeline).is_empty(), "{:?}", problems(&timeline));
         records.truncate(usize::from(at) % records.len() + 1);
         let part = Timeline::of([records]).expect("the same");
         prop_assert!(problems(&part).is_empty(), "{:?}", problems(&part));
-        prop_assert!(part.rows.len() <= whole.rows.len());
+        prop_assert!(part.rows.len() <= timeline.rows.len());
     }
 }
 
@@ -261,12 +262,12 @@ fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived
     let mut records = ran(&approval());
     // The approval is pending.
     records.truncate(2);
-    let said =
+    let hurry =
         Event::UserMessageSent { task: None, text: "hurry".to_owned(), attachments: Vec::new() };
     let pause = Event::Paused { reason: "lunch".to_owned() };
     let stop = Event::Cancelled { reason: "enough".to_owned() };
     for (id, message) in
-        [("c1", said), ("c2", pause.clone()), ("c3", Event::Unpaused), ("c2", pause), ("c4", stop)]
+        [("c1", hurry), ("c2", pause.clone()), ("c3", Event::Unpaused), ("c2", pause), ("c4", stop)]
     {
         for _ in 0..2 {
             let seq = records.len() as u64;
@@ -440,8 +441,8 @@ fn decisions_of_gates_and_judges_are_entries_of_the_audit() {
         },
         "expect": {},
     });
-    let decisions = |told: Value| -> Vec<(&str, Option<String>, String)> {
-        audit::entries(&retold(ran(&case(told))))
+    let decisions = |script: Value| -> Vec<(&str, Option<String>, String)> {
+        audit::entries(&retold(ran(&case(script))))
             .into_iter()
             .filter(|entry| !matches!(entry.kind, audit::AuditKind::Granted))
             .map(|entry| {

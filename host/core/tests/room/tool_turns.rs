@@ -106,11 +106,11 @@ fn each_call_of_a_round_reads_what_the_one_before_it_stored() {
 fn a_poll_waits_for_a_call_that_is_at_work_and_continues_from_its_state() {
     let mut recorded = opened(&["scratch"]);
     let run = |background| Action::Run { command: "x".to_owned(), background };
-    let begun = step(&mut recorded, run(true));
+    let calls = step(&mut recorded, run(true));
     let job = json!({ "background": { "command_id": 7, "poll_ms": 1 } });
     recorded.handle(
         Event::ToolAnswered {
-            call: begun[0].0,
+            call: calls[0].0,
             answer: Ok(ToolOutcome { value: Some(job), ..ToolOutcome::default() }),
             report: CallReport::default(),
         },

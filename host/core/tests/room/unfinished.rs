@@ -55,9 +55,9 @@ proptest! {
 
     #[test]
     fn a_room_that_is_cut_off_anywhere_goes_on_and_ends(row in vec(any::<u16>(), 0..1_500), cut in any::<Index>()) {
-        let whole = answered(&row, 40_000);
-        let cut = 1 + cut.index(whole.records.len());
-        let before: Vec<Record> = whole.records[..cut].to_vec();
+        let uncut = answered(&row, 40_000);
+        let cut = 1 + cut.index(uncut.records.len());
+        let before: Vec<Record> = uncut.records[..cut].to_vec();
         let unfinished = Unfinished::fold(before.clone());
         prop_assert_eq!(unfinished.next, cut as u64);
         let mut live = Recorded::default();
@@ -66,22 +66,22 @@ proptest! {
         if unfinished.room.outcome().is_some() {
             return Ok(());
         }
-        let Resumption { events, again, .. } = unfinished.resumption(LATER, unfinished.room.setup());
+        let Resumption { events, restarts, .. } = unfinished.resumption(LATER, unfinished.room.setup());
         let mut recorded = Recorded { room: unfinished.room, records: before, ..Recorded::default() };
         for event in events {
             recorded.handle(event, LATER);
         }
         // Unpausing resumes the room, and the calls that the pause held back have not begun.
         recorded.handle(Event::Unpaused, LATER);
-        let again: Vec<Effect> = again.into_iter().map(|again| again.effect).collect();
-        let known: BTreeSet<CallId> = again.iter().filter_map(Effect::starts).chain(recorded.effects.iter().filter_map(Effect::starts)).collect();
+        let effects: Vec<Effect> = restarts.into_iter().map(|restart| restart.effect).collect();
+        let known: BTreeSet<CallId> = effects.iter().filter_map(Effect::starts).chain(recorded.effects.iter().filter_map(Effect::starts)).collect();
         // Only a limit increase answers a call that waits for one.
         let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
         let is_held = |call: &CallId| state["cx"]["calls"][call.0.to_string()].get("HeldTool").is_some();
         let waiting: BTreeSet<CallId> = recorded.room.calls_in_flight().filter(|call| !is_held(call)).collect();
         prop_assert!(waiting.is_subset(&known), "nobody answers {:?}", waiting.difference(&known).collect::<Vec<_>>());
         let mut choices = Choices::new(&row);
-        let mut to_do: VecDeque<Effect> = again.into();
+        let mut to_do: VecDeque<Effect> = effects.into();
         to_do.extend(recorded.take_effects());
         while let Some(effect) = to_do.pop_front() {
             for event in answers(&mut choices, &effect) {
@@ -121,7 +121,7 @@ fn fetch() -> SideEffect {
     }
 }
 
-fn asked(ordinal: u32) -> Event {
+fn effect_asked(ordinal: u32) -> Event {
     Event::SideEffectAsked { call: CallId(0), ordinal, side_effect: fetch() }
 }
 
@@ -129,21 +129,21 @@ fn asked(ordinal: u32) -> Event {
 fn a_step_goes_on_with_what_it_was_told() {
     let read =
         LoggedRead { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
-    let done = SideEffectAnswer::Done { length: 1 };
+    let answer = SideEffectAnswer::Done { length: 1 };
     let unfinished = stepping(vec![
         Event::ReadsRecorded { call: CallId(0), reads: vec![read.clone()] },
-        asked(0),
-        Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: done.clone() },
+        effect_asked(0),
+        Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: answer.clone() },
     ]);
-    let Resumption { events, again, .. } =
+    let Resumption { events, restarts, .. } =
         unfinished.resumption(START.plus(3 + 500), unfinished.room.setup());
     assert_eq!(events, [Event::Resumed { down_ms: 500, is_exact: false, setup: None }]);
-    let step = again
+    let step = restarts
         .iter()
-        .find(|again| matches!(again.effect, Effect::StepAgent { .. }))
+        .find(|restart| matches!(restart.effect, Effect::StepAgent { .. }))
         .expect("the step is made again");
     assert_eq!(step.trace.reads, [read]);
-    assert_eq!(step.trace.side_effect(0, &fetch()), Before::Answered(&done));
+    assert_eq!(step.trace.side_effect(0, &fetch()), Before::Answered(&answer));
     assert_eq!(step.trace.side_effect(1, &fetch()), Before::New);
     assert_eq!(
         step.trace.side_effect(0, &SideEffect::DeleteKey { key: "k".to_owned() }),
@@ -156,19 +156,21 @@ fn a_step_goes_on_with_what_it_was_told() {
 
 #[test]
 fn a_step_whose_effect_was_cut_off_is_told_so_and_does_not_do_it_again() {
-    let Resumption { events, again, .. } = resumed(&stepping(vec![asked(0)]), LATER);
-    let told = SideEffectAnswer::Failed {
+    let Resumption { events, restarts, .. } = resumed(&stepping(vec![effect_asked(0)]), LATER);
+    let interruption = SideEffectAnswer::Failed {
         cause: FailureCause::Interrupted,
         message: INTERRUPTED.to_owned(),
     };
     assert_eq!(
         events[1],
-        Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: told.clone() }
+        Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: interruption.clone() }
     );
-    let steps: Vec<_> =
-        again.iter().filter(|again| matches!(again.effect, Effect::StepAgent { .. })).collect();
+    let steps: Vec<_> = restarts
+        .iter()
+        .filter(|restart| matches!(restart.effect, Effect::StepAgent { .. }))
+        .collect();
     assert_eq!(steps.len(), 1);
-    assert_eq!(steps[0].trace.side_effect(0, &fetch()), Before::Answered(&told));
+    assert_eq!(steps[0].trace.side_effect(0, &fetch()), Before::Answered(&interruption));
 }
 
 /// Returns a room in which the agent has called `box.a`, which runs as call 1.
@@ -195,7 +197,11 @@ fn calling(idempotent: bool, sha256: &str, events: Vec<Event>) -> Unfinished {
 }
 
 fn called_again(resumption: &Resumption) -> usize {
-    resumption.again.iter().filter(|again| matches!(again.effect, Effect::CallTool { .. })).count()
+    resumption
+        .restarts
+        .iter()
+        .filter(|restart| matches!(restart.effect, Effect::CallTool { .. }))
+        .count()
 }
 
 fn is_interrupted(event: &Event) -> bool {
@@ -223,7 +229,7 @@ fn a_tool_is_called_again_only_where_that_does_nothing_twice() {
     // The author declared the tool idempotent, so a repeated set is harmless.
     let resumption = resumed(&calling(true, sandboxed, effect()), LATER);
     assert_eq!((called_again(&resumption), resumption.events.len()), (1, 1));
-    assert!(resumption.again.iter().any(|again| again.trace.may_repeat));
+    assert!(resumption.restarts.iter().any(|restart| restart.trace.may_repeat));
     // Side effects outside a sandbox are not in the journal, so the outcome is unknown.
     let resumption = resumed(&calling(false, "", Vec::new()), LATER);
     assert_eq!(called_again(&resumption), 0);
@@ -239,15 +245,16 @@ fn a_snapshot_names_the_records_with_the_reads_of_a_call_and_does_not_hold_them(
         target: "/a".to_owned(),
         answer: json!(answer),
     };
-    let kept = |answer: &str| Event::ReadsRecorded { call: CallId(0), reads: vec![read(answer)] };
-    let events = vec![kept("first"), kept("second")];
+    let reads_event =
+        |answer: &str| Event::ReadsRecorded { call: CallId(0), reads: vec![read(answer)] };
+    let events = vec![reads_event("first"), reads_event("second")];
     let unfinished = stepping(events.clone());
     assert_eq!(unfinished.in_flight.read_records(), [1, 2]);
     let text = unfinished.to_snapshot().expect("it is written");
     assert!(!text.contains("first") && !text.contains("files.read"));
     // A running host holds none of them in memory.
     let mut live = unfinished.in_flight.clone().without_reads();
-    live.begin_event(3, &kept("third"));
+    live.begin_event(3, &reads_event("third"));
     live.end_event(&unfinished.room);
     assert!(!format!("{live:?}").contains("first") && !format!("{live:?}").contains("third"));
     assert_eq!(live.read_records(), [1, 2, 3]);
@@ -256,8 +263,9 @@ fn a_snapshot_names_the_records_with_the_reads_of_a_call_and_does_not_hold_them(
         records(events).into_iter().map(|record| Record { seq: record.seq + 1, ..record }),
     );
     let step = |unfinished: &Unfinished| {
-        let again = unfinished.resumption(LATER, unfinished.room.setup()).again;
-        let step = again.into_iter().find(|again| matches!(again.effect, Effect::StepAgent { .. }));
+        let restarts = unfinished.resumption(LATER, unfinished.room.setup()).restarts;
+        let step =
+            restarts.into_iter().find(|restart| matches!(restart.effect, Effect::StepAgent { .. }));
         step.expect("the step is made again").trace.reads.clone()
     };
     assert_eq!(step(&resumed), [read("first"), read("second")]);
@@ -274,7 +282,7 @@ fn an_agent_reads_that_its_call_was_interrupted() {
         .into_iter()
         .for_each(|event| room.handle(event, LATER));
     let task = TaskName::from("desk");
-    let told = room
+    let results = room
         .history(&task)
         .iter()
         .flat_map(|message| message.tool_results.clone())
@@ -290,8 +298,8 @@ fn an_agent_reads_that_its_call_was_interrupted() {
         message.tool_results.iter().map(|result| result.content.clone()).collect::<String>()
     });
     assert!(
-        told.contains("interrupted") || read.is_some_and(|read| read.contains("interrupted")),
-        "{told}"
+        results.contains("interrupted") || read.is_some_and(|read| read.contains("interrupted")),
+        "{results}"
     );
 }
 
@@ -320,17 +328,21 @@ fn a_model_reply_is_not_bought_twice() {
         },
         ask(1),
     ]);
-    let Resumption { again, .. } = unfinished.resumption(LATER, unfinished.room.setup());
-    let models: Vec<u32> = again
+    let Resumption { restarts, .. } = unfinished.resumption(LATER, unfinished.room.setup());
+    let models: Vec<u32> = restarts
         .iter()
-        .filter_map(|again| {
-            if let Effect::CallModel { ordinal, .. } = again.effect { Some(ordinal) } else { None }
+        .filter_map(|restart| {
+            if let Effect::CallModel { ordinal, .. } = restart.effect {
+                Some(ordinal)
+            } else {
+                None
+            }
         })
         .collect();
     assert_eq!(models, [1], "only what was not answered is asked again");
-    let step = again
+    let step = restarts
         .iter()
-        .find(|again| matches!(again.effect, Effect::StepAgent { .. }))
+        .find(|restart| matches!(restart.effect, Effect::StepAgent { .. }))
         .expect("the step is made again");
     let before = |ordinal: u32| step.trace.models[&ordinal].before(&ModelRequest::default());
     let Before::Answered(Ok(answer)) = before(0) else { panic!("{:?}", step.trace) };
@@ -347,10 +359,10 @@ fn time_in_which_no_host_ran_does_not_count() {
     );
     let timers = |resumption: &Resumption| -> Vec<Millis> {
         resumption
-            .again
+            .restarts
             .iter()
-            .filter_map(|again| {
-                if let Effect::SetTimer { at, .. } = again.effect { Some(at) } else { None }
+            .filter_map(|restart| {
+                if let Effect::SetTimer { at, .. } = restart.effect { Some(at) } else { None }
             })
             .collect()
     };
@@ -363,14 +375,14 @@ fn time_in_which_no_host_ran_does_not_count() {
             .any(|notice| notice == Notice::Resumed { down_ms: 5_000, is_exact: false })
     );
     // The process noted that it stopped, after the room had waited: the timers count from there.
-    let noted = Unfinished { stopped: Some(START.plus(4_000)), ..unfinished.clone() };
-    let after = noted.resumption(START.plus(5_000), noted.room.setup());
+    let noted_stop = Unfinished { stopped: Some(START.plus(4_000)), ..unfinished.clone() };
+    let after = noted_stop.resumption(START.plus(5_000), noted_stop.room.setup());
     assert_eq!(after.events[0], Event::Resumed { down_ms: 1_000, is_exact: true, setup: None });
     assert_eq!(timers(&after), soon.iter().map(|at| at.plus(1_000)).collect::<Vec<_>>());
     // A record behind the note: the time of the stop is unknown.
     let earlier = Millis(unfinished.room.now().0 - 1);
-    let noted = Unfinished { stopped: Some(earlier), ..unfinished.clone() };
-    assert_eq!(noted.downtime(START.plus(5_000)), Downtime { ms: 5_000, is_exact: false });
+    let early_stop = Unfinished { stopped: Some(earlier), ..unfinished.clone() };
+    assert_eq!(early_stop.downtime(START.plus(5_000)), Downtime { ms: 5_000, is_exact: false });
     // The clock was set back while the host was down, so the downtime is 0 and not negative.
     assert_eq!(
         unfinished.resumption(Millis(0), unfinished.room.setup()).events,
@@ -424,7 +436,7 @@ fn an_action_that_was_cut_off_is_an_error_that_the_agent_reads() {
     let read = view
         .since
         .iter()
-        .filter_map(|past| past.observation.as_ref())
+        .filter_map(|past_action| past_action.observation.as_ref())
         .next_back()
         .expect("it reads what came of it");
     assert!(
@@ -436,20 +448,20 @@ fn an_action_that_was_cut_off_is_an_error_that_the_agent_reads() {
 /// Returns a room whose agent runs a command in the background as 7. The first poll, call 3, has
 /// begun.
 fn polling(sha256: &str) -> Unfinished {
-    let told = ToolOutcome {
+    let outcome = ToolOutcome {
         value: Some(json!({ "background": { "command_id": 7, "poll_ms": 100 } })),
         ..ToolOutcome::default()
     };
     let began =
-        Event::ToolAnswered { call: CallId(1), answer: Ok(told), report: CallReport::default() };
+        Event::ToolAnswered { call: CallId(1), answer: Ok(outcome), report: CallReport::default() };
     let run = Action::Run { command: "srv".to_owned(), background: true };
     let mut unfinished = acting(run.clone(), sha256, vec![began.clone()]);
     let timers = |unfinished: &Unfinished| -> Vec<_> {
-        let again = unfinished.resumption(START, unfinished.room.setup()).again;
-        again
+        let restarts = unfinished.resumption(START, unfinished.room.setup()).restarts;
+        restarts
             .iter()
-            .filter_map(|again| {
-                if let Effect::SetTimer { timer, .. } = again.effect { Some(timer) } else { None }
+            .filter_map(|restart| {
+                if let Effect::SetTimer { timer, .. } = restart.effect { Some(timer) } else { None }
             })
             .collect()
     };
@@ -462,10 +474,10 @@ fn polling(sha256: &str) -> Unfinished {
 fn a_poll_that_was_cut_off_is_made_again() {
     let polls = |resumption: &Resumption| {
         resumption
-            .again
+            .restarts
             .iter()
             .filter(
-                |again| matches!(&again.effect, Effect::CallTool { tool, .. } if tool == "poll"),
+                |restart| matches!(&restart.effect, Effect::CallTool { tool, .. } if tool == "poll"),
             )
             .count()
     };
@@ -488,27 +500,27 @@ fn a_plugin_that_was_consulted_is_asked_again_with_what_it_was_told() {
         vec![Event::ReadsRecorded { call: CallId(1), reads: vec![read.clone()] }],
     ));
     let consulted: Vec<_> = resumption
-        .again
+        .restarts
         .iter()
-        .filter(|again| matches!(again.effect, Effect::QueryPlugin { .. }))
+        .filter(|restart| matches!(restart.effect, Effect::QueryPlugin { .. }))
         .collect();
-    let [consult] = consulted[..] else { panic!("{:?}", resumption.again) };
+    let [consult] = consulted[..] else { panic!("{:?}", resumption.restarts) };
     assert_eq!(consult.trace.reads, [read]);
     assert!(
         consult.start.as_ref().is_some_and(|start| start.agent.is_some())
             && room.is_in_flight(CallId(1))
     );
     // A side effect with an unknown end is reported to the agent and not repeated.
-    let asked = Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() };
-    let (_, resumption, _) = gone_on(acting(recall(), "ab", vec![asked]));
-    let told = SideEffectAnswer::Failed {
+    let effect = Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() };
+    let (_, resumption, _) = gone_on(acting(recall(), "ab", vec![effect]));
+    let interruption = SideEffectAnswer::Failed {
         cause: FailureCause::Interrupted,
         message: INTERRUPTED.to_owned(),
     };
     let consult = resumption
-        .again
+        .restarts
         .iter()
-        .find(|again| matches!(again.effect, Effect::QueryPlugin { .. }))
+        .find(|restart| matches!(restart.effect, Effect::QueryPlugin { .. }))
         .expect("it is asked again");
-    assert_eq!(consult.trace.side_effect(0, &fetch()), Before::Answered(&told));
+    assert_eq!(consult.trace.side_effect(0, &fetch()), Before::Answered(&interruption));
 }

@@ -29,7 +29,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    pub(crate) fn named(name: &Value) -> Self {
+    pub(crate) fn parse(name: &Value) -> Self {
         match (name.as_str(), name.as_u64()) {
             (Some("first"), _) => Self::First,
             (Some("last"), _) => Self::Last,
@@ -205,7 +205,7 @@ impl<'a> World<'a> {
                 self.show(call);
                 let entry = Said::read(&self.agents_entry(task.as_str()));
                 let answer =
-                    entry.said.answer().map(|turn| turn.expect("a step always returns a turn"));
+                    entry.content.answer().map(|turn| turn.expect("a step always returns a turn"));
                 self.begin(call, entry.common, |report| Event::AgentStepped {
                     call,
                     answer,
@@ -219,7 +219,7 @@ impl<'a> World<'a> {
                     self.case.scripts.responders.get(task.as_str()),
                 );
                 let entry = Said::read(&entry.unwrap_or_else(|| json!({ "nothing": true })));
-                let answer = entry.said.answer();
+                let answer = entry.content.answer();
                 self.begin(call, entry.common, |report| Event::AgentResponded {
                     call,
                     answer,
@@ -230,7 +230,7 @@ impl<'a> World<'a> {
                 let name = format!("{plugin}.{tool}");
                 let entry = self.next(&format!("tool {name}"), self.case.scripts.tools.get(&name));
                 let entry = ToolSaid::read(&entry.unwrap_or_else(|| json!("ok")));
-                let answer = entry.said.answer();
+                let answer = entry.content.answer();
                 self.begin(call, entry.common, |report| Event::ToolAnswered {
                     call,
                     answer,
@@ -250,7 +250,7 @@ impl<'a> World<'a> {
                         )
                         .unwrap_or_default(),
                 );
-                let answer = entry.said.answer();
+                let answer = entry.content.answer();
                 self.begin(call, entry.common, |report| Event::PluginQueried {
                     call,
                     answer,
@@ -278,7 +278,7 @@ impl<'a> World<'a> {
                     self.happened(Event::ModelAnswered {
                         call,
                         ordinal,
-                        answer: entry.said.answer(),
+                        answer: entry.content.answer(),
                         trouble: None,
                         was_shown: false,
                     });
@@ -320,12 +320,12 @@ impl<'a> World<'a> {
             Effect::AnswerModel { call, answer, .. } => {
                 let running = self.running.get_mut(&call).filter(|running| running.relay);
                 if let (Some(running), Ok(completion)) = (running, answer) {
-                    let (said, report) = (relayed(completion), CallReport::default());
+                    let (turn, report) = (relayed(completion), CallReport::default());
                     running.answer = Some(match running.answer {
                         Some(Event::AgentResponded { .. }) => {
-                            Event::AgentResponded { call, answer: Ok(Some(said)), report }
+                            Event::AgentResponded { call, answer: Ok(Some(turn)), report }
                         }
-                        _ => Event::AgentStepped { call, answer: Ok(said), report },
+                        _ => Event::AgentStepped { call, answer: Ok(turn), report },
                     });
                 }
                 self.go_on(call);
@@ -335,7 +335,7 @@ impl<'a> World<'a> {
                 let entry = self
                     .next(&format!("background {task}"), self.case.scripts.background.get(&task));
                 let entry = Ended::read(&entry.unwrap_or_else(|| json!("done")));
-                let (ended, spent) = entry.said.answer();
+                let (ended, spent) = entry.content.answer();
                 if !entry.common.hold {
                     self.happened(Event::BackgroundEnded {
                         call,
@@ -351,7 +351,7 @@ impl<'a> World<'a> {
                     self.case.scripts.strategies.get(strategy.as_str()),
                 );
                 let entry = Decided::read(&entry.unwrap_or_else(|| json!([])));
-                let answer = entry.said.answer();
+                let answer = entry.content.answer();
                 self.begin(call, entry.common, |report| Event::StrategyDecided {
                     call,
                     answer,

@@ -52,7 +52,7 @@ impl Subscriber for ProgressForwarder {
     }
 
     fn on(&self, happening: &Published) {
-        if let RunEvent::Progressed { done: completed, total, message, .. } = &happening.what {
+        if let RunEvent::Progressed { completed, total, message, .. } = &happening.what {
             let _ = self.0.try_send((*completed, *total, message.clone()));
         }
     }

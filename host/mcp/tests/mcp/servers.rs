@@ -378,7 +378,7 @@ async fn a_key_that_a_server_repeats_reaches_nobody() {
     let McpReach::Program { keys, .. } = &mut source.reach else { panic!("it is started") };
     keys.insert(
         "KEY".to_owned(),
-        KeyRef::File(ConfigPath { shown: "key".to_owned(), path: format!("{folder}/key") }),
+        KeyRef::File(ConfigPath { display_path: "key".to_owned(), path: format!("{folder}/key") }),
     );
     let prepared = host(true).load(&config).await.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(prepared.setup().tool("it.go").unwrap().1.description, "Uses [secret KEY]");

@@ -414,7 +414,7 @@ impl Observer for Follower {
         self.gate.tell(self.commit, || RunEvent::Progressed {
             call,
             plugin: self.plugin.clone(),
-            done: completed,
+            completed,
             total,
             message: message.to_owned(),
         });

@@ -166,7 +166,7 @@ impl Driver {
         &mut self,
         resumption: Resumption,
     ) -> Result<Vec<Event>, JournalFailure> {
-        let Resumption { mut events, again: restarts, setup: _, changed: _ } = resumption;
+        let Resumption { mut events, restarts, setup: _, changed: _ } = resumption;
         // The events below may hold answers to calls that run again only after them.
         for Restart { effect, trace, .. } in &restarts {
             effect.starts().into_iter().for_each(|call| self.expect(call, trace));

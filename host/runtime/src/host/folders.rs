@@ -79,7 +79,7 @@ pub(super) fn check(
                 let (way, could) = if *secret { ("", "read") } else { (" for writing", "change") };
                 let what = format!(
                     "{} cannot be granted{way}: {name} could {could} {what} with it",
-                    grant.shown
+                    grant.display_path
                 );
                 let help = match (secret, is_folder) {
                     (true, true) => "grant it a folder of its own, such as `./notes`",

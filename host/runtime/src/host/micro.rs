@@ -43,7 +43,7 @@ fn take(
             Ok(found) | Err(found) => problems.0.extend(found.0),
         },
         Err(error) => {
-            let what = format!("`{}` could not be read: {error}", file.shown);
+            let what = format!("`{}` could not be read: {error}", file.display_path);
             let name = if key.ends_with(']') { "the entry" } else { "`prompt_agent`" };
             let help = format!("write the path from the config's folder, or leave {name} out");
             problems.push(config.problem(ProblemCode::UnreadableFile, key, what).help(help));

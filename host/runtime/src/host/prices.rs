@@ -23,7 +23,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
             Err(found) => problems.0.extend(found.0),
         },
         Err(error) => {
-            let what = format!("`{}` could not be read: {error}", file.shown);
+            let what = format!("`{}` could not be read: {error}", file.display_path);
             let help = "write the path from the config's folder, or leave `prices` out";
             problems.push(config.problem(ProblemCode::UnreadableFile, "prices", what).help(help));
         }

@@ -35,7 +35,7 @@ impl Host {
                 }
                 Some(KeyRef::File(path)) => format!(
                     "write the secret into the first line of {}, or write another `from`",
-                    path.shown
+                    path.display_path
                 ),
                 _ => "correct the program in `from`".to_owned(),
             };

@@ -170,16 +170,20 @@ impl SecretSource for Sources {
 
 fn regular_file(path: &ConfigPath) -> Result<(), String> {
     let metadata = std::fs::metadata(&path.path)
-        .map_err(|error| format!("{} could not be read: {error}", path.shown))?;
-    if metadata.is_file() { Ok(()) } else { Err(format!("{} is not a regular file", path.shown)) }
+        .map_err(|error| format!("{} could not be read: {error}", path.display_path))?;
+    if metadata.is_file() {
+        Ok(())
+    } else {
+        Err(format!("{} is not a regular file", path.display_path))
+    }
 }
 
 fn read_file(path: &ConfigPath) -> Result<ApiKey, String> {
     // Opening a named pipe would block until it has a writer.
     regular_file(path)?;
     let mut file = std::fs::File::open(&path.path)
-        .map_err(|error| format!("{} could not be read: {error}", path.shown))?;
-    first_line(&mut file).map_err(|what| format!("{} {what}", path.shown))
+        .map_err(|error| format!("{} could not be read: {error}", path.display_path))?;
+    first_line(&mut file).map_err(|what| format!("{} {what}", path.display_path))
 }
 
 /// Returns the first line, which must not be empty or longer than a key.
@@ -218,7 +222,10 @@ mod tests {
     use super::*;
 
     fn file(path: &Path) -> KeyRef {
-        KeyRef::File(ConfigPath { shown: "key.txt".to_owned(), path: path.display().to_string() })
+        KeyRef::File(ConfigPath {
+            display_path: "key.txt".to_owned(),
+            path: path.display().to_string(),
+        })
     }
 
     async fn secret(sources: &Sources, from: KeyRef) -> Result<String, String> {

@@ -166,8 +166,8 @@ impl Plugin {
     /// // Only a number counts; 42 ends the task; the result says so.
     /// let grader = Plugin::judge("grader", |ask: Rule| async move {
     ///     let number = ask.answer.message.text().trim().parse::<u32>().ok();
-    ///     let (valid, done) = (Some(number.is_some()), Some(number == Some(42)));
-    ///     Ok(Ruling { valid, done, ..Ruling::default() })
+    ///     let (valid, is_done) = (Some(number.is_some()), Some(number == Some(42)));
+    ///     Ok(Ruling { valid, is_done, ..Ruling::default() })
     /// })
     /// .with_conclusion(|ask: Conclude| async move {
     ///     let text = format!("the number is {}", ask.ending.result.text.trim());

@@ -82,7 +82,8 @@ pub enum RunEvent {
         /// The plugin's name in the config.
         plugin: PluginName,
         /// The amount of completed work, in units of the plugin's own.
-        done: u64,
+        #[serde(rename = "done")]
+        completed: u64,
         /// The total amount of work; `None` if the plugin does not know it.
         total: Option<u64>,
         /// A description of the current work, for display.

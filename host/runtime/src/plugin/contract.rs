@@ -144,7 +144,7 @@ pub(crate) fn unasked(anatomy: &Anatomy<'_>, manifest: &Manifest) -> Vec<Unasked
         if let Some(name) = import.strip_prefix(PACKAGE) {
             let capability = match name.split('@').next().unwrap_or_default() {
                 "toolbox" => Some(Capability::Tools),
-                name => Capability::named(name),
+                name => Capability::from_name(name),
             };
             return capability.filter(|capability| !capability.is_own()).map(Some);
         }
@@ -186,7 +186,7 @@ pub(crate) fn check_asks(manifest: &Manifest) -> Result<(), LoadError> {
                 format!(" ({})", excerpt(&ask.why, 200))
             }
         };
-        if Capability::named(name).is_none() {
+        if Capability::from_name(name).is_none() {
             return Err(LoadError::UnknownCapability { capability: excerpt(name, 64), why: why() });
         }
     }

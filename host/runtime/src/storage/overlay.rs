@@ -338,7 +338,7 @@ impl FolderChanges {
             let (new, is_lost) = (content.digest().cloned(), content == ChangeContent::Lost);
             files.push(PendingChange { path, base, old, new, is_lost, conflict });
         }
-        let (dir, display_path) = (open.origin.dir, open.origin.shown);
+        let (dir, display_path) = (open.origin.dir, open.origin.display_path);
         Ok(Self { dir, display_path, files, overlay: overlay.to_owned() })
     }
 
@@ -437,7 +437,7 @@ impl OpenOverlay {
                 changed.push(file.path.clone());
             }
         }
-        let display_path = self.origin.shown.clone();
+        let display_path = self.origin.display_path.clone();
         match changed.is_empty() {
             true => Ok(()),
             false => Err(OverlayError::ChangedAgain { display_path, files: changed }),
@@ -454,7 +454,7 @@ impl OpenOverlay {
                 conflicts.push(Conflict { path: file.path.clone(), reason });
             }
         }
-        let display_path = self.origin.shown.clone();
+        let display_path = self.origin.display_path.clone();
         match conflicts.is_empty() {
             true => Ok(()),
             false => Err(OverlayError::Conflicts { display_path, files: conflicts }),

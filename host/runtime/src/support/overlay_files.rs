@@ -43,7 +43,8 @@ pub(crate) struct OverlayOrigin {
     /// The canonical path.
     pub(crate) dir: PathBuf,
     /// The path as the operator wrote it.
-    pub(crate) shown: String,
+    #[serde(rename = "shown")]
+    pub(crate) display_path: String,
 }
 
 /// The folder for the overlays of a run. Characters that a file name may lack are escaped.
@@ -395,7 +396,7 @@ mod tests {
 
     fn created(temp: &Path) -> (PathBuf, OverlayLog, Changes) {
         let overlay = overlay_folder(&run_folder(temp, "r"), Path::new("/p"));
-        let origin = OverlayOrigin { dir: "/p".into(), shown: "p".to_owned() };
+        let origin = OverlayOrigin { dir: "/p".into(), display_path: "p".to_owned() };
         let log = OverlayLog::create(&overlay, &origin).unwrap();
         (overlay, log, Changes::default())
     }

@@ -131,7 +131,7 @@ fn rule(text: &str) -> PluginQuery {
         message: Arc::new(message),
         responder: "llm".to_owned(),
         valid: true,
-        done: false,
+        is_done: false,
     };
     PluginQuery::Rule { answer: Box::new(answer) }
 }

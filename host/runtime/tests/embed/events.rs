@@ -200,7 +200,7 @@ fn whats() -> Vec<RunEvent> {
         RunEvent::Progressed {
             call,
             plugin: search,
-            done: 20,
+            completed: 20,
             total: Some(41),
             message: "reading".to_owned(),
         },

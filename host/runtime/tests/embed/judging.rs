@@ -43,7 +43,7 @@ async fn a_judge_ends_a_conversation_with_a_simulated_user_and_names_its_result(
         let text = ask.answer.message.text();
         // What the user says is no end; the agent's question about 41 is.
         let is_done = ask.answer.responder == "llm" && text.contains("41");
-        Ok(Ruling { done: is_done.then_some(true), ..Ruling::default() })
+        Ok(Ruling { is_done: is_done.then_some(true), ..Ruling::default() })
     })
     .with_conclusion(|ask: Conclude| async move {
         let text = ask.ending.result.text.replace(", really?", "");
@@ -59,7 +59,7 @@ async fn a_judge_ends_a_conversation_with_a_simulated_user_and_names_its_result(
     let notices = recorder.notices();
     let overruled = notices.iter().filter(|notice| {
         matches!(notice, Notice::AnswerOverruled { responder, ruling, .. }
-            if responder == "llm" && *ruling == Ruling { done: Some(true), ..Ruling::default() })
+            if responder == "llm" && *ruling == Ruling { is_done: Some(true), ..Ruling::default() })
     });
     assert_eq!(overruled.count(), 1, "{notices:?}");
     assert!(notices.iter().any(|notice| matches!(notice, Notice::ResultReplaced { .. })));

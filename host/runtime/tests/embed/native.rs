@@ -70,7 +70,7 @@ async fn a_tool_gets_its_arguments_and_its_answer_goes_back() {
     assert!(
         whats
             .iter()
-            .any(|what| matches!(what, RunEvent::Progressed { done: 1, total: Some(2), .. }))
+            .any(|what| matches!(what, RunEvent::Progressed { completed: 1, total: Some(2), .. }))
     );
 }
 

@@ -57,9 +57,9 @@ pub(super) fn keep(
         Some(Candidate { edges, length, path })
     };
     let candidates = reaching_new_code(&text).into_iter().filter_map(measured).collect();
-    let whole = place::files_below(corpus.parent().unwrap_or(corpus), "");
+    let corpus_files = place::files_below(corpus.parent().unwrap_or(corpus), "");
     let room = CORPUS_BYTES
-        .saturating_sub(whole.into_iter().filter_map(sized).map(|(length, _)| length).sum());
+        .saturating_sub(corpus_files.into_iter().filter_map(sized).map(|(length, _)| length).sum());
     let chosen = best(candidates, room.min(RUN_BYTES));
     for file in &chosen {
         let name = file

@@ -148,8 +148,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         let before = native::set_config(self.config.is_object().then(|| self.config.to_string()));
         let mut report = self.play(Play { name: "", asks_twice: true, ..Play::default() });
         report.expect(self.script.expected.as_ref());
-        let again = self.play(Play { name: "played again", ..Play::default() });
-        if again.wakes != report.wakes {
+        let replay = self.play(Play { name: "played again", ..Play::default() });
+        if replay.wakes != report.wakes {
             report.breaks(
                 Guarantee::Deterministic,
                 0,

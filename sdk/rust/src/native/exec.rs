@@ -12,12 +12,12 @@ pub fn commands() -> Vec<String> {
 pub(crate) fn run(command: &Command) -> Result<Output, ExecError> {
     let words = [&command.program].into_iter().chain(&command.arguments);
     let words: Vec<&str> = words.map(String::as_str).collect();
-    let shown = words.join(" ");
+    let command_line = words.join(" ");
     fake(|fake| {
-        let Some((code, stdout)) = fake.programs.get(&shown).cloned() else {
-            return Err(ExecError::Denied(denied("exec", &shown)));
+        let Some((code, stdout)) = fake.programs.get(&command_line).cloned() else {
+            return Err(ExecError::Denied(denied("exec", &command_line)));
         };
-        fake.ran.push((shown, command.directory.clone(), command.input.clone()));
+        fake.ran.push((command_line, command.directory.clone(), command.input.clone()));
         Ok(Output {
             ending: Ending::ExitCode(code),
             stdout: stdout.into_bytes(),

@@ -29,7 +29,7 @@ pub(super) fn events(turn: &Turn) -> Vec<TrajectoryEvent> {
     }
     let thought = turn.thought().to_owned();
     let action: Logged = match turn.action().clone() {
-        Action::Reply(reply) => return said(reply, turn),
+        Action::Reply(reply) => return reply_events(reply, turn),
         Action::Null => log::Null::default().into(),
         Action::Run(run) => log::Run {
             command: run.command,
@@ -178,7 +178,7 @@ fn raw_custom(turn: &Turn) -> Option<Value> {
     Some(json!({ "action": custom.name, "args": arguments }))
 }
 
-fn said(reply: Reply, turn: &Turn) -> Vec<TrajectoryEvent> {
+fn reply_events(reply: Reply, turn: &Turn) -> Vec<TrajectoryEvent> {
     let mut actions: Vec<Logged> = Vec::new();
     if reply.content.is_some() || reply.tool_calls.is_empty() {
         let content = reply.content.unwrap_or_default();

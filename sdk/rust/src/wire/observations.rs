@@ -156,11 +156,11 @@ fn delegated(agent: &str, outputs: &str) -> log::Delegate {
         Ok(Value::Null) | Err(_) => Map::new(),
         Ok(value) => Map::from_iter([("content".to_owned(), value)]),
     };
-    let told = outputs.iter().map(|(key, value)| {
+    let lines = outputs.iter().map(|(key, value)| {
         format!("{key}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     });
-    let told: Vec<_> = told.collect();
-    let content = format!("{agent}{FINISHES} with {}", told.join(", "));
+    let texts: Vec<_> = lines.collect();
+    let content = format!("{agent}{FINISHES} with {}", texts.join(", "));
     log::Delegate { content, outputs }
 }
 

@@ -283,7 +283,7 @@ fn row_of_observation(observation: Observation) -> Value {
 
 /// The row that a form is read as: `again` of an era, or the row itself.
 fn expected_again(row: &Value, at: usize, itself: &str) -> Value {
-    row.get("again").map_or_else(|| row[itself].clone(), |again| again[at].clone())
+    row.get("again").map_or_else(|| row[itself].clone(), |forms| forms[at].clone())
 }
 
 #[test]
@@ -293,11 +293,11 @@ fn each_turn_has_its_form_in_both_eras_and_is_read_again() {
         for (at, era) in ERAS.into_iter().enumerate() {
             let form = turn.to_json(era);
             assert_eq!(form, row[era.name()], "{}", row["turn"]);
-            let again = match Turn::from_value(&form) {
+            let reread = match Turn::from_value(&form) {
                 Ok(turn) => row_of(&turn),
                 refused => problem(refused).into(),
             };
-            assert_eq!(again, expected_again(&row, at, "turn"), "{form}");
+            assert_eq!(reread, expected_again(&row, at, "turn"), "{form}");
         }
     }
 }
@@ -325,11 +325,11 @@ fn each_observation_has_its_form_in_both_eras_and_is_read_again() {
         for (at, era) in ERAS.into_iter().enumerate() {
             let form = observation.to_json(era);
             assert_eq!(form, row[era.name()], "{}", row["observation"]);
-            let again = match Observation::from_json(&form) {
+            let reread = match Observation::from_json(&form) {
                 Ok(observation) => row_of_observation(observation),
                 refused => problem(refused).into(),
             };
-            assert_eq!(again, expected_again(&row, at, "observation"), "{form}");
+            assert_eq!(reread, expected_again(&row, at, "observation"), "{form}");
         }
     }
     for row in rows("observed") {

@@ -244,9 +244,9 @@ fn a_message_is_what_was_said_called_and_answered() {
         labels: Vec::new(),
         extra: Vec::new(),
     };
-    let asked = super::events_of_message(message(Role::User, "When?"));
+    let events = super::events_of_message(message(Role::User, "When?"));
     assert_eq!(
-        (asked[0].id, asked[0].kind(), asked[0].message(Era::V2025)),
+        (events[0].id, events[0].kind(), events[0].message(Era::V2025)),
         (Some(7), "message", "When?".to_owned())
     );
     let result = |is_error| ToolResult {

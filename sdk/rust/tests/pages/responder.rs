@@ -12,8 +12,8 @@ impl Agent for Desk {
 
 impl Responder for Desk {
     fn respond(view: &View) -> Result<Option<Turn>> {
-        let asked = view.pending().map(|message| message.content).unwrap_or_default();
-        Ok(asked.contains("open").then(|| say("From nine to five.")))
+        let question = view.pending().map(|message| message.content).unwrap_or_default();
+        Ok(question.contains("open").then(|| say("From nine to five.")))
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn visibility(theirs: &str) -> Visibility {
 }
 
 pub(super) fn access(theirs: &str) -> ChannelAccess {
-    ChannelAccess::named(&theirs.replace('_', "-")).unwrap_or_default()
+    ChannelAccess::from_name(&theirs.replace('_', "-")).unwrap_or_default()
 }
 
 pub(super) fn access_word(ours: ChannelAccess) -> &'static str {

@@ -78,7 +78,7 @@ fn setup(policy: Vec<Rule>) -> Setup {
     };
     let writes = FileGrant {
         dir: "/srv/notes".into(),
-        shown: "./notes".into(),
+        display_path: "./notes".into(),
         at: "/notes".into(),
         mode: FileMode::ReadWrite,
         bytes: 1,

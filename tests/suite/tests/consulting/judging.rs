@@ -53,7 +53,7 @@ fn replying(replies: &str) -> Rig {
 fn overruled(ran: &Ran) -> (Vec<String>, usize) {
     let ruling = |notice: &Notice| match notice {
         Notice::AnswerOverruled { responder, ruling, .. } => {
-            Some(format!("{responder}: valid {:?}, done {:?}", ruling.valid, ruling.done))
+            Some(format!("{responder}: valid {:?}, done {:?}", ruling.valid, ruling.is_done))
         }
         _ => None,
     };

@@ -260,7 +260,7 @@ impl Named {
         for (name, plugin) in entries(&config["plugins"]) {
             self.plugins.insert(name.to_owned());
             let grants = &plugin["grants"];
-            let is_host_tool = |name: &String| HostTool::named(name).is_some();
+            let is_host_tool = |name: &String| HostTool::from_name(name).is_some();
             self.tasks.extend(texts(&grants["route"]).filter(|name| !is_host_tool(name)));
             self.tasks.extend(texts(&grants["delegate"]));
             self.tasks.extend(texts(&grants["delegate"]["tasks"]));

@@ -69,6 +69,7 @@ pub(crate) fn missing_grants(
         let command = grant
             .map(|grant| format!("conclave grant {name} {}{}", shell(&grant), file_option(file)));
         let how = match (first, command) {
+            // What this host does not know cannot be granted.
             (_, None) => format!("remove [plugins.{name}]"),
             (Some(first), Some(command)) => format!("{first}, then\n  {command}"),
             (None, Some(command)) => command,
@@ -89,7 +90,7 @@ pub(super) fn missing(
         let required = found.manifest.asks.iter().filter(|(_, ask)| !ask.optional);
         required.map(move |(key, _)| (plugin, key))
     });
-    asks.filter_map(move |(plugin, key)| match Capability::named(key) {
+    asks.filter_map(move |(plugin, key)| match Capability::from_name(key) {
         Some(capability) if plugin.grants.has(capability) => None,
         Some(capability) => Some(missing_grant(name, capability, found, config)),
         None => Some(MissingGrant {
@@ -190,7 +191,7 @@ fn unused(name: &str, found: &Inspection, config: &Config, file: &Path) -> Optio
         });
     }
     // What is an agent too has its place in a task.
-    let elsewhere = [
+    let uses = [
         (
             PluginKind::Observer,
             "it observes runs",
@@ -219,7 +220,7 @@ fn unused(name: &str, found: &Inspection, config: &Config, file: &Path) -> Optio
         ),
         (PluginKind::Memory, "it is a memory", format!("in a task `memory = {name:?}`")),
     ];
-    let kind = elsewhere.into_iter().find(|(kind, ..)| is(*kind) && !is(PluginKind::Agent));
+    let kind = uses.into_iter().find(|(kind, ..)| is(*kind) && !is(PluginKind::Agent));
     if let Some((_, what, how)) = kind {
         let what = format!("nothing uses {name} yet; {what}:");
         return Some(Hint { what, how: format!("write {how}") });
@@ -328,11 +329,12 @@ mod tests {
             config.tasks["t"].tools.clone().expect("they are listed")
         };
         let entries = config(tools);
-        let again = format!("[{}]", entries.iter().map(written).collect::<Vec<_>>().join(", "));
-        assert_eq!(config(&again), entries, "{again}");
+        let round_trip =
+            format!("[{}]", entries.iter().map(written).collect::<Vec<_>>().join(", "));
+        assert_eq!(config(&round_trip), entries, "{round_trip}");
         assert!(
-            again.starts_with("[\"a.one\", {") && again.ends_with("\"a.*\", \"done\"]"),
-            "{again}"
+            round_trip.starts_with("[\"a.one\", {") && round_trip.ends_with("\"a.*\", \"done\"]"),
+            "{round_trip}"
         );
     }
 }

@@ -27,7 +27,8 @@ const METHOD: usize = 8;
 pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path) -> Vec<Fragment> {
     let mut chosen = Vec::new();
     for (name, ask) in &found.manifest.asks {
-        let Some(capability) = Capability::named(name).filter(|capability| !capability.is_own())
+        let Some(capability) =
+            Capability::from_name(name).filter(|capability| !capability.is_own())
         else {
             continue;
         };
@@ -129,7 +130,7 @@ fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String>
 /// Asks for tools. Proposes the names in the manifest; if it has none, the names that the config
 /// grants to other plugins.
 fn tools(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
-    let asked = ask
+    let names = ask
         .detail
         .get("names")
         .and_then(|names| names.as_array())
@@ -138,12 +139,12 @@ fn tools(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
         .filter_map(|name| name.as_str());
     // The config accepts no other names, and a sentence of the plugin's in the question could pass
     // for another question.
-    let asked: Vec<String> = asked
+    let names: Vec<String> = names
         .filter(|name| ToolPattern::is_well_formed(name))
         .map(|name| one_line(name, 64))
         .collect();
-    if !asked.is_empty() {
-        let allowed = asked
+    if !names.is_empty() {
+        let allowed = names
             .into_iter()
             .filter(|name| confirm(&question(Capability::Tools, &format!("May it call {name}?"))));
         let allowed: Vec<String> = allowed.collect();
@@ -179,18 +180,18 @@ fn addresses(ask: &CapabilityRequest) -> Option<String> {
         let list = ask.detail.get(key).and_then(|list| list.as_array()).into_iter().flatten();
         list.filter_map(|text| text.as_str()).map(|text| one_line(text, 256)).collect()
     };
-    let (mut asked, mut methods) = (texts("urls"), texts("methods"));
+    let (mut urls, mut methods) = (texts("urls"), texts("methods"));
     let mut headers: Vec<String> =
         texts("headers").iter().map(|name| name.to_ascii_lowercase()).collect();
     // The config accepts no other addresses, and a sentence of the plugin's in the question could
     // pass for another question.
-    asked.retain(|url| UrlPattern::parse(url).is_ok());
+    urls.retain(|url| UrlPattern::parse(url).is_ok());
     methods
         .retain(|method| method.len() <= METHOD && method.chars().all(|c| c.is_ascii_uppercase()));
     headers.retain(|name| is_header_name(name) && !is_own_header(name) && !is_usual_header(name));
     headers.sort_unstable();
     headers.dedup();
-    if asked.is_empty() {
+    if urls.is_empty() {
         let such = ["such as https://api.example.org/v1/*".to_owned()];
         let wrong = |url: &str| {
             UrlPattern::parse(url).err().map(|why| format!("{url} is not a valid pattern: {why}"))
@@ -203,7 +204,7 @@ fn addresses(ask: &CapabilityRequest) -> Option<String> {
     } else {
         format!(" with the headers {}", headers.join(", "))
     };
-    let allowed = asked.into_iter().filter(|url| {
+    let allowed = urls.into_iter().filter(|url| {
         confirm(&question(Capability::Fetch, &format!("May it send {what} to {url}{with}?")))
     });
     let allowed: Vec<String> = allowed.collect();
@@ -308,8 +309,8 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
     loop {
         let typed = line(&text)?;
         let written = expanded(&typed);
-        let whole = folder.join(&written).canonicalize();
-        let Some(whole) = whole.ok().filter(|whole| whole.is_dir()) else {
+        let canonical_path = folder.join(&written).canonicalize();
+        let Some(canonical_path) = canonical_path.ok().filter(|path| path.is_dir()) else {
             let _ = writeln!(
                 crate::ui::output::stderr(),
                 "          {}",
@@ -318,16 +319,16 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
                     format_args!(
                         "the folder {} does not exist in {}",
                         show_path(&typed),
-                        show_path(folders::whole(folder))
+                        show_path(folders::canonicalize(folder))
                     )
                 )
             );
             continue;
         };
-        if let Some(why) = too_much(&whole, &folders::whole(folder)) {
+        if let Some(why) = too_much(&canonical_path, &folders::canonicalize(folder)) {
             let sure = confirm(&format!(
                 "          {} Grant it anyway?",
-                paint(ODD, format_args!("{} {why}.", show_path(whole)))
+                paint(ODD, format_args!("{} {why}.", show_path(canonical_path)))
             ));
             if !sure {
                 continue;

@@ -53,23 +53,24 @@ struct InputLine {
 /// If the file cannot be read or holds no input. All lines that are no inputs are listed.
 pub(crate) fn read(file: &Path) -> Result<Vec<BatchInput>, CliError> {
     let (mut bytes, from_stdin) = (Vec::new(), file.as_os_str() == "-");
-    let shown = if from_stdin { "stdin".to_owned() } else { show_path(file) };
+    let label = if from_stdin { "stdin".to_owned() } else { show_path(file) };
     let read = if from_stdin {
         std::io::stdin().read_to_end(&mut bytes).map(drop)
     } else {
         std::fs::read(file).map(|read| bytes = read)
     };
     read.map_err(|error| {
-        CliError::usage(format!("{shown} could not be read: {error}"))
+        CliError::usage(format!("{label} could not be read: {error}"))
             .hint("name a file with one input per line; `-` reads stdin")
     })?;
+    // Each line of a config would be an input too, and start a run.
     if is_config(file, &bytes) {
-        let what = format!("{shown} is a config, not a file of inputs");
+        let what = format!("{label} is a config, not a file of inputs");
         return Err(CliError::usage(what).hint(format!(
-            "name the inputs, and the config as an option: conclave batch INPUTS --config {shown}"
+            "name the inputs, and the config as an option: conclave batch INPUTS --config {label}"
         )));
     }
-    parse(&bytes, &shown).map_err(CliError::usage)
+    parse(&bytes, &label).map_err(CliError::usage)
 }
 
 /// Whether the file has a config's name, or parses as one.
@@ -78,7 +79,7 @@ fn is_config(file: &Path, bytes: &[u8]) -> bool {
     is_named_so || std::str::from_utf8(bytes).is_ok_and(|text| Config::parse("", "", text).is_ok())
 }
 
-fn parse(bytes: &[u8], shown: &str) -> Result<Vec<BatchInput>, String> {
+fn parse(bytes: &[u8], label: &str) -> Result<Vec<BatchInput>, String> {
     // Some editors put a byte order mark before the first line; it is not part of the text.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let (mut inputs, mut bad) = (Vec::new(), Vec::new());
@@ -90,15 +91,15 @@ fn parse(bytes: &[u8], shown: &str) -> Result<Vec<BatchInput>, String> {
     }
     if bad.is_empty() {
         return if inputs.is_empty() {
-            Err(format!("{shown} contains no input"))
+            Err(format!("{label} contains no input"))
         } else {
             Ok(inputs)
         };
     }
     let lines = if bad.len() == 1 { "a line".to_owned() } else { format!("{} lines", bad.len()) };
-    let mut what = format!("{shown} has {lines} that cannot be parsed; nothing was run\n");
+    let mut what = format!("{label} has {lines} that cannot be parsed; nothing was run\n");
     for (number, why) in bad.iter().take(NAMED) {
-        let _ = write!(what, "\n  {shown}:{number}: {why}");
+        let _ = write!(what, "\n  {label}:{number}: {why}");
     }
     if bad.len() > NAMED {
         let _ = write!(what, "\n  and {} more", bad.len() - NAMED);

@@ -18,9 +18,9 @@ const BAR: usize = 24;
 /// Counts the runs that have ended.
 pub(crate) struct BatchCounter {
     screen: Arc<Screen>,
-    begun: Instant,
+    start: Instant,
     total: usize,
-    done: AtomicUsize,
+    ended_runs: AtomicUsize,
     failed: AtomicUsize,
 }
 
@@ -28,15 +28,15 @@ impl BatchCounter {
     pub(crate) fn begin(screen: Arc<Screen>, total: usize) -> Self {
         Self {
             screen,
-            begun: Instant::now(),
+            start: Instant::now(),
             total,
-            done: AtomicUsize::new(0),
+            ended_runs: AtomicUsize::new(0),
             failed: AtomicUsize::new(0),
         }
     }
 
-    pub(crate) fn set(&self, done: usize, failed: usize) {
-        self.done.store(done, Ordering::SeqCst);
+    pub(crate) fn set(&self, ended_runs: usize, failed: usize) {
+        self.ended_runs.store(ended_runs, Ordering::SeqCst);
         self.failed.store(failed, Ordering::SeqCst);
     }
 
@@ -45,7 +45,7 @@ impl BatchCounter {
     }
 
     pub(crate) fn took(&self) -> Duration {
-        self.begun.elapsed()
+        self.start.elapsed()
     }
 
     /// Redraws the progress periodically, until it is dropped.
@@ -56,6 +56,7 @@ impl BatchCounter {
                 self.screen.status(&self.line(true));
             }
             tokio::time::sleep(if is_live { OFTEN } else { SELDOM }).await;
+            // After the pause, so that a short batch prints no line of progress.
             if !is_live {
                 self.screen.line(paint(FAINT, self.line(false)));
             }
@@ -63,10 +64,11 @@ impl BatchCounter {
     }
 
     fn line(&self, with_bar: bool) -> String {
-        let (done, failed) = (self.done.load(Ordering::SeqCst), self.failed.load(Ordering::SeqCst));
+        let (ended_runs, failed) =
+            (self.ended_runs.load(Ordering::SeqCst), self.failed.load(Ordering::SeqCst));
         line(
-            Amounts { done, failed, total: self.total },
-            self.begun.elapsed(),
+            Amounts { ended_runs, failed, total: self.total },
+            self.start.elapsed(),
             with_bar && columns() > 3 * BAR,
         )
     }
@@ -75,41 +77,42 @@ impl BatchCounter {
 /// The counts of ended runs and of all runs.
 #[derive(Clone, Copy, Debug)]
 struct Amounts {
-    done: usize,
+    ended_runs: usize,
     failed: usize,
     total: usize,
 }
 
 fn line(amounts: Amounts, took: Duration, with_bar: bool) -> String {
-    let Amounts { done, failed, total } = amounts;
-    let mut parts = vec![format!("{done} of {total}")];
+    let Amounts { ended_runs, failed, total } = amounts;
+    let mut parts = vec![format!("{ended_runs} of {total}")];
     if with_bar {
-        let full = (done * BAR).checked_div(total).unwrap_or(BAR);
-        parts[0] = format!("{}{} {done} of {total}", "━".repeat(full), "·".repeat(BAR - full));
+        let full = (ended_runs * BAR).checked_div(total).unwrap_or(BAR);
+        parts[0] =
+            format!("{}{} {ended_runs} of {total}", "━".repeat(full), "·".repeat(BAR - full));
     }
     if failed > 0 {
         parts.push(format!("{failed} failed"));
     }
-    if done > 0 && took > Duration::ZERO {
+    if ended_runs > 0 && took > Duration::ZERO {
         #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
-        let rate = done as f64 / took.as_secs_f64();
+        let rate = ended_runs as f64 / took.as_secs_f64();
         parts.push(if rate >= 1.0 {
             format!("{rate:.1} a second")
         } else {
             format!("{:.1} a minute", rate * 60.0)
         });
         #[expect(clippy::cast_precision_loss, reason = "whole seconds are shown")]
-        let left = Duration::try_from_secs_f64((total - done.min(total)) as f64 / rate)
+        let remaining = Duration::try_from_secs_f64((total - ended_runs.min(total)) as f64 / rate)
             .unwrap_or(Duration::MAX);
-        parts.push(format!("{} left", in_words(left)));
+        parts.push(format!("{} left", in_words(remaining)));
     }
     parts.join(" · ")
 }
 
 /// `40 s`, `3 min`, `5 h`.
-fn in_words(left: Duration) -> String {
-    match left.as_secs() {
-        0..1 => time(Duration::from_millis(u64::from(left.subsec_millis()) / 100 * 100)),
+fn in_words(duration: Duration) -> String {
+    match duration.as_secs() {
+        0..1 => time(Duration::from_millis(u64::from(duration.subsec_millis()) / 100 * 100)),
         seconds @ 1..120 => format!("{seconds} s"),
         seconds @ 120..7_200 => format!("{} min", seconds / 60),
         seconds => format!("{} h", seconds / 3_600),
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_progress_line_shows_count_rate_and_time_left() {
-        let amounts = |done, failed| Amounts { done, failed, total: 1_000 };
+        let amounts = |ended_runs, failed| Amounts { ended_runs, failed, total: 1_000 };
         assert_eq!(line(amounts(0, 0), Duration::from_secs(3), false), "0 of 1000");
         assert_eq!(
             line(amounts(250, 2), Duration::from_secs(50), false),
@@ -137,7 +140,9 @@ mod tests {
                 .starts_with("━━━━━━━━━━━━············ 500 of 1000")
         );
         assert_eq!(
-            line(Amounts { done: 0, failed: 0, total: 0 }, Duration::ZERO, true).chars().count(),
+            line(Amounts { ended_runs: 0, failed: 0, total: 0 }, Duration::ZERO, true)
+                .chars()
+                .count(),
             BAR + 7
         );
     }

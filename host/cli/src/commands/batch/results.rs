@@ -54,14 +54,14 @@ pub(crate) struct ResultRow {
     pub(crate) error: Option<String>,
     /// The text that `run` would print.
     #[serde(skip)]
-    shown: Option<String>,
+    text: Option<String>,
     #[serde(skip)]
     pub(crate) code: u8,
 }
 
 impl ResultRow {
     fn new(index: usize, input: &BatchInput, status: &str) -> Self {
-        let (content, value, typed, error, shown) = (None, None, None, None, None);
+        let (content, value, typed, error, text) = (None, None, None, None, None);
         let (id, status) = (input.id.clone(), status.to_owned());
         Self {
             index,
@@ -72,7 +72,7 @@ impl ResultRow {
             tools: Vec::new(),
             typed,
             error,
-            shown,
+            text,
             code: exit::OK,
         }
     }
@@ -82,14 +82,14 @@ impl ResultRow {
         // What a run said before it failed is no result, and a reader of the rows would take it for
         // one.
         let is_kept = outcome.status.is_success();
-        let shown = result(outcome).filter(|_| is_kept);
+        let text = result(outcome).filter(|_| is_kept);
         Self {
             content: outcome.content.clone().filter(|_| is_kept),
             value: outcome.value.clone().filter(|_| is_kept),
             tools: outcome.tools.iter().filter(|_| is_kept).map(as_json).collect(),
             typed: outcome.typed.clone().filter(|_| is_kept),
-            error: shown.is_none().then(|| outcome.reason.clone()),
-            shown,
+            error: text.is_none().then(|| outcome.reason.clone()),
+            text,
             code,
             ..Self::new(index, input, outcome.status.as_str())
         }
@@ -112,12 +112,12 @@ impl ResultRow {
     fn readable(&self) -> String {
         let label = label(self.index, self.id.as_ref());
         let label = paint(FAINT, format_args!("{label:>4}"));
-        match (&self.error, &self.shown) {
+        match (&self.error, &self.text) {
             (Some(error), _) => {
                 let style = if self.code == exit::OK { ODD } else { BAD };
                 format!("{label}  {} {}", paint(style, &self.status), one_line(error, usize::MAX))
             }
-            (None, Some(shown)) => format!("{label}  {}", one_line(shown, usize::MAX)),
+            (None, Some(text)) => format!("{label}  {}", one_line(text, usize::MAX)),
             (None, None) => format!("{label}  {}", paint(FAINT, &self.status)),
         }
     }
@@ -305,11 +305,11 @@ mod tests {
         let mut results =
             Results::new(Arc::clone(&inputs), Screen::new(Verbosity::Quiet), Some(&path), false)
                 .unwrap();
-        let done = Outcome {
+        let success = Outcome {
             content: Some("In 1844.".to_owned()),
             ..Outcome::new(Status::Done, "it says so")
         };
-        put(&results.staged(), ResultRow::ended(1, &inputs[1], &done, exit::OK));
+        put(&results.staged(), ResultRow::ended(1, &inputs[1], &success, exit::OK));
         results.take(1).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
         put(
@@ -324,7 +324,7 @@ mod tests {
         results.take(0).unwrap();
         let first_two = "{\"index\":0,\"id\":null,\"status\":\"STALLED\",\"content\":null,\"error\":\"nobody knew\"}\n{\"index\":1,\"id\":\"b\",\"status\":\"DONE\",\"content\":\"In 1844.\",\"error\":null}\n";
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first_two);
-        put(&results.staged(), ResultRow::ended(2, &inputs[2], &done, exit::OK));
+        put(&results.staged(), ResultRow::ended(2, &inputs[2], &success, exit::OK));
         results.write_rest("Ctrl-C").unwrap();
         let last = "{\"index\":2,\"id\":7,\"status\":\"CANCELLED\",\"content\":null,\"error\":\"Ctrl-C\"}\n";
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{first_two}{last}"));
@@ -342,20 +342,20 @@ mod tests {
             )
         };
         let call = ToolCall::new("desk.report", json!({ "mark": 5 }));
-        let (shown, json) = row(&|outcome| outcome.tools = vec![call.clone()]);
-        assert_eq!(shown, r##"  #1  {"arguments":{"mark":5},"name":"desk.report"}"##);
+        let (text, json) = row(&|outcome| outcome.tools = vec![call.clone()]);
+        assert_eq!(text, r##"  #1  {"arguments":{"mark":5},"name":"desk.report"}"##);
         assert_eq!(
             (&json["tools"], &json["error"]),
             (&json!([{ "name": "desk.report", "arguments": { "mark": 5 } }]), &Value::Null)
         );
-        let (shown, json) = row(&|outcome| outcome.typed = Some(json!(42)));
+        let (text, json) = row(&|outcome| outcome.typed = Some(json!(42)));
         assert_eq!(
-            (shown.as_str(), &json["typed"], &json["error"]),
+            (text.as_str(), &json["typed"], &json["error"]),
             ("  #1  42", &json!(42), &Value::Null)
         );
-        let (shown, json) = row(&|outcome| outcome.value = Some(json!([1])));
+        let (text, json) = row(&|outcome| outcome.value = Some(json!([1])));
         assert_eq!(
-            (shown.as_str(), &json["value"], json.get("tools")),
+            (text.as_str(), &json["value"], json.get("tools")),
             ("  #1  [1]", &json!([1]), None)
         );
     }

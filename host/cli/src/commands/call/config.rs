@@ -54,6 +54,7 @@ pub(super) fn config(
     let mut text = ConfigText::open(SHOWN, &folder.to_string_lossy(), START).map_err(refused)?;
     let source = match place {
         ComponentPlace::File(file) => {
+            // Relative to the current folder, while the config is parsed for `folder`.
             std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string()
         }
         // No lock pins a tag here.

@@ -108,6 +108,7 @@ impl CallFollower {
 
 impl Subscriber for CallFollower {
     fn on(&self, happening: &Published) {
+        // Before the return below: `--json` prints the whole log at the end.
         if let RunEvent::Logged { level, message, .. } = &happening.what {
             self.log
                 .lock()
@@ -121,9 +122,9 @@ impl Subscriber for CallFollower {
             RunEvent::Logged { level, message, .. } if self.verbose || *level >= Level::Info => {
                 self.log_line(message);
             }
-            RunEvent::Progressed { done, total, message, .. } => {
+            RunEvent::Progressed { completed, total, message, .. } => {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
-                let entry = EntryText::new(FAINT, format!("{done}{of}")).cut(FAINT, message);
+                let entry = EntryText::new(FAINT, format!("{completed}{of}")).cut(FAINT, message);
                 match self.screen.has_status() {
                     true => self.screen.set_progress(
                         &anstream::adapter::strip_str(&entry.rows(total_columns()).concat())
@@ -172,11 +173,11 @@ mod tests {
     #[test]
     fn a_log_is_shown_up_to_its_twentieth_line() {
         let output = OutputArgs { json: false, quiet: false, no_color: false };
-        let shown = |verbose| {
-            let told = CallFollower::new(verbose, output);
-            (0..1_000).filter(|_| told.shows_log_line()).count()
+        let line_count = |verbose| {
+            let follower = CallFollower::new(verbose, output);
+            (0..1_000).filter(|_| follower.shows_log_line()).count()
         };
-        assert_eq!((shown(false), shown(true)), (20, 1_000));
+        assert_eq!((line_count(false), line_count(true)), (20, 1_000));
         assert_eq!(left_out(false, 20), None);
         assert_eq!(
             left_out(false, 21).as_deref(),

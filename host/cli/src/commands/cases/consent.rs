@@ -13,7 +13,7 @@ use super::Case;
 use crate::commands::add::fragments;
 use crate::commands::call::granted;
 use crate::program::error::CliError;
-use crate::state::folders::whole;
+use crate::state::folders::canonicalize;
 use crate::state::setup::{self, Models};
 use crate::ui::ask;
 use crate::ui::show::{ODD, one_line, paint, show_path};
@@ -69,7 +69,8 @@ pub(super) fn require(
 
 /// Adds what a config reaches outside of sandboxes and of the folder.
 fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
-    let own = whole(folder);
+    // Canonical, as the paths below: a link inside of the folder may lead out of it.
+    let own = canonicalize(folder);
     let mut keys: Vec<(String, &KeyRef)> = Vec::new();
     keys.extend(
         config.secrets.iter().map(|(name, secret)| (format!("the secret {name}"), &secret.from)),
@@ -108,7 +109,7 @@ fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
             reached.insert(format!("{name} runs {command} outside the sandbox"));
         }
         for grant in &plugin.grants.files {
-            let dir = whole(Path::new(&grant.dir));
+            let dir = canonicalize(Path::new(&grant.dir));
             if !dir.starts_with(&own) {
                 let verb = match grant.mode {
                     FileMode::Read => "reads",
@@ -129,7 +130,7 @@ fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
                 let variable = one_line(variable, COMMAND);
                 reached.insert(format!("{of} is the environment variable {variable}"));
             }
-            KeyRef::File(file) if !whole(Path::new(&file.path)).starts_with(&own) => {
+            KeyRef::File(file) if !canonicalize(Path::new(&file.path)).starts_with(&own) => {
                 reached.insert(format!("{of} is in {}", show_path(&file.path)));
             }
             KeyRef::File(_) => {}
@@ -177,7 +178,7 @@ mod tests {
         let mut reached = BTreeSet::new();
         reach(&config, &folder, &mut reached);
         let reached: Vec<String> = reached.into_iter().collect();
-        let parent = whole(temp.path());
+        let parent = canonicalize(temp.path());
         assert_eq!(
             reached,
             [

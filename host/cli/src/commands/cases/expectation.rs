@@ -44,8 +44,8 @@ pub(super) struct Expectation {
     condensed: Option<u64>,
     /// The risk and the reason of each action that an approver was asked about, such as
     /// `high: it deletes files`; a part of each is enough.
-    #[serde(default)]
-    asked: Option<Vec<String>>,
+    #[serde(default, rename = "asked")]
+    risks: Option<Vec<String>>,
     /// Lines of the plugins' logs, in order; a part of each is enough, and others may stand between.
     #[serde(default)]
     logged: Option<Vec<String>>,
@@ -65,7 +65,8 @@ pub(super) struct Seen {
     pub(super) delivered: Vec<String>,
     pub(super) blocked: Vec<String>,
     pub(super) condensed: u64,
-    pub(super) asked: Vec<String>,
+    #[serde(rename = "asked")]
+    pub(super) risks: Vec<String>,
     /// Lines of the plugin's log.
     pub(super) log: Vec<String>,
 }
@@ -114,7 +115,7 @@ impl Subscriber for Recorder {
                 Notice::ApprovalAsked { request, .. } => {
                     let risk = request.risk.map_or("unrated", Risk::as_str);
                     let reason = request.risk_reason.as_deref().unwrap_or_default();
-                    seen.asked.push(format!("{risk}: {reason}"));
+                    seen.risks.push(format!("{risk}: {reason}"));
                 }
                 Notice::GateBlocked { reason, .. } => seen.blocked.push(reason.clone()),
                 _ => {}
@@ -169,7 +170,7 @@ impl Expectation {
             ("denied", &self.denied, &seen.denied, false),
             ("delivered", &self.delivered, &seen.delivered, true),
             ("blocked", &self.blocked, &seen.blocked, true),
-            ("asked", &self.asked, &seen.asked, true),
+            ("asked", &self.risks, &seen.risks, true),
             ("logged", &self.logged, &seen.log, true),
         ] {
             let Some(expected) = expected else { continue };

@@ -87,18 +87,18 @@ pub(crate) fn parse(text: &str, short_goodbyes_quit: bool) -> TypedLine {
         "" => TypedLine::Wrong(format!("/{name} needs a file: /{name} FILE")),
         path => TypedLine::Command(command(file_named(path, std::env::var_os("HOME").as_deref()))),
     };
-    let alone = |command: ChatCommand| match rest {
+    let without_argument = |command: ChatCommand| match rest {
         "" => TypedLine::Command(command),
         _ => {
             TypedLine::Wrong(format!("/{name} takes no argument; //{name} … sends it as a message"))
         }
     };
     match name {
-        "help" | "?" => alone(ChatCommand::Help),
-        "quit" | "exit" => alone(ChatCommand::Quit),
-        "status" => alone(ChatCommand::Status),
-        "stop" => alone(ChatCommand::Stop),
-        "tasks" => alone(ChatCommand::Tasks),
+        "help" | "?" => without_argument(ChatCommand::Help),
+        "quit" | "exit" => without_argument(ChatCommand::Quit),
+        "status" => without_argument(ChatCommand::Status),
+        "stop" => without_argument(ChatCommand::Stop),
+        "tasks" => without_argument(ChatCommand::Tasks),
         "cancel" => match rest {
             "" => TypedLine::Wrong(
                 "/cancel needs a task: /cancel task-1; /tasks lists them".to_owned(),
@@ -222,13 +222,13 @@ mod tests {
 
     #[test]
     fn a_file_is_named_as_in_a_shell() {
-        let named = |text: &str| file_named(text, Some("/home/you".as_ref()));
+        let path_of = |text: &str| file_named(text, Some("/home/you".as_ref()));
         assert_eq!(
-            ["~/a b.md", "\"a b.md\"", "'~/a'"].map(named),
+            ["~/a b.md", "\"a b.md\"", "'~/a'"].map(path_of),
             ["/home/you/a b.md", "a b.md", "/home/you/a"].map(Path::new)
         );
         assert_eq!(
-            ["~you/a", "~", "it's", "\"", "''"].map(named),
+            ["~you/a", "~", "it's", "\"", "''"].map(path_of),
             ["~you/a", "~", "it's", "\"", "''"].map(Path::new)
         );
         assert_eq!(file_named("~/a", None), Path::new("~/a"));

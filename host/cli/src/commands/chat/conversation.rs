@@ -222,7 +222,7 @@ impl TerminalChat {
         self.state()
             .background
             .iter()
-            .map(|(id, (task, begun))| (id.clone(), task.clone(), begun.elapsed()))
+            .map(|(id, (task, start))| (id.clone(), task.clone(), start.elapsed()))
             .collect()
     }
 
@@ -305,10 +305,11 @@ impl TerminalChat {
                     .filter(|stream| error.is_some() && !stream.is_empty())
                 {
                     // The user has read the beginning, so the transcript has it too.
-                    let said = stream.said().to_owned();
-                    state
-                        .transcript
-                        .add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
+                    let beginning = stream.text().to_owned();
+                    state.transcript.add(
+                        Speaker::Agent(self.setup.entry.to_string()),
+                        format!("{beginning} …"),
+                    );
                     self.screen.line(paint(FAINT, "  … it broke off here"));
                 }
                 state.failure = trouble.as_ref().map(|trouble| exit::of_trouble(trouble.kind));
@@ -362,7 +363,7 @@ impl TerminalChat {
         let is_persons = message.sender == Role::User
             && !self.setup.tasks.contains_key(message.sender_name.as_str());
         let is_elsewhere =
-            message.recipient.as_deref().is_some_and(|name| Role::named(name).is_none());
+            message.recipient.as_deref().is_some_and(|name| Role::from_name(name).is_none());
         if is_hosts || is_persons || is_elsewhere || message.text().trim().is_empty() {
             return;
         }
@@ -415,16 +416,18 @@ impl TerminalChat {
     }
 
     fn stopped(&self, state: &mut ConversationState) {
-        let said = state
+        let drafts = state
             .streams
             .values()
             .filter(|stream| !stream.is_empty())
-            .map(PieceStream::said)
+            .map(PieceStream::text)
             .collect::<Vec<_>>()
             .join("\n");
         // A draft that became an answer is in the transcript already.
-        if !said.is_empty() && !state.transcript.is_answered() {
-            state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
+        if !drafts.is_empty() && !state.transcript.is_answered() {
+            state
+                .transcript
+                .add(Speaker::Agent(self.setup.entry.to_string()), format!("{drafts} …"));
         }
         state.transcript.add(Speaker::Note, "stopped");
         state.streams.values_mut().for_each(|stream| self.say(stream, PieceStream::finish));
@@ -443,8 +446,8 @@ impl ConversationState {
 
     /// The time the agent worked in the turn, without the time for which a question was open.
     fn worked(&self, turn: &OpenTurn) -> Duration {
-        let asked = self.questions.total(now()).saturating_sub(turn.questions);
-        turn.began.elapsed().saturating_sub(asked)
+        let question_time = self.questions.total(now()).saturating_sub(turn.questions);
+        turn.began.elapsed().saturating_sub(question_time)
     }
 
     /// Handles the end of a background task, for which the trace shows a line.
@@ -459,14 +462,14 @@ impl ConversationState {
 impl Subscriber for TerminalChat {
     fn on(&self, happening: &Published) {
         // Before the filter below: the question of a background task keeps the user busy as well.
-        if let RunEvent::Notice { notice: told } = &happening.what {
-            self.state().questions.take(&happening.room, happening.at, told);
+        if let RunEvent::Notice { notice } = &happening.what {
+            self.state().questions.take(&happening.room, happening.at, notice);
         }
         if happening.room != self.room {
             return;
         }
         match &happening.what {
-            RunEvent::Notice { notice: told } => self.notice(told),
+            RunEvent::Notice { notice } => self.notice(notice),
             RunEvent::Streamed { call, ordinal, text } => {
                 let mut state = self.state();
                 if state.step == Some(*call)
@@ -499,7 +502,7 @@ mod tests {
     #[test]
     fn a_turn_is_no_longer_for_a_user_who_thinks_about_a_question() {
         let (mut state, room) = (ConversationState::default(), RoomId::from("3f2a"));
-        let asked = notice(json!({ "notice": "top-up-asked", "call": 3, "top_up": {
+        let question = notice(json!({ "notice": "top-up-asked", "call": 3, "top_up": {
             "budget": "tokens", "limit": 10, "used": 9, "set_aside": 0, "needed": 5, "proposed": 5,
             "task": "desk",
         } }));
@@ -515,7 +518,7 @@ mod tests {
         let turn = turn.expect("it was begun");
         assert!(state.worked(&turn) >= Duration::from_secs(90));
         let at = now();
-        state.questions.take(&room, Millis(at.0 - 80_000), &asked);
+        state.questions.take(&room, Millis(at.0 - 80_000), &question);
         state.questions.take(&room, Millis(at.0 - 20_000), &answered);
         let worked = state.worked(&turn);
         assert!(

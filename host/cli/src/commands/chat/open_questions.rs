@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(call: u64) -> Notice {
+    fn question(call: u64) -> Notice {
         let top_up = serde_json::from_value(serde_json::json!({
             "budget": "tokens", "limit": 10, "used": 9, "set_aside": 0, "needed": 5, "proposed": 5,
             "task": "desk",
@@ -81,11 +81,11 @@ mod tests {
             questions.take(room, Millis(at), &notice);
             questions.total(Millis(at + 1)).as_millis()
         };
-        assert_eq!(take(&room, 1_000, asked(1)), 1);
-        assert_eq!(take(&child, 3_000, asked(1)), 2_001, "the same call of another room");
+        assert_eq!(take(&room, 1_000, question(1)), 1);
+        assert_eq!(take(&child, 3_000, question(1)), 2_001, "the same call of another room");
         assert_eq!(take(&room, 5_000, answered(1)), 4_001, "one is open still");
         assert_eq!(take(&child, 6_000, answered(1)), 5_000);
-        assert_eq!(take(&room, 9_000, asked(2)), 5_001);
+        assert_eq!(take(&room, 9_000, question(2)), 5_001);
         let stopped = Notice::TurnStopped { task: "desk".into(), reason: String::new() };
         assert_eq!(take(&room, 9_500, stopped), 5_500, "a turn that is stopped has no questions");
     }

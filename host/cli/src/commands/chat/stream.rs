@@ -10,9 +10,9 @@ pub(crate) struct PieceStream {
     flow: Option<Flow>,
     /// White space that is printed only when more text follows: an answer neither begins nor ends
     /// with empty lines.
-    held: String,
-    begun: bool,
-    said: String,
+    pending_space: String,
+    has_text: bool,
+    text: String,
 }
 
 impl PieceStream {
@@ -20,30 +20,30 @@ impl PieceStream {
     pub(crate) fn new(columns: Option<usize>) -> Self {
         Self {
             flow: columns.map(Flow::new),
-            held: String::new(),
-            begun: false,
-            said: String::new(),
+            pending_space: String::new(),
+            has_text: false,
+            text: String::new(),
         }
     }
 
     /// Returns the part of the text so far that can be printed now.
     pub(crate) fn push(&mut self, piece: &str) -> String {
-        self.said.push_str(piece);
-        let mut shown = String::with_capacity(piece.len());
+        self.text.push_str(piece);
+        let mut printable = String::with_capacity(piece.len());
         for c in piece.chars() {
             match c {
-                '\n' | ' ' | '\t' if self.begun => self.held.push(c),
+                '\n' | ' ' | '\t' if self.has_text => self.pending_space.push(c),
                 '\n' | ' ' | '\t' => {}
                 _ => {
-                    self.begun = true;
-                    for held in std::mem::take(&mut self.held).chars() {
-                        self.show(held, &mut shown);
+                    self.has_text = true;
+                    for space in std::mem::take(&mut self.pending_space).chars() {
+                        self.show(space, &mut printable);
                     }
-                    self.show(c, &mut shown);
+                    self.show(c, &mut printable);
                 }
             }
         }
-        shown
+        printable
     }
 
     /// Records that other output has ended the row.
@@ -55,33 +55,33 @@ impl PieceStream {
 
     /// Returns the rest of the last word, which was held back.
     pub(crate) fn finish(&mut self) -> String {
-        let mut shown = String::new();
+        let mut printable = String::new();
         if let Some(flow) = &mut self.flow {
-            flow.finish(&mut shown);
+            flow.finish(&mut printable);
         }
-        shown
+        printable
     }
 
-    fn show(&mut self, c: char, shown: &mut String) {
+    fn show(&mut self, c: char, printable: &mut String) {
         match &mut self.flow {
-            Some(flow) => flow.push(c, shown),
-            None => shown.push(c),
+            Some(flow) => flow.push(c, printable),
+            None => printable.push(c),
         }
     }
 
     /// Whether nothing was printed yet.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.begun
+        !self.has_text
     }
 
     /// Whether the stream already showed this text, ignoring surrounding white space.
     pub(crate) fn has_said(&self, text: &str) -> bool {
-        self.begun && self.said.trim() == text.trim()
+        self.has_text && self.text.trim() == text.trim()
     }
 
     /// The whole text as it arrived.
-    pub(crate) fn said(&self) -> &str {
-        &self.said
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 }
 
@@ -89,34 +89,34 @@ impl PieceStream {
 mod tests {
     use super::PieceStream;
 
-    fn whole(pieces: &[&str]) -> String {
+    fn print(pieces: &[&str]) -> String {
         let mut stream = PieceStream::new(Some(40));
-        let shown: String = pieces.iter().map(|piece| stream.push(piece)).collect();
-        shown + &stream.finish()
+        let printable: String = pieces.iter().map(|piece| stream.push(piece)).collect();
+        printable + &stream.finish()
     }
 
     #[test]
     fn a_cut_anywhere_prints_the_same() {
         let text = "\u{1f469}\u{200d}\u{1f4bb} a\u{1b}[2J\u{1b}]0;title\u{7} b\u{202e}c\r\nd é 漢 \u{9b}31m\n\n  e, and more than one row";
-        let expected = whole(&[text]);
+        let expected = print(&[text]);
         for (cut, _) in text.char_indices() {
             let (before, after) = text.split_at(cut);
-            assert_eq!(whole(&[before, after]), expected, "cut at {cut}");
+            assert_eq!(print(&[before, after]), expected, "cut at {cut}");
         }
         let one_by_one: Vec<String> = text.chars().map(String::from).collect();
-        assert_eq!(whole(&one_by_one.iter().map(String::as_str).collect::<Vec<_>>()), expected);
+        assert_eq!(print(&one_by_one.iter().map(String::as_str).collect::<Vec<_>>()), expected);
         assert!(expected.lines().all(|row| row.starts_with("│ ")), "{expected}");
     }
 
     #[test]
     fn streamed_text_cannot_control_the_terminal() {
-        let shown = whole(&["\u{1b}", "[2", "J", "\u{202e}x\r", "y\u{8}"]);
-        assert_eq!(shown, "│ \\u{1b}[2J\\u{202e}xy\\u{8}");
+        let printable = print(&["\u{1b}", "[2", "J", "\u{202e}x\r", "y\u{8}"]);
+        assert_eq!(printable, "│ \\u{1b}[2J\\u{202e}xy\\u{8}");
     }
 
     #[test]
     fn empty_lines_around_an_answer_are_left_out() {
-        assert_eq!(whole(&["\n\n", "  one", " \n", "\n", "two", "\n", "\n "]), "│ one \n│ \n│ two");
+        assert_eq!(print(&["\n\n", "  one", " \n", "\n", "two", "\n", "\n "]), "│ one \n│ \n│ two");
     }
 
     /// H2 of the second hostile pass: a line of the program ended the row, and the rest stood at
@@ -144,6 +144,6 @@ mod tests {
         stream.push("\nhello ");
         stream.push("you\n");
         assert!(stream.has_said("hello you") && !stream.has_said("hello"));
-        assert_eq!(stream.said(), "\nhello you\n");
+        assert_eq!(stream.text(), "\nhello you\n");
     }
 }

@@ -42,6 +42,7 @@ impl Transcript {
             let text = plain_lines(&printable(text.trim()));
             match speaker {
                 Speaker::Note => {
+                    // Notes in a row are one quotation.
                     let separate = if last == Some(&Speaker::Note) { "" } else { "\n" };
                     let quoted: Vec<String> =
                         text.lines().map(|line| format!("> {line}")).collect();

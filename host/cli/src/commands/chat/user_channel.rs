@@ -188,9 +188,9 @@ impl ChannelState {
             matches!(state, DeliveryState::Waiting | DeliveryState::Delivering)
                 && task.ended.is_some()
         };
-        let held = tasks.iter().filter(is_held).count() as u64;
-        if held > 0 {
-            let results = plural(held, "background result is", "background results are");
+        let pending = tasks.iter().filter(is_held).count() as u64;
+        if pending > 0 {
+            let results = plural(pending, "background result is", "background results are");
             let what = format!("  {results} yet to be delivered; Ctrl-C ends without waiting");
             self.tell(&paint(FAINT, what));
         }
@@ -233,8 +233,8 @@ impl ChannelState {
         if tasks.is_empty() {
             return paint(FAINT, "  no background task is running");
         }
-        let line = |(id, task, begun): &(BackgroundId, TaskName, Duration)| {
-            format!("  {id} {} for {}", paint(NAME, task), time(*begun))
+        let line = |(id, task, age): &(BackgroundId, TaskName, Duration)| {
+            format!("  {id} {} for {}", paint(NAME, task), time(*age))
         };
         tasks.iter().map(line).collect::<Vec<_>>().join("\n")
     }
@@ -325,7 +325,7 @@ impl ChannelState {
             && self.conversation.background().is_empty()
     }
 
-    async fn asked(&self, task: TaskName, prompt: String) -> Option<HumanAnswer> {
+    async fn ask_user(&self, task: TaskName, prompt: String) -> Option<HumanAnswer> {
         // A background task asks: its question is no turn of the conversation.
         if task != self.entry && !self.conversation.holds(&task) {
             if !self.user.is_there() {
@@ -370,7 +370,7 @@ impl Channels for UserChannel {
         prompt: String,
     ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.asked(task, prompt).await })
+        Box::pin(async move { inner.ask_user(task, prompt).await })
     }
 
     fn serves(&self, channel: &ChannelId) -> bool {

@@ -37,9 +37,13 @@ impl ProjectFolder {
     /// # Errors
     /// If the folder does not exist, or, unless `yes`, holds more than a user would want to grant.
     /// A default that is a link is rejected too: its name says nothing about its target.
-    pub(super) fn choose(beside: &Path, named: Option<&Path>, yes: bool) -> Result<Self, CliError> {
-        match named {
-            Some(named) => Self::named(beside, named, yes),
+    pub(super) fn choose(
+        beside: &Path,
+        folder: Option<&Path>,
+        yes: bool,
+    ) -> Result<Self, CliError> {
+        match folder {
+            Some(folder) => Self::from_path(beside, folder, yes),
             None if beside.join(DOCS).is_dir() => Self::unnamed(beside, DOCS, yes),
             None => Self::unnamed(beside, LIBRARY, yes),
         }
@@ -57,28 +61,34 @@ impl ProjectFolder {
             return Err(CliError::usage(what).hint("name the folder to grant with `--folder DIR`"));
         }
         let is_new = !path.is_dir();
+        // A new folder holds only the page that `make` writes.
         if !is_new {
-            refuse_too_much(&path, &folders::whole(&path), &folders::whole(beside), yes)?;
+            refuse_too_much(
+                &path,
+                &folders::canonicalize(&path),
+                &folders::canonicalize(beside),
+                yes,
+            )?;
         }
         Ok(Self { path, written: name.to_owned(), is_new })
     }
 
-    fn named(beside: &Path, named: &Path, yes: bool) -> Result<Self, CliError> {
+    fn from_path(beside: &Path, folder: &Path, yes: bool) -> Result<Self, CliError> {
         let missing = |error| {
-            CliError::usage(format!("the folder {} cannot be read: {error}", show_path(named)))
+            CliError::usage(format!("the folder {} cannot be read: {error}", show_path(folder)))
         };
-        let whole = fs::canonicalize(named).map_err(missing)?;
-        if !whole.is_dir() {
-            return Err(CliError::usage(format!("{} is not a folder", show_path(named))));
+        let canonical_path = fs::canonicalize(folder).map_err(missing)?;
+        if !canonical_path.is_dir() {
+            return Err(CliError::usage(format!("{} is not a folder", show_path(folder))));
         }
-        let own = folders::whole(beside);
-        refuse_too_much(named, &whole, &own, yes)?;
-        let written = match whole.strip_prefix(&own).ok() {
+        let own = folders::canonicalize(beside);
+        refuse_too_much(folder, &canonical_path, &own, yes)?;
+        let written = match canonical_path.strip_prefix(&own).ok() {
             Some(below) if below.as_os_str().is_empty() => ".".to_owned(),
             Some(below) => below.display().to_string(),
-            None => whole.display().to_string(),
+            None => canonical_path.display().to_string(),
         };
-        Ok(Self { path: named.to_owned(), written, is_new: false })
+        Ok(Self { path: folder.to_owned(), written, is_new: false })
     }
 
     /// If the folder is new, creates it with one page.
@@ -112,10 +122,15 @@ impl ProjectFolder {
     }
 }
 
-fn refuse_too_much(named: &Path, whole: &Path, own: &Path, yes: bool) -> Result<(), CliError> {
-    match too_much(whole, own).filter(|_| !yes) {
+fn refuse_too_much(
+    folder: &Path,
+    canonical_path: &Path,
+    own: &Path,
+    yes: bool,
+) -> Result<(), CliError> {
+    match too_much(canonical_path, own).filter(|_| !yes) {
         Some(why) => {
-            Err(CliError::usage(format!("{} cannot be granted: it {why}", show_path(named)))
+            Err(CliError::usage(format!("{} cannot be granted: it {why}", show_path(folder)))
                 .hint(ALL_THE_SAME))
         }
         None => Ok(()),

@@ -38,7 +38,7 @@ pub(super) fn text(file: &str, folder: &ProjectFolder, model: Option<&Model>) ->
     let head = format!("#:schema ./{}\n", schema::FILE);
     let (dir, at) = (quoted(&folder.written), quoted(&folder.at()));
     // A name in a comment must not begin a new line.
-    let (file, shown) = (&one_line(file, 80), &one_line(&folder.written, 80));
+    let (file, folder_label) = (&one_line(file, 80), &one_line(&folder.written, 80));
     match model {
         None => {
             head + &fill(
@@ -47,7 +47,7 @@ pub(super) fn text(file: &str, folder: &ProjectFolder, model: Option<&Model>) ->
                     ("FILE", file),
                     ("DIR", &dir),
                     ("AT", &at),
-                    ("SHOWN", shown),
+                    ("SHOWN", folder_label),
                     ("QUESTION", folder.question()),
                 ],
             )
@@ -60,7 +60,7 @@ pub(super) fn text(file: &str, folder: &ProjectFolder, model: Option<&Model>) ->
                     ("FILE", file),
                     ("DIR", &dir),
                     ("AT", &at),
-                    ("SHOWN", shown),
+                    ("SHOWN", folder_label),
                     ("URL", &url),
                     ("MODEL", &name),
                 ],
@@ -188,7 +188,7 @@ mod tests {
                 let config = Config::parse("conclave.toml", "", &text)
                     .unwrap_or_else(|problems| panic!("{problems}\n{text}"));
                 assert!(config.warnings.is_empty(), "{}", config.warnings);
-                assert_eq!(config.plugins["search"].grants.files[0].shown, written);
+                assert_eq!(config.plugins["search"].grants.files[0].display_path, written);
             }
         }
     }

@@ -103,8 +103,8 @@ impl AsyncWrite for ClientOutput {
 /// itself.
 fn is_ready(stream: impl AsFd, what: PollFlags) -> io::Result<bool> {
     loop {
-        let mut asked = [PollFd::new(&stream, what)];
-        match poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        let mut poll_fds = [PollFd::new(&stream, what)];
+        match poll(&mut poll_fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             Ok(ready) => return Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -22,15 +22,15 @@ pub(super) struct RefusalPrinter {
     screen: Arc<Screen>,
     setup: Arc<Setup>,
     has_journal: bool,
-    asked: Mutex<HashMap<(RoomId, CallId), ApprovalRequest>>,
+    pending: Mutex<HashMap<(RoomId, CallId), ApprovalRequest>>,
 }
 
 impl RefusalPrinter {
     pub(super) fn new(screen: Arc<Screen>, setup: Arc<Setup>, has_journal: bool) -> Self {
-        Self { screen, setup, has_journal, asked: Mutex::default() }
+        Self { screen, setup, has_journal, pending: Mutex::default() }
     }
 
-    fn told(&self, room: &RoomId, seq: Option<u64>, request: &ApprovalRequest) {
+    fn report(&self, room: &RoomId, seq: Option<u64>, request: &ApprovalRequest) {
         let mut lines = vec![format!(
             "{} was refused: it needs an approval, because {}",
             request.tool, request.source
@@ -58,21 +58,21 @@ impl Subscriber for RefusalPrinter {
     }
 
     fn on(&self, happening: &Published) {
-        let RunEvent::Notice { notice: told } = &happening.what else { return };
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        match told {
+        let RunEvent::Notice { notice } = &happening.what else { return };
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        match notice {
             Notice::ApprovalAsked { call, request } => {
                 // Bounded, because cancelled calls never get an answer that removes them.
-                if asked.len() >= ASKED {
-                    asked.clear();
+                if pending.len() >= ASKED {
+                    pending.clear();
                 }
-                asked.insert((happening.room.clone(), *call), request.clone());
+                pending.insert((happening.room.clone(), *call), request.clone());
             }
             Notice::ApprovalGiven { call, approval, .. } => {
-                let request = asked.remove(&(happening.room.clone(), *call));
-                drop(asked);
+                let request = pending.remove(&(happening.room.clone(), *call));
+                drop(pending);
                 if let (Some(request), Approval::Refused { .. }) = (request, approval) {
-                    self.told(&happening.room, happening.seq, &request);
+                    self.report(&happening.room, happening.seq, &request);
                 }
             }
             _ => {}

@@ -537,8 +537,8 @@ mod tests {
                     panic!("{}: {problems}", kind.as_str());
                 });
                 for (path, text) in &files {
-                    for left in ["<NAME>", "<FILE>", "<TYPE>", "<SDK>", "<EXCLUDE>"] {
-                        assert!(!text.contains(left), "{path}: {left}");
+                    for placeholder in ["<NAME>", "<FILE>", "<TYPE>", "<SDK>", "<EXCLUDE>"] {
+                        assert!(!text.contains(placeholder), "{path}: {placeholder}");
                     }
                 }
             }
@@ -551,8 +551,8 @@ mod tests {
             json!([{ "expect": { "content": "5" }, "arguments": {}, "tool": "t", "name": "n" }]);
         let text = cases_text(&cases);
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), cases);
-        let places = ["name", "tool", "arguments", "expect"].map(|key| text.find(key).unwrap());
-        assert!(places.is_sorted(), "{text}");
+        let positions = ["name", "tool", "arguments", "expect"].map(|key| text.find(key).unwrap());
+        assert!(positions.is_sorted(), "{text}");
     }
 
     /// The tests of `conclave plugin new` build these files and play their cases. `UPDATE_DOCS=1`

@@ -72,7 +72,7 @@ impl RunContext {
     pub(crate) fn new(
         prepared: &Prepared,
         file: &Path,
-        kept: &RunStorage,
+        storage: &RunStorage,
         style: RunStyle,
         interrupts: &Interrupts,
     ) -> Result<Self, CliError> {
@@ -91,7 +91,7 @@ impl RunContext {
         let trace = (steps.is_some() || !(output.json || output.quiet)).then(|| {
             Arc::new(
                 TracePrinter::of_run(Arc::clone(&screen), verbose, prepared.setup())
-                    .with_addresses(kept.is_kept())
+                    .with_addresses(storage.is_kept())
                     .with_steps(steps),
             )
         });
@@ -129,15 +129,15 @@ impl RunContext {
 
     /// Takes what the run did before it was interrupted, which its summary and the numbers of its
     /// steps include.
-    pub(crate) fn resuming(self, run: &RoomId, kept: &RunStorage) -> Self {
+    pub(crate) fn resuming(self, run: &RoomId, storage: &RunStorage) -> Self {
         if let Some(trace) = &self.trace {
-            trace.resume_from(run, |room| kept.records(room));
+            trace.resume_from(run, |room| storage.records(room));
         }
         Self { is_resumed: true, ..self }
     }
 
     /// Returns the run's options, without its name.
-    pub(crate) fn options(&self, kept: &RunStorage) -> RunOptions {
+    pub(crate) fn options(&self, storage: &RunStorage) -> RunOptions {
         let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(&self.tally) as _];
         if self.style.output.json {
             subscribers.push(Arc::new(JsonLinesOnStdout));
@@ -160,11 +160,11 @@ impl RunContext {
                 interrupts,
             }),
             approver: Arc::clone(&self.approver) as _,
-            journals: kept.journals(),
+            journals: storage.journals(),
             subscribers: Subscribers::new(subscribers),
             runner: Arc::clone(&self.runner) as _,
             // Only a store can resume the run.
-            leaves_without_model: kept.store().is_some(),
+            leaves_without_model: storage.store().is_some(),
             ..RunOptions::default()
         }
     }
@@ -177,8 +177,8 @@ impl RunContext {
     }
 
     /// Receives messages from other terminals until the returned guard is dropped.
-    pub(crate) fn attend(&self, kept: &RunStorage, host: &Arc<Host>) -> Option<ControlListener> {
-        kept.store().map(|store| ControlListener::begin(store, host, &self.screen))
+    pub(crate) fn attend(&self, storage: &RunStorage, host: &Arc<Host>) -> Option<ControlListener> {
+        storage.store().map(|store| ControlListener::begin(store, host, &self.screen))
     }
 
     /// Waits for the end. Ctrl-C stops the run, and ends the program if that takes too long.
@@ -186,7 +186,7 @@ impl RunContext {
         &self,
         run: RoomHandle,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
-        (room, kept): (&RoomId, &RunStorage),
+        (room, storage): (&RoomId, &RunStorage),
     ) -> Result<Arc<Outcome>, CliError> {
         let mut interrupts = self.interrupts.clone();
         let mut outcome = std::pin::pin!(outcome);
@@ -204,7 +204,7 @@ impl RunContext {
         };
         self.let_detached_end().await;
         self.user.leave();
-        ended.map_err(|failure| broken_off(&failure.into(), room, kept))
+        ended.map_err(|failure| broken_off(&failure.into(), room, storage))
     }
 
     /// Waits for detached tasks, which live in this process and would end with it.
@@ -226,7 +226,7 @@ impl RunContext {
         &self,
         outcome: &Outcome,
         began: Instant,
-        (room, kept): (&RoomId, &RunStorage),
+        (room, storage): (&RoomId, &RunStorage),
     ) -> Result<u8, CliError> {
         let output = self.style.output;
         let nobody_to_ask = self.approver.has_refused_without_user();
@@ -254,10 +254,10 @@ impl RunContext {
             output,
             took: began.elapsed(),
             tally: &self.tally,
-            journal: journal(kept),
+            journal: journal(storage),
             run: room,
-            pending_changes: kept.pending_changes(room),
-            why: kept.is_kept().then(|| why(room, kept)),
+            pending_changes: storage.pending_changes(room),
+            why: storage.is_kept().then(|| why(room, storage)),
             file: &self.file,
             interactive: &self.interactive,
             is_resumed: self.is_resumed,
@@ -270,37 +270,37 @@ impl RunContext {
 }
 
 /// The command that lists the refusals of a run, without `conclave`.
-fn why(room: &RoomId, kept: &RunStorage) -> String {
-    let folder = journal(kept).map(|folder| shell(&folder.display().to_string()));
+fn why(room: &RoomId, storage: &RunStorage) -> String {
+    let folder = journal(storage).map(|folder| shell(&folder.display().to_string()));
     let option = folder.map(|folder| format!(" --journal {folder}")).unwrap_or_default();
     format!("why {room}{option}")
 }
 
 /// The folder of `--journal`.
-fn journal(kept: &RunStorage) -> Option<&Path> {
-    kept.folder().filter(|_| kept.store().is_none())
+fn journal(storage: &RunStorage) -> Option<&Path> {
+    storage.folder().filter(|_| storage.store().is_none())
 }
 
 /// The error for a run that came to no end.
-pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, kept: &RunStorage) -> CliError {
+pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, storage: &RunStorage) -> CliError {
     match failure {
         SessionError::FailedExchange { .. } => CliError::plugin(failure.to_string()),
         SessionError::NoModel { .. } => CliError::unreachable(failure.to_string()).hint(format!(
             "it goes on where it is: conclave resume {room}; or stop it: conclave stop {room}"
         )),
-        failure => unkept(failure, room, kept),
+        failure => unkept(failure, room, storage),
     }
 }
 
 /// The error for a journal that failed during the run. Its contents are safe, and the run can be
 /// resumed.
-pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &RunStorage) -> CliError {
+pub(crate) fn unkept(failure: &impl Display, room: &RoomId, storage: &RunStorage) -> CliError {
     let error = CliError::internal(failure.to_string());
     // On a disk that was full from the start, the store has no record of the run.
     let is_there = |store: &Store| {
         StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()))
     };
-    match kept.store() {
+    match storage.store() {
         Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => error.hint(
             "nothing of this run was stored, so it cannot be resumed; free space on the disk, \
                  and run it again",
@@ -333,12 +333,12 @@ mod tests {
     #[test]
     fn a_run_that_was_not_stored_is_not_offered_for_resuming() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = RunStorage::in_store(
+        let storage = RunStorage::in_store(
             Store::open(folder.path()).unwrap(),
             Durability::default(),
             RunOrigin::default(),
         );
-        let error = unkept(&"the disk is full", &RoomId::from("d7f2ba80"), &kept).to_string();
+        let error = unkept(&"the disk is full", &RoomId::from("d7f2ba80"), &storage).to_string();
         assert!(
             error.contains("nothing of this run was stored") && !error.contains("conclave resume"),
             "{error}"

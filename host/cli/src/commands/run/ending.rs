@@ -90,13 +90,13 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
         let _ = writeln!(err, "{} {}", paint(FAINT, "help:"), printable(&help));
     } else {
         let _ = writeln!(err, "{}", ending(BAD, outcome));
-        let said = outcome
+        let last_message = outcome
             .content
             .as_deref()
-            .filter(|said| outcome.status != Status::Kill && !said.trim().is_empty());
-        if let Some(said) = said {
+            .filter(|text| outcome.status != Status::Kill && !text.trim().is_empty());
+        if let Some(last_message) = last_message {
             let rows = EntryText::new(FAINT, "last message")
-                .whole(FAINT, said.trim())
+                .whole(FAINT, last_message.trim())
                 .rows(total_columns());
             let _ = writeln!(err, "{}", rows.join("\n"));
         }

@@ -24,10 +24,10 @@ use crate::ui::show::show_path;
 const FILE_MAX: u64 = 16 << 20;
 
 /// Returns the message of the command line. `-`, or no text with a piped stdin, reads stdin.
-pub(super) fn message(given: Option<String>) -> Result<Option<String>, CliError> {
-    let piped = given.is_none() && !std::io::stdin().is_terminal();
-    if given.as_deref() != Some("-") && !piped {
-        return Ok(given.filter(|text| !text.trim().is_empty()));
+pub(super) fn message(argument: Option<String>) -> Result<Option<String>, CliError> {
+    let piped = argument.is_none() && !std::io::stdin().is_terminal();
+    if argument.as_deref() != Some("-") && !piped {
+        return Ok(argument.filter(|text| !text.trim().is_empty()));
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| {
@@ -115,10 +115,10 @@ fn check_answers(setup: &Setup, task: &TaskName, answers: Option<&Path>) -> Resu
 }
 
 /// Reads a JSON object, or a file with one after `@`.
-fn inputs(given: &str) -> Result<Map<String, Value>, CliError> {
-    let (text, from) = match given.strip_prefix('@') {
+fn inputs(argument: &str) -> Result<Map<String, Value>, CliError> {
+    let (text, from) = match argument.strip_prefix('@') {
         Some(file) => (read(Path::new(file))?, show_path(Path::new(file))),
-        None => (given.to_owned(), "--inputs".to_owned()),
+        None => (argument.to_owned(), "--inputs".to_owned()),
     };
     let wrong = |what: String| {
         CliError::usage(format!("{from} is {what}"))
@@ -204,6 +204,7 @@ fn is_free(
 ) -> Result<bool, CliError> {
     let row = reader.run(room).map_err(|error| unusable(&error))?;
     let Some(row) = row else { return Ok(false) };
+    // As the row of a stored run has it.
     let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
     if row.command != "run" || row.config.as_ref() != Some(&config) {
         let of = row.config.as_deref().map_or_else(|| "no config".to_owned(), show_path);
@@ -236,17 +237,17 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), r#"{"days": 3}"#).unwrap();
         let at = format!("@{}", file.path().display());
-        for given in [r#"{"days": 3}"#, &at] {
-            assert_eq!(inputs(given).unwrap()["days"], 3);
+        for argument in [r#"{"days": 3}"#, &at] {
+            assert_eq!(inputs(argument).unwrap()["days"], 3);
         }
-        for (given, says) in [
+        for (argument, says) in [
             ("[1]", "is not a JSON object"),
             ("{", "EOF"),
             ("@/nowhere", "/nowhere cannot be read"),
             ("@/", "cannot be read"),
         ] {
-            let error = inputs(given).unwrap_err().to_string();
-            assert!(error.contains(says), "{given}: {error}");
+            let error = inputs(argument).unwrap_err().to_string();
+            assert!(error.contains(says), "{argument}: {error}");
         }
     }
 

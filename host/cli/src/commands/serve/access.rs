@@ -232,9 +232,9 @@ async fn in_a_task(answer: impl Future<Output = Response> + Send + 'static) -> R
 }
 
 /// Whether two secrets are the same.
-fn is_same(given: &str, secret: &str) -> bool {
+fn is_same(candidate: &str, secret: &str) -> bool {
     // Digests, so that the time of the comparison tells nothing about the secret.
-    digest(given) == digest(secret)
+    digest(candidate) == digest(secret)
 }
 
 fn digest(secret: &str) -> [u8; 32] {

@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves connections until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, router: Router) {
-    let places = Arc::<Places>::default();
+    let admission = Arc::<Admission>::default();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
     let router = TowerToHyperService::new(router);
@@ -49,7 +49,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router) {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let connection = places.admit();
+        let connection = admission.admit();
         let service = {
             let (connection, router) = (Arc::clone(&connection), router.clone());
             service_fn(move |mut request: Request<Incoming>| {
@@ -70,9 +70,9 @@ pub(super) async fn serve(listener: TcpListener, router: Router) {
     }
 }
 
-/// The places of connections.
+/// Admits connections, and ends the oldest of those without a session.
 #[derive(Default)]
-struct Places(Mutex<OpenConnections>);
+struct Admission(Mutex<OpenConnections>);
 
 #[derive(Default)]
 struct OpenConnections {
@@ -84,12 +84,12 @@ struct OpenConnections {
 
 /// A connection. It is a stranger's until a request on it has a session.
 pub(super) struct Connection {
-    places: Arc<Places>,
+    admission: Arc<Admission>,
     has_session: AtomicBool,
     displaced: Notify,
 }
 
-impl Places {
+impl Admission {
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +97,7 @@ impl Places {
     /// Admits a connection, in the place of the oldest stranger if there are too many.
     fn admit(self: &Arc<Self>) -> Arc<Connection> {
         let connection = Arc::new(Connection {
-            places: Arc::clone(self),
+            admission: Arc::clone(self),
             has_session: AtomicBool::new(false),
             displaced: Notify::new(),
         });
@@ -115,7 +115,7 @@ impl Places {
 impl Connection {
     /// Marks the connection as one with a session. Returns false if there are too many of them.
     pub(super) fn recognize(self: &Arc<Self>) -> bool {
-        let mut open = self.places.open();
+        let mut open = self.admission.open();
         // A connection carries many requests, and counts once.
         if self.has_session.load(Ordering::Relaxed) {
             return true;
@@ -130,7 +130,7 @@ impl Connection {
     }
 
     fn end(self: &Arc<Self>) {
-        let mut open = self.places.open();
+        let mut open = self.admission.open();
         if self.has_session.load(Ordering::Relaxed) {
             open.sessions -= 1;
         } else {
@@ -227,22 +227,22 @@ mod tests {
 
     #[test]
     fn strangers_displace_the_oldest_of_them_and_no_session() {
-        let places = Arc::<Places>::default();
-        let browser = places.admit();
+        let admission = Arc::<Admission>::default();
+        let browser = admission.admit();
         assert!(browser.recognize() && browser.recognize());
-        let strangers: Vec<_> = (0..STRANGERS).map(|_| places.admit()).collect();
+        let strangers: Vec<_> = (0..STRANGERS).map(|_| admission.admit()).collect();
         assert!(strangers.iter().all(|stranger| !is_displaced(stranger)));
-        let newest = places.admit();
+        let newest = admission.admit();
         assert!(is_displaced(&strangers[0]) && !is_displaced(&strangers[1]));
         assert!(!is_displaced(&browser) && !is_displaced(&newest));
         assert!(newest.recognize(), "a place for a session is free");
-        let sessions: Vec<_> = (2..SESSIONS).map(|_| places.admit()).collect();
+        let sessions: Vec<_> = (2..SESSIONS).map(|_| admission.admit()).collect();
         assert!(sessions.iter().all(Connection::recognize));
-        let late = places.admit();
+        let late = admission.admit();
         assert!(!late.recognize());
         browser.end();
         assert!(late.recognize());
-        let open = places.open();
+        let open = admission.open();
         assert!((open.sessions, open.strangers.len()) <= (SESSIONS, STRANGERS));
     }
 

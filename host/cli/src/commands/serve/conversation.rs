@@ -263,6 +263,7 @@ impl Subscriber for Conversation {
             }
             _ => return,
         }
+        // Released first, because the pages that are woken take the lock.
         drop(state);
         self.changed.send_replace(());
     }

@@ -107,6 +107,7 @@ impl Conversations {
     pub(super) async fn resume(&self, reader: &StoreReader) -> Result<usize, CliError> {
         for row in reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))? {
             let Some(number) = self.number_of(&row.run) else { continue };
+            // New conversations get numbers above those of all stored ones, also of closed ones.
             self.last.fetch_max(number, Ordering::Relaxed);
             let conversation = self.resume_room(reader, &row.run).await?;
             self.rooms().insert(number, conversation);
@@ -123,6 +124,7 @@ impl Conversations {
     /// # Errors
     /// `limit_reached` if too many are open, `room_closed` if its room cannot be opened.
     pub(super) async fn begin(&self) -> Result<Arc<Conversation>, Refusal> {
+        // One at a time, so that two people do not both take the last free place.
         let _beginning = self.beginning.lock().await;
         let open = self.rooms().values().filter(|room| room.is_open()).count();
         if open >= OPEN {
@@ -197,8 +199,8 @@ impl Conversations {
     async fn bind_channel(&self, handle: &RoomHandle) -> Result<(), Refusal> {
         let configured = self.prepared.setup().channels.get(&self.channel);
         match configured {
-            Some(wanted) if handle.bindings().get(&self.channel) != Some(wanted) => {
-                handle.bind(self.channel.clone(), wanted.clone()).await
+            Some(binding) if handle.bindings().get(&self.channel) != Some(binding) => {
+                handle.bind(self.channel.clone(), binding.clone()).await
             }
             _ => Ok(()),
         }

@@ -80,6 +80,7 @@ pub(super) fn router(server: Server) -> Router {
         .fallback(missing)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY))
+        // The last layer is the outermost: a request is checked before anything reads it.
         .layer(middleware::from_fn_with_state(server.clone(), guard))
         .with_state(server)
 }

@@ -100,7 +100,7 @@ pub(super) fn report(
         }
     }
     let count =
-        |wanted: &str| compared.iter().filter(|one| word(&one.verdict).0 == wanted).count() as u64;
+        |label: &str| compared.iter().filter(|one| word(&one.verdict).0 == label).count() as u64;
     if !output.json {
         let all = plural(compared.len() as u64, "action", "actions");
         let counts: Vec<String> = ["same", "differs", "not run", "unrecorded"]
@@ -162,16 +162,16 @@ fn difference(recorded: &str, replayed: &str, width: usize) -> Vec<String> {
             LineSign::Removed => BAD,
             LineSign::Added => GOOD,
         };
-        let shown = foreign::line_rows(&line.text, width.saturating_sub(3));
+        let text_rows = foreign::line_rows(&line.text, width.saturating_sub(3));
         let row = |row: &String| {
             format!("  {}", paint(style, format_args!("{}{row}", line.sign.as_char())))
         };
-        rows.extend(shown.iter().map(row));
+        rows.extend(text_rows.iter().map(row));
     }
-    let left = rows.len().saturating_sub(ROWS);
+    let hidden_rows = rows.len().saturating_sub(ROWS);
     rows.truncate(ROWS);
-    if left > 0 {
-        rows.push(paint(FAINT, format_args!("  … {left} more rows")));
+    if hidden_rows > 0 {
+        rows.push(paint(FAINT, format_args!("  … {hidden_rows} more rows")));
     }
     rows
 }

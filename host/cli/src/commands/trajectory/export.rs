@@ -22,6 +22,7 @@ pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, 
         return Err(CliError::usage(format!("{} has no events yet", found.room)));
     }
     let Some(file) = &args.output else {
+        // Stdout may be a terminal; a parser reads the same values from the escapes.
         stdout::write(&foreign::escape_json(&text(&events)))?;
         return Ok(exit::OK);
     };

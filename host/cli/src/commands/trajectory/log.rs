@@ -31,6 +31,7 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
         let bytes = fs::read(file).map_err(|error| failed(&error))?;
         return Ok(load(&String::from_utf8_lossy(&bytes)));
     }
+    // The folder of a whole conversation has its events in a subfolder.
     let below = file.join("events");
     let folder = if below.is_dir() { below } else { file.to_owned() };
     let names = files(&folder).map_err(|error| failed(&error))?;
@@ -97,6 +98,7 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
         let number = path.file_name().and_then(|name| name.to_str()).and_then(number);
         files.extend(number.map(|number| (number, path)));
     }
+    // As numbers: by their names, 10 would come before 2.
     files.sort();
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
@@ -110,13 +112,13 @@ fn number(name: &str) -> Option<u64> {
 
 /// Prints the actions without an answer: they were in progress when the log ended, or their answers
 /// were lost.
-pub(super) fn report_unanswered(places: &[i64]) {
-    if !places.is_empty() {
-        let actions = plural(places.len() as u64, "action has", "actions have");
-        let places = places.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+pub(super) fn report_unanswered(numbers: &[i64]) {
+    if !numbers.is_empty() {
+        let actions = plural(numbers.len() as u64, "action has", "actions have");
+        let list = numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         let _ = writeln!(
             crate::ui::output::stderr(),
-            "{} {actions} no answer: {places}",
+            "{} {actions} no answer: {list}",
             paint(ODD, "unanswered:")
         );
     }
@@ -156,9 +158,9 @@ mod tests {
         }
         for folder in [temp.path(), &events] {
             let loaded = read(folder).unwrap();
-            let said: Vec<String> =
+            let messages: Vec<String> =
                 loaded.events.iter().map(|event| event.message(Era::V2025)).collect();
-            assert_eq!(said, ["two", "ten"]);
+            assert_eq!(messages, ["two", "ten"]);
             assert_eq!(loaded.problems.len(), 1);
             assert!(loaded.problems[0].at.starts_with("3.json, "), "{:?}", loaded.problems);
         }

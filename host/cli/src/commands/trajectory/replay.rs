@@ -33,12 +33,12 @@ pub(super) async fn replay(
     if !output.json {
         log::tell(&loaded.problems);
     }
-    let (task, turns) = again(&loaded, &args)?;
+    let (task, turns) = read_turns(&loaded, &args)?;
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let engine = EngineStart::begin();
     let config = setup::read_config(&args.config, &models)?;
-    let kept = RunStorage::open(
+    let storage = RunStorage::open(
         &args.keep,
         RunCommand {
             command: "run",
@@ -50,7 +50,7 @@ pub(super) async fn replay(
             is_bulk: false,
         },
     )?;
-    let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
+    let host = Arc::new(setup::open_host_keeping(&args.config, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&args.config, &config), locked, output).await?;
     let room = RandomIds.run();
     let style = RunStyle {
@@ -60,10 +60,10 @@ pub(super) async fn replay(
         approvals: args.approvals,
         questions: Questions::Prompt,
     };
-    let context = RunContext::new(&prepared, &args.config, &kept, style, &interrupts)?;
-    // The finish that `again` adds for a comparison is no action of the log.
+    let context = RunContext::new(&prepared, &args.config, &storage, style, &interrupts)?;
+    // The finish that `read_turns` adds for a comparison is no action of the log.
     let count = plural((turns.len() - usize::from(args.compare)) as u64, "action", "actions");
-    let mut options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&kept) };
+    let mut options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&storage) };
     let recorded = Arc::new(RecordedRun::new(&room));
     if args.compare {
         options.subscribers = options.subscribers.with(Arc::clone(&recorded) as _);
@@ -81,12 +81,12 @@ pub(super) async fn replay(
     interrupts.run_begins();
     let run = prepared
         .start(RunInput { replay: turns, ..RunInput::from(task) }, options)
-        .map_err(|failure| unkept(&failure, &room, &kept))?;
-    let attending = context.attend(&kept, &host);
-    let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
+        .map_err(|failure| unkept(&failure, &room, &storage))?;
+    let attending = context.attend(&storage, &host);
+    let outcome = context.follow(run.handle(), run.outcome(), (&room, &storage)).await;
     drop(attending);
     let outcome = outcome?;
-    let end = || context.end(&outcome, started, (&room, &kept));
+    let end = || context.end(&outcome, started, (&room, &storage));
     if !args.compare {
         return end();
     }
@@ -99,7 +99,7 @@ pub(super) async fn replay(
 }
 
 /// Returns the task of a log, and its actions as turns.
-fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>), CliError> {
+fn read_turns(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>), CliError> {
     let file = show_path(&args.file);
     let Replay { task, actions } = Replay::of(&loaded.events);
     let Some(task) = task else {
@@ -153,7 +153,7 @@ mod tests {
                 {"id": 3, "source": "environment", "observation": "agent_state_changed", "content": "", "extras": {"agent_state": "running"}},
                 {"id": 4, "source": "agent", "action": "finish", "args": {"outputs": {"content": "1"}}}]"#,
         );
-        let (task, turns) = again(&loaded, &args()).unwrap();
+        let (task, turns) = read_turns(&loaded, &args()).unwrap();
         assert_eq!(task, "Count.");
         let names: Vec<&str> = turns.iter().map(|turn| turn.action.name()).collect();
         assert_eq!(names, ["run", "finish"]);
@@ -163,10 +163,18 @@ mod tests {
 
     #[test]
     fn a_log_without_a_user_message_is_not_replayed() {
-        let alone = load(r#"[{"source": "agent", "action": "run", "args": {"command": "ls"}}]"#);
-        assert!(again(&alone, &args()).unwrap_err().to_string().contains("no message of a user"));
+        let action_only =
+            load(r#"[{"source": "agent", "action": "run", "args": {"command": "ls"}}]"#);
+        assert!(
+            read_turns(&action_only, &args())
+                .unwrap_err()
+                .to_string()
+                .contains("no message of a user")
+        );
         let sdk = load(r#"[{"kind": "PauseEvent", "source": "user"}]"#);
-        assert!(again(&sdk, &args()).unwrap_err().to_string().contains("no message of a user"));
+        assert!(
+            read_turns(&sdk, &args()).unwrap_err().to_string().contains("no message of a user")
+        );
     }
 
     #[test]
@@ -178,11 +186,11 @@ mod tests {
                 {"source": "agent", "action": "think", "args": {"thought": "one"}}]"#,
         );
         let compared = TrajectoryReplay { compare: true, ..args() };
-        let (_, turns) = again(&loaded, &compared).unwrap();
+        let (_, turns) = read_turns(&loaded, &compared).unwrap();
         let names: Vec<&str> = turns.iter().map(|turn| turn.action.name()).collect();
         assert_eq!(names, ["run", "finish"]);
         let idle = load(r#"[{"source": "user", "action": "message", "args": {"content": "Hi"}}]"#);
-        let error = again(&idle, &compared).unwrap_err().to_string();
+        let error = read_turns(&idle, &compared).unwrap_err().to_string();
         assert!(error.contains("no action that an executor carries out"), "{error}");
     }
 }

@@ -136,13 +136,14 @@ fn is_date(text: &str) -> bool {
 
 /// The events that pass the filter, with their numbers: their ids, or else their positions.
 fn numbered<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<(i64, &'a TrajectoryEvent)> {
-    let places: HashMap<*const TrajectoryEvent, usize> = events
+    // By address, since the filter returns references into the list.
+    let positions: HashMap<*const TrajectoryEvent, usize> = events
         .iter()
         .enumerate()
         .map(|(place, event)| (std::ptr::from_ref(event), place))
         .collect();
     let place = |event: &TrajectoryEvent| {
-        places.get(&std::ptr::from_ref(event)).copied().unwrap_or_default()
+        positions.get(&std::ptr::from_ref(event)).copied().unwrap_or_default()
     };
     search(events, filter)
         .into_iter()
@@ -178,11 +179,12 @@ fn out_of_place(events: &[SdkEvent]) -> impl Iterator<Item = LogProblem> {
 
 /// The numbers of the SDK's actions without an answer, refusal or failure (O-121).
 fn unanswered(events: &[SdkEvent]) -> Vec<i64> {
-    let places: HashMap<*const SdkEvent, usize> =
+    // By address, since the unmatched events are references into the list.
+    let positions: HashMap<*const SdkEvent, usize> =
         events.iter().enumerate().map(|(at, event)| (std::ptr::from_ref(event), at)).collect();
     unmatched_events(events)
         .into_iter()
-        .filter_map(|event| places.get(&std::ptr::from_ref(event)).copied().map(number))
+        .filter_map(|event| positions.get(&std::ptr::from_ref(event)).copied().map(number))
         .collect()
 }
 
@@ -202,23 +204,23 @@ fn of_sdk<'a>(
         }
         None => true,
     };
-    let worded = |event: &SdkEvent| {
+    let matches_query = |event: &SdkEvent| {
         let query = filter.query.as_deref().map(str::to_lowercase);
         query.is_none_or(|query| event.to_json().to_string().to_lowercase().contains(&query))
     };
-    let wanted = |(n, event): &(i64, &SdkEvent)| {
+    let matches_filter = |(n, event): &(i64, &SdkEvent)| {
         (filter.include_types.is_empty() || names(&filter.include_types, event))
             && !names(&filter.exclude_types, event)
             && filter.source.as_deref().is_none_or(|source| source == event.source.name())
             && filter.start_id.is_none_or(|start| *n >= start)
             && filter.end_id.is_none_or(|end| *n <= end)
             && dated(event)
-            && worded(event)
+            && matches_query(event)
     };
     let is_on_branch = |place: &usize| branch.is_none_or(|branch| branch.contains(place));
     let placed = events.iter().enumerate().filter(|(place, _)| is_on_branch(place));
     let mut found: Vec<_> =
-        placed.map(|(place, event)| (number(place), event)).filter(wanted).collect();
+        placed.map(|(place, event)| (number(place), event)).filter(matches_filter).collect();
     if filter.reverse {
         found.reverse();
     }
@@ -254,12 +256,12 @@ fn row(number: i64, event: &TrajectoryEvent, form: Era) -> Row {
             event.source.as_ref().map(|source| source.name().to_owned()).unwrap_or_default(),
         ),
         (style, what),
-        (Style::new(), one_line(&said(event, form), SHOWN)),
+        (Style::new(), one_line(&summary(event, form), SHOWN)),
     ]
 }
 
 /// The event's line, with its result if that says more.
-fn said(event: &TrajectoryEvent, form: Era) -> String {
+fn summary(event: &TrajectoryEvent, form: Era) -> String {
     let message = event.message(form);
     let content = event.observation().map(Observation::content).unwrap_or_default().trim();
     match (message.is_empty(), content.is_empty() || message.contains(content)) {
@@ -273,7 +275,7 @@ fn said(event: &TrajectoryEvent, form: Era) -> String {
 /// The fields of an event without a line of its own.
 fn fields(event: &TrajectoryEvent, form: Era) -> String {
     let value = event.to_json(form);
-    let held = value.get("args").or_else(|| value.get("extras")).and_then(Value::as_object);
+    let details = value.get("args").or_else(|| value.get("extras")).and_then(Value::as_object);
     let is_said = |value: &&Value| {
         !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("")
     };
@@ -281,7 +283,8 @@ fn fields(event: &TrajectoryEvent, form: Era) -> String {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         format!("{name}: {text}")
     };
-    held.into_iter()
+    details
+        .into_iter()
         .flatten()
         .filter(|(_, value)| is_said(value))
         .map(field)
@@ -394,7 +397,7 @@ mod tests {
         }
     }
 
-    fn found(change: impl FnOnce(&mut TrajectoryShow)) -> Vec<i64> {
+    fn numbers_with(change: impl FnOnce(&mut TrajectoryShow)) -> Vec<i64> {
         let mut args = args("-");
         change(&mut args);
         let loaded = load(LOG);
@@ -406,20 +409,20 @@ mod tests {
 
     #[test]
     fn filters_select_events_by_type_source_and_text() {
-        assert_eq!(found(|_| {}), [0, 1, 2, 3]);
-        assert_eq!(found(|args| args.types = vec!["run".to_owned()]), [1, 2]);
-        assert_eq!(found(|args| args.not_type = vec!["observation".to_owned()]), [0, 1]);
-        assert_eq!(found(|args| args.source = Some("user".to_owned())), [0]);
-        assert_eq!(found(|args| args.text = Some("NO DISK".to_owned())), [3]);
-        assert_eq!(found(|args| args.since = Some("2024-07-02".to_owned())), [2, 3]);
+        assert_eq!(numbers_with(|_| {}), [0, 1, 2, 3]);
+        assert_eq!(numbers_with(|args| args.types = vec!["run".to_owned()]), [1, 2]);
+        assert_eq!(numbers_with(|args| args.not_type = vec!["observation".to_owned()]), [0, 1]);
+        assert_eq!(numbers_with(|args| args.source = Some("user".to_owned())), [0]);
+        assert_eq!(numbers_with(|args| args.text = Some("NO DISK".to_owned())), [3]);
+        assert_eq!(numbers_with(|args| args.since = Some("2024-07-02".to_owned())), [2, 3]);
         assert_eq!(
-            found(|args| args.until = Some("2024-07-01".to_owned())),
+            numbers_with(|args| args.until = Some("2024-07-01".to_owned())),
             [0, 1],
             "of a day, all of it"
         );
-        assert_eq!(found(|args| args.until = Some("2024-07-01 12:00:00".to_owned())), [0]);
-        assert_eq!(found(|args| (args.from, args.to) = (Some(1), Some(2))), [1, 2]);
-        assert_eq!(found(|args| (args.reverse, args.limit) = (true, Some(2))), [3, 2]);
+        assert_eq!(numbers_with(|args| args.until = Some("2024-07-01 12:00:00".to_owned())), [0]);
+        assert_eq!(numbers_with(|args| (args.from, args.to) = (Some(1), Some(2))), [1, 2]);
+        assert_eq!(numbers_with(|args| (args.reverse, args.limit) = (true, Some(2))), [3, 2]);
     }
 
     #[test]
@@ -495,8 +498,8 @@ mod tests {
     fn a_branch_is_an_event_and_its_ancestors() {
         let loaded = load(BRANCHES);
         let path = branch(&loaded.sdk, "c").unwrap();
-        let shown = of_sdk(&loaded.sdk, &Filter::default(), Some(&path));
-        assert_eq!(shown.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 2]);
+        let events = of_sdk(&loaded.sdk, &Filter::default(), Some(&path));
+        assert_eq!(events.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 2]);
         assert!(
             branch(&loaded.sdk, "x").unwrap_err().to_string().contains("--branch x: unknown-id")
         );

@@ -38,6 +38,7 @@ fn text(name: &PluginName, is_new: bool, changes: &[LockChange], columns: usize)
         );
         let room = columns.saturating_sub(BEFORE_TEXT);
         for (style, mark, line) in lines(before, now) {
+            // At most half of the row, so that deeply nested JSON keeps room for its text.
             let indent = if is_json(change.part) { indentation(&line).min(room / 2) } else { 0 };
             for row in foreign::rows(line.get(indent..).unwrap_or_default(), room - indent) {
                 text.push_str(&format!(
@@ -107,17 +108,17 @@ fn lines(before: &str, now: &str) -> Vec<Line> {
         let from = index.saturating_sub(AROUND);
         all.iter().skip(from).take(index - from + AROUND + 1).any(|(mark, _)| *mark != ' ')
     };
-    let mut shown: Vec<Line> = Vec::new();
+    let mut diff_lines: Vec<Line> = Vec::new();
     for (index, (mark, line)) in all.iter().enumerate() {
         match mark {
-            '-' => shown.push((BAD, '-', (*line).to_owned())),
-            '+' => shown.push((GOOD, '+', (*line).to_owned())),
-            _ if near(index) => shown.push((FAINT, ' ', (*line).to_owned())),
-            _ if shown.last().is_some_and(|(_, _, line)| line == "…") => {}
-            _ => shown.push((FAINT, ' ', "…".to_owned())),
+            '-' => diff_lines.push((BAD, '-', (*line).to_owned())),
+            '+' => diff_lines.push((GOOD, '+', (*line).to_owned())),
+            _ if near(index) => diff_lines.push((FAINT, ' ', (*line).to_owned())),
+            _ if diff_lines.last().is_some_and(|(_, _, line)| line == "…") => {}
+            _ => diff_lines.push((FAINT, ' ', "…".to_owned())),
         }
     }
-    shown
+    diff_lines
 }
 
 /// Keeps the longest common subsequence of lines, as usual in a diff.
@@ -141,6 +142,7 @@ fn walk<'a>(old: &[&'a str], new: &[&'a str], all: &mut Vec<(char, &'a str)>) {
         } else if j == new.len()
             || (i < old.len() && common[(i + 1) * columns + j] >= common[i * columns + j + 1])
         {
+            // At a tie too, so that a removed line is above the one that replaces it.
             all.push(('-', old[i]));
             i += 1;
         } else {
@@ -154,19 +156,19 @@ fn walk<'a>(old: &[&'a str], new: &[&'a str], all: &mut Vec<(char, &'a str)>) {
 mod tests {
     use super::*;
 
-    fn shown(before: &str, now: &str) -> Vec<String> {
+    fn marked_lines(before: &str, now: &str) -> Vec<String> {
         lines(before, now).into_iter().map(|(_, mark, line)| format!("{mark}{line}")).collect()
     }
 
     #[test]
     fn a_diff_shows_changed_lines_with_context() {
         assert_eq!(
-            shown("a\nb\nc\nd\ne\nf\ng", "a\nb\nc\nd\ne\nF\ng"),
+            marked_lines("a\nb\nc\nd\ne\nf\ng", "a\nb\nc\nd\ne\nF\ng"),
             [" …", " d", " e", "-f", "+F", " g"]
         );
-        assert_eq!(shown("", "a\nb"), ["+a", "+b"]);
-        assert_eq!(shown("a\nb", ""), ["-a", "-b"]);
-        assert_eq!(shown("x\na\nb", "a\nb\ny"), ["-x", " a", " b", "+y"]);
+        assert_eq!(marked_lines("", "a\nb"), ["+a", "+b"]);
+        assert_eq!(marked_lines("a\nb", ""), ["-a", "-b"]);
+        assert_eq!(marked_lines("x\na\nb", "a\nb\ny"), ["-x", " a", " b", "+y"]);
     }
 
     #[test]

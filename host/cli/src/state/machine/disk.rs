@@ -102,7 +102,7 @@ impl Scratch {
     }
 
     /// The path in the form that configs take.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn config_path(&self) -> String {
         self.0.to_string_lossy().into_owned()
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn program_files() -> Option<Finding> {
 /// Rates the files of these components, which are in this folder.
 fn rate(stock: &BTreeMap<String, PluginComponent>, folder: &str) -> Option<Finding> {
     const WHAT: &str = "program's files";
-    let (mut count, mut slow, mut lost, mut changed) = (0, Vec::new(), Vec::new(), 0);
+    let (mut count, mut slow, mut unusable, mut changed) = (0, Vec::new(), Vec::new(), 0);
     for (name, component) in stock {
         let (code, bytes) = (component.code(), component.file());
         count += u64::from(code.is_some()) + u64::from(bytes.is_some());
@@ -32,14 +32,14 @@ fn rate(stock: &BTreeMap<String, PluginComponent>, folder: &str) -> Option<Findi
         match (has_code, has_bytes) {
             (true, true) => {}
             // The bytes are needed to compile it, or to push it to a registry.
-            (_, false) => lost.push(format!("stock:{name}")),
+            (_, false) => unusable.push(format!("stock:{name}")),
             (false, true) => slow.push(format!("stock:{name}")),
         }
     }
     if count == 0 {
         return None;
     }
-    if slow.is_empty() && lost.is_empty() {
+    if slow.is_empty() && unusable.is_empty() {
         let count = plural(count, "file", "files");
         return Some(Finding::ok(WHAT, format!("{count} for the stock plugins in {folder}")));
     }
@@ -47,8 +47,8 @@ fn rate(stock: &BTreeMap<String, PluginComponent>, folder: &str) -> Option<Findi
     if changed > 0 {
         found.push_str(&format!(" ({changed} changed)"));
     }
-    if !lost.is_empty() {
-        found.push_str(&format!("; {} may not load", lost.join(", ")));
+    if !unusable.is_empty() {
+        found.push_str(&format!("; {} may not load", unusable.join(", ")));
     }
     if !slow.is_empty() {
         let count = plural(slow.len() as u64, "stock plugin", "stock plugins");

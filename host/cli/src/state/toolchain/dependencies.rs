@@ -60,22 +60,22 @@ impl Toolchain {
         let folder = out.join("dependencies");
         let mut command = self.sdk_command("dependencies");
         command.arg(&project).arg("--out").arg(&folder);
-        let named: Dependencies = answer(command, &project)?;
-        if let Some(error) = named.error {
-            return Err(with_hint(CliError::plugin(error), named.hint));
+        let listing: Dependencies = answer(command, &project)?;
+        if let Some(error) = listing.error {
+            return Err(with_hint(CliError::plugin(error), listing.hint));
         }
-        let Some(arguments) = named.command else { return Ok(None) };
+        let Some(arguments) = listing.command else { return Ok(None) };
         let list = folder.with_extension("txt");
-        let wanted = named.dependencies.join("\n");
-        if std::fs::read_to_string(&list).is_ok_and(|kept| kept == wanted) {
+        let requirements = listing.dependencies.join("\n");
+        if std::fs::read_to_string(&list).is_ok_and(|previous| previous == requirements) {
             return Ok(Some(folder));
         }
-        step(output, &format!("installing {} …", named.dependencies.join(", ")));
+        step(output, &format!("installing {} …", listing.dependencies.join(", ")));
         let mut pip = Command::new(&self.interpreter);
         pip.args(arguments.iter().skip(1));
         let ran = output_of(&mut pip)?;
         if !ran.status.success() {
-            return Err(match self.compiled(&named.dependencies).as_slice() {
+            return Err(match self.compiled(&listing.dependencies).as_slice() {
                 [] => {
                     show_output(&ran);
                     CliError::usage("the dependencies could not be installed".to_owned()).hint(
@@ -94,7 +94,7 @@ impl Toolchain {
                 }
             });
         }
-        std::fs::write(&list, wanted).map_err(|error| {
+        std::fs::write(&list, requirements).map_err(|error| {
             CliError::internal(format!("{} could not be written: {error}", show_path(&list)))
         })?;
         Ok(Some(folder))

@@ -68,7 +68,7 @@ pub(crate) fn asks(manifest: &Manifest, columns: usize) -> Vec<String> {
 
 fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String> {
     let (style, need) = if ask.optional { (FAINT, "optional") } else { (ODD, "required") };
-    let note = match Capability::named(capability) {
+    let note = match Capability::from_name(capability) {
         None => Some((BAD, "this host does not know it")),
         Some(capability) if capability.is_own() => Some((GOOD, "every plugin has it")),
         Some(_) => None,

@@ -531,7 +531,7 @@ fn of_name(name: &str) -> Style {
     if name == Role::System.as_str() {
         of_role(Role::System)
     } else {
-        Role::named(name).map_or(NAME, of_role)
+        Role::from_name(name).map_or(NAME, of_role)
     }
 }
 

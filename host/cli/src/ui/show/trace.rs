@@ -264,8 +264,8 @@ impl Subscriber for TracePrinter {
                 self.put("model", &EntryText::default().whole(FAINT, reason));
             }
             RunEvent::Recorded { .. } | RunEvent::Streamed { .. } => {}
-            RunEvent::Progressed { call, plugin, done, total, message } => {
-                self.progressed(&happening.room, *call, plugin, (*done, *total), message);
+            RunEvent::Progressed { call, plugin, completed, total, message } => {
+                self.progressed(&happening.room, *call, plugin, (*completed, *total), message);
             }
         }
     }

@@ -13,13 +13,13 @@ mod terminal {
     static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
     pub(in crate::ui::user) fn turn_off() {
-        let mut kept = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut saved = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(before) = tcgetattr(stdin()) else { return };
         let mut quiet = before.clone();
         quiet.local_modes.remove(LocalModes::ECHO);
         // Attributes that are stored already are older, and without this program's change.
-        if tcsetattr(stdin(), OptionalActions::Now, &quiet).is_ok() && kept.is_none() {
-            *kept = Some(before);
+        if tcsetattr(stdin(), OptionalActions::Now, &quiet).is_ok() && saved.is_none() {
+            *saved = Some(before);
         }
     }
 

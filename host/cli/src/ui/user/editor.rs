@@ -34,7 +34,7 @@ pub(super) struct Editor {
     grace: InputGrace,
     colors: bool,
     /// Whether a message was begun when its question was withdrawn.
-    begun: bool,
+    has_draft: bool,
 }
 
 impl Editor {
@@ -53,7 +53,16 @@ impl Editor {
             Some(history) => messages.with_history(Box::new(history)),
             None => messages,
         };
-        Self { screen, messages, short, above_messages, above_short, grace, colors, begun: false }
+        Self {
+            screen,
+            messages,
+            short,
+            above_messages,
+            above_short,
+            grace,
+            colors,
+            has_draft: false,
+        }
     }
 
     /// Reads an answer. Returns `None` if it was interrupted; `is_interrupted` is called whenever
@@ -75,7 +84,7 @@ impl Editor {
             // Input for a withdrawn question does not answer this one. A message that was begun
             // when the agent had something to say is kept.
             if !(question.kind == AnswerKind::Message
-                && std::mem::take(&mut self.begun)
+                && std::mem::take(&mut self.has_draft)
                 && question.initial.is_empty())
             {
                 editor.run_edit_commands(&[
@@ -123,7 +132,7 @@ impl Editor {
         }
         if reply.is_none() {
             eprintln!();
-            self.begun |= question.kind == AnswerKind::Message;
+            self.has_draft |= question.kind == AnswerKind::Message;
         }
         self.screen.end_edit();
         reply
@@ -253,16 +262,16 @@ mod tests {
 
     #[test]
     fn keys_are_dropped_until_typing_pauses() {
-        let (grace, begun) = (InputGrace::default(), Instant::now());
-        assert!(!grace.drops(begun), "nothing was asked suddenly");
-        grace.begin(begun);
+        let (grace, start) = (InputGrace::default(), Instant::now());
+        assert!(!grace.drops(start), "nothing was asked suddenly");
+        grace.begin(start);
         let (word, pause) = (SEEN / 2, SEEN + Duration::from_millis(1));
         assert!(
-            [word, word * 2, word * 3].iter().all(|at| grace.drops(begun + *at)),
+            [word, word * 2, word * 3].iter().all(|at| grace.drops(start + *at)),
             "the user is still typing"
         );
         assert!(
-            !grace.drops(begun + word * 3 + pause) && !grace.drops(begun + word * 3 + pause),
+            !grace.drops(start + word * 3 + pause) && !grace.drops(start + word * 3 + pause),
             "they have looked"
         );
     }

@@ -11,7 +11,7 @@ static GONE: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new
 /// Resolves once the watched terminal has gone away.
 pub(super) async fn is_gone() {
     // The sender is static, so it is never dropped.
-    let _ = GONE.subscribe().wait_for(|gone| *gone).await;
+    let _ = GONE.subscribe().wait_for(|is_closed| *is_closed).await;
 }
 
 /// Whether the watched terminal has gone away.

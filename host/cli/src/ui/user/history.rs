@@ -14,11 +14,11 @@ const BYTES: u64 = 1 << 20;
 
 /// The history in this file. It is in memory only without a file, or if the file is unusable.
 pub(super) fn history(file: Option<PathBuf>) -> Option<FileBackedHistory> {
-    let kept = file.and_then(|file| {
+    let file_history = file.and_then(|file| {
         prepare(&file).ok()?;
         FileBackedHistory::with_file(MESSAGES, file).ok()
     });
-    kept.or_else(|| FileBackedHistory::new(MESSAGES).ok())
+    file_history.or_else(|| FileBackedHistory::new(MESSAGES).ok())
 }
 
 /// Creates the file and its folder, readable by their owner only.
@@ -45,10 +45,11 @@ fn shrink(file: &mut File) -> io::Result<()> {
     let mut newer = Vec::new();
     file.read_to_end(&mut newer)?;
     // The first line was most likely cut in two.
-    let whole = newer.iter().position(|byte| *byte == b'\n').map_or(newer.len(), |end| end + 1);
+    let line_start =
+        newer.iter().position(|byte| *byte == b'\n').map_or(newer.len(), |end| end + 1);
     file.rewind()?;
-    file.write_all(&newer[whole..])?;
-    file.set_len((newer.len() - whole) as u64)
+    file.write_all(&newer[line_start..])?;
+    file.set_len((newer.len() - line_start) as u64)
 }
 
 #[cfg(test)]
@@ -63,13 +64,13 @@ mod tests {
         let line = format!("{}\n", "x".repeat(99));
         std::fs::write(&path, line.repeat(20_000)).unwrap();
         prepare(&path).unwrap();
-        let kept = std::fs::read_to_string(&path).unwrap();
+        let contents = std::fs::read_to_string(&path).unwrap();
         assert!(
-            kept.len() as u64 <= BYTES / 2 && kept.len() as u64 > BYTES / 2 - 200,
+            contents.len() as u64 <= BYTES / 2 && contents.len() as u64 > BYTES / 2 - 200,
             "{}",
-            kept.len()
+            contents.len()
         );
-        assert!(kept.lines().all(|line| line.len() == 99));
+        assert!(contents.lines().all(|line| line.len() == 99));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

@@ -25,7 +25,7 @@ pub(super) fn check(
     let Some(grants) = config.plugins.get(plugin).map(|plugin| &plugin.grants) else { return };
     let place = format!("plugins.{plugin}.grants");
     for (name, ask) in facts.manifest.asks.iter().filter(|(_, ask)| !ask.optional) {
-        let (what, help) = match Capability::named(name) {
+        let (what, help) = match Capability::from_name(name) {
             None => {
                 (format!("`{plugin}` needs {}, which this host does not know", code(name)), None)
             }
@@ -41,7 +41,7 @@ pub(super) fn check(
         let help = help.unwrap_or_else(|| {
             format!("leave [plugins.{plugin}] out, or take a version that works without")
         });
-        let cause = match Capability::named(name) {
+        let cause = match Capability::from_name(name) {
             Some(_) => ProblemCode::MissingGrant,
             None => ProblemCode::UnsupportedCapability,
         };

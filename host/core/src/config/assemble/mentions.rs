@@ -40,8 +40,8 @@ pub(super) fn check(
             if is_known { "is not offered" } else { absent },
         );
     }
-    if let Some(ReturnType::Tool(wanted)) = &task.setup.returns {
-        need("returns.tool", wanted, &|tool| tool.summary.name == *wanted, absent);
+    if let Some(ReturnType::Tool(tool_name)) = &task.setup.returns {
+        need("returns.tool", tool_name, &|tool| tool.summary.name == *tool_name, absent);
     }
     // A Langroid task may name unknown tools: the call is left to others, the sequence never
     // matches.
@@ -53,12 +53,12 @@ pub(super) fn check(
     }
     for (index, sequence) in task.setup.done_sequences.iter().enumerate() {
         for event in sequence.events() {
-            let Expected::SpecificTool(wanted) = event else { continue };
+            let Expected::SpecificTool(tool_name) = event else { continue };
             // L-092: its title is accepted too.
             let has_it = |tool: &TaskTool| {
-                tool.summary.name == *wanted || tool.title.as_ref() == Some(wanted)
+                tool.summary.name == *tool_name || tool.title.as_ref() == Some(tool_name)
             };
-            need(&format!("done_sequences[{index}]"), wanted, &has_it, absent);
+            need(&format!("done_sequences[{index}]"), tool_name, &has_it, absent);
         }
     }
 }
@@ -66,12 +66,13 @@ pub(super) fn check(
 /// Reports each tool that a file of the task requires and its agent is not offered. A file cannot
 /// grant tools; only the operator can.
 pub(super) fn check_wanted(task: &TaskConfig, toolbox: &Toolbox, problems: &mut Problems) {
-    for wanted in &task.wanted_tools {
+    for requirement in &task.wanted_tools {
         let has_it = |tool: &TaskTool| {
-            tool.offered && (tool.summary.name == wanted.name || own_name(tool) == wanted.name)
+            tool.offered
+                && (tool.summary.name == requirement.name || own_name(tool) == requirement.name)
         };
         if !toolbox.iter().any(has_it) {
-            problems.push(wanted.missing.clone());
+            problems.push(requirement.missing.clone());
         }
     }
 }
@@ -98,9 +99,9 @@ fn meant(toolbox: &Toolbox, written: &str) -> Option<String> {
         return Some(format!("did you mean {}?", code(near)));
     }
     // The host has too many tools to list; only offered ones are likely to be meant.
-    let shown = toolbox
+    let candidates = toolbox
         .iter()
         .filter(|tool| tool.offered || matches!(tool.target, ToolTarget::Plugin { .. }));
-    let shown: Vec<&str> = shown.map(|tool| tool.summary.name.as_str()).collect();
-    suggest(written, &shown, "tools here")
+    let candidates: Vec<&str> = candidates.map(|tool| tool.summary.name.as_str()).collect();
+    suggest(written, &candidates, "tools here")
 }

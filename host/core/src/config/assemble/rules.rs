@@ -37,13 +37,14 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
         }
     }
     for (name, task) in &config.tasks {
-        for (key, left, granted) in not_granted(config, &task.setup.agent, &task.setup.scope) {
+        for (key, scope_entry, granted) in not_granted(config, &task.setup.agent, &task.setup.scope)
+        {
             let what = format!(
                 "{} in `scope` of the task `{name}` was not granted to its agent `{}`, so it has no effect",
-                code(&left),
+                code(&scope_entry),
                 task.setup.agent
             );
-            let help = suggest(&left, &granted, "granted are").unwrap_or_else(|| {
+            let help = suggest(&scope_entry, &granted, "granted are").unwrap_or_else(|| {
                 format!("nothing of `{key}` is granted in [plugins.{}]", task.setup.agent)
             });
             problems.push(
@@ -140,8 +141,8 @@ fn not_granted(
     };
     let texts = |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>();
     let mut found = Vec::new();
-    let mut compare = |key, left: Option<Vec<String>>, granted: Vec<String>| {
-        for name in left.into_iter().flatten().filter(|name| !granted.contains(name)) {
+    let mut compare = |key, scope: Option<Vec<String>>, granted: Vec<String>| {
+        for name in scope.into_iter().flatten().filter(|name| !granted.contains(name)) {
             found.push((key, name, granted.clone()));
         }
     };

@@ -47,8 +47,8 @@ fn starts_tasks<'a>(
     let (Some(setup), Some(task)) = (tasks.get(name), config.tasks.get(name)) else {
         return false;
     };
-    let offers = |wanted: HostTool| {
-        setup.toolbox.iter().any(|tool| tool.offered && tool.target == ToolTarget::Host(wanted))
+    let offers = |host_tool: HostTool| {
+        setup.toolbox.iter().any(|tool| tool.offered && tool.target == ToolTarget::Host(host_tool))
     };
     // An agent can also delegate by an action, without the tool. A written list of tools without it
     // says that this task does not.

@@ -91,11 +91,11 @@ fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a Tool
 /// A tool of the host as it is listed. By default it is carried out if Langroid does so, and not
 /// offered (L-105).
 fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -> Placed {
-    let is_it = |entry: &ToolEntry, wanted: HostTool| {
-        entry.tool == ToolsEntry::Host(wanted) && entry.agent.is_none()
+    let is_it = |entry: &ToolEntry, host_tool: HostTool| {
+        entry.tool == ToolsEntry::Host(host_tool) && entry.agent.is_none()
     };
-    let entry = |wanted: HostTool| {
-        task.tools.iter().flatten().enumerate().find(|(_, entry)| is_it(entry, wanted))
+    let entry = |host_tool: HostTool| {
+        task.tools.iter().flatten().enumerate().find(|(_, entry)| is_it(entry, host_tool))
     };
     let mut tool = TaskTool::of_host(host);
     if task.setup.as_langroid {
@@ -142,14 +142,17 @@ pub(super) fn delegates_of<'a>(
         .get(&task.setup.agent)
         .and_then(|agent| agent.grants.delegate.as_ref())
         .filter(|_| asks);
-    let left = |name: &&TaskName| {
-        task.setup.scope.delegate.as_ref().is_none_or(|left| left.contains(name))
+    let is_in_scope = |name: &&TaskName| {
+        task.setup.scope.delegate.as_ref().is_none_or(|scope| scope.contains(name))
     };
-    let names = granted.into_iter().flat_map(|grant| &grant.tasks).filter(left);
-    let shown = |text: &'a str| Some(text).filter(|text| !text.trim().is_empty());
+    let names = granted.into_iter().flat_map(|grant| &grant.tasks).filter(is_in_scope);
+    let non_blank = |text: &'a str| Some(text).filter(|text| !text.trim().is_empty());
     names
         .map(|name| {
-            (name.as_str(), config.tasks.get(name).and_then(|task| shown(&task.setup.description)))
+            (
+                name.as_str(),
+                config.tasks.get(name).and_then(|task| non_blank(&task.setup.description)),
+            )
         })
         .collect()
 }

@@ -33,16 +33,20 @@ pub(super) fn check_declared(
 ) {
     let mut seen = BTreeSet::new();
     for tool in &facts.tools {
-        let shown = code(&format!("{plugin}.{}", tool.name));
+        let quoted_name = code(&format!("{plugin}.{}", tool.name));
         if !seen.insert(tool.name.as_str()) {
             problems.push(authors_problem(
                 config,
                 plugin,
-                format!("the plugin `{plugin}` has two tools called {shown}"),
+                format!("the plugin `{plugin}` has two tools called {quoted_name}"),
             ));
         }
         for wrong in faults(tool) {
-            problems.push(authors_problem(config, plugin, format!("the tool {shown} {wrong}")));
+            problems.push(authors_problem(
+                config,
+                plugin,
+                format!("the tool {quoted_name} {wrong}"),
+            ));
         }
     }
 }

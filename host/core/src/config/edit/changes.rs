@@ -82,15 +82,18 @@ fn cut(table: &mut toml::Table, path: &[String]) {
 mod tests {
     use super::*;
 
-    fn shown(before: &str, after: &str) -> Vec<String> {
+    fn changed_lines(before: &str, after: &str) -> Vec<String> {
         changes(before, after).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn only_lines_that_differ_are_shown() {
-        assert_eq!(shown("a\nb\nc\n", "a\nB\nc\nd\n"), ["-   2  b", "+   2  B", "+   4  d"]);
-        assert_eq!(shown("a\nb\nc\nd\n", "a\nc\nd\ne\n"), ["-   2  b", "+   4  e"]);
-        assert!(shown("a\n", "a\n").is_empty());
-        assert_eq!(shown("", "a\u{1b}[2J"), ["+   1  a\u{fffd}[2J"]);
+        assert_eq!(
+            changed_lines("a\nb\nc\n", "a\nB\nc\nd\n"),
+            ["-   2  b", "+   2  B", "+   4  d"]
+        );
+        assert_eq!(changed_lines("a\nb\nc\nd\n", "a\nc\nd\ne\n"), ["-   2  b", "+   4  e"]);
+        assert!(changed_lines("a\n", "a\n").is_empty());
+        assert_eq!(changed_lines("", "a\u{1b}[2J"), ["+   1  a\u{fffd}[2J"]);
     }
 }

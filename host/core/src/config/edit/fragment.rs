@@ -109,14 +109,14 @@ impl Fragment {
         {
             return Self::read(text, true);
         }
-        let whole = GrantText {
+        let grant = GrantText {
             key: known(name)?.name,
             value: String::new(),
             is_whole: true,
             entries: Vec::new(),
             limits: Vec::new(),
         };
-        Ok(Self { plugin: None, grants: vec![whole] })
+        Ok(Self { plugin: None, grants: vec![grant] })
     }
 }
 

@@ -53,16 +53,16 @@ pub(super) fn revoke(
     }
     let entries = granted(edit, &list_path(edit, &path, grant.key))?;
     let meant = Meant::new(grant);
-    let (gone, left): (Vec<usize>, Vec<usize>) =
+    let (removals, remaining): (Vec<usize>, Vec<usize>) =
         (0..entries.len()).partition(|index| meant.includes(&entries[*index]));
-    refuse_wider(grant, left.iter().map(|index| &entries[*index]))?;
-    if !gone.is_empty() && left.is_empty() {
+    refuse_wider(grant, remaining.iter().map(|index| &entries[*index]))?;
+    if !removals.is_empty() && remaining.is_empty() {
         return remove_grant(edit, plugin, &path).map(|()| true);
     }
-    if !gone.is_empty() {
-        remove_entries(edit, &path, grant.key, &gone)?;
+    if !removals.is_empty() {
+        remove_entries(edit, &path, grant.key, &removals)?;
     }
-    let mut is_revoked = !gone.is_empty();
+    let mut is_revoked = !removals.is_empty();
     for key in BESIDE {
         is_revoked |= revoke_beside(edit, &path, grant, key)?;
     }
@@ -92,11 +92,12 @@ fn revoke_beside(
         meant.iter().any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name))
     };
     let entries = granted(edit, &path)?;
-    let gone: Vec<usize> = (0..entries.len()).filter(|index| is_meant(&entries[*index])).collect();
-    match gone.len() {
+    let removals: Vec<usize> =
+        (0..entries.len()).filter(|index| is_meant(&entries[*index])).collect();
+    match removals.len() {
         0 => Ok(false),
         count if count == entries.len() => edit.remove(&path).map(|()| true),
-        _ => edit.change(&path, |list| entries::remove_all(list, &gone)).map(|()| true),
+        _ => edit.change(&path, |list| entries::remove_all(list, &removals)).map(|()| true),
     }
 }
 
@@ -163,12 +164,12 @@ fn add_entries(
     // Each entry has a place in the list that no other can have.
     let list = list_path(edit, path, grant.key);
     let mut all = granted(edit, &list)?;
-    let mut places: Vec<_> = all.iter().map(|entry| place_in_list(grant.key, entry)).collect();
+    let mut identities: Vec<_> = all.iter().map(|entry| place_in_list(grant.key, entry)).collect();
     let count = all.len();
     let mut replaced = BTreeSet::new();
     for new in &grant.entries {
         let place = place_in_list(grant.key, new);
-        match places.iter().position(|other| other.is_some() && *other == place) {
+        match identities.iter().position(|other| other.is_some() && *other == place) {
             Some(index) if is_equal(grant.key, new, &all[index]) => {}
             Some(index) => {
                 all[index] = new.clone();
@@ -176,7 +177,7 @@ fn add_entries(
             }
             None => {
                 all.push(new.clone());
-                places.push(place);
+                identities.push(place);
             }
         }
     }
@@ -314,7 +315,7 @@ impl<'a> Meant<'a> {
 
     fn includes(&self, old: &ListEntry) -> bool {
         if self.grant.key == "files" {
-            return self.grant.entries.iter().any(|wanted| is_meant_folder(wanted, old));
+            return self.grant.entries.iter().any(|target| is_meant_folder(target, old));
         }
         let Some(name) = old.name.as_deref() else { return false };
         self.names.contains(name) || self.patterns.iter().any(|pattern| pattern.covers(name))
@@ -322,10 +323,10 @@ impl<'a> Meant<'a> {
 }
 
 /// A directory may be named by itself, by its place, or by both.
-fn is_meant_folder(wanted: &ListEntry, old: &ListEntry) -> bool {
-    match (&wanted.dir, &wanted.name) {
+fn is_meant_folder(target: &ListEntry, old: &ListEntry) -> bool {
+    match (&target.dir, &target.name) {
         (Some(dir), Some(_)) => {
-            Some(normalized(dir)) == dir_of(old) && place_of(wanted) == place_of(old)
+            Some(normalized(dir)) == dir_of(old) && place_of(target) == place_of(old)
         }
         (Some(dir), None) => Some(normalized(dir)) == dir_of(old),
         (None, Some(name)) => {
@@ -338,13 +339,15 @@ fn is_meant_folder(wanted: &ListEntry, old: &ListEntry) -> bool {
 /// A tool that an entry which stays would go on granting is not taken back.
 fn refuse_wider<'a>(
     grant: &GrantText,
-    left: impl Iterator<Item = &'a ListEntry>,
+    remaining: impl Iterator<Item = &'a ListEntry>,
 ) -> Result<(), ConfigEditError> {
     if grant.key != "tools" {
         return Ok(());
     }
-    let patterns: BTreeSet<&str> =
-        left.filter_map(|entry| entry.name.as_deref()).filter(|name| name.ends_with('*')).collect();
+    let patterns: BTreeSet<&str> = remaining
+        .filter_map(|entry| entry.name.as_deref())
+        .filter(|name| name.ends_with('*'))
+        .collect();
     let patterns: Vec<ToolPattern> =
         patterns.into_iter().map(|name| ToolPattern(name.to_owned())).collect();
     for entry in grant.entries.iter().filter_map(|entry| entry.name.as_ref()) {

@@ -53,11 +53,11 @@ impl<'a> Statements<'a> {
         if document.to_string().replace('\n', newline).strip_suffix(newline) != Some(written) {
             return None;
         }
-        let whole = &path[statement.clone()];
-        let suffix = entries::raw(value_at(&mut document, whole)?.decor().suffix());
+        let statement_path = &path[statement.clone()];
+        let suffix = entries::raw(value_at(&mut document, statement_path)?.decor().suffix());
         change(value_at(&mut document, &path[statement.start..])?)?;
         let aligned = aligned(&suffix, &before, &document.to_string());
-        value_at(&mut document, whole)?.decor_mut().set_suffix(aligned);
+        value_at(&mut document, statement_path)?.decor_mut().set_suffix(aligned);
         let after = document.to_string().replace('\n', newline);
         let range = range.start..range.start + written.len();
         Some(replaced(self.text, range, after.strip_suffix(newline)?))
@@ -139,8 +139,9 @@ impl<'a> Statements<'a> {
                 entries::insert(table, &path[depth..], value.parse().ok()?)
             });
         };
-        let named = after.and_then(|key| deepest.as_table_like()?.get(key)).and_then(last_line);
-        let last = named
+        let preceding_end =
+            after.and_then(|key| deepest.as_table_like()?.get(key)).and_then(last_line);
+        let last = preceding_end
             .or_else(|| last_line(deepest))
             .or_else(|| last_line(anchor))
             .or_else(|| Some(table.span()?.end));
@@ -172,9 +173,9 @@ impl<'a> Statements<'a> {
             let mut comments = inside.unwrap_or_default();
             comments.extend(entries::comments_of(&text[span.end..end]));
             let (indent, newline) = (indent(&text, start), newline(self.text));
-            let kept: String =
+            let comment_lines: String =
                 comments.iter().map(|comment| format!("{indent}{comment}{newline}")).collect();
-            text.replace_range(start..end, &kept);
+            text.replace_range(start..end, &comment_lines);
         }
         text
     }

@@ -103,14 +103,14 @@ const SHOWN: usize = 4;
 impl fmt::Display for LockDifferences<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all_harmless = is_harmless(self.0);
-        let told: Vec<String> = self
+        let differences: Vec<String> = self
             .0
             .iter()
             .filter(|change| all_harmless || !change.is_harmless())
             .map(ToString::to_string)
             .collect();
-        out.write_str(&told[..told.len().min(SHOWN)].join("; "))?;
-        match told.len().saturating_sub(SHOWN) {
+        out.write_str(&differences[..differences.len().min(SHOWN)].join("; "))?;
+        match differences.len().saturating_sub(SHOWN) {
             0 => Ok(()),
             more => write!(out, "; and {more} more"),
         }

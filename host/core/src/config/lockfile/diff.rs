@@ -117,14 +117,14 @@ pub fn signer_change(
     now: &BTreeSet<PublicKey>,
     trust: &Trust,
 ) -> Option<LockChange> {
-    let shown = |keys: &BTreeSet<PublicKey>| {
-        keys.iter().map(|key| trust.shown(key)).collect::<Vec<_>>().join("\n")
+    let key_lines = |keys: &BTreeSet<PublicKey>| {
+        keys.iter().map(|key| trust.describe_key(key)).collect::<Vec<_>>().join("\n")
     };
     (before != now).then(|| LockChange {
         part: PluginPart::Signers,
         of: String::new(),
-        before: (!before.is_empty()).then(|| shown(before)),
-        now: (!now.is_empty()).then(|| shown(now)),
+        before: (!before.is_empty()).then(|| key_lines(before)),
+        now: (!now.is_empty()).then(|| key_lines(now)),
     })
 }
 
@@ -382,16 +382,16 @@ fn excerpts(before: &str, now: &str) -> (String, String) {
 }
 
 fn excerpt(text: &str, skipped: usize) -> String {
-    let mut shown = if skipped > 0 { "…".to_owned() } else { String::new() };
+    let mut quote = if skipped > 0 { "…".to_owned() } else { String::new() };
     let mut rest = text.chars().skip(skipped);
     for c in rest.by_ref().take(SHOWN) {
         match c {
-            '\n' => shown.push(' '),
-            c => shown.push(plain(c)),
+            '\n' => quote.push(' '),
+            c => quote.push(plain(c)),
         }
     }
     if rest.next().is_some() {
-        shown.push('…');
+        quote.push('…');
     }
-    format!("“{shown}”")
+    format!("“{quote}”")
 }

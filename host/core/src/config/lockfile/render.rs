@@ -61,8 +61,8 @@ fn plugin(out: &mut impl Write, name: &str, pinned: &Pinned) -> fmt::Result {
     if *dev {
         out.write_str("dev = true\n")?;
     }
-    for (capability, wanted) in asks {
-        ask(out, &format!("plugins.{name}.asks.{}", key(capability)), wanted)?;
+    for (capability, request) in asks {
+        ask(out, &format!("plugins.{name}.asks.{}", key(capability)), request)?;
     }
     for (name_of, spec) in tools {
         tool(out, &format!("plugins.{name}.tools.{}", key(name_of)), spec)?;

@@ -57,7 +57,10 @@ fn after(change: impl FnOnce(&mut PluginFacts)) -> PluginFacts {
 }
 
 fn file() -> PluginSource {
-    PluginSource::File(ConfigPath { shown: "notes.wasm".to_owned(), path: "notes.wasm".to_owned() })
+    PluginSource::File(ConfigPath {
+        display_path: "notes.wasm".to_owned(),
+        path: "notes.wasm".to_owned(),
+    })
 }
 
 fn verdict(facts: &PluginFacts, locked: bool) -> Result<Admission, LockRefusal> {
@@ -258,10 +261,12 @@ fn a_refusal_is_short_and_deceives_nobody() {
             .collect();
         ask(now, "fetch").why = format!("\u{1b}[2J\u{202e}\nfine{}", "x".repeat(5_000));
     });
-    let told = verdict(&now, false).expect_err("it differs").to_string();
+    let message = verdict(&now, false).expect_err("it differs").to_string();
     assert!(
-        told.len() < 800 && told.contains("more") && !told.contains(['\u{1b}', '\u{202e}', '\n']),
-        "{told}"
+        message.len() < 800
+            && message.contains("more")
+            && !message.contains(['\u{1b}', '\u{202e}', '\n']),
+        "{message}"
     );
 }
 
@@ -438,14 +443,14 @@ fn a_signer_that_is_gone_is_a_difference_and_a_further_one_is_no_loss() {
     let trust = Trust { keys: [("alice".to_owned(), key(1))].into(), ..Trust::default() };
     let (alice, both) = (BTreeSet::from([key(1)]), BTreeSet::from([key(1), key(2)]));
     assert_eq!(signer_change(&alice, &alice, &trust), None);
-    let gone = signer_change(&alice, &BTreeSet::new(), &trust).expect("a difference");
-    assert_eq!((gone.part, gone.now.as_deref()), (PluginPart::Signers, None));
-    assert!(!gone.is_harmless() && gone.before.is_some_and(|text| text.starts_with("alice (")));
+    let change = signer_change(&alice, &BTreeSet::new(), &trust).expect("a difference");
+    assert_eq!((change.part, change.now.as_deref()), (PluginPart::Signers, None));
+    assert!(!change.is_harmless() && change.before.is_some_and(|text| text.starts_with("alice (")));
     assert!(lost_signers(&alice, &both).is_empty());
     assert_eq!(lost_signers(&both, &alice), [&key(2)]);
-    let named = BTreeSet::from(["alice".to_owned()]);
+    let names = BTreeSet::from(["alice".to_owned()]);
     let unknown = BTreeSet::from([key(2).to_string()]);
     let provenance =
-        Provenance { signed_by: named, unknown_signers: unknown, ..Provenance::default() };
+        Provenance { signed_by: names, unknown_signers: unknown, ..Provenance::default() };
     assert_eq!(trust.signers(&provenance), both);
 }

@@ -80,9 +80,9 @@ fn inputs_are_put_in_once() {
 fn what_names_no_input_is_reported_and_stays() {
     let text = "---\ninputs: {task: string}\n---\nDo {{ inputs.tsak }}.\nSee {{ to_json(state.history) }}, ${HOME}, {{ inputs.task }}.\n";
     let micro = read("a.md", text).unwrap();
-    let places: Vec<_> =
+    let positions: Vec<_> =
         micro.warnings.0.iter().map(|problem| (problem.line, problem.column)).collect();
-    assert_eq!(places, [(4, 4), (5, 5), (5, 35)]);
+    assert_eq!(positions, [(4, 4), (5, 5), (5, 35)]);
     assert_eq!(micro.warnings.codes(), [ProblemCode::NoEffect; 3], "{}", micro.warnings);
 }
 
@@ -171,8 +171,8 @@ fn hostile_files_are_refused() {
         format!("---\nname: a\n---\n{}", "{%".repeat(100_000)) + "%}",
     ];
     for (index, text) in cases.iter().enumerate() {
-        let said = problems(text).to_string();
-        assert!(said.len() < 20_000, "case {index} says too much: {} bytes", said.len());
+        let report = problems(text).to_string();
+        assert!(report.len() < 20_000, "case {index} says too much: {} bytes", report.len());
     }
 }
 

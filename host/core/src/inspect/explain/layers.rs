@@ -301,7 +301,7 @@ fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>
         ),
         Capability::Files => {
             let folders = grants.files.iter().map(|folder| {
-                format!("{} {} at {}", folder.mode.describe(), folder.shown, folder.at)
+                format!("{} {} at {}", folder.mode.describe(), folder.display_path, folder.at)
             });
             let index = grants.files.iter().position(|folder| {
                 target == folder.at || target.starts_with(&format!("{}/", folder.at))
@@ -464,7 +464,7 @@ fn bounds(grants: &Grants, question: &AccessQuestion) -> Option<String> {
                 .collect();
             let list = |names: Vec<&str>| names.join(", ");
             let one = |grant: &&SecretGrant| {
-                let places = grant.places.iter().map(|place| place.as_str()).collect();
+                let places = grant.request_parts.iter().map(|place| place.as_str()).collect();
                 format!(
                     "{} only towards {}, and only in {}",
                     grant.name,

@@ -59,7 +59,14 @@ fn routes(names: &[&str]) -> Grants {
 }
 
 fn folder(at: &str, dir: &str, mode: FileMode) -> FileGrant {
-    FileGrant { dir: dir.into(), shown: dir.into(), at: at.into(), mode, bytes: 10, files: 10 }
+    FileGrant {
+        dir: dir.into(),
+        display_path: dir.into(),
+        at: at.into(),
+        mode,
+        bytes: 10,
+        files: 10,
+    }
 }
 
 fn folders(files: Vec<FileGrant>) -> Grants {
@@ -86,7 +93,7 @@ fn secrets(names: &[&str], hosts: &[&str]) -> Grants {
     let secret = |name: &&str| SecretGrant {
         name: (*name).into(),
         hosts: hosts.clone(),
-        places: BTreeSet::from([SecretPlace::Header]),
+        request_parts: BTreeSet::from([SecretPlace::Header]),
     };
     Grants { secrets: names.iter().map(secret).collect(), ..Grants::default() }
 }
@@ -262,14 +269,14 @@ fn a_request_is_allowed_if_both_the_start_and_today_allow_it() {
             "{}: the probes tell less from more",
             case.capability
         );
-        for (at_start, begun) in &versions {
+        for (at_start, initial) in &versions {
             for (today, now) in &versions {
-                let effective = begun.narrowed_by(now);
-                let (begun, now) = (decisions(begun, case.probes), decisions(now, case.probes));
+                let effective = initial.narrowed_by(now);
+                let (initial, now) = (decisions(initial, case.probes), decisions(now, case.probes));
                 for (probe, allowed) in decisions(&effective, case.probes) {
                     assert_eq!(
                         allowed,
-                        begun[probe] && now[probe],
+                        initial[probe] && now[probe],
                         "{}: {at_start} at the start, {today} today, {probe}",
                         case.capability
                     );
@@ -293,31 +300,31 @@ fn what_did_not_change_stays_as_it_was_written() {
 
 #[test]
 fn another_directory_under_the_same_name_is_no_longer_granted() {
-    let begun = folders(vec![folder("/docs", "/srv/docs", FileMode::Read)]);
+    let initial = folders(vec![folder("/docs", "/srv/docs", FileMode::Read)]);
     let today = folders(vec![folder("/docs", "/srv/private", FileMode::Read)]);
-    assert_eq!(begun.narrowed_by(&today).files, []);
+    assert_eq!(initial.narrowed_by(&today).files, []);
 }
 
 #[test]
 fn a_directory_within_a_granted_one_keeps_the_smaller_grant() {
     let (read, write) = (FileMode::Read, FileMode::ReadWrite);
-    let whole = folders(vec![folder("/docs", "/srv/docs", write)]);
+    let outer = folders(vec![folder("/docs", "/srv/docs", write)]);
     let part = folders(vec![folder("/docs/sub", "/srv/docs/sub", read)]);
     let sub = vec![folder("/docs/sub", "/srv/docs/sub", read)];
-    assert_eq!(whole.narrowed_by(&part).files, sub);
-    assert_eq!(part.narrowed_by(&whole).files, sub);
-    let kept = folders(vec![
+    assert_eq!(outer.narrowed_by(&part).files, sub);
+    assert_eq!(part.narrowed_by(&outer).files, sub);
+    let both = folders(vec![
         folder("/docs", "/srv/docs", write),
         folder("/docs/sub", "/srv/docs/sub", read),
     ]);
-    assert_eq!(whole.narrowed_by(&kept), kept, "a part that is read-only today stays so");
-    assert_eq!(kept.narrowed_by(&whole), kept);
+    assert_eq!(outer.narrowed_by(&both), both, "a part that is read-only today stays so");
+    assert_eq!(both.narrowed_by(&outer), both);
 }
 
 #[test]
 fn an_overlay_and_a_writable_directory_are_an_overlay() {
     let at = |mode| folders(vec![folder("/docs", "/srv/docs", mode)]);
-    let mode = |begun, today| at(begun).narrowed_by(&at(today)).files[0].mode;
+    let mode = |initial, today| at(initial).narrowed_by(&at(today)).files[0].mode;
     assert_eq!(mode(FileMode::ReadWrite, FileMode::Overlay), FileMode::Overlay);
     assert_eq!(mode(FileMode::Overlay, FileMode::ReadWrite), FileMode::Overlay);
     assert_eq!(mode(FileMode::Overlay, FileMode::Read), FileMode::Read);
@@ -355,18 +362,18 @@ fn a_risk_is_asked_about_if_either_config_asks_about_it() {
         }
     }
     let analyzer = Some("rater".into());
-    for begun in &policies {
+    for initial in &policies {
         for today in &policies {
             let rules = |policy: &ConfirmPolicy| ConfirmRules {
                 policy: *policy,
                 analyzer: analyzer.clone(),
             };
-            let effective = rules(begun).narrowed_by(&rules(today));
+            let effective = rules(initial).narrowed_by(&rules(today));
             for risk in risks {
                 assert_eq!(
                     effective.policy.asks(risk),
-                    begun.asks(risk) || today.asks(risk),
-                    "{begun:?} {today:?} {risk:?}"
+                    initial.asks(risk) || today.asks(risk),
+                    "{initial:?} {today:?} {risk:?}"
                 );
             }
             assert_eq!(effective.analyzer, analyzer);
@@ -376,8 +383,8 @@ fn a_risk_is_asked_about_if_either_config_asks_about_it() {
         policy: ConfirmPolicy::Risky { threshold: Risk::High, unknown: false },
         analyzer: Some("flatterer".into()),
     };
-    let begun = ConfirmRules { analyzer: Some("rater".into()), ..other.clone() };
-    assert_eq!(begun.narrowed_by(&other).policy, ConfirmPolicy::Always);
+    let initial = ConfirmRules { analyzer: Some("rater".into()), ..other.clone() };
+    assert_eq!(initial.narrowed_by(&other).policy, ConfirmPolicy::Always);
 }
 
 #[test]
@@ -386,9 +393,9 @@ fn the_smaller_limit_holds() {
     assert_eq!(PluginLimits::DEFAULT.narrowed_by(&small), small);
     assert_eq!(small.narrowed_by(&PluginLimits::DEFAULT), small);
     let limits = |turns| RunLimits { turns, ..RunLimits::default() };
-    for (begun, today, effective) in
+    for (initial, today, effective) in
         [(None, Some(5), Some(5)), (Some(5), None, Some(5)), (Some(5), Some(9), Some(5))]
     {
-        assert_eq!(limits(begun).narrowed_by(&limits(today)).turns, effective);
+        assert_eq!(limits(initial).narrowed_by(&limits(today)).turns, effective);
     }
 }

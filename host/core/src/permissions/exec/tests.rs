@@ -107,7 +107,7 @@ fn a_refusal_names_the_smallest_command() {
 fn programs_see_no_overlay_and_no_folder_that_the_manifest_does_not_request() {
     let folder = |at: &str, mode| FileGrant {
         dir: at.to_owned(),
-        shown: at.to_owned(),
+        display_path: at.to_owned(),
         at: at.to_owned(),
         mode,
         bytes: 1,

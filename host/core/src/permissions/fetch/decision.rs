@@ -53,9 +53,9 @@ impl Rights<'_> {
             return Err(self.refuse(Capability::Fetch, target, Layer::Manifest, &reason, None));
         }
         if let Some(ask) = self.manifest.ask(Capability::Fetch)
-            && let Some(name) = special
-                .clone()
-                .find(|name| !ceiling_has(ask, "headers", |asked| asked.eq_ignore_ascii_case(name)))
+            && let Some(name) = special.clone().find(|name| {
+                !ceiling_has(ask, "headers", |header| header.eq_ignore_ascii_case(name))
+            })
         {
             let reason =
                 format!("the manifest of {} does not ask to send the header `{name}`", self.plugin);
@@ -172,7 +172,7 @@ fn ceiling_covers(ask: &CapabilityRequest, method: &str, url: &Url) -> bool {
     let of_pattern = |text: &str| {
         covers(text, url) || UrlPattern::parse(text).is_ok_and(|pattern| pattern.covers(url))
     };
-    ceiling_has(ask, "methods", |asked| asked == method) && ceiling_has(ask, "urls", of_pattern)
+    ceiling_has(ask, "methods", |entry| entry == method) && ceiling_has(ask, "urls", of_pattern)
 }
 
 fn ceiling_has(ask: &CapabilityRequest, key: &str, covers: impl Fn(&str) -> bool) -> bool {

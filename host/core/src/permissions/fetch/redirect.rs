@@ -149,20 +149,20 @@ mod tests {
 
     #[test]
     fn what_proves_who_asks_stays_with_its_origin() {
-        for elsewhere in [
+        for other_origin in [
             "https://b.example/",
             "https://a.example:444/",
             "https://sub.a.example/",
             "//b.example/",
         ] {
-            let hop = followed("POST", "https://a.example/", 307, elsewhere);
+            let hop = followed("POST", "https://a.example/", 307, other_origin);
             for (name, is_secret) in [
                 ("Authorization", false),
                 ("cookie", false),
                 ("Proxy-Authorization", false),
                 ("x-api-key", true),
             ] {
-                assert!(!hop.keeps_header(name, is_secret), "{name} to {elsewhere}");
+                assert!(!hop.keeps_header(name, is_secret), "{name} to {other_origin}");
             }
             assert!(hop.keeps_header("accept", false) && hop.keeps_header("content-type", false));
         }

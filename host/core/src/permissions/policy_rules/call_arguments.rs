@@ -25,11 +25,11 @@ impl<'a> CallArguments<'a> {
 
     /// The result of `then` for a text of the arguments.
     pub(super) fn examine<T>(&self, text: &'a str, then: impl FnOnce(&ExaminedText<'a>) -> T) -> T {
-        for kept in &self.texts {
-            let kept = kept.get_or_init(|| ExaminedText::new(text));
+        for cell in &self.texts {
+            let examined = cell.get_or_init(|| ExaminedText::new(text));
             // By address: the arguments do not move, and comparing long texts takes time.
-            if std::ptr::eq(kept.text, text) {
-                return then(kept);
+            if std::ptr::eq(examined.text, text) {
+                return then(examined);
             }
         }
         then(&ExaminedText::new(text))

@@ -76,10 +76,10 @@ mod tests {
             let own = |key: &String| (key.clone(), key.clone());
             let values: BTreeMap<_, _> = keys.iter().map(own).collect();
             let table = PrefixTable::from(values);
-            let whole = format!("{start}{text}");
+            let full_text = format!("{start}{text}");
             let found: Vec<&String> = table.prefixes_of(start, &text).collect();
             let expected: Vec<&String> =
-                keys.iter().rev().filter(|key| whole.starts_with(key.as_str())).collect();
+                keys.iter().rev().filter(|key| full_text.starts_with(key.as_str())).collect();
             prop_assert_eq!(found, expected);
         }
     }

@@ -42,19 +42,19 @@ pub struct AskError {
 /// The first entry that is malformed.
 pub fn named_asks(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>, AskError> {
     let read = |(name, detail): (&String, &Value)| {
-        let named = NamedAsk::deserialize(detail).map_err(|error| error.to_string());
-        let hosts_fit = |named: NamedAsk| match named
+        let named_ask = NamedAsk::deserialize(detail).map_err(|error| error.to_string());
+        let hosts_fit = |named_ask: NamedAsk| match named_ask
             .hosts
             .iter()
             .find_map(|host| HostPattern::parse(host).err())
         {
             Some(problem) => Err(format!("has a host that is none: {problem}")),
-            None => Ok(named),
+            None => Ok(named_ask),
         };
         let error = |problem| AskError { name: name.clone(), problem };
         Ok((
             name.clone(),
-            named
+            named_ask
                 .map_err(|what| format!("does not have the form: {what}"))
                 .and_then(hosts_fit)
                 .map_err(error)?,
@@ -69,21 +69,22 @@ pub fn named_asks(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>,
 /// # Errors
 /// As `named_asks`.
 pub(crate) fn complete(ask: &mut CapabilityRequest) -> Result<(), AskError> {
-    let named = named_asks(ask)?;
-    if named.is_empty() || !ask.why.is_empty() {
+    let asks = named_asks(ask)?;
+    if asks.is_empty() || !ask.why.is_empty() {
         return Ok(());
     }
-    let one = |(name, named): (&String, &NamedAsk)| {
-        let hosts = if named.hosts.is_empty() {
+    let one = |(name, named_ask): (&String, &NamedAsk)| {
+        let hosts = if named_ask.hosts.is_empty() {
             String::new()
         } else {
-            format!(" for {}", named.hosts.join(", "))
+            format!(" for {}", named_ask.hosts.join(", "))
         };
-        let why = if named.why.is_empty() { String::new() } else { format!(": {}", named.why) };
+        let why =
+            if named_ask.why.is_empty() { String::new() } else { format!(": {}", named_ask.why) };
         format!("{name}{hosts}{why}")
     };
-    ask.why = named.iter().map(one).collect::<Vec<_>>().join("; ");
-    ask.optional = named.values().all(|named| named.optional);
+    ask.why = asks.iter().map(one).collect::<Vec<_>>().join("; ");
+    ask.optional = asks.values().all(|named_ask| named_ask.optional);
     Ok(())
 }
 
@@ -102,28 +103,28 @@ pub(super) fn require(
         return Ok(());
     };
     // A malformed request covers nothing.
-    let Ok(named) = named_asks(ask) else {
+    let Ok(asks) = named_asks(ask) else {
         return refuse("its manifest asks for secrets in a form that this host does not know");
     };
-    let Some(wanted) = named.get(name.as_str()) else {
+    let Some(named_ask) = asks.get(name.as_str()) else {
         return refuse(&format!(
             "the manifest of {} asks for other secrets: {}",
             rights.plugin,
-            join(named.keys())
+            join(asks.keys())
         ));
     };
     let is_wanted = |host: &str| {
-        wanted
+        named_ask
             .hosts
             .iter()
-            .filter_map(|wanted| HostPattern::parse(wanted).ok())
-            .any(|wanted| wanted.covers(host))
+            .filter_map(|host_text| HostPattern::parse(host_text).ok())
+            .any(|pattern| pattern.covers(host))
     };
-    if host.is_some_and(|host| !wanted.hosts.is_empty() && !is_wanted(host)) {
+    if host.is_some_and(|host| !named_ask.hosts.is_empty() && !is_wanted(host)) {
         return refuse(&format!(
             "the manifest of {} asks for it for {} alone",
             rights.plugin,
-            wanted.hosts.join(", ")
+            named_ask.hosts.join(", ")
         ));
     }
     Ok(())
@@ -173,8 +174,8 @@ mod tests {
         let by_name = ask(
             "[asks.secrets.met_token]\nwhy = \"Lifts the rate limit.\"\nhosts = [\"api.met.no\"]\noptional = true\n",
         );
-        let named = named_asks(&by_name).expect("it has the form");
-        assert_eq!(named["met_token"].hosts, ["api.met.no"]);
+        let asks = named_asks(&by_name).expect("it has the form");
+        assert_eq!(asks["met_token"].hosts, ["api.met.no"]);
         assert_eq!(
             (by_name.why.as_str(), by_name.optional),
             ("met_token for api.met.no: Lifts the rate limit.", true)

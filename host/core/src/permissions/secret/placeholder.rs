@@ -77,14 +77,14 @@ pub(super) fn replace<'a>(
     mut other: impl FnMut(&'a [u8]) -> Option<Vec<u8>>,
 ) -> Vec<u8> {
     let mut replaced = Vec::with_capacity(bytes.len());
-    let mut kept = 0;
+    let mut cursor = 0;
     for at in find(bytes) {
         let placeholder = &bytes[at..at + LENGTH];
-        replaced.extend_from_slice(&bytes[kept..at]);
+        replaced.extend_from_slice(&bytes[cursor..at]);
         replaced.extend(other(placeholder).unwrap_or_else(|| placeholder.to_vec()));
-        kept = at + LENGTH;
+        cursor = at + LENGTH;
     }
-    replaced.extend_from_slice(&bytes[kept..]);
+    replaced.extend_from_slice(&bytes[cursor..]);
     replaced
 }
 
@@ -104,10 +104,11 @@ mod tests {
 
     #[test]
     fn only_whole_placeholders_are_found() {
-        let whole = Placeholders::new(Seed([1; 32])).of(&SecretName::from("met_token"));
-        let text = format!("{PREFIX} {} {PREFIX}{whole}{whole}", &whole[..LENGTH - 1]);
+        let placeholder = Placeholders::new(Seed([1; 32])).of(&SecretName::from("met_token"));
+        let text =
+            format!("{PREFIX} {} {PREFIX}{placeholder}{placeholder}", &placeholder[..LENGTH - 1]);
         assert_eq!(find(text.as_bytes()).count(), 2);
-        assert_eq!(find(&whole.as_bytes()[..LENGTH - 1]).count(), 0);
+        assert_eq!(find(&placeholder.as_bytes()[..LENGTH - 1]).count(), 0);
         let replaced = replace(text.as_bytes(), |_| Some(b"!".to_vec()));
         assert!(String::from_utf8_lossy(&replaced).ends_with(&format!("{PREFIX}!!")));
     }

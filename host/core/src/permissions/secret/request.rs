@@ -140,12 +140,12 @@ fn decide(
         );
     }
     match place {
-        SecretSpot::In(place) if grant.places.contains(&place) => {
+        SecretSpot::In(place) if grant.request_parts.contains(&place) => {
             Ok(Use { name: grant.name.clone(), placeholder })
         }
         SecretSpot::In(place) => {
-            let places: Vec<String> = grant
-                .places
+            let part_names: Vec<String> = grant
+                .request_parts
                 .iter()
                 .chain([&place])
                 .map(|place| format!("{:?}", place.as_str()))
@@ -155,7 +155,7 @@ fn decide(
             refuse(
                 Layer::Config,
                 reason,
-                Some(format!("[secrets.{target}] places = [{}]", places.join(", "))),
+                Some(format!("[secrets.{target}] places = [{}]", part_names.join(", "))),
             )
         }
         SecretSpot::Elsewhere(place) => {
@@ -209,7 +209,7 @@ impl SecretPlan {
     /// The request for people and for the journal, with names in place of the secrets. It is the
     /// same in every call.
     #[must_use]
-    pub fn shown(&self, parts: &RequestParts) -> RequestParts {
+    pub fn redact(&self, parts: &RequestParts) -> RequestParts {
         self.written(parts, |one| Some(format!("{{secret:{}}}", one.name)))
             .unwrap_or_else(|_| parts.clone())
     }

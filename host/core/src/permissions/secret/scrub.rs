@@ -138,17 +138,17 @@ impl Scrubber {
         }
         found.sort_by_key(|found| (found.place.start, found.value));
         let mut scrubbed = Vec::with_capacity(bytes.len());
-        let mut kept = 0;
+        let mut cursor = 0;
         for SecretMatch { place, value } in found {
             // One text can match in several encodings. An overlapping match needs no second mask,
             // but its end still counts.
-            if place.start >= kept {
-                scrubbed.extend_from_slice(&bytes[kept..place.start]);
+            if place.start >= cursor {
+                scrubbed.extend_from_slice(&bytes[cursor..place.start]);
                 scrubbed.extend_from_slice(other(&self.values[value].name).as_bytes());
             }
-            kept = kept.max(place.end);
+            cursor = cursor.max(place.end);
         }
-        scrubbed.extend_from_slice(&bytes[kept..]);
+        scrubbed.extend_from_slice(&bytes[cursor..]);
         Some(scrubbed)
     }
 
@@ -195,9 +195,9 @@ impl Scrubber {
         found: &mut Vec<SecretMatch>,
     ) {
         for (index, value) in self.values.iter().enumerate() {
-            let places = memchr::memmem::find_iter(bytes, value.value.as_bytes());
+            let offsets = memchr::memmem::find_iter(bytes, value.value.as_bytes());
             found.extend(
-                places.map(|at| SecretMatch {
+                offsets.map(|at| SecretMatch {
                     place: origin(at..at + value.value.len()),
                     value: index,
                 }),

@@ -210,13 +210,13 @@ fn base64<const SKIP: usize>(input: &[u8]) -> Option<DecodedView> {
         _ => EncodingKind::Other,
     };
     in_runs(input, kind, BASE64_RUN, SKIP, |run, view| {
-        let (mut held, mut bits, mut before) = (0_u32, 0, 0);
+        let (mut buffer, mut bits, mut before) = (0_u32, 0, 0);
         for &at in run {
-            held = (held << 6 | sextet(input[at]).unwrap_or_default()) & 0xffff;
+            buffer = (buffer << 6 | sextet(input[at]).unwrap_or_default()) & 0xffff;
             bits += 6;
             if bits >= 8 {
                 bits -= 8;
-                view.push(((held >> bits) & 0xff) as u8, before, at + 1);
+                view.push(((buffer >> bits) & 0xff) as u8, before, at + 1);
             }
             before = at;
         }

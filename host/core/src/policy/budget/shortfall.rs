@@ -24,25 +24,27 @@ impl BudgetShortfall {
     pub fn sentence(&self) -> String {
         let Self { budget, limit, used, set_aside, needed } = *self;
         let (key, limit_text) = (budget.key(), budget.show(limit));
-        let aside = match set_aside {
+        let aside_text = match set_aside {
             0 => String::new(),
             amount => format!(", {} set aside", budget.show(amount)),
         };
         match (budget, needed) {
             (Budget::Wall, _) => format!("{}: {limit_text}", budget.reason()),
             (_, Some(needed)) => {
-                let left = limit.saturating_sub(used).saturating_sub(set_aside);
+                let remaining = limit.saturating_sub(used).saturating_sub(set_aside);
                 let used = match used {
                     0 => "nothing used".to_owned(),
                     amount => format!("{} used", budget.show(amount)),
                 };
                 format!(
-                    "{key}: the next request reserves at least {}, and {} of {limit_text} are left ({used}{aside})",
+                    "{key}: the next request reserves at least {}, and {} of {limit_text} are left ({used}{aside_text})",
                     budget.show(needed),
-                    budget.show(left)
+                    budget.show(remaining)
                 )
             }
-            (_, None) => format!("{key} is used up: {} of {limit_text}{aside}", budget.show(used)),
+            (_, None) => {
+                format!("{key} is used up: {} of {limit_text}{aside_text}", budget.show(used))
+            }
         }
     }
 

@@ -46,7 +46,7 @@ fn plugin(asks: &[Capability], grants: Grants) -> PluginSetup {
 fn folder(mode: FileMode) -> Vec<FileGrant> {
     vec![FileGrant {
         dir: "/srv/notes".into(),
-        shown: "./notes".into(),
+        display_path: "./notes".into(),
         at: "/notes".into(),
         mode,
         bytes: 1,
@@ -155,8 +155,11 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
         cost_micro_usd: None,
         calls: None,
     };
-    let secret =
-        SecretGrant { name: SecretName::from("token"), hosts: Vec::new(), places: [].into() };
+    let secret = SecretGrant {
+        name: SecretName::from("token"),
+        hosts: Vec::new(),
+        request_parts: [].into(),
+    };
     let all = || Grants {
         model: Some(model.clone()),
         files: folder(FileMode::ReadWrite),
@@ -360,7 +363,7 @@ fn no_rule_is_offered_for_what_rules_do_not_answer() {
 /// B8: a plugin that may not call a tool had it called by one that may.
 #[test]
 fn what_a_rule_denies_a_plugin_holds_through_delegation() {
-    let named = |name: &str, decide| rule("notes.save", Some(name), decide);
+    let rule_for = |name: &str, decide| rule("notes.save", Some(name), decide);
     let through = |rules: Vec<Rule>, above: &[&str]| {
         let (ruled, caller) = (setup(rules), [PluginName::from("librarian")]);
         let above: Vec<PluginName> = above.iter().map(|name| PluginName::from(*name)).collect();
@@ -368,7 +371,7 @@ fn what_a_rule_denies_a_plugin_holds_through_delegation() {
         let all = above.chain(caller.iter().map(Participant::Caller));
         decide_for_participants(&ruled, all, "notes.save", &json!({})).decide
     };
-    let rules = |decide| vec![named("driver", decide), named("librarian", Decide::Allow)];
+    let rules = |decide| vec![rule_for("driver", decide), rule_for("librarian", Decide::Allow)];
     assert_eq!(through(rules(Decide::Deny), &[]), Decide::Allow);
     assert_eq!(through(rules(Decide::Deny), &["driver"]), Decide::Deny);
     assert_eq!(
@@ -377,9 +380,9 @@ fn what_a_rule_denies_a_plugin_holds_through_delegation() {
         "however far above"
     );
     assert_eq!(through(rules(Decide::Ask), &["driver"]), Decide::Ask);
-    let allowed = vec![named("driver", Decide::Allow), named("librarian", Decide::Deny)];
+    let allowed = vec![rule_for("driver", Decide::Allow), rule_for("librarian", Decide::Deny)];
     assert_eq!(through(allowed, &["driver"]), Decide::Deny, "nobody gives away what they may");
-    let others = vec![named("librarian", Decide::Allow), rule("*", None, Decide::Deny)];
+    let others = vec![rule_for("librarian", Decide::Allow), rule("*", None, Decide::Deny)];
     assert_eq!(
         through(others, &["driver"]),
         Decide::Allow,
@@ -494,13 +497,13 @@ proptest! {
     fn patterns_match_as_a_slow_glob_does_and_allow_nothing_odd(pattern in texts(), text in texts()) {
         let patterns = vec![ArgumentPattern(pattern.clone().into())];
         let rule = ArgumentRule { at: ArgumentPlace("x".into()), patterns };
-        let held = rule.holds(&CallArguments::new(&json!({ "x": text })));
+        let holds = rule.holds(&CallArguments::new(&json!({ "x": text })));
         let expected = slow(&pattern.chars().collect::<Vec<_>>(), &text.chars().collect::<Vec<_>>());
         if is_odd(&text) && pattern != "*" && is_open(&pattern) {
-            prop_assert!(held < Holds::Yes);
-            prop_assert!(!expected || held == Holds::Maybe);
+            prop_assert!(holds < Holds::Yes);
+            prop_assert!(!expected || holds == Holds::Maybe);
         } else {
-            prop_assert_eq!(held == Holds::Yes, expected || pattern == "*");
+            prop_assert_eq!(holds == Holds::Yes, expected || pattern == "*");
         }
     }
 

@@ -32,7 +32,7 @@ impl ToolRounds<'_> {
         id: FrameId,
         index: usize,
         action: &Action,
-        asked: Consent,
+        consent: Consent,
     ) {
         let kind = action.name();
         if let Action::Custom { name, arguments } = action
@@ -42,6 +42,7 @@ impl ToolRounds<'_> {
             self.frames.observe(self.cx, id, index, Err(malformed.text));
             return;
         }
+        // Refused before the executor runs, or the command that it starts would have to be killed.
         if matches!(action, Action::Run { background: true, .. })
             && let Err(full) = self.frames.has_room_for_a_job(id)
         {
@@ -49,7 +50,7 @@ impl ToolRounds<'_> {
             return;
         }
         match self.frames.executor_of(self.cx, id, kind) {
-            Some(plugin) => self.run_executor(id, index, (&plugin, kind), asked),
+            Some(plugin) => self.run_executor(id, index, (&plugin, kind), consent),
             None => self.frames.without_executor(self.cx, id, index, kind),
         }
     }
@@ -60,15 +61,16 @@ impl ToolRounds<'_> {
         id: FrameId,
         index: usize,
         (plugin, tool): (&PluginName, &str),
-        asked: Consent,
+        consent: Consent,
     ) {
         let name = self.histories.name_of_tool(self.cx, self.frames, id, plugin, tool);
         let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
+        // `call` keeps the name of the action, by which the observation is checked.
         slot.now = Arc::new(ToolCall { name, ..ToolCall::clone(&slot.call) });
         let now = slot.now.clone();
         // An approval of the action covers its tool call. Rules that deny are still applied.
-        let asked = if asked == Consent::Approved { Consent::Edited } else { asked };
-        if let Some(result) = self.start_tool(id, index, &now, asked) {
+        let consent = if consent == Consent::Approved { Consent::Edited } else { consent };
+        if let Some(result) = self.start_tool(id, index, &now, consent) {
             self.frames.refuse_act(self.cx, id, index, result);
         }
     }
@@ -192,14 +194,16 @@ impl Histories {
 /// Returns the observation in an outcome's value, or else one made of its text.
 fn observed(slot: &Slot, outcome: &ToolOutcome) -> Result<Observation, String> {
     let kind = slot.call.name.as_str();
-    let told = outcome.value.as_ref().and_then(|value| match value.get("observation")? {
+    // The JSON form has its kind under this same key: with a text there, the value itself is the
+    // observation.
+    let json = outcome.value.as_ref().and_then(|value| match value.get("observation")? {
         Value::String(_) => Some(value),
-        whole => Some(whole),
+        nested => Some(nested),
     });
-    if let Some(told) = told.filter(|told| !told.is_null()) {
+    if let Some(json) = json.filter(|json| !json.is_null()) {
         // The background part next to it is not a part of the observation.
-        let told = without_background(told);
-        let mut observation = Observation::from_json(&told)
+        let json = without_background(json);
+        let mut observation = Observation::from_json(&json)
             .map_err(|error| format!("The executor of {kind} gave no observation: {error}"))?;
         if !answers(kind, observation.name()) {
             return Err(format!(
@@ -273,14 +277,14 @@ fn answers(kind: &str, observed: &str) -> bool {
     }
 }
 
-fn without_background(told: &Value) -> Value {
-    match told {
+fn without_background(json: &Value) -> Value {
+    match json {
         Value::Object(map) if map.contains_key("background") => {
             let mut map = map.clone();
             map.remove("background");
             Value::Object(map)
         }
-        told => told.clone(),
+        other => other.clone(),
     }
 }
 

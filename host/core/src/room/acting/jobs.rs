@@ -114,6 +114,7 @@ impl Frames {
             return cx.violated(Invariant::FrameExists, id);
         };
         let all = &mut frame.acting.news;
+        // The id of an ended command can be in use again, so its report is not continued.
         let before =
             all.iter_mut().find(|before| before.command_id == news.command_id && before.goes_on);
         match (before, news.observation) {
@@ -164,7 +165,7 @@ impl ToolRounds<'_> {
                     .value
                     .as_ref()
                     .and_then(|value| value.get("background"))
-                    .filter(|told| told.is_object())
+                    .filter(|background| background.is_object())
                 else {
                     return Ok(observation);
                 };
@@ -203,6 +204,7 @@ impl ToolRounds<'_> {
             KILL => {
                 let killed =
                     slot.now.arguments.get("command_id").and_then(Value::as_i64).unwrap_or(-1);
+                // Forgotten once the executor has answered: after a failed kill, the polls go on.
                 let job = self.forget_job(id, killed);
                 if let Observation::Command { command_id, command, content, .. } = &mut observation
                 {
@@ -256,6 +258,7 @@ impl ToolRounds<'_> {
     pub(super) fn job_expired(&mut self, call: CallId, after_ms: u64) {
         let Some(Purpose::Job { about, .. }) = self.cx.calls.get(&call).cloned() else { return };
         self.plugin_calls().abandon(call);
+        // An expired kill is only given up: nothing waits for it, and its command is forgotten.
         if let JobCall::Poll { frame, command_id } = about {
             self.poll_failed(
                 frame,
@@ -333,7 +336,7 @@ impl ToolRounds<'_> {
         id: FrameId,
         index: usize,
         command_id: i64,
-        asked: Consent,
+        consent: Consent,
     ) {
         let job = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id));
         let Some(plugin) = job.map(|job| job.plugin.clone()) else {
@@ -346,7 +349,7 @@ impl ToolRounds<'_> {
             return;
         };
         if self.cx.offers(&plugin, KILL) {
-            self.run_executor(id, index, (&plugin, KILL), asked);
+            self.run_executor(id, index, (&plugin, KILL), consent);
         } else {
             self.frames.without_executor(self.cx, id, index, KILL);
         }
@@ -515,8 +518,9 @@ impl RoomContext {
         let Some(caller) = self.setup.tasks.get(task).map(|task| task.agent.clone()) else {
             return;
         };
-        let wanted = ToolCall::new(format!("{plugin}.{tool}"), json!({ "command_id": command_id }));
-        let (name, arguments) = (wanted.name.clone(), wanted.arguments);
+        let tool_call =
+            ToolCall::new(format!("{plugin}.{tool}"), json!({ "command_id": command_id }));
+        let (name, arguments) = (tool_call.name.clone(), tool_call.arguments);
         let task_name = task.clone();
         self.notify(Notice::ToolCalled {
             call,
@@ -530,11 +534,11 @@ impl RoomContext {
         let (content, fault) = match answer {
             Ok(outcome) => (poll_output(outcome), None),
             Err(error @ ToolError::Fault { fault }) => {
-                (error.to_text(&wanted.name), Some(fault.clone()))
+                (error.to_text(&tool_call.name), Some(fault.clone()))
             }
-            Err(error) => (error.to_text(&wanted.name), None),
+            Err(error) => (error.to_text(&tool_call.name), None),
         };
-        let (task, name, report) = (task.clone(), wanted.name, report.clone());
+        let (task, name, report) = (task.clone(), tool_call.name, report.clone());
         self.notify(Notice::ToolAnswered {
             call: Some(call),
             task,

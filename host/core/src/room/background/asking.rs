@@ -53,9 +53,9 @@ impl BackgroundWork<'_> {
         let argument = |name: &str| {
             call.arguments.get(name).and_then(Value::as_str).unwrap_or_default().trim().to_owned()
         };
-        let wanted = BackgroundId::from(argument("task_id"));
+        let task_id = BackgroundId::from(argument("task_id"));
         let answer = match tool {
-            HostTool::TaskStatus if wanted.as_str().is_empty() => {
+            HostTool::TaskStatus if task_id.as_str().is_empty() => {
                 let mine = self
                     .background
                     .records
@@ -67,7 +67,7 @@ impl BackgroundWork<'_> {
                 )
             }
             // A task sees only the background tasks that it started.
-            _ => self.background.own_task(&by, &wanted).and_then(|record| match tool {
+            _ => self.background.own_task(&by, &task_id).and_then(|record| match tool {
                 HostTool::CancelTask => Ok(self.cancel_by(&by, &record)),
                 HostTool::TellTask => self
                     .background
@@ -128,8 +128,8 @@ impl Background {
             Some(task) => {
                 // Unique in the child room, which receives such messages from its parent only. Ids
                 // from other processes have random bytes.
-                let control = ControlId::from(format!("{id}-told-{}", task.told));
-                task.told += 1;
+                let control = ControlId::from(format!("{id}-told-{}", task.messages_sent));
+                task.messages_sent += 1;
                 cx.effects.push_back(Effect::TellTask { call: task.call, id: control, text });
                 Ok(())
             }
@@ -176,16 +176,16 @@ fn unknown(id: &BackgroundId) -> Refusal {
 }
 
 /// A record as a model reads it.
-fn status_json(record: &BackgroundRecord, whole: bool) -> Value {
+fn status_json(record: &BackgroundRecord, with_output: bool) -> Value {
     // The reason of a failure is left out, because it is for people.
-    let mut shown = json!({
+    let mut status = json!({
         "task_id": record.id, "agent": record.worker, "task": cut(&record.description, LABEL_CHARS), "status": record.state.as_str(),
     });
     // An output that a gate blocked must not reach an agent by another way.
     let is_open = record.state == BackgroundState::Completed
         && record.delivery.state != DeliveryState::Blocked;
-    if let Some(output) = record.output.as_ref().filter(|_| whole && is_open) {
-        shown["output"] = json!(cut(output, OUTPUT_CHARS));
+    if let Some(output) = record.output.as_ref().filter(|_| with_output && is_open) {
+        status["output"] = json!(cut(output, OUTPUT_CHARS));
     }
-    shown
+    status
 }

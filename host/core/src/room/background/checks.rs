@@ -174,6 +174,8 @@ impl BackgroundWork<'_> {
         else {
             return Ok(());
         };
+        // A request of the program has no plugin to record a denial for, so the reply names the
+        // limit.
         let Some(agent) = &checked.agent else {
             return Err(Refusal::new(
                 RefusalCode::LimitReached,
@@ -244,7 +246,7 @@ impl BackgroundWork<'_> {
             (limits.tokens, "tokens"),
             (limits.model_calls, "model_calls"),
         ];
-        let (_, budget) = spent.into_iter().find(|(left, _)| *left == Some(0))?;
+        let (_, budget) = spent.into_iter().find(|(amount, _)| *amount == Some(0))?;
         Some(ReachedLimit {
             key: format!("what is left of limits.run.{budget} is too little"),
             guidance: "Too little of the run's budget is left for another task. Finish with what you have.".to_owned(),
@@ -330,13 +332,13 @@ impl RoomContext {
         delegation: &Delegation,
         by: Option<&TaskName>,
     ) -> Result<TaskName, Refusal> {
-        let Some(wanted) = &delegation.notify else {
+        let Some(notify) = &delegation.notify else {
             return Ok(self.configured_notify(by).unwrap_or(&self.opening.entry).clone());
         };
-        if self.setup.tasks.contains_key(wanted) {
-            return Ok(wanted.clone());
+        if self.setup.tasks.contains_key(notify) {
+            return Ok(notify.clone());
         }
-        let message = format!("`notify` names {wanted}, and the config has no such task.");
+        let message = format!("`notify` names {notify}, and the config has no such task.");
         Err(Refusal {
             allowed: self.all_tasks(),
             ..Refusal::new(RefusalCode::BadArguments, message)
@@ -498,6 +500,7 @@ impl RoomChannels {
         let of_task =
             cx.setup.tasks.get(by).map_or(&[][..], |task| task.background.share.as_slice());
         let rights = cx.setup.rights_in(agent, by);
+        // The closure only chooses the grant that a refusal proposes, and no refusal is shown here.
         let granted = |name: &str| {
             rights.as_ref().is_some_and(|rights| rights.may_share(name, |_| false).is_ok())
         };

@@ -61,7 +61,7 @@ impl BackgroundWork<'_> {
         (id, slot): (FrameId, usize),
         call: &ToolCall,
         seq: u64,
-        asked: Consent,
+        consent: Consent,
     ) -> Option<CallOutcome> {
         if let Err(text) = self.dialogue().check_host_tool(id, HostTool::DelegateTask, call) {
             return Some(self.frames.error_outcome(self.cx, id, text));
@@ -91,7 +91,7 @@ impl BackgroundWork<'_> {
             }
         };
         delegation.wait = worker.is_some_and(|worker| worker.wait);
-        let wish = RequestedDelegation { call: call.clone(), action: None, asked };
+        let wish = RequestedDelegation { call: call.clone(), action: None, consent };
         self.delegate_for_slot(Waiter { frame: id, slot, seq }, delegation, wish)
     }
 
@@ -101,14 +101,14 @@ impl BackgroundWork<'_> {
         id: FrameId,
         slot: usize,
         delegation: Delegation,
-        asked: Consent,
+        consent: Consent,
     ) -> Option<CallOutcome> {
         let round = self.frames.round_mut(self.cx, id)?;
         let (call, seq) = (round.slots.get(slot)?.call.clone(), round.message.seq);
         let wish = RequestedDelegation {
             call: ToolCall::clone(&call),
             action: Some(delegation.clone()),
-            asked,
+            consent,
         };
         self.delegate_for_slot(Waiter { frame: id, slot, seq }, delegation, wish)
     }
@@ -135,7 +135,7 @@ impl BackgroundWork<'_> {
             // L-172: an answer from an earlier result is a worker's as well.
             Arc::make_mut(&mut slot.now).untrusted |= answer.is_data;
         }
-        Some(self.frames.said_of_delegation(self.cx, frame, &answer))
+        Some(self.frames.outcome_of_delegation(self.cx, frame, &answer))
     }
 
     /// Refuses an invalid delegation before any gate is asked about it. Returns the answer to its
@@ -147,10 +147,12 @@ impl BackgroundWork<'_> {
                 drop(checked);
                 // Consent applies to the text that the gates left, so that the approved text is the
                 // one that runs.
-                match delegating.wish.as_ref().map(|wish| wish.asked) {
+                match delegating.wish.as_ref().map(|wish| wish.consent) {
+                    // Consent is asked for after the gates, so these delegations have passed them.
                     Some(Consent::Assessed { .. } | Consent::Approved) => {
                         self.start_delegation(delegating)
                     }
+                    // The gates have not seen what an approver wrote.
                     None | Some(Consent::NotYet | Consent::Edited)
                         if self.cx.has_gate(GatePoint::Delegate) =>
                     {
@@ -186,6 +188,7 @@ impl BackgroundWork<'_> {
     /// Starts a delegation that its gates and its task's rules of consent allow. Returns the answer
     /// to its slot, if there is one already.
     fn start_delegation(&mut self, delegating: Delegating) -> Option<DelegationAnswer> {
+        // Checked again: a limit may have been reached while gates or an approver decided.
         match self.may_start(&delegating) {
             Ok(DelegationCheck::MayStart(checked)) => {
                 match self.frames.consent_to_delegation(self.cx, &delegating) {
@@ -288,7 +291,7 @@ impl BackgroundWork<'_> {
             waiter,
             structured: opening.structured_retries.is_some(),
             chain_depth: opening.chain_depth,
-            told: 0,
+            messages_sent: 0,
             is_stopped: false,
         };
         let checked_by = checked.by.clone();
@@ -393,13 +396,13 @@ impl Frames {
             return ConsentRuling::Runs;
         };
         let (frame, slot) = (*frame, *slot);
-        let RequestedDelegation { mut call, action, asked } = RequestedDelegation::clone(wish);
+        let RequestedDelegation { mut call, action, consent } = RequestedDelegation::clone(wish);
         let Delegation { description: task, brief, .. } = &delegating.delegation;
         let (action, is_changed) = match action {
-            Some(mut wanted) => {
-                let is_changed = (&wanted.description, &wanted.brief) != (task, brief);
-                (wanted.description, wanted.brief) = (task.clone(), brief.clone());
-                (Some(Action::DelegateTask(Box::new(wanted))), is_changed)
+            Some(mut delegation) => {
+                let is_changed = (&delegation.description, &delegation.brief) != (task, brief);
+                (delegation.description, delegation.brief) = (task.clone(), brief.clone());
+                (Some(Action::DelegateTask(Box::new(delegation))), is_changed)
             }
             None => {
                 (None, call.arguments.get("task").and_then(Value::as_str) != Some(task.as_str()))
@@ -424,10 +427,11 @@ impl Frames {
         }
         let Some(caller) = self.agent_of(cx, frame).cloned() else { return ConsentRuling::Runs };
         // An approver's edit was approved as written, but a gate has changed it since.
-        let asked = if is_changed && asked == Consent::Edited { Consent::NotYet } else { asked };
-        let wanted =
+        let consent =
+            if is_changed && consent == Consent::Edited { Consent::NotYet } else { consent };
+        let act =
             RequestedAct { frame, slot, call: &call, action: action.as_ref(), caller: &caller };
-        self.consent_to(cx, &wanted, None, asked)
+        self.consent_to(cx, &act, None, consent)
     }
 }
 

@@ -72,20 +72,20 @@ impl Budgets {
 impl RoomContext {
     /// The end that a child reports, with corrections. A child may not name another task, nor
     /// complete without an answer.
-    fn checked_end(&self, task: &BackgroundTask, said: EndedTask) -> EndedTask {
+    fn checked_end(&self, task: &BackgroundTask, report: EndedTask) -> EndedTask {
         // Blank text is not an answer.
-        let output = said.output.filter(|output| !output.trim().is_empty());
-        let (status, error) = match (said.status, &output) {
+        let output = report.output.filter(|output| !output.trim().is_empty());
+        let (status, error) = match (report.status, &output) {
             (BackgroundStatus::Completed, None) => {
-                (BackgroundStatus::Failed, said.error.or_else(|| Some(NO_ANSWER.to_owned())))
+                (BackgroundStatus::Failed, report.error.or_else(|| Some(NO_ANSWER.to_owned())))
             }
-            (status, _) => (status, said.error),
+            (status, _) => (status, report.error),
         };
         let completed = status == BackgroundStatus::Completed;
         // A child knows only one deadline. If the run still has time, the deadline was the task's
         // own.
         let of_task = self.opening.deadline.is_none_or(|deadline| self.now < deadline);
-        let cause = said.cause.filter(|_| !completed);
+        let cause = report.cause.filter(|_| !completed);
         let error = match cause {
             Some(EndCause::WallTime) if of_task => Some(format!(
                 "it took longer than its deadline allows (tasks.{}.deadline, or the one of the call)",
@@ -99,9 +99,9 @@ impl RoomContext {
         // The child's metadata counts only if its result has the fixed form.
         let mut metadata = task.context.clone();
         if let Some(metadata) =
-            metadata.as_object_mut().filter(|_| task.structured && said.metadata.is_object())
+            metadata.as_object_mut().filter(|_| task.structured && report.metadata.is_object())
         {
-            metadata.insert("result".to_owned(), said.metadata);
+            metadata.insert("result".to_owned(), report.metadata);
         }
         EndedTask {
             id: task.id.clone(),
@@ -129,12 +129,13 @@ impl RoomContext {
 
 impl BackgroundWork<'_> {
     /// Concludes every end in the same way: record, notice, waiting call, delivery.
-    fn conclude(&mut self, task: &BackgroundTask, ended: EndedTask, told: &EndRecipient<'_>) {
+    fn conclude(&mut self, task: &BackgroundTask, ended: EndedTask, recipient: &EndRecipient<'_>) {
         // The record accepts one end only, so a second end stops here.
         if !self.background.records.end(&ended, self.cx.now) {
             return;
         }
         self.cx.notify(Notice::BackgroundEnded { ended: ended.clone() });
+        // A result that was to answer a call is delivered in no other way.
         if let Some(waiter) = &task.waiter {
             let was_delivered = self.report_waiter(waiter, task, &ended);
             let reason = if was_delivered {
@@ -149,8 +150,9 @@ impl BackgroundWork<'_> {
             );
             return;
         }
-        let knows = matches!(told, EndRecipient::ExceptTo(canceller) if **canceller == task.notify);
-        match told {
+        let knows =
+            matches!(recipient, EndRecipient::ExceptTo(canceller) if **canceller == task.notify);
+        match recipient {
             _ if knows => {
                 self.background.note_delivery(task, DeliveryState::Read, "its own agent stopped it")
             }
@@ -210,7 +212,7 @@ impl BackgroundWork<'_> {
         &mut self,
         id: &BackgroundId,
         why: &FrameEnd,
-        told: &EndRecipient<'_>,
+        recipient: &EndRecipient<'_>,
     ) -> bool {
         let Some(task) = self.background.tasks.get_mut(id).filter(|task| !task.is_stopped) else {
             return false;
@@ -225,7 +227,7 @@ impl BackgroundWork<'_> {
             self.budgets.settle_reserve(task.reserved, Spent::default());
             self.plugin_calls().abandon(call);
             let ended = self.cx.end_of_stopped(&task, why);
-            self.conclude(&task, ended, told);
+            self.conclude(&task, ended, recipient);
             return true;
         }
         // Its room still has to report what it used, and that report must not conclude it again.
@@ -233,7 +235,7 @@ impl BackgroundWork<'_> {
         let task = task.clone();
         self.cx.effects.push_back(Effect::AbandonCall { call });
         let ended = self.cx.end_of_stopped(&task, why);
-        self.conclude(&task, ended, told);
+        self.conclude(&task, ended, recipient);
         true
     }
 

@@ -139,12 +139,13 @@ impl Histories {
     /// The newest messages that the notified task's agent reads, each cut.
     fn excerpt(&self, task: &TaskName, most: u32) -> Vec<Value> {
         let history = self.history(task);
-        let said = |message: &&std::sync::Arc<Message>| {
+        let is_conversation = |message: &&std::sync::Arc<Message>| {
             message.sender != Role::System && !message.text().trim().is_empty()
         };
-        let newest: Vec<_> = history.iter_newest_first().filter(said).take(most as usize).collect();
-        let shown = |message: &std::sync::Arc<Message>| json!({ "from": message.sender.as_str(), "text": cut(message.text(), EXCERPT_CHARS) });
-        newest.into_iter().rev().map(shown).collect()
+        let newest: Vec<_> =
+            history.iter_newest_first().filter(is_conversation).take(most as usize).collect();
+        let entry = |message: &std::sync::Arc<Message>| json!({ "from": message.sender.as_str(), "text": cut(message.text(), EXCERPT_CHARS) });
+        newest.into_iter().rev().map(entry).collect()
     }
 }
 
@@ -162,6 +163,7 @@ impl RoomContext {
         if let Some(envelope) = handed_down {
             metadata.insert(ENVELOPE.to_owned(), Value::Object(envelope.clone()));
         }
+        // Inserted last: no envelope may replace the facts of this task.
         for (key, value) in [
             ("parent_room_id", json!(self.opening.room)),
             ("task_id", json!(id)),

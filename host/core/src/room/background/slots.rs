@@ -22,7 +22,7 @@ impl Frames {
     }
 
     /// Returns the answer of a delegation as the outcome of a call.
-    pub(super) fn said_of_delegation(
+    pub(super) fn outcome_of_delegation(
         &self,
         cx: &mut RoomContext,
         frame: FrameId,
@@ -43,14 +43,14 @@ impl BackgroundWork<'_> {
             return false;
         }
         let Waiter { frame, slot: index, .. } = *waiter;
-        let said = self.frames.said_of_delegation(self.cx, frame, answer);
+        let outcome = self.frames.outcome_of_delegation(self.cx, frame, answer);
         let Some(slot) = self.frames.slot_mut(self.cx, frame, index) else { return false };
         Arc::make_mut(&mut slot.now).untrusted |= answer.is_data;
         let (call, is_action) = (Arc::clone(&slot.call), slot.action.is_some());
         if !is_action {
-            self.frames.report_answer(self.cx, frame, &call, &said);
+            self.frames.report_answer(self.cx, frame, &call, &outcome);
         }
-        self.frames.answer_slot(self.cx, frame, index, said.into());
+        self.frames.answer_slot(self.cx, frame, index, outcome.into());
         self.dialogue().resume_round(frame);
         true
     }

@@ -47,6 +47,7 @@ impl Histories {
         if cx.opening.structured_retries.is_some() {
             let schema = cx.opening.result_schema.as_ref();
             self.offer(cx, entry, HostTool::SubmitResult, |input| {
+                // The agent reads the schema by which its data is checked.
                 if let Some((schema, data)) = schema.zip(input.pointer_mut("/properties/data")) {
                     data.clone_from(schema);
                 }
@@ -64,6 +65,7 @@ impl Background {
         id: FrameId,
         call: &ToolCall,
     ) -> CallOutcome {
+        // The result is that of the room, so a sub-task cannot submit it.
         let is_root = frames.get(&id).is_some_and(|frame| frame.caller.is_none());
         if cx.opening.structured_retries.is_none() || !is_root {
             return frames.error_outcome(
@@ -149,9 +151,9 @@ impl BackgroundWork<'_> {
             frame.stalled = 0;
             // Each attempt has the full number of steps of the task.
             let of_task = self.cx.setup.tasks.get(&frame.task).and_then(|task| task.turns);
-            let given = self.cx.opening.turns.or(of_task);
+            let turns = self.cx.opening.turns.or(of_task);
             frame.turn_limit =
-                given.map(|turns| frame.steps.saturating_add(turns)).or(frame.turn_limit);
+                turns.map(|turns| frame.steps.saturating_add(turns)).or(frame.turn_limit);
         }
         self.frames.runnable.push_back(id);
         None
@@ -173,9 +175,10 @@ impl RoomContext {
         check(schema, data).map(Some).map_err(|mut wrong| {
             for field in &mut wrong {
                 let within = std::mem::take(&mut field.path);
+                // An error of the whole value has an empty path.
                 let names = ["data", within.as_str()];
-                let given = names.into_iter().filter(|name| !name.is_empty());
-                field.path = given.collect::<Vec<_>>().join(".");
+                let path = names.into_iter().filter(|name| !name.is_empty());
+                field.path = path.collect::<Vec<_>>().join(".");
             }
             explain(HostTool::SubmitResult.as_str(), &wrong)
         })

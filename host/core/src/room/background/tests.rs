@@ -38,7 +38,7 @@ pub(super) fn task(number: u32) -> BackgroundTask {
         waiter: None,
         structured: false,
         chain_depth: 0,
-        told: 0,
+        messages_sent: 0,
         is_stopped: false,
     }
 }
@@ -307,14 +307,14 @@ fn a_task_without_a_result_is_asked_again_as_often_as_it_may_and_then_fails() {
     let mut parts = Parts::new("");
     let root = parts.begin("desk", None);
     parts.cx.opening.structured_retries = Some(1);
-    let done = || FrameEnd::new(Status::Done, "done");
-    assert!(parts.view().asks_again(root, done()).is_none());
+    let ending = || FrameEnd::new(Status::Done, "done");
+    assert!(parts.view().asks_again(root, ending()).is_none());
     assert_eq!(parts.frames.runnable, [root]);
-    let end = parts.view().asks_again(root, done()).expect("it has no attempt left");
+    let end = parts.view().asks_again(root, ending()).expect("it has no attempt left");
     assert_eq!(end.status, Status::Error);
     assert_eq!(parts.background.structured_result().unwrap()["status"], "failed");
     // With a result, even this one, the task ends as it says.
-    let end = parts.view().asks_again(root, done()).expect("it ends");
+    let end = parts.view().asks_again(root, ending()).expect("it ends");
     assert_eq!(end.status, Status::Done);
 }
 

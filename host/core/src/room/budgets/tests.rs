@@ -31,37 +31,40 @@ fn prompt() -> Prompt {
 
 /// Returns the reservation for a prompt with an answer of at most 400 tokens, and the length that
 /// is left for the answer.
-fn aside(parts: &mut Parts) -> Result<(Reservation, Option<u64>), ModelRefusal> {
+fn reserve(parts: &mut Parts) -> Result<(Reservation, Option<u64>), ModelRefusal> {
     let mut prompt = prompt();
     let model = ModelName::from("default");
-    let aside =
+    let reservation =
         parts.view().plugin_calls().reservation_for(&"chat".into(), None, &model, &mut prompt)?;
-    Ok((aside, prompt.max_output()))
+    Ok((reservation, prompt.max_output()))
 }
 
-fn asked(plugin: &str, number: u64, tokens: u64) -> ModelCall {
+fn model_call(plugin: &str, number: u64, tokens: u64) -> ModelCall {
     let of_run = Spent { tokens, ..Spent::default() };
-    let aside = Reservation { input: 10, tokens, cost: tokens, of_run };
-    ModelCall::new(CallId(number), 0, plugin.into(), "default".into(), aside)
+    let reservation = Reservation { input: 10, tokens, cost: tokens, of_run };
+    ModelCall::new(CallId(number), 0, plugin.into(), "default".into(), reservation)
 }
 
 #[test]
 fn a_reservation_takes_what_is_left_and_one_token_less_is_too_little() {
     let mut parts = Parts::new("");
-    let (free, most) = aside(&mut parts).unwrap();
+    let (free, most) = reserve(&mut parts).unwrap();
     assert_eq!(
         (free, most),
         (Reservation { input: free.input, ..Reservation::default() }, Some(400))
     );
-    for (left, output) in [(400, 400), (399, 399), (MIN_OUTPUT, MIN_OUTPUT)] {
-        parts.cx.opening.limits.tokens = Some(free.input + left);
-        let (aside, most) = aside(&mut parts).unwrap();
-        assert_eq!((aside.of_run.tokens, most), (free.input + output, Some(output)));
+    for (rest, output) in [(400, 400), (399, 399), (MIN_OUTPUT, MIN_OUTPUT)] {
+        parts.cx.opening.limits.tokens = Some(free.input + rest);
+        let (reservation, most) = reserve(&mut parts).unwrap();
+        assert_eq!((reservation.of_run.tokens, most), (free.input + output, Some(output)));
         // Money is limited by nothing here, so none is reserved from the run.
-        assert_eq!((aside.cost, aside.of_run.cost_micro_usd), (free.input + 2 * output, 0));
+        assert_eq!(
+            (reservation.cost, reservation.of_run.cost_micro_usd),
+            (free.input + 2 * output, 0)
+        );
     }
     parts.cx.opening.limits.tokens = Some(free.input + MIN_OUTPUT - 1);
-    let Err(ModelRefusal::Short(short)) = aside(&mut parts) else { panic!("it is too little") };
+    let Err(ModelRefusal::Short(short)) = reserve(&mut parts) else { panic!("it is too little") };
     let expected = (Budget::Tokens, free.input + 400, free.input + MIN_OUTPUT);
     assert_eq!((short.budget, short.needed, short.least), expected);
 }
@@ -69,22 +72,22 @@ fn a_reservation_takes_what_is_left_and_one_token_less_is_too_little() {
 #[test]
 fn what_is_reserved_cannot_be_reserved_again() {
     let mut parts = Parts::new("");
-    let input = aside(&mut parts).unwrap().0.input;
+    let input = reserve(&mut parts).unwrap().0.input;
     parts.cx.opening.limits.tokens = Some(2 * (input + 400));
-    let (first, _) = aside(&mut parts).unwrap();
+    let (first, _) = reserve(&mut parts).unwrap();
     parts.budgets.reserved = parts.budgets.reserved.plus(first.of_run);
-    let (second, _) = aside(&mut parts).unwrap();
+    let (second, _) = reserve(&mut parts).unwrap();
     parts.budgets.reserved = parts.budgets.reserved.plus(second.of_run);
     assert_eq!(first, second);
-    assert!(matches!(aside(&mut parts), Err(ModelRefusal::Short(_))));
+    assert!(matches!(reserve(&mut parts), Err(ModelRefusal::Short(_))));
     parts.budgets.settle_model_call(&"chat".into(), second, TokenUsage::default());
-    assert_eq!(aside(&mut parts).unwrap().0, second);
+    assert_eq!(reserve(&mut parts).unwrap().0, second);
 }
 
 #[test]
 fn settling_counts_what_was_used_also_beyond_the_reservation() {
     let mut budgets = Budgets::default();
-    let call = asked("chat", 0, 50);
+    let call = model_call("chat", 0, 50);
     budgets.reserved = Spent { tokens: 70, ..Spent::default() };
     let usage = TokenUsage {
         input_tokens: 40,
@@ -92,7 +95,7 @@ fn settling_counts_what_was_used_also_beyond_the_reservation() {
         cost_micro_usd: Some(5),
         ..TokenUsage::default()
     };
-    budgets.settle_model_call(&call.plugin, call.aside, usage);
+    budgets.settle_model_call(&call.plugin, call.reservation, usage);
     let spent = Spent { tokens: 100, cost_micro_usd: 5, ..Spent::default() };
     assert_eq!((budgets.reserved.tokens, budgets.spent), (20, spent));
     let used = budgets.used_by(&"chat".into());
@@ -111,9 +114,9 @@ fn pending_calls_count_against_the_grant_of_their_plugin_only() {
         Err(ModelRefusal::Error(ModelError::BudgetExhausted { what })) => what,
         Err(unasked) => panic!("{unasked:?}"),
     };
-    parts.models.model_calls = vec![asked("chat", 0, 600), asked("chat", 1, 399)];
+    parts.models.model_calls = vec![model_call("chat", 0, 600), model_call("chat", 1, 399)];
     assert_eq!(key(&mut parts, "chat"), "");
-    parts.models.model_calls.push(asked("chat", 2, 1));
+    parts.models.model_calls.push(model_call("chat", 2, 1));
     assert_eq!(key(&mut parts, "chat"), "plugins.chat.grants.model.tokens");
     assert_eq!(key(&mut parts, "worker"), "");
     parts.budgets.used_by(&"chat".into()).model_calls = 2;
@@ -130,12 +133,13 @@ fn pending_calls_count_against_the_grant_of_their_plugin_only() {
 #[test]
 fn a_stop_of_the_host_costs_each_prompt_and_gives_up_what_nobody_awaits() {
     let mut parts = Parts::new("");
-    parts.models.model_calls = vec![asked("chat", 0, 50), asked("chat", 1, 50)];
+    parts.models.model_calls = vec![model_call("chat", 0, 50), model_call("chat", 1, 50)];
     parts.budgets.reserved = Spent { tokens: 100, ..Spent::default() };
     parts.view().plugin_calls().forget_model_calls(CallId(0));
     parts.budgets.charge_lost_attempts(&mut parts.cx, &mut parts.models);
-    let left: Vec<CallId> = parts.models.model_calls.iter().map(|lost| lost.call).collect();
-    assert_eq!((left, parts.budgets.reserved.tokens), (vec![CallId(1)], 50));
+    let calls: Vec<CallId> =
+        parts.models.model_calls.iter().map(|model_call| model_call.call).collect();
+    assert_eq!((calls, parts.budgets.reserved.tokens), (vec![CallId(1)], 50));
     // Two prompts of 10 tokens, at the price of a prompt.
     assert_eq!((parts.budgets.spent.tokens, parts.budgets.spent.cost_micro_usd), (20, 20));
     assert_eq!(parts.cx.take_notices().len(), 2);
@@ -146,7 +150,7 @@ fn a_stop_of_the_host_costs_each_prompt_and_gives_up_what_nobody_awaits() {
 #[test]
 fn a_request_whose_model_was_not_available_costs_nothing_once() {
     let mut parts = Parts::new("");
-    parts.models.model_calls = vec![asked("chat", 0, 50)];
+    parts.models.model_calls = vec![model_call("chat", 0, 50)];
     let reason = || "no server answers".to_owned();
     parts.models.model_unavailable(&mut parts.cx, (CallId(7), 0), reason());
     assert!(parts.cx.take_notices().is_empty(), "no such request");
@@ -166,7 +170,7 @@ fn a_request_whose_model_was_not_available_costs_nothing_once() {
 #[test]
 fn a_left_run_that_is_stopped_pays_nothing_for_its_missing_model() {
     let mut parts = Parts::new("");
-    parts.models.model_calls = vec![asked("chat", 0, 50)];
+    parts.models.model_calls = vec![model_call("chat", 0, 50)];
     parts.budgets.reserved = Spent { tokens: 50, ..Spent::default() };
     let reason = "no server answers".to_owned();
     parts.models.model_unavailable(&mut parts.cx, (CallId(0), 0), reason);
@@ -232,8 +236,8 @@ fn a_budget_is_overspent_past_its_limit_not_at_it() {
     parts.budgets.spent = Spent::default();
     let message = fixture::message(0, Role::Llm, "a word");
     parts.histories.memory(&parts.cx, &"desk".into()).push(&message.into());
-    let held = parts.histories.held_bytes(&parts.frames);
-    for (limit, expected) in [(held, None), (held - 1, Some((Budget::History, held)))] {
+    let bytes = parts.histories.held_bytes(&parts.frames);
+    for (limit, expected) in [(bytes, None), (bytes - 1, Some((Budget::History, bytes)))] {
         parts.cx.opening.limits.history = Some(limit);
         assert_eq!(overspent(&parts), expected);
     }

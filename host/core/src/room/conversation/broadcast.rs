@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn each_answer_has_a_number_and_one_that_nobody_hears_takes_none() {
         let mut cx = context("");
-        let mut nobody = RoomChannels::default();
-        nobody.report_channels(&mut cx, "hello", None);
-        assert_eq!((spoken(&mut cx).len(), nobody.next_answer), (0, 0));
+        let mut no_channels = RoomChannels::default();
+        no_channels.report_channels(&mut cx, "hello", None);
+        assert_eq!((spoken(&mut cx).len(), no_channels.next_answer), (0, 0));
         let mut channels = channels(Visibility::All);
         channels.report_channels(&mut cx, "hello", Some(&"web".into()));
         channels.report_channels(&mut cx, "again", Some(&"phone".into()));

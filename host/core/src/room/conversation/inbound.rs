@@ -250,6 +250,7 @@ impl RoomChannels {
         refusal: &Refusal,
     ) {
         let others = self.end_arrival(inbound);
+        // It was not accepted, so a later message may have its key.
         if let Some(key) = &inbound.key {
             self.seen.forget(key);
         }
@@ -325,8 +326,8 @@ mod tests {
         let mut parts = Parts::new("");
         parts.begin("desk", None);
         let allowed = |parts: &Parts, task: &str| {
-            let heard = parts.channels.can_hear(&parts.cx, &parts.frames, &task.into());
-            heard.map_err(|refusal| refusal.allowed.len())
+            let result = parts.channels.can_hear(&parts.cx, &parts.frames, &task.into());
+            result.map_err(|refusal| refusal.allowed.len())
         };
         let hearers = |parts: &Parts| ["desk", "digest", "stranger"].map(|it| allowed(parts, it));
         assert_eq!(hearers(&parts), [Ok(()), Err(1), Err(1)], "the one at work is named");

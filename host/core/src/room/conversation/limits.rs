@@ -17,7 +17,8 @@ const MESSAGE: u64 = 1_000;
 /// A token bucket: it holds the messages of one second, and fills with time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bucket {
-    left: u64,
+    #[serde(rename = "left")]
+    tokens: u64,
     at: Millis,
     /// True if the last message exceeded the rate, and that was reported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -26,16 +27,16 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn full(rate: u32, now: Millis) -> Self {
-        Self { left: capacity(rate), at: now, is_empty: false }
+        Self { tokens: capacity(rate), at: now, is_empty: false }
     }
 
     /// Takes one message from the bucket. Returns false if it is empty.
     pub(super) fn take(&mut self, rate: u32, now: Millis) -> bool {
         let filled = now.since(self.at).saturating_mul(u64::from(rate));
-        self.left = self.left.saturating_add(filled).min(capacity(rate));
+        self.tokens = self.tokens.saturating_add(filled).min(capacity(rate));
         self.at = now;
-        let rest = self.left.checked_sub(MESSAGE);
-        self.left = rest.unwrap_or(self.left);
+        let rest = self.tokens.checked_sub(MESSAGE);
+        self.tokens = rest.unwrap_or(self.tokens);
         rest.is_some()
     }
 }
@@ -78,12 +79,14 @@ impl SeenKeys {
 
     /// Forgets a message that was not accepted.
     pub(super) fn forget(&mut self, key: &str) {
+        // The contents of an accepted message stay, for those that repeat its key.
         if !self.numbers.contains_key(key) {
             self.contents.remove(key);
         }
     }
 
     pub(super) fn insert(&mut self, key: String, number: u64) {
+        // A known key has its place in the order; a second one would drop it too early.
         if self.numbers.insert(key.clone(), number).is_some() {
             return;
         }
@@ -114,10 +117,10 @@ mod tests {
     #[test]
     fn a_second_holds_as_many_as_the_rate_and_fills_with_time() {
         let mut bucket = Bucket::full(2, Millis(0));
-        let taken: Vec<bool> = [0, 0, 0, 499, 500, 501, 1_000, 9_000, 9_000, 9_000]
+        let takes: Vec<bool> = [0, 0, 0, 499, 500, 501, 1_000, 9_000, 9_000, 9_000]
             .map(|at| bucket.take(2, Millis(at)))
             .into();
-        assert_eq!(taken, [true, true, false, false, true, false, true, true, true, false]);
+        assert_eq!(takes, [true, true, false, false, true, false, true, true, true, false]);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(super) struct KeyedAnnouncement {
 
 impl ResultDelivery<'_> {
     pub(in crate::room) fn announce(&mut self, request: RequestId, announcement: Announcement) {
+        // Found before the look-up, which borrows the announcements.
         let refusal_of_more = self.deliveries.refusal_of_more();
         let refusal_of_text = self.refusal_of_text(&announcement);
         if let Some(known) =
@@ -45,7 +46,7 @@ impl ResultDelivery<'_> {
                     Some(refusal) => self.cx.reply(request, Err(refusal)),
                     None => {
                         known.also.push(request);
-                        self.deliveries.asked.insert(request);
+                        self.deliveries.waiting_requests.insert(request);
                     }
                 },
             }
@@ -69,10 +70,11 @@ impl ResultDelivery<'_> {
                 .insert(key.clone(), KeyedAnnouncement { number, record: None, also: Vec::new() });
             self.deliveries.forget_keys();
         }
-        self.deliveries.asked.insert(request);
+        self.deliveries.waiting_requests.insert(request);
         // If the addressed task cannot take a turn, the text is said on the channel.
         let relay =
             addressed_to.filter(|task| self.channels.can_take_turn(self.cx, self.frames, task));
+        // A channel recognizes a repeated message by its key, so each one needs its own.
         let key = key.unwrap_or_else(|| format!("announcement-{number}"));
         let otherwise = relay.is_some().then(|| content.clone());
         let outgoing =
@@ -158,16 +160,16 @@ impl RoomChannels {
                 .cloned()
                 .ok_or_else(|| nowhere("no channel of the room accepts messages".to_owned()))
         };
-        let Some(wanted) = &announcement.channel else { return best() };
-        match bound.get(wanted) {
-            None => Err(nowhere(format!("the room has no channel {wanted}"))),
+        let Some(channel) = &announcement.channel else { return best() };
+        match bound.get(channel) {
+            None => Err(nowhere(format!("the room has no channel {channel}"))),
             // an agent's channel has no listener, so a channel to people is used instead.
             Some(binding) if !binding.kind.is_for_people() => best(),
-            Some(binding) if binding.can_receive() => Ok(wanted.clone()),
+            Some(binding) if binding.can_receive() => Ok(channel.clone()),
             Some(binding) => {
                 let why =
                     if binding.muted { "is muted" } else { "accepts no messages in this room" };
-                Err(Refusal::new(RefusalCode::NoAccess, format!("{wanted} {why}")))
+                Err(Refusal::new(RefusalCode::NoAccess, format!("{channel} {why}")))
             }
         }
     }
@@ -176,7 +178,7 @@ impl RoomChannels {
 impl Deliveries {
     /// Returns why no further request may wait, if so.
     fn refusal_of_more(&self) -> Option<Refusal> {
-        (self.asked.len() >= QUEUE_MAX).then(|| busy(QueueLimit::Number))
+        (self.waiting_requests.len() >= QUEUE_MAX).then(|| busy(QueueLimit::Number))
     }
 
     /// The messages that wait for a turn of an agent.
@@ -189,6 +191,7 @@ impl Deliveries {
         if announced.len() <= MAX_KEYS {
             return;
         }
+        // Requests wait for the record of an announcement in progress, so it keeps its key.
         let oldest = announced
             .iter()
             .filter(|(_, known)| known.record.is_some())
@@ -266,8 +269,9 @@ impl Deliveries {
         came_of_it: Result<DeliveryRecord, Refusal>,
     ) {
         // Requests without a reply share one number, which the end of the first removes.
-        let is_open =
-            |request: &RequestId| self.asked.remove(request) || *request == RequestId::NO_REPLY;
+        let is_open = |request: &RequestId| {
+            self.waiting_requests.remove(request) || *request == RequestId::NO_REPLY
+        };
         let Some(request) = gated.request.filter(is_open) else { return };
         let mut also = Vec::new();
         if let Some(known) = self.announced.get_mut(&gated.outgoing.key) {
@@ -283,7 +287,7 @@ impl Deliveries {
         };
         cx.reply(request, reply(false));
         for request in also {
-            self.asked.remove(&request);
+            self.waiting_requests.remove(&request);
             cx.reply(request, reply(true));
         }
     }
@@ -291,7 +295,7 @@ impl Deliveries {
     /// Refuses the open requests at the end of the run, so that no client waits without end.
     pub(super) fn refuse_announcements(&mut self, cx: &mut RoomContext) {
         self.announced.retain(|_, known| known.record.is_some());
-        for request in std::mem::take(&mut self.asked) {
+        for request in std::mem::take(&mut self.waiting_requests) {
             cx.reply(
                 request,
                 Err(Refusal::new(

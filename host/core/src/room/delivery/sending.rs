@@ -49,7 +49,7 @@ impl ResultDelivery<'_> {
         prompt: Option<&str>,
         interrupt: bool,
     ) {
-        let ids = self.deliveries.named(strategy, tasks);
+        let ids = self.deliveries.waiting_ids(strategy, tasks);
         if ids.is_empty() {
             return;
         }
@@ -181,17 +181,17 @@ impl ResultDelivery<'_> {
     fn granted_channel(
         &mut self,
         strategy: &PluginName,
-        wanted: Option<&str>,
+        channel: Option<&str>,
     ) -> Result<ChannelId, NoChannel> {
         let setup = Arc::clone(&self.cx.setup);
-        let target = wanted.unwrap_or("a channel");
+        let target = channel.unwrap_or("a channel");
         let Some(rights) = setup.rights(strategy) else {
             return Err(unknown_plugin(strategy, Capability::Channels, target).into());
         };
         let is_channel = |name: &str| {
             setup.channels.contains_key(name) || self.channels.bound().contains_key(name)
         };
-        let found = match wanted {
+        let found = match channel {
             Some(name) => rights.may_send(name, is_channel).cloned()?,
             None => {
                 let smallest = || {
@@ -278,6 +278,7 @@ impl ResultDelivery<'_> {
     }
 
     fn put_on_channel(&mut self, gated: GatedMessage) {
+        // Checked again: the channel may have changed while gates checked the message.
         if let Err(reason) = self.channels.check_reachable(&gated.outgoing.channel) {
             self.send_failed(gated, &format!("unavailable: {reason}"));
             return;
@@ -467,6 +468,7 @@ impl Deliveries {
         for id in tasks {
             let Some(entry) = self.entry_mut(id) else { continue };
             let agent = entry.ended.worker.clone();
+            // Set before the state: a result that was posted stays for its agent to read.
             entry.posted = Some(channel.clone());
             self.set_delivery_state(
                 cx,

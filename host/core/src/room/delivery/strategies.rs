@@ -51,7 +51,8 @@ pub(super) struct StrategyState {
     /// Number of reminders so far.
     reminders: u32,
     /// Number of the newest result that it was shown.
-    shown: u64,
+    #[serde(rename = "shown")]
+    last_shown: u64,
     /// Channels that were busy when it was called.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     busy: BTreeSet<ChannelId>,
@@ -78,14 +79,14 @@ impl Deliveries {
         channels: &RoomChannels,
         strategy: &PluginName,
     ) -> DeliveryView {
-        let shown = self.results_for(strategy);
-        let shown = || shown.iter().filter_map(|number| self.results.get(number));
+        let numbers = self.results_for(strategy);
+        let results = || numbers.iter().filter_map(|number| self.results.get(number));
         DeliveryView {
             room: cx.opening.room.clone(),
             now: cx.now,
-            pending_results: shown().map(|entry| Arc::clone(&entry.ended)).collect(),
+            pending_results: results().map(|entry| Arc::clone(&entry.ended)).collect(),
             channels: self.channels_of(cx, frames, channels, strategy),
-            notified_task: shown().next().map(|entry| entry.notify.clone()),
+            notified_task: results().next().map(|entry| entry.notify.clone()),
         }
     }
 
@@ -147,6 +148,7 @@ impl Deliveries {
         cx.drop_timers_of(strategy);
         let deciding =
             self.strategies.get(strategy).is_some_and(|courier| courier.deciding.is_some());
+        // A pending call needs the state, and retires it with its answer if nothing waits then.
         if !deciding {
             self.strategies.remove(strategy);
         }
@@ -159,17 +161,18 @@ impl Deliveries {
 
     /// The named results that wait for this strategy, oldest first. A strategy cannot deliver
     /// another's results.
-    pub(super) fn named(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
+    pub(super) fn waiting_ids(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
         let waits = |entry: &&super::QueuedResult| {
             entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy)
         };
-        let named: BTreeSet<u64> = tasks
+        // Sorted by arrival, and each one once, however the strategy names them.
+        let numbers: BTreeSet<u64> = tasks
             .iter()
             .filter_map(|task| self.entry(&BackgroundId::from(task.as_str())))
             .filter(|(_, entry)| waits(entry))
             .map(|(number, _)| number)
             .collect();
-        named
+        numbers
             .iter()
             .filter_map(|number| self.results.get(number))
             .map(|entry| entry.ended.id.clone())
@@ -211,7 +214,8 @@ impl ResultDelivery<'_> {
         self.budgets.used_by(strategy).wakes += 1;
         let call = self.cx.next_call(Purpose::Strategy { strategy: strategy.clone() });
         // Results that arrive later are unseen, and lead to another wake.
-        let shown = self.deliveries.results_for(strategy).last().copied().unwrap_or_default();
+        let last_shown = self.deliveries.results_for(strategy).last().copied().unwrap_or_default();
+        // A channel that is busy now can be idle before the strategy decides to wait for it.
         let busy = self
             .deliveries
             .channels_of(self.cx, self.frames, self.channels, strategy)
@@ -220,7 +224,7 @@ impl ResultDelivery<'_> {
             .map(|channel| channel.id);
         let busy = busy.collect();
         if let Some(courier) = self.deliveries.strategies.get_mut(strategy) {
-            (courier.deciding, courier.shown, courier.busy) = (Some(call), shown, busy);
+            (courier.deciding, courier.last_shown, courier.busy) = (Some(call), last_shown, busy);
             courier.failed |= matches!(wake, Wake::SendFailed { .. });
         }
         self.cx.effects.push_back(Effect::WakeStrategy { call, strategy: strategy.clone(), wake });
@@ -232,7 +236,7 @@ impl ResultDelivery<'_> {
         let Some(courier) = self.deliveries.strategies.get_mut(strategy) else {
             return self.cx.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };
-        let (next, shown) = (courier.next.take(), courier.shown);
+        let (next, last_shown) = (courier.next.take(), courier.last_shown);
         if let Some(wake) = next {
             self.wake(strategy, wake);
             return;
@@ -241,7 +245,7 @@ impl ResultDelivery<'_> {
             .deliveries
             .waiting
             .get(strategy)
-            .and_then(|waiting| waiting.range(shown + 1..).next());
+            .and_then(|waiting| waiting.range(last_shown + 1..).next());
         let unseen = unseen
             .and_then(|number| self.deliveries.results.get(number))
             .map(|entry| entry.ended.id.clone());
@@ -282,7 +286,7 @@ impl ResultDelivery<'_> {
                     self.deliver(strategy, &tasks, channel, prompt.as_deref(), interrupt)
                 }
                 Decision::MoveToInbox { tasks } => {
-                    for id in self.deliveries.named(strategy, &tasks) {
+                    for id in self.deliveries.waiting_ids(strategy, &tasks) {
                         self.deliveries.set_delivery_state(
                             self.cx,
                             self.background,
@@ -392,17 +396,17 @@ impl Room {
                 );
             }
         }
-        let left = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
+        let remaining = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
         if let Some(courier) = self.deliveries.strategies.get_mut(&strategy) {
             courier.deciding = None;
             // Progress resets the limits on idle wakes and reminders.
-            if left < before {
+            if remaining < before {
                 (courier.idle, courier.failed, courier.reminders) = (0, false, 0);
             }
         }
-        match left {
+        match remaining {
             0 => self.deliveries.retire(&mut self.cx, &strategy),
-            left => self.result_delivery().resume_waiting(&strategy, left < before),
+            remaining => self.result_delivery().resume_waiting(&strategy, remaining < before),
         }
     }
 }

@@ -157,7 +157,7 @@ fn when_too_many_speeches_wait_for_an_agent_results_go_to_its_inbox_and_clients_
     assert_eq!(indexes(&room.0.deliveries).0, [0], "it waits in the inbox");
     assert!(matches!(&room.0.cx.take_notices()[..], [Notice::NotDelivered { reason, .. }]
         if reason.contains(&QUEUE_MAX.to_string())));
-    room.0.deliveries.asked.insert(RequestId(5));
+    room.0.deliveries.waiting_requests.insert(RequestId(5));
     room.0.view().result_delivery().delivery_passed(outgoing(Some(5), &[]));
     assert_eq!(room.replies(), [(5, Err(RefusalCode::Busy))]);
     assert_eq!(relays(&room), QUEUE_MAX);
@@ -200,7 +200,7 @@ fn speeches_that_wait_for_an_agent_have_a_limit_in_bytes_and_one_may_have_any_si
     };
     assert!(id.as_str() == "task-1" && reason.starts_with("agent_busy: "), "{reason}");
     assert!(reason.contains(&QUEUE_BYTES.to_string()), "{reason}");
-    room.0.deliveries.asked.insert(RequestId(5));
+    room.0.deliveries.waiting_requests.insert(RequestId(5));
     room.0.view().result_delivery().delivery_passed(outgoing(Some(5), &[]));
     assert_eq!(room.replies(), [(5, Err(RefusalCode::Busy))]);
     assert_eq!(relays(&room), 1);
@@ -276,7 +276,7 @@ fn data_for_an_agent_are_external_text_that_answers_nothing() {
     assert!(is_data(&message) && message.parent.is_none());
     assert_eq!(parts.history_of("desk"), [message.seq]);
     let frame = parts.frames.get(&id).unwrap();
-    let read = frame.past.iter().next().unwrap();
+    let read = frame.past_actions.iter().next().unwrap();
     assert!(read.action.is_none() && read.observation.is_some());
 }
 
@@ -316,12 +316,12 @@ impl Announcements {
     }
 
     fn replies(&mut self) -> Vec<(u64, Result<bool, RefusalCode>)> {
-        let shown = |(request, reply)| match reply {
+        let outcome = |(request, reply)| match reply {
             Ok(RequestReply::Delivery { duplicate, .. }) => (request, Ok(duplicate)),
             Err(Refusal { error, .. }) => (request, Err(error)),
             Ok(reply) => panic!("{reply:?}"),
         };
-        self.0.cx.take_replies().into_iter().map(shown).collect()
+        self.0.cx.take_replies().into_iter().map(outcome).collect()
     }
 }
 

@@ -28,16 +28,17 @@ impl PastActions {
     }
 
     /// Appends an event.
-    pub(in crate::room) fn push(&mut self, past: PastAction) {
-        self.bytes += past.weight();
-        self.entries.push_back(past);
+    pub(in crate::room) fn push(&mut self, event: PastAction) {
+        self.bytes += event.weight();
+        self.entries.push_back(event);
         self.drop_oldest();
     }
 
     /// Adds an observation to the newest action without one. Without such an action it is an event
     /// of its own.
     pub(in crate::room) fn answer(&mut self, observation: Option<Observation>, seq: u64) {
-        let is_open = |past: &&mut PastAction| past.action.is_some() && past.observation.is_none();
+        let is_open =
+            |event: &&mut PastAction| event.action.is_some() && event.observation.is_none();
         let Some(open) = self.entries.iter_mut().rev().find(is_open) else {
             return self.push(PastAction { action: None, observation, seq });
         };
@@ -78,11 +79,11 @@ impl PastAction {
     /// The approximate size of its texts and values in bytes. Of the actions only a user's message
     /// counts: the agent's last action is one alone, and its size has a limit.
     fn weight(&self) -> usize {
-        let said = match &self.action {
+        let text_bytes = match &self.action {
             Some(Action::Reply(reply)) => reply.content.as_ref().map_or(0, String::len),
             _ => 0,
         };
-        said + self.observation.as_ref().map_or(0, Observation::weight)
+        text_bytes + self.observation.as_ref().map_or(0, Observation::weight)
     }
 }
 
@@ -95,30 +96,30 @@ mod tests {
         PastAction { action: None, observation: Some(observation), seq }
     }
 
-    fn numbers(past: &PastActions) -> Vec<u64> {
-        past.iter().map(|past| past.seq).collect()
+    fn numbers(actions: &PastActions) -> Vec<u64> {
+        actions.iter().map(|event| event.seq).collect()
     }
 
     #[test]
     fn the_oldest_of_too_many_events_is_dropped() {
-        let mut past = PastActions::default();
+        let mut actions = PastActions::default();
         let most = PAST_MAX as u64;
-        (0..most).for_each(|seq| past.push(event(seq, 1)));
-        assert_eq!(numbers(&past), (0..most).collect::<Vec<_>>());
-        past.push(event(most, 1));
-        assert_eq!(numbers(&past), (1..=most).collect::<Vec<_>>());
-        past.answer(Some(Observation::Null), most + 1);
-        assert_eq!(numbers(&past), (2..=most + 1).collect::<Vec<_>>());
-        past.clear();
-        assert_eq!(past, PastActions::default());
+        (0..most).for_each(|seq| actions.push(event(seq, 1)));
+        assert_eq!(numbers(&actions), (0..most).collect::<Vec<_>>());
+        actions.push(event(most, 1));
+        assert_eq!(numbers(&actions), (1..=most).collect::<Vec<_>>());
+        actions.answer(Some(Observation::Null), most + 1);
+        assert_eq!(numbers(&actions), (2..=most + 1).collect::<Vec<_>>());
+        actions.clear();
+        assert_eq!(actions, PastActions::default());
     }
 
     #[test]
     fn events_have_a_limit_in_bytes_and_the_newest_stays() {
-        let mut past = PastActions::default();
+        let mut actions = PastActions::default();
         let mut push = |seq: u64, bytes: usize| {
-            past.push(event(seq, bytes));
-            numbers(&past)
+            actions.push(event(seq, bytes));
+            numbers(&actions)
         };
         assert_eq!(push(0, PAST_BYTES / 2), [0]);
         assert_eq!(push(1, PAST_BYTES / 2), [0, 1]);
@@ -129,21 +130,21 @@ mod tests {
 
     #[test]
     fn the_observation_of_an_action_counts_too() {
-        let mut past = PastActions::default();
-        past.push(event(0, 1));
-        past.push(PastAction { action: Some(Action::Null), observation: None, seq: 1 });
-        past.answer(event(2, PAST_BYTES).observation, 2);
-        assert_eq!(numbers(&past), [1]);
+        let mut actions = PastActions::default();
+        actions.push(event(0, 1));
+        actions.push(PastAction { action: Some(Action::Null), observation: None, seq: 1 });
+        actions.answer(event(2, PAST_BYTES).observation, 2);
+        assert_eq!(numbers(&actions), [1]);
     }
 
     #[test]
     fn restored_events_have_the_same_limit() {
-        let mut past = PastActions::default();
-        past.push(event(0, 7));
-        past.push(PastAction { action: Some(Action::Null), observation: None, seq: 1 });
-        let text = serde_json::to_string(&past).expect("events are serialisable");
+        let mut actions = PastActions::default();
+        actions.push(event(0, 7));
+        actions.push(PastAction { action: Some(Action::Null), observation: None, seq: 1 });
+        let text = serde_json::to_string(&actions).expect("events are serialisable");
         assert!(text.starts_with('['), "{text}");
         let restored: PastActions = serde_json::from_str(&text).expect("events are read back");
-        assert_eq!(restored, past);
+        assert_eq!(restored, actions);
     }
 }

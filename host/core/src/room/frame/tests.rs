@@ -47,10 +47,10 @@ fn an_observation_joins_its_action_after_other_events_and_once() {
     parts.frames.remember(&mut parts.cx, id, None, Some(error("late")), 3);
     parts.frames.remember(&mut parts.cx, id, None, Some(error("again")), 4);
     let frame = parts.frames.get(&id).unwrap();
-    let alone = |seq, text| PastAction { action: None, observation: Some(error(text)), seq };
-    let joined = PastAction { action: Some(Action::Null), ..alone(1, "late") };
-    let past: Vec<PastAction> = frame.past.iter().cloned().collect();
-    assert_eq!(past, [joined, event, alone(4, "again")]);
+    let lone_event = |seq, text| PastAction { action: None, observation: Some(error(text)), seq };
+    let joined = PastAction { action: Some(Action::Null), ..lone_event(1, "late") };
+    let actions: Vec<PastAction> = frame.past_actions.iter().cloned().collect();
+    assert_eq!(actions, [joined, event, lone_event(4, "again")]);
     assert_eq!(frame.acting.last_error.as_deref(), Some("again"));
 }
 
@@ -59,13 +59,13 @@ fn only_calls_of_plugins_ask_and_only_those_for_a_task_have_one() {
     let mut parts = Parts::new("");
     let frame = parts.begin("desk", None);
     let plugin = PluginName::from("worker");
-    let gone = FrameId(9);
+    let missing = FrameId(9);
     let expected = [
         (Purpose::Step { frame }, Some(("chat", Some("desk")))),
         (Purpose::Tool { frame, slot: 0, plugin: plugin.clone() }, Some(("worker", None))),
         (Purpose::Gate { plugin: plugin.clone(), number: 0 }, Some(("worker", None))),
         (Purpose::Strategy { strategy: plugin }, Some(("worker", None))),
-        (Purpose::Step { frame: gone }, None),
+        (Purpose::Step { frame: missing }, None),
         (Purpose::User { frame }, None),
     ];
     for (purpose, asks) in expected {

@@ -55,8 +55,8 @@ fn pass(parts: &mut Parts, number: u64) -> Option<GatedAct> {
     parts.view().gate_checks().ask_gate(number)
 }
 
-/// Returns the questions to gates since the last call, as `gate: text`.
-fn asked(parts: &mut Parts) -> Vec<String> {
+/// The questions to gates since the last call, as `gate: text`.
+fn take_gate_questions(parts: &mut Parts) -> Vec<String> {
     let question = |effect| match effect {
         Effect::QueryPlugin { plugin, question: PluginQuery::Gate { input }, .. } => {
             Some(format!("{plugin}: {}", input.text))
@@ -73,18 +73,18 @@ fn messages_of_a_channel_pass_one_after_the_other_and_channels_do_not_wait_for_e
     for (channel, text) in [("phone", "one"), ("phone", "two"), ("web", "three")] {
         parts.view().gate_checks().wait_for_gates(inbound(channel, text));
     }
-    assert_eq!(asked(&mut parts), ["guard: one", "guard: three"]);
+    assert_eq!(take_gate_questions(&mut parts), ["guard: one", "guard: three"]);
     assert_eq!(pass(&mut parts, 0), None);
-    assert_eq!(asked(&mut parts), ["censor: one"]);
+    assert_eq!(take_gate_questions(&mut parts), ["censor: one"]);
     let phone = Some(ChannelId::from("phone"));
     // The first message is still at its second gate.
     parts.view().gate_checks().next_in_lane(phone.clone());
-    assert_eq!(asked(&mut parts), [""; 0]);
+    assert_eq!(take_gate_questions(&mut parts), [""; 0]);
     assert_eq!(pass(&mut parts, 0), Some(inbound("phone", "one")));
     parts.view().gate_checks().next_in_lane(None);
-    assert_eq!(asked(&mut parts), [""; 0]);
+    assert_eq!(take_gate_questions(&mut parts), [""; 0]);
     parts.view().gate_checks().next_in_lane(phone);
-    assert_eq!(asked(&mut parts), ["guard: two"]);
+    assert_eq!(take_gate_questions(&mut parts), ["guard: two"]);
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn an_item_passes_the_gates_of_its_own_point_and_waits_in_no_lane() {
     for act in [inbound("phone", "one"), delivery("two"), delivery("three")] {
         parts.view().gate_checks().wait_for_gates(act);
     }
-    assert_eq!(asked(&mut parts), ["guard: one", "guard: two", "guard: three"]);
+    assert_eq!(take_gate_questions(&mut parts), ["guard: one", "guard: two", "guard: three"]);
     assert_eq!(pass(&mut parts, 2), Some(delivery("three")));
-    assert_eq!(asked(&mut parts), [""; 0]);
+    assert_eq!(take_gate_questions(&mut parts), [""; 0]);
 }
 
 #[test]

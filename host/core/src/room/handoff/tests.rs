@@ -26,12 +26,12 @@ impl Conversation {
     fn ask(&mut self, frame: FrameId, arguments: Value) -> Option<RefusalCode> {
         let call = ToolCall::new("handoff_conversation", arguments);
         let Parts { cx, frames, .. } = &mut self.parts;
-        let said = self.handoffs.handoff_by_call(cx, frames, frame, &call);
+        let outcome = self.handoffs.handoff_by_call(cx, frames, frame, &call);
         let code = cx.take_notices().into_iter().find_map(|notice| match notice {
             Notice::HandoffRejected { refusal, .. } => Some(refusal.error),
             _ => None,
         });
-        assert_eq!(said.is_error, code.is_some());
+        assert_eq!(outcome.is_error, code.is_some());
         code
     }
 

@@ -108,12 +108,12 @@ fn a_call_is_open_again_once_its_result_is_dropped() {
         value: None,
         is_error: false,
     };
-    let asked =
+    let request =
         Message { tool_calls: vec![call.clone()], ..fixture::message(0, Role::Llm, "a look") };
     let answer =
         Message { tool_results: vec![result], ..fixture::message(1, Role::Agent, "three") };
     let id = parts.begin("desk", None);
-    for (message, open) in [(asked, vec![call.clone()]), (answer, vec![])] {
+    for (message, open) in [(request, vec![call.clone()]), (answer, vec![])] {
         assert!(parts.view().dialogue().write_history(id, &Arc::new(message)));
         assert_eq!(parts.histories.memory(&parts.cx, &task).open_calls, open);
     }
@@ -144,10 +144,10 @@ fn a_word_of_the_user_is_not_the_result_of_an_open_call() {
     let mut parts = Parts::new("");
     let id = parts.begin("desk", None);
     let call = ToolCall { id: "c1".to_owned(), ..ToolCall::new("notes.list", json!({})) };
-    let asked = Message { tool_calls: vec![call], ..fixture::message(0, Role::Llm, "a look") };
+    let request = Message { tool_calls: vec![call], ..fixture::message(0, Role::Llm, "a look") };
     let word =
         Message { sender_name: "terminal".to_owned(), ..fixture::message(1, Role::User, "stop") };
-    for message in [asked, word, fixture::message(2, Role::Agent, "three")] {
+    for message in [request, word, fixture::message(2, Role::Agent, "three")] {
         parts.view().dialogue().write_history(id, &Arc::new(message));
     }
     let history = parts.histories.history(&"desk".into());
@@ -178,8 +178,8 @@ fn a_reset_reaches_sub_tasks_that_form_a_circle() {
         follow(&mut parts, task, seq, None);
     }
     parts.histories.reset(&parts.cx, &"desk".into());
-    let left = ["desk", "digest", "stranger"].map(|task| parts.history_of(task));
-    assert_eq!(left, [vec![], vec![], vec![2]]);
+    let remaining = ["desk", "digest", "stranger"].map(|task| parts.history_of(task));
+    assert_eq!(remaining, [vec![], vec![], vec![2]]);
 }
 
 #[test]

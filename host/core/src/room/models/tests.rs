@@ -24,13 +24,13 @@ fn usage(input_tokens: u64, cached_input_tokens: u64, output_tokens: u64) -> Tok
 fn a_forgotten_call_stays_to_be_counted_and_its_held_requests_go() {
     let mut parts = Parts::new("");
     parts.models.model_calls = vec![call(1), call(2), call(1)];
-    let held =
+    let request =
         |number| HeldRequest { call: CallId(number), ordinal: 0, request: ModelRequest::default() };
-    parts.budgets.held = vec![held(1), held(2)];
+    parts.budgets.held_requests = vec![request(1), request(2)];
     parts.view().plugin_calls().forget_model_calls(CallId(1));
     let awaited: Vec<bool> = parts.models.model_calls.iter().map(ModelCall::is_awaited).collect();
     assert_eq!(awaited, [false, true, false]);
-    assert_eq!(parts.budgets.held, [held(2)]);
+    assert_eq!(parts.budgets.held_requests, [request(2)]);
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn an_answer_costs_what_the_provider_says_or_else_by_the_prices() {
     setup.cached_input_price = Some(500_000);
     assert_eq!(cx.price(&model, usage(100, 40, 10)), Some(100));
     assert_eq!(cx.price(&model, usage(100, 400, 10)), Some(70), "no more than the prompt");
-    let named = TokenUsage { cost_micro_usd: Some(7), ..usage(100, 0, 10) };
-    assert_eq!(cx.price(&model, named), Some(7));
+    let with_cost = TokenUsage { cost_micro_usd: Some(7), ..usage(100, 0, 10) };
+    assert_eq!(cx.price(&model, with_cost), Some(7));
     cx.setup_mut().models.get_mut("default").unwrap().output_price = None;
     assert_eq!(cx.price(&model, usage(100, 0, 10)), None);
-    assert_eq!(cx.price(&model, named), Some(7));
-    assert_eq!(cx.price(&"stranger".into(), named), None);
+    assert_eq!(cx.price(&model, with_cost), Some(7));
+    assert_eq!(cx.price(&"stranger".into(), with_cost), None);
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn only_a_server_under_a_limit_has_its_missing_usage_estimated() {
             usage,
             model: String::new(),
         };
-        let aside = Reservation { input: 30, tokens, ..Reservation::default() };
-        cx.fill_in_usage(&"default".into(), &aside, &mut completion);
+        let reservation = Reservation { input: 30, tokens, ..Reservation::default() };
+        cx.fill_in_usage(&"default".into(), &reservation, &mut completion);
         (completion.usage.input_tokens, completion.usage.output_tokens)
     };
     assert_eq!(counted(&cx, 50, usage(0, 0, 0)), (0, 0), "inside the process");
@@ -136,28 +136,28 @@ fn failed(answer: ModelError) -> [Event; 2] {
 
 #[test]
 fn a_run_is_left_for_lack_of_a_model_only_if_it_does_nothing_else() {
-    let gone = || failed(ModelError::Unavailable { retry_after_ms: None });
-    let (room, events) = (waiting(|_| {}), gone());
+    let outage = || failed(ModelError::Unavailable { retry_after_ms: None });
+    let (room, events) = (waiting(|_| {}), outage());
     let missing = room.lacks_model(&events).expect("the run is left");
     assert_eq!((missing.position, missing.model.as_str()), (1, "default"));
     let reason = "it is not available now".to_owned();
     assert_eq!(missing.event(), Event::ModelUnavailable { call: CallId(1), ordinal: 0, reason });
     let refused = failed(ModelError::Other { message: "no".to_owned() });
     assert!(room.lacks_model(&refused).is_none(), "a refusal is an answer");
-    let left = |was_shown| {
+    let is_left = |was_shown| {
         let room = waiting(|parts| {
             let [pending] = &mut parts.models.model_calls[..] else { panic!("one call") };
             let models = [ModelName::from("default"), ModelName::from("second")];
             pending.fallback = Fallback::after_first(&models, &ModelRequest::default());
         });
-        let mut events = gone();
-        if let Event::ModelAnswered { was_shown: shown, .. } = &mut events[1] {
-            *shown = was_shown;
+        let mut events = outage();
+        if let Event::ModelAnswered { was_shown: text_was_shown, .. } = &mut events[1] {
+            *text_was_shown = was_shown;
         }
         room.lacks_model(&events).is_some()
     };
-    assert!(!left(false), "another model is asked");
-    assert!(left(true), "none is asked once words were shown");
+    assert!(!is_left(false), "another model is asked");
+    assert!(is_left(true), "none is asked once words were shown");
     let others: [fn(&mut Parts); 6] = [
         |parts| parts.budgets.spent.turns = 1,
         |parts| parts.cx.opening.depth = 1,
@@ -170,6 +170,6 @@ fn a_run_is_left_for_lack_of_a_model_only_if_it_does_nothing_else() {
         },
     ];
     for (index, change) in others.into_iter().enumerate() {
-        assert!(waiting(change).lacks_model(&gone()).is_none(), "{index}");
+        assert!(waiting(change).lacks_model(&outage()).is_none(), "{index}");
     }
 }

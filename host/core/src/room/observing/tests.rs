@@ -109,7 +109,7 @@ impl ObserverRoom {
         self.handle(Event::TimerFired { timer });
     }
 
-    fn taken(&self, room: &str) -> Option<ObservedPosition> {
+    fn position_in(&self, room: &str) -> Option<ObservedPosition> {
         self.room.observed().get(room).copied()
     }
 
@@ -129,8 +129,8 @@ fn one_batch_at_a_time_is_under_way_and_each_gets_a_reply() {
     assert_eq!(hook.batches(), [&[1, 2][..], &[3]]);
     assert_eq!(hook.replies, [(1, Ok(RequestReply::Done)), (2, Ok(RequestReply::Done))]);
     let position = |seq| Some(ObservedPosition { seq, index: 0 });
-    assert_eq!(hook.taken("r"), position(3));
-    assert_eq!(hook.taken("r/1"), None);
+    assert_eq!(hook.position_in("r"), position(3));
+    assert_eq!(hook.position_in("r/1"), None);
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn events_that_were_taken_are_left_out_of_a_repeated_batch() {
     hook.observe(4, "r/1", [1]);
     hook.answer(Ok(ObserverReply::Taken));
     assert_eq!(hook.batches(), [&[1, 2][..], &[3], &[1]]);
-    let done: Vec<u64> = hook.replies.iter().map(|(request, _)| *request).collect();
-    assert_eq!(done, [1, 2, 3]);
+    let requests: Vec<u64> = hook.replies.iter().map(|(request, _)| *request).collect();
+    assert_eq!(requests, [1, 2, 3]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_failed_call_is_repeated_after_growing_pauses_and_then_the_observer_is_stopp
     let stopped = Err(RefusalCode::ObserverStopped);
     assert_eq!(hook.replies, [(1, stopped.clone()), (2, stopped)], "nothing overtakes event 1");
     assert!(matches!(hook.notices.last(), Some(Notice::ObserverStopped { attempts: 3, .. })));
-    assert_eq!(hook.taken("r"), None);
+    assert_eq!(hook.position_in("r"), None);
     // The count begins anew with the next batch.
     hook.observe(3, "r", [1]);
     hook.fail();
@@ -174,12 +174,12 @@ fn a_failed_call_is_repeated_after_growing_pauses_and_then_the_observer_is_stopp
 
 #[test]
 fn an_unavailable_observer_is_called_no_sooner_than_it_asked_for() {
-    for (asked, pause) in
+    for (retry_after_ms, pause) in
         [(None, 500), (Some(100), 500), (Some(7_000), 7_000), (Some(u64::MAX), RETRY_AFTER_MAX_MS)]
     {
         let mut hook = ObserverRoom::open();
         hook.observe(1, "r", [1]);
-        hook.answer(Ok(ObserverReply::Unavailable { retry_after_ms: asked }));
+        hook.answer(Ok(ObserverReply::Unavailable { retry_after_ms }));
         hook.fire();
         assert_eq!((hook.now, hook.calls.len()), (pause, 2));
     }
@@ -202,7 +202,7 @@ fn a_call_past_its_deadline_is_abandoned_and_counts_as_failed() {
     assert_eq!((hook.now, &hook.abandoned[..]), (2_000, &[call][..]));
     // Its late answer takes nothing.
     hook.answer(Ok(ObserverReply::Taken));
-    assert_eq!((hook.taken("r"), hook.replies.len()), (None, 0));
+    assert_eq!((hook.position_in("r"), hook.replies.len()), (None, 0));
     hook.fire();
     assert_eq!(hook.batches(), [&[1][..], &[1]]);
 }

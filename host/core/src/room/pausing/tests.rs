@@ -95,13 +95,13 @@ fn effects_that_begin_something_wait_in_their_order_and_others_leave() {
         channel: "terminal".into(),
         prompt: String::new(),
     };
-    let done = Effect::Reply { request: RequestId(0), reply: Ok(RequestReply::Done) };
+    let reply = Effect::Reply { request: RequestId(0), reply: Ok(RequestReply::Done) };
     let poll = |cx: &mut RoomContext, pausing: &mut Pausing| -> Vec<Effect> {
         std::iter::from_fn(|| pausing.next_effect(cx)).collect()
     };
     pausing.pause(&mut cx, "lunch");
-    cx.effects.extend([ask(0), done.clone(), ask(1)]);
-    assert_eq!(poll(&mut cx, &mut pausing), [done]);
+    cx.effects.extend([ask(0), reply.clone(), ask(1)]);
+    assert_eq!(poll(&mut cx, &mut pausing), [reply]);
     at(&mut cx, &mut pausing, 1_100);
     cx.effects.push_back(ask(2));
     assert_eq!(poll(&mut cx, &mut pausing), []);

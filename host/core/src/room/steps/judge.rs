@@ -38,13 +38,13 @@ impl Dialogue<'_> {
 /// The bytes that an answer of a task may weigh: more than others, if it calls a tool whose plugin
 /// takes large arguments (`limits.arguments`).
 fn weight_limit(setup: &Setup, task: &TaskSetup, message: &Message) -> usize {
-    let taken = |call: &ToolCall| {
+    let argument_limit = |call: &ToolCall| {
         let ToolTarget::Plugin { plugin, .. } = &task.toolbox.get(&call.name)?.target else {
             return None;
         };
         Some(setup.plugins.get(plugin)?.limits.arguments)
     };
-    let largest = message.tool_calls.iter().chain(&message.tools).filter_map(taken).max();
+    let largest = message.tool_calls.iter().chain(&message.tools).filter_map(argument_limit).max();
     let largest = usize::try_from(largest.unwrap_or_default()).unwrap_or(usize::MAX);
     // A call counts as the provider's and as the task's; what it exceeds is refused by name.
     MAX_WEIGHT.saturating_add(largest.saturating_mul(2))
@@ -147,17 +147,17 @@ impl StepLoop<'_> {
         let ending = answer.as_ref().and_then(|message| {
             self.dialogue().find_end(id, Some(message), Some(&responder), ends)
         });
-        let done = ending.is_some();
+        let is_done = ending.is_some();
         // The user's goodbye is no judge's, and an accepted handoff precedes all checks.
         let is_settled = ending.is_some_and(|ending| ending.status == Status::UserQuit)
             || self.handoffs.is_agreed(id);
         let judge = task.judge.as_ref().filter(|_| !is_settled);
-        let counts = |message: &Message| done || !(unknown || is_empty(message, &task));
+        let counts = |message: &Message| is_done || !(unknown || is_empty(message, &task));
         let valid = answer.as_deref().is_some_and(counts);
         match (answer, judge) {
             (Some(message), Some(judge)) => {
                 let attempt = Attempt { responder, rest, wait: FrameWait::Next, do_not_know };
-                let answer = RuledAnswer { message, valid, ends, done };
+                let answer = RuledAnswer { message, valid, ends, is_done };
                 self.ask_judge(id, judge, attempt, answer);
             }
             (Some(message), None) if valid => self.post(id, responder, message, ends),
@@ -343,11 +343,11 @@ impl StepLoop<'_> {
         let Some(frame) = self.frames.get(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let (task, asked) = (frame.task.clone(), frame.asked.clone());
+        let (task, gated_question) = (frame.task.clone(), frame.gated_question.clone());
         let question =
             frame.pending.as_ref().filter(|pending| !super::super::delivery::is_data(pending));
         let question = question.map(|pending| pending.text().to_owned()).unwrap_or_default();
-        let question = asked.unwrap_or(question);
+        let question = gated_question.unwrap_or(question);
         self.cx.notify(Notice::QuestionUnanswered { task: task.clone(), question });
         self.run_control().end_frame(id, FrameEnd::unattended(&task));
     }

@@ -32,10 +32,13 @@ impl StepLoop<'_> {
         message: &Message,
         answered: Option<&Message>,
     ) -> bool {
-        let asked = if message.sender == Role::Llm { Some(message) } else { answered };
-        let Some(asked) = asked.filter(|asked| asked.sender == Role::Llm) else { return false };
+        let request = if message.sender == Role::Llm { Some(message) } else { answered };
+        let Some(request) = request.filter(|request| request.sender == Role::Llm) else {
+            return false;
+        };
         let Some(task) = self.frames.get(&id).map(|frame| &frame.task) else { return false };
-        let calls = if asked.tool_calls.is_empty() { &asked.tools } else { &asked.tool_calls };
+        let calls =
+            if request.tool_calls.is_empty() { &request.tools } else { &request.tool_calls };
         if calls.is_empty() {
             return false;
         }
@@ -54,14 +57,14 @@ impl StepLoop<'_> {
         call: &ToolCall,
     ) -> Option<Work> {
         if host_tool_of(toolbox, call) == Some(HostTool::TaskStatus) {
-            let wanted = call.arguments.get("task_id").and_then(Value::as_str).unwrap_or_default();
-            let wanted = BackgroundId::from(wanted.trim());
+            let task_id = call.arguments.get("task_id").and_then(Value::as_str).unwrap_or_default();
+            let task_id = BackgroundId::from(task_id.trim());
             let is_under_way = self
                 .background
                 .records
                 .newest()
                 .filter(|record| record.by.as_ref() == Some(task))
-                .filter(|record| wanted.as_str().is_empty() || record.id == wanted)
+                .filter(|record| task_id.as_str().is_empty() || record.id == task_id)
                 .any(|record| !record.state.is_end());
             return Some(if is_under_way { Work::UnderWay } else { Work::Over });
         }
@@ -102,8 +105,9 @@ impl Histories {
             return;
         };
         let value = answer.as_ref().ok().and_then(|outcome| outcome.value.as_ref());
-        let begun = value.and_then(|value| value.get("background")?.get("command_id")?.as_i64());
-        if let Some(number) = begun {
+        let command_id =
+            value.and_then(|value| value.get("background")?.get("command_id")?.as_i64());
+        if let Some(number) = command_id {
             let commands = &mut self.memory(cx, task).commands;
             if commands.len() < MAX_COMMANDS {
                 commands.insert((plugin.clone(), number));

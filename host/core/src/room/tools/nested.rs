@@ -65,6 +65,7 @@ impl ToolRounds<'_> {
         let led_by = slot.now.led_by_and(plugin);
         slot.nested_calls =
             slot.nested_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
+        // An answer is sent when a slot ends, and this request has none.
         if calls.is_empty() {
             let answers = Vec::new();
             return self.cx.effects.push_back(Effect::AnswerTools { call, ordinal, answers });
@@ -112,9 +113,9 @@ impl ToolRounds<'_> {
             if let Some(text) = &refusal {
                 self.frames.report_refused(self.cx, id, &next.name, Some(&next.arguments), text);
             }
-            let said = refusal.map(|text| self.frames.error_outcome(self.cx, id, text));
+            let outcome = refusal.map(|text| self.frames.error_outcome(self.cx, id, text));
             let nested = Some(Nested { call, ordinal, denial, is_told: false });
-            let slot = Slot { depth, nested, ..Slot::new(next) }.answered(said);
+            let slot = Slot { depth, nested, ..Slot::new(next) }.answered(outcome);
             let Some(round) = self.frames.round_mut(self.cx, id) else { return };
             round.push(slot);
         }
@@ -140,6 +141,7 @@ impl Dialogue<'_> {
     /// Answers the requests whose calls have all ended.
     pub(super) fn answer_nested(&mut self, id: FrameId) {
         let Some(round) = self.frames.nesting_round(id) else { return };
+        // Sorted, so that a replay answers in the same order.
         let mut requests: BTreeMap<(CallId, u32), bool> = BTreeMap::new();
         for slot in &round.slots {
             let Some(nested) = slot.nested.as_ref().filter(|nested| !nested.is_told) else {
@@ -297,7 +299,7 @@ impl Slot {
         }
         let denial = nested.denial.take();
         let SlotState::Answered(answer) = self.end_nested() else { return None };
-        let SlotAnswer { said: CallOutcome { message, is_error, .. }, .. } = *answer;
+        let SlotAnswer { outcome: CallOutcome { message, is_error, .. }, .. } = *answer;
         let content = message.as_ref().and_then(|message| message.content.clone());
         Some(match denial {
             Some(denial) => Err(NestedError::Denied { denial }),

@@ -49,23 +49,23 @@ impl Room {
         self.end_call(call, answer.is_ok(), &report);
         self.cx.drop_limit(call);
         let Some(slot) = self.frames.slot_mut(&mut self.cx, id, index).cloned() else { return };
-        let (said, observation, then) = if slot.action.is_some() {
+        let (outcome, observation, then) = if slot.action.is_some() {
             // An observation inherits the taint of its call, its message and its server.
             let untrusted = slot.now.untrusted
                 || self.frames.round(id).is_some_and(ToolRound::is_untrusted)
                 || self.histories.is_from_a_server(&self.cx, &self.frames, id, &slot.now.name);
-            let (said, observation) =
+            let (outcome, observation) =
                 self.tool_rounds().executed(id, &slot, &plugin, untrusted, &answer);
-            (said, Some(observation), Vec::new())
+            (outcome, Some(observation), Vec::new())
         } else {
             if let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) {
                 self.histories.note_command(&self.cx, &task, &slot.now, &answer);
             }
-            let (said, then) = self.dialogue().outcome_of(id, &slot, &answer);
+            let (outcome, then) = self.dialogue().outcome_of(id, &slot, &answer);
             if slot.nested.is_some() && !then.is_empty() {
                 (self.dialogue().refused_follow_ups(id, &then), None, Vec::new())
             } else {
-                (said, None, then)
+                (outcome, None, then)
             }
         };
         let task =
@@ -75,22 +75,22 @@ impl Room {
             _ => None,
         };
         let content =
-            said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
+            outcome.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
         self.cx.notify(Notice::ToolAnswered {
             call: Some(call),
             task,
             name: slot.now.name.clone(),
             arguments: None,
             content,
-            is_error: said.is_error,
+            is_error: outcome.is_error,
             fault,
             report,
         });
         if then.is_empty() {
-            let answer = SlotAnswer { said, observation };
+            let answer = SlotAnswer { outcome, observation };
             self.frames.answer_slot(&mut self.cx, id, index, answer);
         } else {
-            self.tool_rounds().follow_calls(id, index, (said, then), (&plugin, call));
+            self.tool_rounds().follow_calls(id, index, (outcome, then), (&plugin, call));
         }
         self.dialogue().resume_round(id);
     }
@@ -191,7 +191,7 @@ impl ToolRounds<'_> {
         &mut self,
         id: FrameId,
         index: usize,
-        (said, then): (CallOutcome, Vec<ToolCall>),
+        (outcome, then): (CallOutcome, Vec<ToolCall>),
         (plugin, call): (&PluginName, CallId),
     ) {
         let is_untrusted = self.frames.round(id).is_some_and(ToolRound::is_untrusted);
@@ -212,7 +212,7 @@ impl ToolRounds<'_> {
             ..next
         };
         let mut then: Vec<ToolCall> = then.into_iter().map(as_here).collect();
-        if said.message.is_none() && then.len() == 1 {
+        if outcome.message.is_none() && then.len() == 1 {
             // L-121: the requested call takes its place.
             let next = then.remove(0);
             let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
@@ -220,12 +220,12 @@ impl ToolRounds<'_> {
             slot.depth = depth;
             slot.state = SlotState::Ready;
             match self.dialogue().outcome_without_call(id, next, depth, Some(&before), plugin) {
-                Some(said) => self.frames.answer_slot(self.cx, id, index, said.into()),
+                Some(outcome) => self.frames.answer_slot(self.cx, id, index, outcome.into()),
                 None => self.run_slot(id, index, Consent::NotYet),
             }
             return;
         }
-        self.frames.answer_slot(self.cx, id, index, said.into());
+        self.frames.answer_slot(self.cx, id, index, outcome.into());
         let Some(round) = self.frames.round(id) else { return };
         let first = round.slots.len();
         let of_round = round.slots.iter().filter(|slot| slot.nested.is_none()).count();
@@ -236,12 +236,12 @@ impl ToolRounds<'_> {
             // The room assigns the id. With an id of the plugin's choice, a result could pass for
             // that of another call.
             next.id = format!("{call}-{offset}");
-            let said = if of_round + offset >= MAX_ROUND {
+            let outcome = if of_round + offset >= MAX_ROUND {
                 Some(self.frames.error_outcome(self.cx, id, TOO_MANY.to_owned()))
             } else {
                 self.dialogue().outcome_without_call(id, next.clone(), depth, None, plugin)
             };
-            let slot = Slot { depth, ..Slot::new(next) }.answered(said);
+            let slot = Slot { depth, ..Slot::new(next) }.answered(outcome);
             let Some(round) = self.frames.round_mut(self.cx, id) else { return };
             round.push(slot);
         }
@@ -288,14 +288,14 @@ impl Dialogue<'_> {
             for (slot, native) in round.slots.iter_mut().zip(&native) {
                 let says_nothing = |message: &Message| message.is_empty() && !*native;
                 let SlotState::Answered(answer) = &mut slot.state else { continue };
-                if answer.said.message.as_deref().is_none_or(says_nothing) {
+                if answer.outcome.message.as_deref().is_none_or(says_nothing) {
                     let text = if *native {
                         String::new()
                     } else {
                         format!("{} gave an empty result.", slot.call.name)
                     };
                     let message = self.frames.host_message(self.cx, id, text);
-                    answer.said = CallOutcome {
+                    answer.outcome = CallOutcome {
                         message: Some(Box::new(message)),
                         is_error: false,
                         is_result: true,
@@ -337,29 +337,29 @@ impl Frames {
         native: &[bool],
         task: &TaskSetup,
     ) -> Option<Message> {
-        let said: Vec<(&Slot, &CallOutcome, &Message)> = slots
+        let answers: Vec<(&Slot, &CallOutcome, &Message)> = slots
             .iter()
             .filter_map(|slot| {
-                slot.answer().and_then(|SlotAnswer { said, .. }| {
-                    Some((slot, said, &**said.message.as_ref()?))
+                slot.answer().and_then(|SlotAnswer { outcome, .. }| {
+                    Some((slot, outcome, &**outcome.message.as_ref()?))
                 })
             })
             .collect();
-        if said.is_empty() {
+        if answers.is_empty() {
             return None;
         }
         let all_native = native.iter().all(|native| *native);
         let signals = [routing::DONE, routing::PASS, routing::SEND_TO];
         let confusing = task.text_rules.signals
             && all_native
-            && said.len() > 1
-            && said.iter().any(|(_, said, message)| {
-                !said.is_error && signals.iter().any(|signal| message.text().contains(signal))
+            && answers.len() > 1
+            && answers.iter().any(|(_, outcome, message)| {
+                !outcome.is_error && signals.iter().any(|signal| message.text().contains(signal))
             });
         let text_of = |message: &Message| {
             if confusing { ONE_CALL.to_owned() } else { message.text().to_owned() }
         };
-        let blocks: Vec<String> = said
+        let blocks: Vec<String> = answers
             .iter()
             .map(|(slot, _, message)| match slot.call.name.as_str() {
                 // A call that cannot be read.
@@ -368,7 +368,7 @@ impl Frames {
             })
             .collect();
         let rules = task.rules();
-        let in_results_alone = rules.native_results_lack_text && all_native && said.len() > 1;
+        let in_results_alone = rules.native_results_lack_text && all_native && answers.len() > 1;
         // Results that repeat the message they answer could double it with every step.
         let content = if in_results_alone {
             String::new()
@@ -377,20 +377,20 @@ impl Frames {
         };
         // Calls in the text have no result entry; their results are in the content.
         let any_native = native.contains(&true);
-        let results: Vec<ToolResult> = said
+        let results: Vec<ToolResult> = answers
             .iter()
             .filter(|_| any_native)
             .zip(native)
             .filter(|((slot, ..), native)| {
                 **native || (rules.joined_results_steer && slot.is_requested())
             })
-            .map(|((slot, said, message), _)| ToolResult {
+            .map(|((slot, outcome, message), _)| ToolResult {
                 content: text_of(message),
-                ..result_of(slot, said)
+                ..result_of(slot, outcome)
             })
             .collect();
         // Routing that a tool asked for applies, regardless of the other results.
-        let steering: Vec<&Message> = said
+        let steering: Vec<&Message> = answers
             .iter()
             .filter(|(slot, ..)| slot.is_requested() && rules.joined_results_steer)
             .map(|(_, _, message)| *message)
@@ -400,8 +400,10 @@ impl Frames {
         let recipient = steering.iter().find_map(|message| message.recipient.clone());
         let led_by: Vec<PluginName> =
             steering.iter().flat_map(|message| message.led_by.iter().cloned()).collect();
-        let attachments =
-            said.iter().flat_map(|(_, _, message)| message.attachments.iter().cloned()).collect();
+        let attachments = answers
+            .iter()
+            .flat_map(|(_, _, message)| message.attachments.iter().cloned())
+            .collect();
         let mut message = self.host_message(cx, id, content);
         message.labels.push(Label::Tool);
         message.led_by = led_by;
@@ -437,13 +439,13 @@ impl Dialogue<'_> {
         for result in message.tool_results.iter_mut().filter(|result| result.weight() > share) {
             result.value = None;
             if result.content.len() > share {
-                let whole = result.content.clone();
+                let full_text = result.content.clone();
                 result.content.truncate(result.content.floor_char_boundary(share));
                 result.content += &format!(
                     "\n[Cut to {share} bytes: {count} results were too long together; ask for less at a time.]"
                 );
                 let cut = ResultCut { tool: &result.name, limit: share, seq, untrusted };
-                if let Some(hint) = self.hold_result(id, whole, &cut) {
+                if let Some(hint) = self.hold_result(id, full_text, &cut) {
                     result.content += &format!("\n{hint}");
                 }
             }
@@ -453,14 +455,14 @@ impl Dialogue<'_> {
 
 /// The message of a round with a single call.
 fn only_message(slot: &Slot, is_native: bool) -> Option<Message> {
-    let said = &slot.answer()?.said;
-    let mut message = *said.message.clone()?;
-    if said.is_result {
+    let outcome = &slot.answer()?.outcome;
+    let mut message = *outcome.message.clone()?;
+    if outcome.is_result {
         if !message.labels.contains(&Label::Tool) {
             message.labels.push(Label::Tool);
         }
         if is_native {
-            message.tool_results = vec![result_of(slot, said)];
+            message.tool_results = vec![result_of(slot, outcome)];
         }
     }
     Some(message)
@@ -468,29 +470,29 @@ fn only_message(slot: &Slot, is_native: bool) -> Option<Message> {
 
 /// The observation of a slot, made of its result if it has none of its own (O-053).
 fn observation_of(slot: &Slot) -> Option<Observation> {
-    let SlotAnswer { said, observation } = slot.answer()?;
+    let SlotAnswer { outcome, observation } = slot.answer()?;
     if observation.is_some() {
         return observation.clone();
     }
     let content =
-        || said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
+        || outcome.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
     match slot.action {
         // A rule, an approver or a budget prevented the action.
-        Some(_) if said.is_error => Some(Observation::Error { content: content() }),
+        Some(_) if outcome.is_error => Some(Observation::Error { content: content() }),
         Some(_) => Some(Observation::Success { content: content() }),
-        None => said.is_result.then(|| Observation::Tool(result_of(slot, said))),
+        None => outcome.is_result.then(|| Observation::Tool(result_of(slot, outcome))),
     }
 }
 
 /// The result of a call for its model.
-fn result_of(slot: &Slot, said: &CallOutcome) -> ToolResult {
-    let message = said.message.as_deref();
+fn result_of(slot: &Slot, outcome: &CallOutcome) -> ToolResult {
+    let message = outcome.message.as_deref();
     ToolResult {
         call_id: slot.call.id.clone(),
         name: slot.call.name.clone(),
         content: message.map(|message| message.text().to_owned()).unwrap_or_default(),
         value: message.and_then(|message| message.value.clone()),
-        is_error: said.is_error,
+        is_error: outcome.is_error,
     }
 }
 

@@ -27,7 +27,7 @@ impl ToolRounds<'_> {
         id: FrameId,
         slot: usize,
         call: &ToolCall,
-        asked: Consent,
+        consent: Consent,
     ) -> Option<ToolResult> {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return Some(failed(call, "the task is over".to_owned()));
@@ -53,12 +53,12 @@ impl ToolRounds<'_> {
                 return Some(failed(call, self.cx.denied(by, *record)));
             }
         }
-        if asked != Consent::Approved {
+        if consent != Consent::Approved {
             // Rules are about the admitted name; most tasks use no other.
             let renamed =
                 (call.name != admitted).then(|| ToolCall { name: admitted, ..call.clone() });
             let call = renamed.as_ref().unwrap_or(call);
-            match self.frames.apply_rules(self.cx, id, slot, call, &agent, asked) {
+            match self.frames.apply_rules(self.cx, id, slot, call, &agent, consent) {
                 ConsentRuling::Runs => {}
                 ConsentRuling::Waits => return None,
                 ConsentRuling::Refused(result) => return Some(result),
@@ -78,8 +78,8 @@ impl ToolRounds<'_> {
             Ok(false) => {}
             Ok(true) => {
                 // All approvals are complete. Rules that deny still apply when it resumes.
-                let asked = if asked == Consent::Approved { asked } else { Consent::Edited };
-                self.cx.next_call(Purpose::HeldTool { frame: id, slot, asked });
+                let consent = if consent == Consent::Approved { consent } else { Consent::Edited };
+                self.cx.next_call(Purpose::HeldTool { frame: id, slot, consent });
                 self.frames.set_slot(self.cx, id, slot, SlotState::Confirming);
                 return None;
             }
@@ -229,19 +229,19 @@ mod tests {
                 &ToolSpec { name: name.to_owned(), ..ToolSpec::default() },
             )
         };
-        let (mut named, mut left) = (tool("a"), tool("b"));
-        "other".clone_into(&mut named.summary.name);
-        left.handled = false;
-        let toolbox: Toolbox = vec![named, left].into();
-        let told = |name: &str| wider_tools(&toolbox, &"desk".into(), &"desk".into(), name);
+        let (mut renamed_tool, mut unhandled_tool) = (tool("a"), tool("b"));
+        "other".clone_into(&mut renamed_tool.summary.name);
+        unhandled_tool.handled = false;
+        let toolbox: Toolbox = vec![renamed_tool, unhandled_tool].into();
+        let advice = |name: &str| wider_tools(&toolbox, &"desk".into(), &"desk".into(), name);
         assert_eq!(
-            told("box.a"),
+            advice("box.a"),
             ("tasks.desk.tools gives it another name, \"other\"".into(), None)
         );
         assert_eq!(
-            told("box.b"),
+            advice("box.b"),
             ("tasks.desk.tools leaves its calls to others, with `handle = false`".into(), None)
         );
-        assert_eq!(told("box.c").1.as_deref(), Some("add \"box.c\" to tasks.desk.tools"));
+        assert_eq!(advice("box.c").1.as_deref(), Some("add \"box.c\" to tasks.desk.tools"));
     }
 }

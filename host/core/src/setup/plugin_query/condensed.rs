@@ -84,25 +84,28 @@ impl Condensation {
     pub fn held_against(
         &self,
         history: &History,
-        kept: RetainedEntries<'_>,
+        retained: RetainedEntries<'_>,
     ) -> Result<Condensed, BadCondensation> {
         let entries = history.len();
         let place_of = |place: u64| usize::try_from(place).ok().filter(|place| *place <= entries);
-        let mut wanted = vec![false; entries];
+        let mut forget_flags = vec![false; entries];
         for span in &self.forget {
             let bad = || BadCondensation::Span { start: span.start, end: span.end, entries };
             let (start, end) = place_of(span.start)
                 .zip(place_of(span.end))
                 .filter(|(start, end)| start < end)
                 .ok_or_else(bad)?;
-            wanted[start..end].fill(true);
+            forget_flags[start..end].fill(true);
         }
         let mut groups = Groups::of(history);
-        let kept = places_kept(history, kept);
+        let retained_places = places_kept(history, retained);
         // O-125: a call and its results are dropped together or not at all.
-        let staying: BTreeSet<usize> = kept.iter().map(|place| groups.root(*place)).collect();
-        let going: BTreeSet<usize> =
-            (0..entries).filter(|place| wanted[*place]).map(|place| groups.root(place)).collect();
+        let staying: BTreeSet<usize> =
+            retained_places.iter().map(|place| groups.root(*place)).collect();
+        let going: BTreeSet<usize> = (0..entries)
+            .filter(|place| forget_flags[*place])
+            .map(|place| groups.root(place))
+            .collect();
         let goes = |root: usize| going.contains(&root) && !staying.contains(&root);
         let forget: BTreeSet<usize> =
             (0..entries).filter(|place| goes(groups.root(*place))).collect();
@@ -112,7 +115,7 @@ impl Condensation {
             let place = place.ok_or(BadCondensation::Place { index: mask.index, entries })?;
             let Some(entry) = history.get(place) else { continue };
             let shorter = shortened(entry, mask.index, &mask.text)?;
-            if !forget.contains(&place) && !kept.contains(&place) {
+            if !forget.contains(&place) && !retained_places.contains(&place) {
                 masked.entry(place).or_insert(shorter);
             }
         }
@@ -130,20 +133,20 @@ impl Condensation {
 
 /// The entries that may be neither dropped nor masked: the newest, the user's newest, the message
 /// to answer, calls without a result.
-fn places_kept(history: &History, kept: RetainedEntries<'_>) -> BTreeSet<usize> {
+fn places_kept(history: &History, retained: RetainedEntries<'_>) -> BTreeSet<usize> {
     let newest = |is_it: &dyn Fn(&Message) -> bool| {
         (0..history.len()).rev().find(|place| history.get(*place).is_some_and(|entry| is_it(entry)))
     };
-    let is_open = |call: &ToolCall| kept.open_calls.iter().any(|open| open.id == call.id);
+    let is_open = |call: &ToolCall| retained.open_calls.iter().any(|open| open.id == call.id);
     let with_open_calls =
         |entry: &Message| entry.sender == Role::Llm && entry.tool_calls.iter().any(is_open);
-    let places = [
+    let retained_places = [
         history.len().checked_sub(1),
         newest(&|entry| entry.sender == Role::User && entry.tool_results.is_empty()),
-        kept.pending.and_then(|seq| newest(&|entry| entry.seq == seq)),
+        retained.pending.and_then(|seq| newest(&|entry| entry.seq == seq)),
         newest(&with_open_calls),
     ];
-    places.into_iter().flatten().collect()
+    retained_places.into_iter().flatten().collect()
 }
 
 /// Returns the entry with this text in place of its own; its calls, and the ids of its results,

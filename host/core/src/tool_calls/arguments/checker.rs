@@ -6,7 +6,7 @@ use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::Wrong;
-use super::lax::{Lax, lax, mismatch, shown};
+use super::lax::{Lax, describe, lax, mismatch};
 
 /// The limit of levels of schema and value.
 const DEPTH_MAX: usize = 64;
@@ -153,9 +153,9 @@ impl<'a> Checker<'a> {
             Value::Array(items) => self.list(schema, items, depth),
             _ => Some(ValueChange::Same),
         };
-        let elsewhere = self.check_combined(schema, value, depth);
+        let combined = self.check_combined(schema, value, depth);
         let change = plain.map_or(ValueChange::Same, ValueChange::Put);
-        let change = change.and(inner?).and(elsewhere?);
+        let change = change.and(inner?).and(combined?);
         fits.then_some(change)
     }
 
@@ -166,22 +166,22 @@ impl<'a> Checker<'a> {
         value: &'a Value,
         depth: usize,
     ) -> Option<ValueChange<'a>> {
-        let mut whole = Some(ValueChange::Same);
+        let mut change = Some(ValueChange::Same);
         if let Some(target) =
             schema.get("$ref").and_then(Value::as_str).and_then(|reference| self.target(reference))
         {
-            whole = both(whole, self.check(target, value, depth + 1));
+            change = both(change, self.check(target, value, depth + 1));
         }
         for part in list_of(schema, "allOf") {
-            whole = both(whole, self.check(part, value, depth + 1));
+            change = both(change, self.check(part, value, depth + 1));
         }
         for key in ["anyOf", "oneOf"] {
             let choices = list_of(schema, key);
             if !choices.is_empty() {
-                whole = both(whole, self.choice(choices, value, depth + 1));
+                change = both(change, self.choice(choices, value, depth + 1));
             }
         }
-        whole
+        change
     }
 
     /// Returns the part of the schema behind a reference, which must be within the schema.
@@ -223,7 +223,7 @@ impl<'a> Checker<'a> {
         }
         if second.is_none() {
             return self
-                .reject(format!("must be of one of the allowed types, not {}", shown(value)));
+                .reject(format!("must be of one of the allowed types, not {}", describe(value)));
         }
         self.coerced += 1;
         second
@@ -391,7 +391,7 @@ impl<'a> Checker<'a> {
             return None;
         }
         if let Some(only) = only {
-            return Some(format!("must be {}", shown(only)));
+            return Some(format!("must be {}", describe(only)));
         }
         let some: Vec<String> = list
             .iter()
@@ -456,8 +456,8 @@ impl<'a> Checker<'a> {
                         .build()
                         .is_ok_and(|compiled| !compiled.is_match(text))
                 {
-                    let shown: String = pattern.chars().take(PATTERN_SHOWN).collect();
-                    reasons.push(format!("must match the pattern {shown}"));
+                    let excerpt: String = pattern.chars().take(PATTERN_SHOWN).collect();
+                    reasons.push(format!("must match the pattern {excerpt}"));
                 }
             }
             Value::Number(number) => {
@@ -507,9 +507,9 @@ impl<'a> Checker<'a> {
     }
 
     fn spend(&mut self, steps: u64) -> bool {
-        let left = self.fuel.checked_sub(steps);
-        self.fuel = left.unwrap_or(0);
-        left.is_some()
+        let remaining = self.fuel.checked_sub(steps);
+        self.fuel = remaining.unwrap_or(0);
+        remaining.is_some()
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn lax(kind: &str, value: &Value) -> Lax {
 
 /// The error for a value of another type.
 pub(super) fn mismatch(kind: &str, value: &Value) -> String {
-    let wanted = match kind {
+    let expected = match kind {
         "string" => "a text",
         "integer" => "a whole number",
         "number" => "a number",
@@ -58,9 +58,9 @@ pub(super) fn mismatch(kind: &str, value: &Value) -> String {
         }
         Value::String(text) if kind == "object" => match unreadable(text) {
             Some(place) => format!("must be an object, but {place}"),
-            None => format!("must be {wanted}, not {}", shown(value)),
+            None => format!("must be {expected}, not {}", describe(value)),
         },
-        _ => format!("must be {wanted}, not {}", shown(value)),
+        _ => format!("must be {expected}, not {}", describe(value)),
     }
 }
 
@@ -84,7 +84,7 @@ fn unreadable(text: &str) -> Option<String> {
 }
 
 /// A short description of a value.
-pub(super) fn shown(value: &Value) -> String {
+pub(super) fn describe(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),

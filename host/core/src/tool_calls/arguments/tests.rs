@@ -116,10 +116,15 @@ fn a_whole_number_arrives_exactly_or_is_refused() {
         for around in
             ["{\"n\": N}", "{\"list\": [1, N]}", "{\"within\": {\"n\": N}}", "{\"either\": N}"]
         {
-            let given: Value = serde_json::from_str(&around.replace('N', written)).unwrap();
-            let checked = check(&of("integer"), &given);
-            let wanted = expected.map(|number| serde_json::from_str(&around.replace('N', number)));
-            assert_eq!(checked.clone().ok(), wanted.map(Result::unwrap), "{written} in {around}");
+            let value: Value = serde_json::from_str(&around.replace('N', written)).unwrap();
+            let checked = check(&of("integer"), &value);
+            let expected_value =
+                expected.map(|number| serde_json::from_str(&around.replace('N', number)));
+            assert_eq!(
+                checked.clone().ok(),
+                expected_value.map(Result::unwrap),
+                "{written} in {around}"
+            );
             let is_large = written.len() > 3 && !written.starts_with('"');
             if let Some(wrong) = checked.err().filter(|_| is_large && !around.contains("either")) {
                 assert!(wrong[0].reason.starts_with("must be written in digits"), "{wrong:?}");
@@ -140,7 +145,7 @@ fn a_schema_is_followed_into_the_value() {
     let reference = json!({"$ref": "#/$defs/Pair"});
     let optional = json!({"anyOf": [reference, {"type": "null"}], "default": null});
     let list = json!({"type": "array", "items": reference, "maxItems": 2});
-    for (part, given, expected) in [
+    for (part, value, expected) in [
         (
             reference.clone(),
             json!({"a": {"x": "1", "z": 3}, "b": 4}),
@@ -258,10 +263,10 @@ fn a_schema_is_followed_into_the_value() {
         (json!("not a schema"), json!({"a": 1}), Ok(json!({"a": 1}))),
     ] {
         let schema = of(part);
-        let checked = check(&schema, &given).map_err(|wrong| {
+        let checked = check(&schema, &value).map_err(|wrong| {
             wrong.into_iter().map(|Wrong { path, reason }| (path, reason)).collect::<Vec<_>>()
         });
-        assert_eq!(checked, expected, "{given} against {schema}");
+        assert_eq!(checked, expected, "{value} against {schema}");
     }
 }
 
@@ -272,8 +277,8 @@ fn all_wrong_fields_are_told_at_once() {
         "properties": {"b": {"type": "integer"}, "a": {"properties": {"x": {"type": "string"}}}, "c": {"type": "integer", "default": "no number"}},
         "required": ["c", "d"],
     });
-    let paths = |given| {
-        check(&schema, &given).unwrap_err().into_iter().map(|wrong| wrong.path).collect::<Vec<_>>()
+    let paths = |value| {
+        check(&schema, &value).unwrap_err().into_iter().map(|wrong| wrong.path).collect::<Vec<_>>()
     };
     assert_eq!(paths(json!({"a": {"x": 1}, "b": "x"})), ["a.x", "b", "c", "d"]);
     assert_eq!(paths(json!([1])), [""]);
@@ -304,7 +309,7 @@ fn a_call_without_a_name_is_that_of_the_one_tool_that_takes_it() {
         tool("fry", ints(&["f"])),
         tool("get", own_id),
     ];
-    for (given, expected) in [
+    for (arguments, expected) in [
         (json!({"x": 1, "y": "3"}), Some("p.gauss")),
         (json!({"x": 1, "y": 3, "purpose": "to add", "id": "7"}), Some("p.gauss")),
         (json!({"x": 1, "y": 3, "id": 7}), None),
@@ -320,8 +325,8 @@ fn a_call_without_a_name_is_that_of_the_one_tool_that_takes_it() {
         (json!({"id": 7}), None),
         (json!({"id": 7, "deep": 1}), Some("p.get")),
     ] {
-        let found = infer(tools.iter(), given.as_object().unwrap());
-        assert_eq!(found.map(|tool| tool.summary.name.as_str()), expected, "{given}");
+        let found = infer(tools.iter(), arguments.as_object().unwrap());
+        assert_eq!(found.map(|tool| tool.summary.name.as_str()), expected, "{arguments}");
     }
     assert!(
         infer(tools[..3].iter(), json!({"f": 1}).as_object().unwrap()).is_some(),
@@ -368,9 +373,9 @@ fn hostile_schemas_and_values_cost_no_more_than_they_weigh() {
     assert_eq!(check(&required, &json!({})), Ok(json!({})), "what is not reached is let through");
 
     let texts = |text: &str| json!({"k".repeat(1 << 19): vec![text; 1 << 18]});
-    let whole = |key: &str, value: Value| json!({"additionalProperties": {"items": {"type": "integer", key: value}}});
-    assert_eq!(check(&whole("minimum", json!(0)), &texts("x")).unwrap_err().len(), 64);
-    let checked = check(&whole("minimum", json!(0)), &texts("7")).unwrap();
+    let list_schema = |key: &str, value: Value| json!({"additionalProperties": {"items": {"type": "integer", key: value}}});
+    assert_eq!(check(&list_schema("minimum", json!(0)), &texts("x")).unwrap_err().len(), 64);
+    let checked = check(&list_schema("minimum", json!(0)), &texts("7")).unwrap();
     assert!(
         checked.as_object().unwrap().values().all(|list| list
             .as_array()
@@ -378,7 +383,7 @@ fn hostile_schemas_and_values_cost_no_more_than_they_weigh() {
             .iter()
             .all(|item| *item == 7))
     );
-    assert!(check(&whole("enum", (0..20_000).collect()), &texts("19999")).is_ok());
+    assert!(check(&list_schema("enum", (0..20_000).collect()), &texts("19999")).is_ok());
 }
 
 #[test]

@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 8;
 /// The template of a call.
 pub(super) fn form(tool: &TaskTool) -> String {
     let schema = cleaned(&tool.summary.input_schema);
-    let mut blank = Blank { root: &schema, left: ELEMENTS_MAX };
+    let mut blank = Blank { root: &schema, remaining: ELEMENTS_MAX };
     xml::render(&tool.summary.name, &blank.fields(&schema, 0), &schema)
 }
 
@@ -24,7 +24,7 @@ pub(super) fn has_verbatim(tool: &TaskTool) -> bool {
 
 struct Blank<'a> {
     root: &'a Value,
-    left: usize,
+    remaining: usize,
 }
 
 impl<'a> Blank<'a> {
@@ -34,10 +34,10 @@ impl<'a> Blank<'a> {
         let fields = fields.filter(|(name, _)| !name.starts_with('_'));
         let mut blanks = Map::new();
         for (name, field) in fields {
-            if self.left == 0 {
+            if self.remaining == 0 {
                 break;
             }
-            self.left -= 1;
+            self.remaining -= 1;
             blanks.insert(name.clone(), self.value(field, depth + 1));
         }
         Value::Object(blanks)
@@ -67,7 +67,7 @@ impl<'a> Blank<'a> {
                 self.fields(schema, depth)
             }
             "array" if depth < DEPTH_MAX => {
-                self.left = self.left.saturating_sub(1);
+                self.remaining = self.remaining.saturating_sub(1);
                 let item = schema
                     .get("items")
                     .map_or_else(|| "VALUE".into(), |items| self.value(items, depth + 1));

@@ -61,10 +61,10 @@ impl<'a> JsonRepairer<'a> {
         self.rest().chars().next()
     }
 
-    fn eats(&mut self, wanted: char) -> bool {
-        let found = self.peek() == Some(wanted);
+    fn eats(&mut self, expected: char) -> bool {
+        let found = self.peek() == Some(expected);
         if found {
-            self.at += wanted.len_utf8();
+            self.at += expected.len_utf8();
         }
         found
     }
@@ -343,7 +343,7 @@ impl<'a> JsonRepairer<'a> {
             }
         }
         // Always consume something, or the loop would not end.
-        let taken = rest.get(..end).unwrap_or_default();
+        let literal = rest.get(..end).unwrap_or_default();
         self.advance(self.at + end.max(rest.chars().next().map_or(0, char::len_utf8)))?;
         if place == ValuePosition::Item
             && self
@@ -352,7 +352,7 @@ impl<'a> JsonRepairer<'a> {
         {
             self.at += self.peek().map_or(0, char::len_utf8);
         }
-        Some(Value::String(taken.trim_end().trim_start_matches('`').to_owned()))
+        Some(Value::String(literal.trim_end().trim_start_matches('`').to_owned()))
     }
 
     /// Reads a text in quotes. An inner quote belongs to the text unless a separator or the end

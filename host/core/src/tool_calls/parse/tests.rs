@@ -44,29 +44,29 @@ const TEXTS: &[&str] = &[
 #[test]
 fn a_text_cut_anywhere_makes_no_call_that_the_whole_does_not() {
     for text in TEXTS {
-        let whole = read(text, false);
+        let full = read(text, false);
         for (end, _) in text.char_indices() {
             let part = read(&text[..end], true);
-            assert!(part.all.len() <= whole.all.len(), "{:?}", &text[..end]);
-            for (one, other) in part.all.iter().zip(&whole.all) {
+            assert!(part.all.len() <= full.all.len(), "{:?}", &text[..end]);
+            for (one, other) in part.all.iter().zip(&full.all) {
                 assert_eq!(one, other, "{:?}", &text[..end]);
             }
         }
-        assert_eq!(read(text, true), whole, "{text}");
+        assert_eq!(read(text, true), full, "{text}");
     }
 }
 
 #[test]
 fn a_cut_call_is_named_if_its_name_is_whole() {
-    let named = |name: &str| vec![name.to_owned()];
-    assert_eq!(cut_tools(r#"{"request": "box.add", "x": "lon"#), named("box.add"));
-    assert_eq!(cut_tools(r#"{"x": 1, "request": "box.add_all", "y": ["#), named("box.add_all"));
-    assert_eq!(cut_tools(r#"{"properties": {"request": "box.add", "#), named("box.add"));
-    assert_eq!(cut_tools("<tool><request>box.add</request><x>1"), named("box.add"));
-    assert_eq!(cut_tools("<request>box.add</request><x>1"), named("box.add"));
+    let names = |name: &str| vec![name.to_owned()];
+    assert_eq!(cut_tools(r#"{"request": "box.add", "x": "lon"#), names("box.add"));
+    assert_eq!(cut_tools(r#"{"x": 1, "request": "box.add_all", "y": ["#), names("box.add_all"));
+    assert_eq!(cut_tools(r#"{"properties": {"request": "box.add", "#), names("box.add"));
+    assert_eq!(cut_tools("<tool><request>box.add</request><x>1"), names("box.add"));
+    assert_eq!(cut_tools("<request>box.add</request><x>1"), names("box.add"));
     // The rest of the name, or of the key, may be missing.
     for text in [r#"{"request": "box.add"#, r#"Now: {"requ"#, "{", "<tool><request>box.ad", "<to"] {
-        assert_eq!(cut_tools(text), named(""), "{text}");
+        assert_eq!(cut_tools(text), names(""), "{text}");
     }
     let wrong = read(r#"{"request": "box.add", "x": "lon"#, true).wrong;
     let [WrongCall { call, text, after: 0 }] = &wrong[..] else { panic!("{wrong:?}") };

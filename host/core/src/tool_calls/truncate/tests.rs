@@ -7,8 +7,8 @@ fn entries(list: &[(PromptRole, u64)]) -> Vec<HistoryEntry> {
 }
 
 /// Returns a line for each entry, such as `0` or `1:30`.
-fn shown(plan: &TruncationPlan) -> String {
-    let entry = |kept: &RetainedEntry| match kept {
+fn describe(plan: &TruncationPlan) -> String {
+    let entry = |retained: &RetainedEntry| match retained {
         RetainedEntry::Whole(index) => index.to_string(),
         RetainedEntry::Cut { index, tokens } => format!("{index}:{tokens}"),
     };
@@ -36,12 +36,12 @@ fn the_case_of_the_reference() {
     let limits = Limits::new(16_000, 1000, 50, 1);
     let plan = fit(&entries, &limits, Overflow::Truncate).unwrap();
     let is_cut: Vec<bool> =
-        plan.keep.iter().map(|kept| matches!(kept, RetainedEntry::Cut { .. })).collect();
+        plan.keep.iter().map(|retained| matches!(retained, RetainedEntry::Cut { .. })).collect();
     assert_eq!(is_cut, [false, true, false, true, false, true, false, false]);
     let sent: u64 = plan
         .keep
         .iter()
-        .map(|kept| match kept {
+        .map(|retained| match retained {
             RetainedEntry::Whole(index) => tokens_of(&history[*index].1, 1),
             RetainedEntry::Cut { index, tokens } => {
                 tokens_of(&cut(&history[*index].1, *tokens, 1), 1)
@@ -86,7 +86,7 @@ fn the_answer_gives_way_first_then_the_history() {
         let plan = fit(&entries(&list), &limits, strategy);
         let text = plan.map_or_else(
             |error| format!("does not fit: {} > {}", error.tokens, error.most),
-            |plan| shown(&plan),
+            |plan| describe(&plan),
         );
         assert_eq!(text, expected, "{list:?}");
     }
@@ -131,8 +131,8 @@ proptest! {
         let limits = Limits::new(context, max_output, min_output, 4);
         let strategy = if by_turns { Overflow::DropTurns } else { Overflow::Truncate };
         let Ok(plan) = fit(&entries, &limits, strategy) else { return Ok(()) };
-        let index = |kept: &RetainedEntry| match kept { RetainedEntry::Whole(index) | RetainedEntry::Cut { index, .. } => *index };
-        let sent: u64 = plan.keep.iter().map(|kept| match kept {
+        let index = |retained: &RetainedEntry| match retained { RetainedEntry::Whole(index) | RetainedEntry::Cut { index, .. } => *index };
+        let sent: u64 = plan.keep.iter().map(|retained| match retained {
             RetainedEntry::Whole(index) => entries[*index].text + entries[*index].rest,
             RetainedEntry::Cut { index, tokens } => {
                 let text = cut(&"x".repeat(entries[*index].text as usize * 4), *tokens, 4);
@@ -146,7 +146,7 @@ proptest! {
         prop_assert!(plan.keep.contains(&RetainedEntry::Whole(0)));
         prop_assert!((last_user..entries.len()).all(|index| plan.keep.contains(&RetainedEntry::Whole(index))));
         prop_assert!(by_turns || plan.keep.len() == entries.len());
-        let floored = plan.keep.iter().all(|kept| !matches!(kept, RetainedEntry::Cut { tokens, .. } if *tokens < FLOOR));
+        let floored = plan.keep.iter().all(|retained| !matches!(retained, RetainedEntry::Cut { tokens, .. } if *tokens < FLOOR));
         prop_assert!(floored);
     }
 }

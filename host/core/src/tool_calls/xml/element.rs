@@ -20,7 +20,7 @@ const DEEPEST: usize = 256;
 pub(super) fn parse(text: &str) -> Result<Element, String> {
     let mut reader = XmlReader { rest: text, open: Vec::new(), root: None };
     while !reader.rest.is_empty() {
-        reader.step().map_err(|(left, why)| place(text, left, &why))?;
+        reader.step().map_err(|(remaining, why)| place(text, remaining, &why))?;
     }
     if let Some(open) = reader.open.last() {
         return Err(place(text, 0, &format!("the element `{}` is not closed", open.name)));
@@ -31,8 +31,8 @@ pub(super) fn parse(text: &str) -> Result<Element, String> {
 /// The number of remaining bytes, and the mistake there.
 type Mistake = (usize, String);
 
-fn place(text: &str, left: usize, why: &str) -> String {
-    let before = text.get(..text.len().saturating_sub(left)).unwrap_or(text);
+fn place(text: &str, remaining: usize, why: &str) -> String {
+    let before = text.get(..text.len().saturating_sub(remaining)).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     format!("line {line}, column {column}: {why}")
@@ -84,9 +84,9 @@ impl<'a> XmlReader<'a> {
     }
 
     fn take(&mut self, bytes: usize) -> &'a str {
-        let (taken, after) = self.rest.split_at_checked(bytes).unwrap_or((self.rest, ""));
+        let (head, after) = self.rest.split_at_checked(bytes).unwrap_or((self.rest, ""));
         self.rest = after;
-        taken
+        head
     }
 
     fn until(&mut self, mark: &str, missing: &str) -> Result<&'a str, Mistake> {
@@ -246,9 +246,9 @@ impl<'a> XmlReader<'a> {
     }
 
     fn text_of_innermost(&mut self, add: &dyn Fn(&mut String)) -> Result<(), Mistake> {
-        let left = self.rest.len();
+        let remaining = self.rest.len();
         let Some(element) = self.open.last_mut() else {
-            return Err((left, "text outside the outermost element".to_owned()));
+            return Err((remaining, "text outside the outermost element".to_owned()));
         };
         if element.children.is_empty() {
             add(&mut element.text);

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// A part of a schema, with the whole that its references point into.
 #[derive(Clone, Copy)]
 pub(super) struct SchemaPart<'a> {
-    whole: Option<&'a Value>,
+    root: Option<&'a Value>,
     part: Option<&'a Value>,
 }
 
@@ -25,7 +25,7 @@ const HOPS: usize = 16;
 
 impl<'a> SchemaPart<'a> {
     pub(super) fn of_root(schema: Option<&'a Value>) -> Self {
-        Self { whole: schema, part: schema }.resolved()
+        Self { root: schema, part: schema }.resolved()
     }
 
     pub(super) fn kind(self) -> XmlKind {
@@ -83,7 +83,7 @@ impl<'a> SchemaPart<'a> {
     fn step(self, part: Option<&'a Value>) -> Option<&'a Value> {
         let part = part?;
         if let Some(reference) = part.get("$ref").and_then(Value::as_str) {
-            return self.whole?.pointer(reference.strip_prefix('#')?);
+            return self.root?.pointer(reference.strip_prefix('#')?);
         }
         let choices = part.get("anyOf").or_else(|| part.get("oneOf"))?.as_array()?;
         let mut real =

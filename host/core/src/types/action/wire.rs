@@ -38,10 +38,10 @@ fn take_options(args: &mut Value) -> Delegation {
     let mut valid = blank();
     for name in OPTIONS {
         let Some(value) = args.get(name) else { continue };
-        let mut alone = blank();
-        alone.insert(name.to_owned(), value.clone());
+        let mut single = blank();
+        single.insert(name.to_owned(), value.clone());
         // Each is read alone, so that one invalid option takes no other along.
-        if serde_json::from_value::<Delegation>(Value::Object(alone)).is_ok() {
+        if serde_json::from_value::<Delegation>(Value::Object(single)).is_ok() {
             valid.extend(args.remove_entry(name));
         }
     }
@@ -75,16 +75,16 @@ impl Action {
     /// # Errors
     /// `Malformed` if the kind is known and the arguments do not fit it (O-006).
     pub fn from_args(kind: &str, args: &Value) -> Result<Self, Malformed> {
-        let kept = || Self::Custom { name: kind.to_owned(), arguments: args.clone() };
+        let custom = || Self::Custom { name: kind.to_owned(), arguments: args.clone() };
         if !wire::Action::KINDS.contains(&kind) {
-            return Ok(kept());
+            return Ok(custom());
         }
         let mut args = if args.is_null() { json!({}) } else { args.clone() };
         let options =
             if kind == DELEGATE_TASK { take_options(&mut args) } else { Delegation::default() };
         match TrajectoryEvent::from_json(&json!({ "action": kind, "args": args }))?.body {
             Body::Action(action) => Ok(with_options(Self::from_wire(&action), options)),
-            Body::Observation(_) => Ok(kept()),
+            Body::Observation(_) => Ok(custom()),
         }
     }
 
@@ -199,7 +199,7 @@ impl Action {
     #[must_use]
     pub fn from_wire(action: &wire::Action) -> Self {
         let typed = Self::nearest(action);
-        let kept = || Self::Custom {
+        let custom = || Self::Custom {
             name: action.kind().to_owned(),
             arguments: Value::Object(without_marks(args_of(action.clone(), newest(action)))),
         };
@@ -208,10 +208,10 @@ impl Action {
             Some(Self::Reply(reply)) => Self::Reply(reply),
             Some(typed) => {
                 let same = |form| {
-                    let again = typed
+                    let round_trip = typed
                         .to_wire(action.thought())
-                        .map(|again| without_marks(args_of(again, form)));
-                    again == Some(without_marks(args_of(action.clone(), form)))
+                        .map(|wire_action| without_marks(args_of(wire_action, form)));
+                    round_trip == Some(without_marks(args_of(action.clone(), form)))
                 };
                 // Ids are numbers or texts, and a finish has two forms; these differences carry no
                 // meaning.
@@ -219,9 +219,9 @@ impl Action {
                     typed,
                     Self::Kill { .. } | Self::ModifyTask { .. } | Self::Finish { .. }
                 );
-                if is_loose || (same(Era::V2024) && same(Era::V2025)) { typed } else { kept() }
+                if is_loose || (same(Era::V2024) && same(Era::V2025)) { typed } else { custom() }
             }
-            None => kept(),
+            None => custom(),
         }
     }
 
@@ -276,10 +276,10 @@ impl Action {
             wire::Action::Think(it) => Self::Think { thought: it.thought },
             wire::Action::Talk(it) => Self::Talk { content: it.content },
             wire::Action::Finish(it) => {
-                let said =
-                    Some(it.final_thought).filter(|said| !said.is_empty() && it.outputs.is_empty());
+                let thought = Some(it.final_thought)
+                    .filter(|thought| !thought.is_empty() && it.outputs.is_empty());
                 let outputs =
-                    said.map_or_else(|| from_object(it.outputs, "content"), Value::String);
+                    thought.map_or_else(|| from_object(it.outputs, "content"), Value::String);
                 // The user reads the reason for the end, so it must not be lost.
                 return Some(Self::Finish { outputs });
             }
@@ -302,7 +302,7 @@ impl Turn {
         };
         match &self.action {
             Action::Reply(reply) if !reply.tool_calls.is_empty() => {
-                let said = reply
+                let thought = reply
                     .content
                     .clone()
                     .filter(|text| !text.is_empty())
@@ -310,7 +310,7 @@ impl Turn {
                 let call = |(index, call): (usize, &ToolCall)| wire::action::CallToolMcp {
                     name: call.name.clone(),
                     arguments: as_object(Value::clone(&call.arguments), "value"),
-                    thought: if index == 0 { said.clone() } else { String::new() },
+                    thought: if index == 0 { thought.clone() } else { String::new() },
                     ..Default::default()
                 };
                 reply
@@ -533,7 +533,7 @@ impl Observation {
             other => {
                 let extras = serde_json::to_value(&other)
                     .ok()
-                    .and_then(|whole| whole.get("extras").cloned())
+                    .and_then(|value| value.get("extras").cloned())
                     .unwrap_or_default();
                 Self::Custom {
                     name: other.kind().to_owned(),

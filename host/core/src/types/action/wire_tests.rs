@@ -62,7 +62,7 @@ fn what_is_written_is_read_again_in_either_form() {
 /// An approver of a delegation approves the brief that the worker reads, not only its label.
 #[test]
 fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
-    let whole = Delegation {
+    let delegation = Delegation {
         worker: "a".to_owned(),
         description: "tidy up".to_owned(),
         context: json!({}),
@@ -80,15 +80,16 @@ fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
         key: Some("k".to_owned()),
         share_channels: vec!["c".to_owned()],
     };
-    let action = Action::DelegateTask(Box::new(whole));
+    let action = Action::DelegateTask(Box::new(delegation));
     let args = action.args();
     let more = (&args["notify"], &args["deliver"], &args["on_close"], &args["deadline_ms"]);
     assert_eq!(more, (&json!("n"), &json!({ "by": "s" }), &json!("detach"), &json!(5)));
     let mut odd = args.clone();
     odd["on_close"] = json!("explode");
     assert!(Action::from_args("delegate_task", &odd).is_err(), "an invalid option is no option");
-    let shown = (&args["brief"], &args["conversation"], &args["wait"], &args["structured_retries"]);
-    assert_eq!(shown, (&json!("delete all"), &json!(100), &json!(true), &json!(3)));
+    let options =
+        (&args["brief"], &args["conversation"], &args["wait"], &args["structured_retries"]);
+    assert_eq!(options, (&json!("delete all"), &json!(100), &json!(true), &json!(3)));
     assert_eq!(Action::from_args("delegate_task", &args).expect("they are its own"), action);
 }
 
@@ -157,10 +158,10 @@ fn nothing_is_done_under_another_name() {
         ("modify_task", json!({ "task_id": "0", "state": "lost" })),
         ("dance", json!([1])),
     ] {
-        let Action::Custom { name: kept, .. } = custom(name, arguments.clone()) else {
+        let Action::Custom { name: custom_name, .. } = custom(name, arguments.clone()) else {
             panic!("{name} {arguments}")
         };
-        assert_eq!(kept, name);
+        assert_eq!(custom_name, name);
     }
     let Action::Custom { arguments, .. } =
         custom("run", json!({ "command": "C-c", "is_input": true }))
@@ -253,16 +254,16 @@ fn observations_are_read_as_they_were_written() {
 
 #[test]
 fn a_past_is_a_pair() {
-    let past = PastAction {
+    let past_action = PastAction {
         action: None,
         observation: Some(Observation::Error { content: "no".to_owned() }),
         seq: 3,
     };
-    let (action, observation) = past.to_pair(Era::V2024);
+    let (action, observation) = past_action.to_pair(Era::V2024);
     assert_eq!((&action["action"], &observation["observation"]), (&json!("null"), &json!("error")));
-    assert_eq!(PastAction::from_pair(&action, &observation, 3).expect("a pair"), past);
-    let past =
+    assert_eq!(PastAction::from_pair(&action, &observation, 3).expect("a pair"), past_action);
+    let past_action =
         PastAction { action: Some(Action::Kill { command_id: 1 }), observation: None, seq: 4 };
-    let (action, observation) = past.to_pair(Era::V2025);
-    assert_eq!(PastAction::from_pair(&action, &observation, 4).expect("a pair"), past);
+    let (action, observation) = past_action.to_pair(Era::V2025);
+    assert_eq!(PastAction::from_pair(&action, &observation, 4).expect("a pair"), past_action);
 }

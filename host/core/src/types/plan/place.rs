@@ -115,11 +115,11 @@ pub(super) fn unknown(root: &PlanTask, id: &str) -> PlanError {
             quoted(id)
         ));
     }
-    let (mut shown, mut is_all) = (Vec::new(), true);
+    let (mut ids, mut is_all) = (Vec::new(), true);
     each(root, &mut |place, _| {
-        is_all = shown.len() < SHOWN_IDS;
+        is_all = ids.len() < SHOWN_IDS;
         if is_all {
-            shown.push(place.to_string());
+            ids.push(place.to_string());
         }
         is_all
     });
@@ -127,6 +127,6 @@ pub(super) fn unknown(root: &PlanTask, id: &str) -> PlanError {
     PlanError::Malformed(format!(
         "there is no task {} in the plan. Its tasks are: {}{more}",
         quoted(id),
-        shown.join(", ")
+        ids.join(", ")
     ))
 }

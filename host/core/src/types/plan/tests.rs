@@ -34,10 +34,10 @@ fn what_names_no_task_is_refused_and_told_what_does() {
     for id in
         ["2", "0.0", "-1", "+1", "01", "0.", ".", "x.y", " 0", "1_0", "99999999999999999999999"]
     {
-        let told = refused(&plan, id);
+        let refusal = refused(&plan, id);
         assert!(
-            told.contains("Its tasks are: 0, 1") && told.contains(&format!("{id:?}")),
-            "{told}"
+            refusal.contains("Its tasks are: 0, 1") && refusal.contains(&format!("{id:?}")),
+            "{refusal}"
         );
     }
     assert!(refused(&Plan::default(), "0").contains("no tasks yet"));
@@ -50,18 +50,18 @@ fn what_names_no_task_is_refused_and_told_what_does() {
     assert!(long.len() < 300, "{long}");
     let mut many = plan.clone();
     (0..200).for_each(|_| drop(many.add("", "x", &Value::Null).unwrap()));
-    let told = refused(&many, "x");
-    assert!(told.ends_with("18, 19, …"), "{told}");
+    let refusal = refused(&many, "x");
+    assert!(refusal.ends_with("18, 19, …"), "{refusal}");
 }
 
 #[test]
 fn an_unknown_state_is_said_after_an_unknown_task() {
     let mut plan = plan(&["a"]);
     assert!(matches!(plan.set_named("9", "bogus"), Err(PlanError::Malformed(_))));
-    let told = plan.set_named("0", "bogus").unwrap_err();
+    let error = plan.set_named("0", "bogus").unwrap_err();
     assert!(
-        matches!(&told, PlanError::InvalidState(text) if text.contains("in_progress")),
-        "{told}"
+        matches!(&error, PlanError::InvalidState(text) if text.contains("in_progress")),
+        "{error}"
     );
     for word in ["open", "in_progress", "completed", "verified", "abandoned"] {
         assert_eq!(plan.set_named("0", word), Ok(()));
@@ -117,9 +117,9 @@ fn a_task_more_opens_a_finished_plan_again() {
 fn bounds_are_kept_and_what_is_refused_changes_nothing() {
     let refused = |plan: &mut Plan, parent: &str, goal: &str, subtasks: &Value| {
         let before = plan.clone();
-        let told = plan.add(parent, goal, subtasks).unwrap_err().to_string();
+        let refusal = plan.add(parent, goal, subtasks).unwrap_err().to_string();
         assert_eq!(*plan, before);
-        told
+        refusal
     };
     let mut deep = Plan::default();
     let mut parent = String::new();

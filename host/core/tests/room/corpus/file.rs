@@ -70,7 +70,7 @@ pub(crate) fn journals(start: &str) -> Vec<Journal> {
     };
     let mut shared: Vec<Value> = Vec::new();
     for line in lines("shared.jsonl") {
-        let line = whole(line, &shared);
+        let line = expand_shared(line, &shared);
         shared.push(line);
     }
     let mut journals: Vec<Journal> = Vec::new();
@@ -81,7 +81,7 @@ pub(crate) fn journals(start: &str) -> Vec<Journal> {
                 journals.push((format!("{family}: {journal}"), Vec::new()));
             } else {
                 let (_, records) = journals.last_mut().expect("a journal begins with its name");
-                records.push(whole(line, &shared));
+                records.push(expand_shared(line, &shared));
             }
         }
     }
@@ -89,13 +89,16 @@ pub(crate) fn journals(start: &str) -> Vec<Journal> {
 }
 
 /// Replaces the numbers of shared values by the values.
-fn whole(value: Value, shared: &[Value]) -> Value {
+fn expand_shared(value: Value, shared: &[Value]) -> Value {
     match value {
-        Value::Array(items) => items.into_iter().map(|item| whole(item, shared)).collect(),
+        Value::Array(items) => items.into_iter().map(|item| expand_shared(item, shared)).collect(),
         Value::Object(fields) => match fields.get("$shared").and_then(Value::as_u64) {
             Some(number) => shared[usize::try_from(number).expect("it counts lines")].clone(),
             None => Value::Object(
-                fields.into_iter().map(|(key, value)| (key, whole(value, shared))).collect(),
+                fields
+                    .into_iter()
+                    .map(|(key, value)| (key, expand_shared(value, shared)))
+                    .collect(),
             ),
         },
         other => other,
@@ -185,8 +188,9 @@ impl Source {
             return;
         }
         if way == Way::Straight {
-            let gone = recorded.keys();
-            differences.extend(gone.map(|input| format!("- {input}\n    is recorded, and gone\n")));
+            let leftover = recorded.keys();
+            differences
+                .extend(leftover.map(|input| format!("- {input}\n    is recorded, and gone\n")));
         }
         assert!(
             differences.is_empty(),
@@ -232,12 +236,12 @@ fn difference(
         .filter(|(before, now)| before != now)
         .filter_map(|(_, now)| Some(now.split_once('=')?.0))
         .collect();
-    let shown = match before {
+    let text = match before {
         Some(before) => changed_lines(before.trim_end(), folded.text().trim_end()),
         None => first_step(recorded, line, folded),
     };
-    let shown: String = shown.lines().take(LINES).map(|line| format!("    {line}\n")).collect();
-    format!("- {input}\n    differ: {}\n{shown}", differ.join(", "))
+    let lines: String = text.lines().take(LINES).map(|line| format!("    {line}\n")).collect();
+    format!("- {input}\n    differ: {}\n{lines}", differ.join(", "))
 }
 
 /// The lines that are only in one of the texts, behind `-` or `+`.

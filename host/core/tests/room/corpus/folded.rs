@@ -88,13 +88,13 @@ impl Folded {
     /// Returns the hashes by name.
     pub(crate) fn hashes(&self) -> BTreeMap<&'static str, String> {
         let all = |part: fn(&Step) -> &String| {
-            let mut whole = Sha256::new();
+            let mut hasher = Sha256::new();
             for step in &self.steps {
-                whole.update(part(step));
+                hasher.update(part(step));
                 // The separator makes a change visible that moves content from one step to another.
-                whole.update([0]);
+                hasher.update([0]);
             }
-            short(whole)
+            short(hasher)
         };
         let one = |text: &str| short(Sha256::new_with_prefix(text));
         BTreeMap::from([
@@ -178,9 +178,9 @@ fn view(room: &Room, effect: &Effect) -> Option<Value> {
 
 /// Returns the pending work of the room, and the part of it that the record began and ended.
 fn next(room: &Room, record: &Record, effects: &[Effect]) -> Value {
-    let begun = effects.iter().filter_map(WaitChange::of_effect);
+    let effect_changes = effects.iter().filter_map(WaitChange::of_effect);
     let changes: Vec<Value> =
-        WaitChange::of_event(&record.event).into_iter().chain(begun).map(change).collect();
+        WaitChange::of_event(&record.event).into_iter().chain(effect_changes).map(change).collect();
     json!({
         "calls": room.calls_in_flight().collect::<Vec<_>>(),
         "ended": room.ended_calls(),
@@ -209,12 +209,12 @@ fn resume(records: &[Record], way: Way, canon: &mut Canon) -> String {
     for cut in [records.len().div_ceil(2), records.len()] {
         let mut unfinished = Unfinished::fold(records[..cut].iter().cloned());
         if way == Way::ThroughSnapshots {
-            let whole = unfinished.to_snapshot().expect("it is written");
+            let snapshot = unfinished.to_snapshot().expect("it is written");
             let (before, behind) = records[..cut].split_at(cut * 2 / 3);
             unfinished = read_again(before);
             unfinished.extend(behind.iter().cloned());
             assert!(
-                unfinished.to_snapshot().expect("it is written") == whole,
+                unfinished.to_snapshot().expect("it is written") == snapshot,
                 "the work in flight after {cut} records is another one"
             );
         }
@@ -226,8 +226,8 @@ fn resume(records: &[Record], way: Way, canon: &mut Canon) -> String {
         for resumed in &resumption.events {
             line(&mut text, &canon.text(&event(resumed)));
         }
-        for again in &resumption.again {
-            line(&mut text, &canon.text(&json!(again.effect)));
+        for restart in &resumption.restarts {
+            line(&mut text, &canon.text(&json!(restart.effect)));
         }
     }
     text

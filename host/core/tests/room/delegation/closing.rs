@@ -8,7 +8,7 @@ use conclave_core::types::ids::CallId;
 use conclave_core::types::request::{RequestReply as Answer, RoomRequest};
 use serde_json::json;
 
-use super::{Desk, abandoned, done, plain, plain_with, to};
+use super::{Desk, abandoned, completed_task, plain, plain_with, to};
 
 fn detached(effect: &Effect) -> Option<CallId> {
     match effect {
@@ -23,7 +23,7 @@ fn with_three_policies(hold: bool) -> (Desk, Vec<CallId>) {
     let policies = [OnClose::Cascade, OnClose::Detach, OnClose::FinishSilently];
     let calls = policies.map(|on_close| {
         desk.delegates(Delegation { on_close: Some(on_close), ..to("slow") }).expect("started");
-        desk.begun().0
+        desk.take_background().0
     });
     (desk, calls.to_vec())
 }
@@ -37,9 +37,9 @@ fn is_sound_after_close(mut desk: Desk, calls: &[CallId]) {
     assert!(record.detached && record.state == BackgroundState::Running, "{record:?}");
     assert!(!desk.room.is_in_flight(calls[1]) && desk.room.is_in_flight(calls[2]));
     assert!(desk.room.outcome().is_none(), "the third is waited for");
-    desk.ended(calls[0], done("late"));
-    desk.ended(calls[1], done("late"));
-    desk.ended(calls[2], done("fine"));
+    desk.ended(calls[0], completed_task("late"));
+    desk.ended(calls[1], completed_task("late"));
+    desk.ended(calls[2], completed_task("fine"));
     let record = desk.room.task(&"task-3".into()).expect("a record");
     assert_eq!(
         (record.state, record.delivery.state),
@@ -85,11 +85,11 @@ fn a_thousand_records_are_kept_of_tasks_that_were_told_and_all_of_the_others() {
     let mut desk = Desk::open_with(setup, |_| {}, |opening| opening.limits.turns = None);
     desk.delegates(Delegation { key: Some("k".to_owned()), ..to("other") })
         .expect("started by the program, and goes on");
-    desk.begun();
+    desk.take_background();
     for _ in 0..1_012 {
         desk.calls("delegate_task", json!({ "agent": "slow", "task": "x" }));
-        let (call, _, _) = desk.begun();
-        desk.ended(call, done("fine"));
+        let (call, _, _) = desk.take_background();
+        desk.ended(call, completed_task("fine"));
     }
     let ids: Vec<u32> = desk
         .room

@@ -7,7 +7,7 @@ use conclave_core::types::ids::BackgroundId;
 use conclave_core::types::outcome::Status;
 use serde_json::{Value, json};
 
-use super::{Desk, call, done, offers};
+use super::{Desk, call, completed_task, offers};
 use crate::case::Case;
 use conclave_core::types::action::Action;
 
@@ -43,8 +43,8 @@ fn polls_of_tasks_under_way_are_no_loop_and_those_of_a_finished_one_are() {
     for task in ["x", "y"] {
         desk.calls("delegate_task", json!({ "agent": "slow", "task": task }));
     }
-    let (first, id, _) = desk.begun();
-    let (second, _, _) = desk.begun();
+    let (first, id, _) = desk.take_background();
+    let (second, _, _) = desk.take_background();
     assert_eq!(id, BackgroundId::from("task-1"));
     for number in 0..MANY {
         // One of them, the two in turn, and all of them.
@@ -53,12 +53,12 @@ fn polls_of_tasks_under_way_are_no_loop_and_those_of_a_finished_one_are() {
         assert_eq!(is_over(&desk), None, "after {number} polls");
     }
     // One of two is enough.
-    desk.ended(second, done("fine"));
+    desk.ended(second, completed_task("fine"));
     for number in 0..MANY {
         desk.calls("task_status", json!({}));
         assert_eq!(is_over(&desk), None, "after {number} polls");
     }
-    desk.ended(first, done("fine"));
+    desk.ended(first, completed_task("fine"));
     let polls = (0..MANY).take_while(|_| {
         if is_over(&desk).is_none() {
             desk.step(status_of("task-1"));
@@ -74,7 +74,7 @@ fn polls_of_tasks_under_way_are_no_loop_and_those_of_a_finished_one_are() {
 fn what_is_said_between_polls_is_no_loop_and_other_acts_are() {
     let mut desk = watched();
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x" }));
-    desk.begun();
+    desk.take_background();
     for _ in 0..10 {
         desk.step(Action::Talk { content: "Still at work.".to_owned() });
         desk.step(status_of("task-1"));
@@ -93,7 +93,7 @@ fn what_is_said_between_polls_is_no_loop_and_other_acts_are() {
 
 /// Returns whether a loop was found. Its task ends, and the run with its background task.
 fn is_stuck(desk: &Desk) -> bool {
-    desk.told.iter().any(|notice| matches!(notice, Notice::AgentStuck { .. }))
+    desk.notices.iter().any(|notice| matches!(notice, Notice::AgentStuck { .. }))
 }
 
 fn commands(tools: &Value) -> Case {
@@ -115,7 +115,8 @@ fn commands(tools: &Value) -> Case {
 
 #[test]
 fn polls_of_a_command_are_no_loop_until_its_tool_says_that_it_is_over() {
-    let begun = json!({ "content": "begun", "value": { "background": { "command_id": 42 } } });
+    let background_start =
+        json!({ "content": "begun", "value": { "background": { "command_id": 42 } } });
     let goes_on = json!({ "content": "", "value": { "exit_code": null, "output": "" } });
     let over = json!({ "content": "", "value": { "exit_code": 0, "output": "" } });
     let plays = |first: &Value, polls: &[&Value]| {
@@ -124,10 +125,10 @@ fn polls_of_a_command_are_no_loop_until_its_tool_says_that_it_is_over() {
         world.run();
         world.room.outcome().map(|outcome| outcome.status)
     };
-    assert_eq!(plays(&begun, &[&goes_on; 40]), Some(Status::Done));
+    assert_eq!(plays(&background_start, &[&goes_on; 40]), Some(Status::Done));
     let ends: Vec<&Value> =
         std::iter::repeat_n(&goes_on, 20).chain(std::iter::repeat_n(&over, 20)).collect();
-    assert_eq!(plays(&begun, &ends), Some(Status::InfLoop), "it is over");
+    assert_eq!(plays(&background_start, &ends), Some(Status::InfLoop), "it is over");
     let unknown = json!({ "content": "begun" });
     assert_eq!(plays(&unknown, &[&goes_on; 40]), Some(Status::InfLoop), "no command was begun");
 }

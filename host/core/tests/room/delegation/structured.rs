@@ -11,7 +11,7 @@ use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
 use serde_json::json;
 
-use super::{Desk, done, finish, offers, plain, plain_with, step};
+use super::{Desk, completed_task, finish, offers, plain, plain_with, step};
 
 fn structured(retries: u32) -> Desk {
     Desk::open_with(plain(), |_| {}, |opening| opening.structured_retries = Some(retries))
@@ -22,8 +22,8 @@ fn a_result_in_a_fixed_form_is_asked_for_until_it_is_handed_in() {
     // D17
     let mut desk = structured(3);
     let call = desk.to_do.iter().find_map(step).expect("an agent steps");
-    let shown = desk.room.agent_view(call).expect("a view").tools;
-    assert!(shown.iter().any(|tool| tool.name == "submit_result"));
+    let tools = desk.room.agent_view(call).expect("a view").tools;
+    assert!(tools.iter().any(|tool| tool.name == "submit_result"));
     desk.step(finish());
     desk.step(finish());
     desk.calls(
@@ -87,11 +87,14 @@ fn a_task_that_hands_in_that_it_is_blocked_has_failed_and_says_why() {
 fn the_parent_keeps_a_result_in_a_fixed_form_beside_the_context() {
     let mut desk = Desk::open(plain_with("slow", json!({ "structured_retries": 1 })));
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x", "context": { "shelf": 3 } }));
-    let (call, _, opening) = desk.begun();
+    let (call, _, opening) = desk.take_background();
     assert_eq!(opening.structured_retries, Some(1));
     desk.ended(
         call,
-        EndedTask { metadata: json!({ "status": "completed", "data": 3 }), ..done("fine") },
+        EndedTask {
+            metadata: json!({ "status": "completed", "data": 3 }),
+            ..completed_task("fine")
+        },
     );
     let record = desk.room.task(&"task-1".into()).expect("a record");
     assert_eq!(
@@ -100,8 +103,8 @@ fn the_parent_keeps_a_result_in_a_fixed_form_beside_the_context() {
     );
     let mut desk = Desk::open(plain());
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x" }));
-    let (call, _, _) = desk.begun();
-    desk.ended(call, EndedTask { metadata: json!({ "shelf": "evil" }), ..done("fine") });
+    let (call, _, _) = desk.take_background();
+    desk.ended(call, EndedTask { metadata: json!({ "shelf": "evil" }), ..completed_task("fine") });
     assert_eq!(
         desk.room.task(&"task-1".into()).expect("a record").metadata,
         json!({}),
@@ -164,13 +167,13 @@ fn submitted_through_gates(verdict: GateVerdict) -> Outcome {
     });
     let secret = json!({ "status": "completed", "summary": "Twelve.", "data": { "n": 12 } });
     desk.calls("submit_result", secret.clone());
-    let asked = |effect: &Effect| match effect {
+    let gate_query = |effect: &Effect| match effect {
         Effect::QueryPlugin { call, question: PluginQuery::Gate { input }, .. } => {
             Some((*call, GateInput::clone(input)))
         }
         _ => None,
     };
-    let (call, input) = desk.take(asked).expect("the gate is asked");
+    let (call, input) = desk.take(gate_query).expect("the gate is asked");
     assert_eq!((input.text.as_str(), &input.metadata["value"]), ("Twelve.", &secret));
     let answer = Ok(PluginReply::Gate { verdict });
     desk.happened(Event::PluginQueried { call, answer, report: CallReport::default() });

@@ -75,7 +75,7 @@ fn an_announcement_is_refused_with_a_word_and_what_would_be_right() {
         channels.insert("robot".into(), Binding::of(ChannelKind::Agent));
     };
     let to = |channel: &str| Announcement { channel: Some(channel.into()), ..announcement("x") };
-    for (wanted, code) in [
+    for (announcement, code) in [
         (to("nowhere"), RefusalCode::UnknownChannel),
         (to("muted"), RefusalCode::NoAccess),
         (to("deaf"), RefusalCode::NoAccess),
@@ -87,7 +87,7 @@ fn an_announcement_is_refused_with_a_word_and_what_would_be_right() {
         ),
     ] {
         let mut desk = Desk::open_with(plan(interactive(), json!({})), change, |_| {});
-        let request = announce(&mut desk, wanted);
+        let request = announce(&mut desk, announcement);
         let Some(Err(refusal)) = desk.reply(request) else { panic!("{code:?}") };
         assert_eq!(refusal.error, code);
         assert!(desk.all(speeches).is_empty());

@@ -53,7 +53,7 @@ fn a_thousand_results_are_each_told_once() {
     for _ in 0..count {
         desk.ends("x");
     }
-    let (mut calls, mut told) = (0, BTreeMap::<BackgroundId, u32>::new());
+    let (mut calls, mut deliveries) = (0, BTreeMap::<BackgroundId, u32>::new());
     while let Some((call, _)) = desk.take(wakes) {
         calls += 1;
         let view = desk.room().delivery_view(call).expect("it is shown what waits");
@@ -71,7 +71,7 @@ fn a_thousand_results_are_each_told_once() {
             report: CallReport::default(),
         });
         while let Some((call, outgoing)) = desk.take(speeches) {
-            outgoing.tasks.into_iter().for_each(|id| *told.entry(id).or_default() += 1);
+            outgoing.tasks.into_iter().for_each(|id| *deliveries.entry(id).or_default() += 1);
             desk.happened(Event::Sent { call, failure: None });
             // It answers again, but too late.
             desk.happened(Event::Sent { call, failure: Some("no".to_owned()) });
@@ -83,11 +83,11 @@ fn a_thousand_results_are_each_told_once() {
             desk.timer();
         }
     }
-    assert_eq!(told.len(), count);
-    assert!(told.values().all(|times| *times == 1));
+    assert_eq!(deliveries.len(), count);
+    assert!(deliveries.values().all(|times| *times == 1));
     assert!(calls <= 12, "{calls} calls for {count} results");
     assert!(desk.room().outcome().is_some());
-    assert_eq!(desk.told(|notice| matches!(notice, Notice::Delivered { .. })), count);
+    assert_eq!(desk.count_notices(|notice| matches!(notice, Notice::Delivered { .. })), count);
     desk.is_sound();
 }
 
@@ -145,7 +145,10 @@ fn a_speech_that_fails_is_tried_four_times_and_then_waits_for_the_agent() {
     let record = desk.record("task-1");
     assert_eq!((record.state, record.attempts), (DeliveryState::DeadLetter, 4));
     assert!(record.reason.expect("why").contains("the line is busy"));
-    assert_eq!(desk.told(|notice| matches!(notice, Notice::DeadLetter { attempts: 4, .. })), 1);
+    assert_eq!(
+        desk.count_notices(|notice| matches!(notice, Notice::DeadLetter { attempts: 4, .. })),
+        1
+    );
     // Its agent reads it in its next turn, and it is never spoken again.
     let (call, _) = desk.take(user).expect("the user is asked");
     desk.happened(Event::UserAnswered {
@@ -173,7 +176,11 @@ fn a_strategy_that_says_nothing_of_a_failure_is_reminded_and_then_given_up() {
         assert_eq!(desk.decides(Vec::new()), Wake::Timer);
     }
     assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000]);
-    assert!(desk.kept()[0].contains("decided nothing about it"), "{:?}", desk.kept());
+    assert!(
+        desk.undelivered_reasons()[0].contains("decided nothing about it"),
+        "{:?}",
+        desk.undelivered_reasons()
+    );
     assert!(desk.room().outcome().is_some(), "nothing hangs");
     desk.is_sound();
 }
@@ -191,7 +198,11 @@ fn a_strategy_that_waits_for_ever_is_given_up() {
         }
     }
     assert!(wakes <= 1_001, "{wakes}");
-    assert!(desk.kept()[0].contains("woken 1000 times"), "{:?}", desk.kept());
+    assert!(
+        desk.undelivered_reasons()[0].contains("woken 1000 times"),
+        "{:?}",
+        desk.undelivered_reasons()
+    );
 }
 
 #[test]
@@ -217,8 +228,8 @@ fn every_nonsense_falls_back_to_the_agents_next_turn_and_is_reported() {
         desk.ends("x");
         desk.decides(decisions);
         assert!(desk.all(speeches).is_empty(), "{reason}");
-        assert_eq!(desk.kept().len(), 1, "{reason}");
-        assert!(desk.kept()[0].contains(reason), "{:?}", desk.kept());
+        assert_eq!(desk.undelivered_reasons().len(), 1, "{reason}");
+        assert!(desk.undelivered_reasons()[0].contains(reason), "{:?}", desk.undelivered_reasons());
         assert_eq!(desk.state("task-1"), DeliveryState::Inbox);
         desk.is_sound();
     }
@@ -249,8 +260,8 @@ fn a_strategy_that_traps_leaves_its_results_and_is_reported() {
         answer: Err(fault),
         report: CallReport::default(),
     });
-    assert_eq!(desk.told(|notice| matches!(notice, Notice::PluginFaulted { .. })), 1);
-    assert_eq!(desk.kept(), ["teller failed: unreachable"; 2]);
+    assert_eq!(desk.count_notices(|notice| matches!(notice, Notice::PluginFaulted { .. })), 1);
+    assert_eq!(desk.undelivered_reasons(), ["teller failed: unreachable"; 2]);
     assert!(desk.room().outcome().is_some());
 }
 
@@ -340,12 +351,12 @@ fn a_closed_channel_fails_as_unavailable() {
     let muted = |setup: &mut Setup| {
         Arc::make_mut(&mut setup.channels).values_mut().for_each(|binding| binding.muted = true);
     };
-    for wanted in [speak(&["task-1"]), on("phone", &["task-1"])] {
+    for decision in [speak(&["task-1"]), on("phone", &["task-1"])] {
         let mut desk = Desk::open_with(plan(json!({}), json!({})), muted, |_| {});
         desk.delegate(1);
         desk.step(finish());
         desk.ends("x");
-        desk.decides(vec![wanted]);
+        desk.decides(vec![decision]);
         let (_, wake) = desk.woken();
         let Wake::SendFailed { reason } = wake else { panic!("{wake:?}") };
         assert!(reason.starts_with("unavailable: ") && reason.contains("muted"), "{reason}");

@@ -28,7 +28,7 @@ fn desk(task: Value, change: impl FnOnce(&mut Setup)) -> Desk {
 }
 
 fn unread(desk: &Desk) -> usize {
-    desk.told(|notice| matches!(notice, Notice::NotDelivered { .. }))
+    desk.count_notices(|notice| matches!(notice, Notice::NotDelivered { .. }))
 }
 
 #[test]
@@ -55,12 +55,12 @@ fn an_agent_without_a_model_leaves_it_to_the_channel() {
     desk.delegate(1);
     desk.step(says("Anything else?"));
     desk.ends("it is blue");
-    let said = desk.spoken(None);
-    assert_eq!((said.channel.as_str(), said.text.as_str()), ("terminal", "it is blue"));
+    let speech = desk.spoken(None);
+    assert_eq!((speech.channel.as_str(), speech.text.as_str()), ("terminal", "it is blue"));
     assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
     assert!(desk.take(user).is_some(), "the question stands");
     let host = |notice: &Notice| matches!(notice, Notice::Delivered { strategy: None, .. });
-    assert_eq!(desk.told(host), 1);
+    assert_eq!(desk.count_notices(host), 1);
     desk.is_sound();
 }
 
@@ -86,9 +86,12 @@ fn a_result_after_the_answer_is_posted_once() {
     desk.step(finish());
     desk.ends("one");
     desk.ends("two");
-    let said: Vec<_> = desk.all(speeches);
-    assert_eq!(said.iter().map(|(_, said)| said.text.as_str()).collect::<Vec<_>>(), ["one", "two"]);
-    for (call, _) in said {
+    let outgoing: Vec<_> = desk.all(speeches);
+    assert_eq!(
+        outgoing.iter().map(|(_, speech)| speech.text.as_str()).collect::<Vec<_>>(),
+        ["one", "two"]
+    );
+    for (call, _) in outgoing {
         desk.happened(Event::Sent { call, failure: None });
     }
     assert!(desk.room().outcome().is_some() && desk.all(speeches).is_empty());
@@ -119,7 +122,7 @@ fn what_could_not_be_reported_is_said_to_be_unread() {
     refused.step(finish());
     refused.ends("it is blue");
     refused.spoken(Some("the line is dead"));
-    assert_eq!(refused.kept(), ["the line is dead"]);
+    assert_eq!(refused.undelivered_reasons(), ["the line is dead"]);
     assert_eq!(refused.state("task-1"), DeliveryState::Inbox);
     refused.is_sound();
     // The room has no such channel.
@@ -129,14 +132,14 @@ fn what_could_not_be_reported_is_said_to_be_unread() {
     absent.delegate(1);
     absent.step(finish());
     absent.ends("it is blue");
-    assert_eq!(absent.kept(), ["the room has no channel terminal"]);
+    assert_eq!(absent.undelivered_reasons(), ["the room has no channel terminal"]);
     absent.is_sound();
     // The run ends before its agent has read it.
     let mut stopped = desk(json!({}), |_| {});
     stopped.delegate(1);
     stopped.ends("it is blue");
     stopped.happened(Event::Cancelled { reason: "enough".to_owned() });
-    assert_eq!(stopped.kept().len(), 1);
+    assert_eq!(stopped.undelivered_reasons().len(), 1);
     assert!(stopped.all(speeches).is_empty());
     stopped.is_sound();
 }

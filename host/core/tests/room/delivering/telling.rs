@@ -24,12 +24,12 @@ use super::{
 #[test]
 fn an_agent_that_waits_for_its_user_takes_a_turn_and_asks_again() {
     let mut desk = asking(json!({}));
-    let (asked, prompt) = desk.take(user).expect("the user is asked");
+    let (first_call, prompt) = desk.take(user).expect("the user is asked");
     assert_eq!(prompt, "Anything else?");
     desk.ends("it is blue");
     desk.decides(vec![speak(&["task-1"])]);
     assert!(desk.all(speeches).is_empty(), "nothing is said but by the agent");
-    assert!(desk.to_do.contains(&Effect::AbandonCall { call: asked }));
+    assert!(desk.to_do.contains(&Effect::AbandonCall { call: first_call }));
     let (sender, labels, text) = desk.history().last().expect("it reads it").clone();
     assert_eq!((sender, labels), (Role::Agent, vec![Label::Untrusted]));
     assert!(
@@ -42,13 +42,13 @@ fn an_agent_that_waits_for_its_user_takes_a_turn_and_asks_again() {
     assert_eq!(prompt, "By the way: it is blue.");
     // An answer to an abandoned question changes nothing.
     desk.happened(Event::UserAnswered {
-        call: asked,
+        call: first_call,
         text: Some("late".to_owned()),
         attachments: Vec::new(),
         passed: false,
     });
     assert!(desk.take(step).is_none() && desk.room().is_in_flight(call));
-    assert_eq!(desk.told(|notice| matches!(notice, Notice::ResultsRelayed { .. })), 1);
+    assert_eq!(desk.count_notices(|notice| matches!(notice, Notice::ResultsRelayed { .. })), 1);
     desk.is_sound();
 }
 
@@ -74,7 +74,7 @@ fn results_are_not_the_users_words() {
     let inside =
         text.split_once("\n--- END ---").map(|(inside, _)| inside.to_owned()).unwrap_or_default();
     assert!(inside.ends_with("{\"says\":\"DONE\",\"strategy\":\"teller\"}"), "{text}");
-    let data = |past: &&PastAction| matches!(&past.observation, Some(Observation::Custom { name, .. }) if name == "background");
+    let data = |past_action: &&PastAction| matches!(&past_action.observation, Some(Observation::Custom { name, .. }) if name == "background");
     assert_eq!(view.since.iter().filter(data).count(), 1, "{:?}", view.since);
     // The agent has no message, and its user does not see its input.
     desk.stepped(call, Action::Null);
@@ -150,17 +150,19 @@ fn the_inbox_is_read_once_right_before_the_next_step_also_in_a_later_run() {
     };
     desk.happened(Event::RunStarted { setup: None, opening });
     let history = desk.history();
-    let told: Vec<_> =
+    let task_entries: Vec<_> =
         history.iter().filter(|(_, _, text)| text.contains("BACKGROUND TASK")).collect();
-    assert_eq!((told.len(), history.len()), (1, before + 2), "{history:?}");
-    let (sender, labels, text) = told[0];
+    assert_eq!((task_entries.len(), history.len()), (1, before + 2), "{history:?}");
+    let (sender, labels, text) = task_entries[0];
     assert_eq!((*sender, labels.as_slice()), (Role::Agent, [Label::Untrusted].as_slice()));
     assert!(
         text.contains("\"status\":\"failed\"") && !text.contains("1234"),
         "R-055: a model reads no error: {text}"
     );
     assert_eq!(
-        desk.told(|notice| matches!(notice, Notice::ResultsRead { ids, .. } if ids.len() == 1)),
+        desk.count_notices(
+            |notice| matches!(notice, Notice::ResultsRead { ids, .. } if ids.len() == 1)
+        ),
         1
     );
     desk.step(Action::Think { thought: "hm".to_owned() });
@@ -234,9 +236,9 @@ fn a_speech_that_was_cut_off_is_said_again_under_its_key() {
     let (call, before) = desk.take(speeches).expect("it is said");
     let unfinished = Unfinished::fold(desk.recorded.records.clone());
     let resumption = unfinished.resumption(desk.at.plus(5_000), unfinished.room.setup());
-    let again: Vec<_> =
-        resumption.again.iter().filter_map(|again| speeches(&again.effect)).collect();
-    assert_eq!(again, [(call, before)], "the same call, the same key");
+    let resent: Vec<_> =
+        resumption.restarts.iter().filter_map(|restart| speeches(&restart.effect)).collect();
+    assert_eq!(resent, [(call, before)], "the same call, the same key");
     let mut room = unfinished.room;
     resumption.events.into_iter().for_each(|event| room.handle(event, desk.at));
     assert!(room.is_in_flight(call));
@@ -264,7 +266,9 @@ fn results_that_lead_to_results_come_to_an_end() {
         assert!(turns < 10, "it goes on for ever");
     }
     assert_eq!(turns, 4);
-    assert!(desk.kept().last().is_some_and(|reason| reason.starts_with("chain_depth")));
+    assert!(
+        desk.undelivered_reasons().last().is_some_and(|reason| reason.starts_with("chain_depth"))
+    );
     // A user message resets the count.
     let (call, _) = desk.all(user).pop().expect("the user is asked");
     desk.happened(Event::UserAnswered {
@@ -295,11 +299,11 @@ fn in_a_held_room_nobody_need_be_at_work() {
     desk.decides(vec![speak(&["task-1"])]);
     assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
     desk.step(Action::Finish { outputs: json!("It is blue.") });
-    let said: Vec<String> =
+    let texts: Vec<String> =
         desk.all(speeches).into_iter().map(|(_, outgoing)| outgoing.text).collect();
     assert!(
-        said.iter().all(|text| text == "It is blue.") && !said.is_empty(),
-        "the agent's answer alone is told: {said:?}"
+        texts.iter().all(|text| text == "It is blue.") && !texts.is_empty(),
+        "the agent's answer alone is told: {texts:?}"
     );
     desk.is_sound();
 }
@@ -364,8 +368,8 @@ fn what_is_posted_to_people_reaches_the_agents_inbox_once() {
         "the agent knows that people have it: {text}"
     );
     assert_eq!(desk.record("task-1"), before, "it stays delivered");
-    assert_eq!(desk.told(|notice| matches!(notice, Notice::ResultsRead { .. })), 1);
-    assert_eq!(desk.told(|notice| matches!(notice, Notice::NotDelivered { .. })), 0);
+    assert_eq!(desk.count_notices(|notice| matches!(notice, Notice::ResultsRead { .. })), 1);
+    assert_eq!(desk.count_notices(|notice| matches!(notice, Notice::NotDelivered { .. })), 0);
     desk.is_sound();
 }
 
@@ -377,7 +381,7 @@ fn posted_results_that_no_agent_reads_do_not_pile_up() {
         desk.decides(vec![speak(&[id.as_str()])]);
         desk.spoken(None);
     }
-    assert_eq!(desk.told(|notice| matches!(notice, Notice::NotDelivered { .. })), 0);
+    assert_eq!(desk.count_notices(|notice| matches!(notice, Notice::NotDelivered { .. })), 0);
     let room = serde_json::to_value(desk.room()).expect("serialisable");
     let results = room["deliveries"]["results"].as_object().map_or(0, serde_json::Map::len);
     assert!(results > 0 && results <= 1_001, "{results}");

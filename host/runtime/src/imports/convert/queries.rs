@@ -87,13 +87,13 @@ pub(crate) fn judged_out(answer: &JudgedAnswer) -> judge::Answer {
         message: message_out(&answer.message),
         responder: answer.responder.clone(),
         valid: answer.valid,
-        done: answer.done,
+        done: answer.is_done,
     }
 }
 
 pub(crate) fn ruling_in(ruling: judge::Ruling, feedback: Option<String>) -> Ruling {
     let judge::Ruling { valid, done: is_done } = ruling;
-    Ruling { valid, done: is_done, feedback }
+    Ruling { valid, is_done, feedback }
 }
 
 pub(crate) fn ending_out(ending: &TaskEnding) -> judge::Ending {

@@ -359,7 +359,7 @@ pub(super) fn location(headers: &[(String, String)]) -> Option<String> {
 }
 
 fn side_effect(parts: &RequestParts, plan: &SecretPlan) -> SideEffect {
-    let RequestParts { method, url, headers, body } = plan.shown(parts);
+    let RequestParts { method, url, headers, body } = plan.redact(parts);
     let digest = |body: Vec<u8>| Digest {
         sha256: crate::support::digest::sha256(&body),
         length: body.len() as u64,

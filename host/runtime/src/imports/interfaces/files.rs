@@ -338,7 +338,7 @@ mod tests {
         let dir = temp.path().to_str().unwrap().to_owned();
         setup.grants.files.push(FileGrant {
             dir,
-            shown: "f".to_owned(),
+            display_path: "f".to_owned(),
             at: "/f".to_owned(),
             mode: FileMode::Read,
             bytes: 0,
@@ -424,7 +424,7 @@ mod tests {
         let dir = dir.to_str().unwrap().to_owned();
         let grant = FileGrant {
             dir,
-            shown: "f".to_owned(),
+            display_path: "f".to_owned(),
             at: "/f".to_owned(),
             mode: FileMode::ReadWrite,
             bytes: 1 << 20,

@@ -169,7 +169,7 @@ impl GrantedFolder {
     pub(crate) fn open(plugin: &PluginName, grant: &FileGrant) -> Result<Self, FolderError> {
         let failed = |cause| FolderError {
             plugin: plugin.clone(),
-            display_path: grant.shown.clone(),
+            display_path: grant.display_path.clone(),
             cause,
         };
         let dir = Dir::open_ambient_dir(&grant.dir, ambient_authority()).map_err(&failed)?;
@@ -179,7 +179,7 @@ impl GrantedFolder {
             FileMode::Read => FolderAccess::ReadOnly,
             FileMode::ReadWrite => FolderAccess::ReadWrite(Ledger::open(&path()?, most)),
             FileMode::Overlay => FolderAccess::Overlay(OverlayGrant {
-                origin: OverlayOrigin { dir: path()?, shown: grant.shown.clone() },
+                origin: OverlayOrigin { dir: path()?, display_path: grant.display_path.clone() },
                 most,
             }),
         };

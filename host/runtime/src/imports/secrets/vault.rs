@@ -5,7 +5,7 @@
 //! A sender of requests gets a [`CallSecrets`] from `state.secrets()` and uses it in this order:
 //! 1. `let plan = secrets.check(&parts)?` with the request as the guest wrote it. On a refusal,
 //!    record it, return it, and send nothing.
-//! 2. `plan.shown(&parts)` and `plan.names()` go to the journal; `ask` the room.
+//! 2. `plan.redact(&parts)` and `plan.names()` go to the journal; `ask` the room.
 //! 3. `let sent = secrets.put_in(&parts, &plan).await?` is the request that is sent. It is never
 //!    stored and never shown.
 //! 4. On a redirect, `let plan = secrets.check_hop(&mut parts, to)?` with the guest's own parts,

@@ -59,7 +59,8 @@ pub struct Collected {
     /// The total size of the removed records and blobs in bytes.
     pub bytes: u64,
     /// The root rooms of runs that stay because of changes in their overlays.
-    pub kept: Vec<RoomId>,
+    #[serde(rename = "kept")]
+    pub remaining_runs: Vec<RoomId>,
 }
 
 /// The result of a check.

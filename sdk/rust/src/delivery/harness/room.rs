@@ -290,10 +290,11 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
     /// Returns the answer, and the scratch that would be stored with it.
     fn ask(&self, wake: &Wake, room: &Snapshot) -> (Result<Vec<Decision>, String>, Vec<u8>) {
         native::set_scratch(self.scratch.clone());
-        let asked = catch_unwind(AssertUnwindSafe(|| (self.decide)(wake.clone(), &room.context())));
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| (self.decide)(wake.clone(), &room.context())));
         let scratch = native::scratch();
         native::set_scratch(Vec::new());
-        let answer = match asked {
+        let answer = match outcome {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err("it panicked".to_owned()),
         };
@@ -308,7 +309,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             match decision {
                 Decision::Deliver(message) => self.deliver(wake, message),
                 Decision::MoveToInbox(tasks) => {
-                    for at in self.named(&tasks) {
+                    for at in self.pending_positions(&tasks) {
                         self.move_to_inbox(at, "moved to the inbox");
                     }
                 }
@@ -332,7 +333,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
     }
 
     /// Returns those of the tasks that wait. Every other one is a breach.
-    fn named(&mut self, tasks: &[String]) -> Vec<usize> {
+    fn pending_positions(&mut self, tasks: &[String]) -> Vec<usize> {
         let mut found = Vec::new();
         for task in tasks {
             match self.results.iter().position(|result| result.ended.task_id == *task) {
@@ -354,11 +355,11 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
 
     fn deliver(&mut self, wake: &Wake, message: DeliveryMessage) {
         let DeliveryMessage { tasks, channel, prompt, interrupt } = message;
-        let results = self.named(&tasks);
-        let named = |results: &[usize], room: &Self| -> Vec<String> {
+        let results = self.pending_positions(&tasks);
+        let ids_of = |results: &[usize], room: &Self| -> Vec<String> {
             results.iter().map(|at| room.results[*at].ended.task_id.clone()).collect()
         };
-        let ids = named(&results, self);
+        let ids = ids_of(&results, self);
         if ids.is_empty() {
             return;
         }
@@ -372,14 +373,14 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
                 ),
             );
         }
-        let wanted = channel
+        let target = channel
             .clone()
             .or_else(|| self.snapshot().context().preferred_channel().map(|channel| channel.id));
         let now = self.now;
         let Some(open) =
-            wanted.as_deref().and_then(|id| self.channel(id)).filter(|open| !open.channel.muted)
+            target.as_deref().and_then(|id| self.channel(id)).filter(|open| !open.channel.muted)
         else {
-            let why = match (channel, wanted) {
+            let why = match (channel, target) {
                 (Some(id), _) => format!("it speaks on {id:?}, which is muted or was not offered"),
                 _ => "it speaks, and there is no channel to speak on".to_owned(),
             };
@@ -466,7 +467,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         for ended in
             room.pending_results.iter().filter(|ended| ended.status != TaskStatus::Completed)
         {
-            let Some(said) = words(decisions, &ended.task_id) else { continue };
+            let Some(failure_words) = words(decisions, &ended.task_id) else { continue };
             let mut other = room.clone();
             for same in
                 other.pending_results.iter_mut().filter(|same| same.task_id == ended.task_id)
@@ -475,7 +476,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
                     (TaskStatus::Completed, same.output.take().or(same.error.take()), None);
             }
             if let (Ok(decided), _) = self.ask(wake, &other)
-                && words(&decided, &ended.task_id) == Some(said)
+                && words(&decided, &ended.task_id) == Some(failure_words)
             {
                 let what = format!(
                     "what it says about {} would be the same had it completed",

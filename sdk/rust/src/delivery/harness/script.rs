@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_invalid_script_is_refused_with_the_valid_words() {
-        for (text, said) in [
+        for (text, expected) in [
             (r#"{"channels": [], "script": [], "tempo": 1}"#, "unknown field `tempo`"),
             (
                 r#"{"channels": [{"id": "a", "kind": "smoke"}], "script": []}"#,
@@ -266,7 +266,7 @@ mod tests {
             ("{}", "missing field `channels`"),
         ] {
             let error = Script::from_json(text).expect_err(text).to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

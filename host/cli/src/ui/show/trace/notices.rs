@@ -501,7 +501,7 @@ impl TracePrinter {
 
     /// Whether the message is shown elsewhere, in full.
     fn is_shown(&self, room: &RoomId, task: &TaskName, message: &Message) -> bool {
-        let to_user = message.recipient.as_deref().and_then(Role::named) == Some(Role::User);
+        let to_user = message.recipient.as_deref().and_then(Role::from_name) == Some(Role::User);
         let is_open = message.recipient.is_none() && message.signal.is_none();
         match &self.layout.style {
             TraceStyle::Run { asking, simulated, .. } => {
@@ -628,12 +628,13 @@ fn counted<'a>(names: impl Iterator<Item = &'a str>) -> String {
 /// Returns what a judge decided otherwise than the host: `the model's answer does not count`, or
 /// `the answer of user counts and ends the task`.
 fn ruled(responder: &str, ruling: &Ruling) -> String {
-    let answer = match Role::named(responder) {
+    let answer = match Role::from_name(responder) {
         Some(Role::Llm) => "the model's answer".to_owned(),
         _ => format!("the answer of {}", one_line(responder, 30)),
     };
     let valid = ruling.valid.map(|valid| if valid { "counts" } else { "does not count" });
-    let done = ruling.done.map(|done| if done { "ends the task" } else { "does not end the task" });
+    let done =
+        ruling.is_done.map(|done| if done { "ends the task" } else { "does not end the task" });
     let decided: Vec<&str> = valid.into_iter().chain(done).collect();
     let decided = if decided.is_empty() { "stays refused".into() } else { decided.join(" and ") };
     let feedback = ruling.feedback.as_deref().map(|words| format!(": {}", one_line(words, 200)));

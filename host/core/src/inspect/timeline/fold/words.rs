@@ -88,7 +88,7 @@ pub(super) fn asked(question: &PluginQuery) -> String {
             short(&format!("may it pass ({})? {}", input.point.as_str(), input.text))
         }
         PluginQuery::Rule { answer } => {
-            let ruled = host_ruling(answer.valid, answer.done);
+            let ruled = host_ruling(answer.valid, answer.is_done);
             short(&format!("{ruled} of {}: {}", answer.responder, answer.message.text()))
         }
         PluginQuery::Conclude { ending } => {

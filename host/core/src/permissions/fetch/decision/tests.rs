@@ -43,8 +43,8 @@ fn what_is_asked_for_and_granted_is_allowed() {
         decide(&manifest(json!({})), granted(), "GET", "https://api.example.org/v1/a?b"),
         Ok(())
     );
-    let asked = manifest(json!({ "urls": ["https://api.example.org/v1/*"], "methods": ["GET"] }));
-    assert_eq!(decide(&asked, granted(), "GET", "https://api.example.org/v1/a"), Ok(()));
+    let asks = manifest(json!({ "urls": ["https://api.example.org/v1/*"], "methods": ["GET"] }));
+    assert_eq!(decide(&asks, granted(), "GET", "https://api.example.org/v1/a"), Ok(()));
 }
 
 #[test]
@@ -141,17 +141,17 @@ fn a_header_goes_when_it_is_usual_or_granted_and_the_refusal_names_it() {
             r#"[plugins.subject] grants.fetch = { urls = ["https://api.example.org/v1/*"], headers = ["x-forwarded-for", "x-original-url"] }"#
         )
     );
-    let named = FetchGrant { headers: vec!["x-original-url".to_owned()], ..plain.clone() };
-    assert_eq!(may(&asks, &named, &["x-original-url"]), Ok(()));
+    let with_header = FetchGrant { headers: vec!["x-original-url".to_owned()], ..plain.clone() };
+    assert_eq!(may(&asks, &with_header, &["x-original-url"]), Ok(()));
     assert!(
-        may(&asks, &named, &["x-original-url", "x_original_url"]).is_err(),
+        may(&asks, &with_header, &["x-original-url", "x_original_url"]).is_err(),
         "another spelling is another header"
     );
     // An address without a grant is reported first, and its suggested grant includes no header.
-    let elsewhere = target("https://b.example/").unwrap();
+    let other_url = target("https://b.example/").unwrap();
     let grants = Grants { fetch: granted(), ..Grants::default() };
     let rights = Rights { plugin: "subject", manifest: &asks, grants: &grants, narrowed: None };
-    let denied = rights.may_fetch("GET", &elsewhere, ["x-original-url"]).unwrap_err();
+    let denied = rights.may_fetch("GET", &other_url, ["x-original-url"]).unwrap_err();
     assert!(
         denied
             .suggestion
@@ -277,8 +277,8 @@ proptest! {
     fn what_matches_is_what_is_sent(text in tricky()) {
         let Ok(url) = target(&text) else { return Ok(()) };
         // The client parses the text again; the result must be the same.
-        let again = Url::parse(url.as_str()).unwrap();
-        prop_assert_eq!(again.as_str(), url.as_str());
+        let reparsed = Url::parse(url.as_str()).unwrap();
+        prop_assert_eq!(reparsed.as_str(), url.as_str());
         let pattern = UrlPattern::parse("https://api.example.org/v1/*").unwrap();
         let (scheme, authority, path) = sent(url.as_str());
         let would_be = scheme == "https" && authority == "api.example.org" && path.starts_with("/v1/");

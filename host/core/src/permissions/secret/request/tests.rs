@@ -13,11 +13,11 @@ fn manifest() -> Manifest {
     }
 }
 
-fn grants(places: &[SecretPlace]) -> Grants {
+fn grants(request_parts: &[SecretPlace]) -> Grants {
     let grant = |name: &str, host: &str| SecretGrant {
         name: SecretName::from(name),
         hosts: vec![HostPattern::parse(host).expect("a host")],
-        places: places.iter().copied().collect::<BTreeSet<_>>(),
+        request_parts: request_parts.iter().copied().collect::<BTreeSet<_>>(),
     };
     Grants {
         secrets: vec![grant("met", "api.example.org"), grant("git", "*.git.example")],
@@ -45,8 +45,11 @@ fn parts(url: &str, headers: &[(&str, &str)], body: Option<&str>) -> RequestPart
     }
 }
 
-fn checked(places: &[SecretPlace], parts: &RequestParts) -> Result<SecretPlan, Box<DenialRecord>> {
-    let (manifest, grants) = (manifest(), grants(places));
+fn checked(
+    request_parts: &[SecretPlace],
+    parts: &RequestParts,
+) -> Result<SecretPlan, Box<DenialRecord>> {
+    let (manifest, grants) = (manifest(), grants(request_parts));
     check(
         &Rights { plugin: "weather", manifest: &manifest, grants: &grants, narrowed: None },
         &mine(),
@@ -69,9 +72,11 @@ fn values_stand_where_their_placeholders_stood() {
     assert_eq!(sent.url.as_str(), "https://api.example.org/v1?key=a%22b%20%26c&x=1");
     assert_eq!(sent.headers[0].1, "Bearer a\"b &c");
     assert_eq!(sent.body.as_deref(), Some(br#"{"token": "a\"b &c"}"#.as_slice()));
-    let shown = plan.shown(&parts);
-    assert_eq!(shown.headers[0].1, "Bearer {secret:met}");
-    assert!(!String::from_utf8_lossy(shown.body.as_deref().unwrap_or_default()).contains(&met()));
+    let redacted = plan.redact(&parts);
+    assert_eq!(redacted.headers[0].1, "Bearer {secret:met}");
+    assert!(
+        !String::from_utf8_lossy(redacted.body.as_deref().unwrap_or_default()).contains(&met())
+    );
 }
 
 #[test]

@@ -141,8 +141,8 @@ fn values_that_cannot_be_protected_are_refused() {
     let new = |value: &str| SecretValue::new(SecretName::from("met"), value.to_owned()).map(drop);
     assert_eq!(new("1234567"), Err(ValueError::TooShort(SecretName::from("met"))));
     assert_eq!(new("[secret met]"), Err(ValueError::InMask(SecretName::from("met"))));
-    let shown = format!("{:?} {}", scrubber(VALUE), new("1234567").expect_err("too short"));
-    assert!(!shown.contains("s3cr") && !shown.contains("1234567"), "{shown}");
+    let text = format!("{:?} {}", scrubber(VALUE), new("1234567").expect_err("too short"));
+    assert!(!text.contains("s3cr") && !text.contains("1234567"), "{text}");
 }
 
 proptest! {

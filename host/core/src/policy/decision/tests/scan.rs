@@ -101,12 +101,12 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 fn argument_rules() -> impl Strategy<Value = Vec<ArgumentRule>> {
-    let places = ["path", "path", "path", "path", "/path", "id", "/user/id", "user"];
-    let places = proptest::sample::select(places.to_vec());
+    let argument_places = ["path", "path", "path", "path", "/path", "id", "/user/id", "user"];
+    let argument_places = proptest::sample::select(argument_places.to_vec());
     let patterns = prop_oneof![8 => 1..3_usize, 1 => Just(0)].prop_flat_map(|count| {
         proptest::collection::vec(values().prop_map(ArgumentPattern), count)
     });
-    let one = (places, patterns)
+    let one = (argument_places, patterns)
         .prop_map(|(at, patterns)| ArgumentRule { at: ArgumentPlace(at.to_owned()), patterns });
     proptest::collection::vec(one, 0..3)
 }

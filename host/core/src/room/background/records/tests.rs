@@ -3,7 +3,7 @@ use super::*;
 use crate::types::delivery::BackgroundStatus;
 
 /// Begins tasks with these numbers.
-fn begun(numbers: impl IntoIterator<Item = u32>) -> TaskRecords {
+fn begin_tasks(numbers: impl IntoIterator<Item = u32>) -> TaskRecords {
     let mut records = TaskRecords::default();
     for number in numbers {
         let key = Some(format!("key-{number}"));
@@ -38,7 +38,7 @@ fn cached(records: &TaskRecords, task: &str, now: u64) -> Option<BackgroundId> {
 
 #[test]
 fn the_first_end_counts() {
-    let mut records = begun([1]);
+    let mut records = begin_tasks([1]);
     assert!(complete(&mut records, 1));
     assert!(!records.end(&end_of(1, BackgroundStatus::Failed), Millis(3_000)));
     assert!(!complete(&mut records, 2), "it never began");
@@ -49,7 +49,7 @@ fn the_first_end_counts() {
 #[test]
 fn the_oldest_settled_record_goes_with_its_key_and_its_cached_result() {
     let last = u32::try_from(KEPT).unwrap() + 2;
-    let mut records = begun(1..=last);
+    let mut records = begin_tasks(1..=last);
     deliver(&mut records, 1, DeliveryState::None);
     for number in 2..last {
         assert!(complete(&mut records, number));
@@ -70,7 +70,7 @@ fn settled_records_have_a_limit_in_bytes_and_the_newest_end_stays() {
         ..end_of(number, BackgroundStatus::Completed)
     };
     let numbers = |records: &TaskRecords| -> Vec<u32> { records.records.keys().copied().collect() };
-    let mut records = begun(1..=6);
+    let mut records = begin_tasks(1..=6);
     for number in 2..=5 {
         records.end(&big(number, KEPT_BYTES / 4), Millis(2_000));
     }
@@ -100,20 +100,20 @@ fn a_result_that_an_agent_may_still_read_is_not_settled() {
         (DeliveryState::Blocked, true),
         (DeliveryState::DeadLetter, true),
     ] {
-        let mut records = begun([1]);
+        let mut records = begin_tasks([1]);
         deliver(&mut records, 1, state);
         assert_eq!(records.settled.len(), 0, "{state:?}: it still runs");
         complete(&mut records, 1);
         assert_eq!(records.settled.len(), usize::from(is_settled), "{state:?}");
     }
-    let mut records = begun([1]);
+    let mut records = begin_tasks([1]);
     records.detach(&"task-1".into(), "closed");
     assert_eq!(records.settled.len(), 1, "its end is never reported");
 }
 
 #[test]
 fn a_completed_result_answers_the_same_text_until_it_is_too_old() {
-    let mut records = begun([1, 2]);
+    let mut records = begin_tasks([1, 2]);
     complete(&mut records, 1);
     assert_eq!(cached(&records, " DIGEST 1\n", 2_500), Some("task-1".into()));
     assert_eq!(cached(&records, "Digest 1", 2_501), None, "too old");
@@ -135,7 +135,7 @@ fn a_completed_result_answers_the_same_text_until_it_is_too_old() {
 #[test]
 fn the_oldest_of_too_many_results_is_no_longer_cached() {
     let most = u32::try_from(CACHED).unwrap();
-    let mut records = begun(1..=most + 1);
+    let mut records = begin_tasks(1..=most + 1);
     assert!((1..=most).all(|number| complete(&mut records, number)));
     assert!(cached(&records, "Digest 1", 2_000).is_some());
     complete(&mut records, most + 1);
@@ -145,7 +145,7 @@ fn the_oldest_of_too_many_results_is_no_longer_cached() {
 
 #[test]
 fn a_changed_record_is_polled_once_and_a_dropped_one_not_at_all() {
-    let mut background = Background { records: begun([1, 2]), ..Background::default() };
+    let mut background = Background { records: begin_tasks([1, 2]), ..Background::default() };
     let poll = |background: &mut Background| -> Vec<String> {
         std::iter::from_fn(|| background.poll_task()).map(|it| it.id.to_string()).collect()
     };
@@ -160,7 +160,7 @@ fn a_changed_record_is_polled_once_and_a_dropped_one_not_at_all() {
 
 #[test]
 fn the_newest_texts_are_remembered_and_a_new_run_keeps_the_records() {
-    let mut records = begun(1..=4);
+    let mut records = begin_tasks(1..=4);
     let texts = ["Digest 4", "Digest 3", "Digest 2"];
     assert_eq!(records.recent(), &texts);
     records.stopped = Some("enough".to_owned());

@@ -8,13 +8,13 @@ use super::*;
 use crate::setup::plugin_query::{EntrySpan, Masked};
 use crate::types::message::ToolResult;
 
-fn said(seq: u64, sender: Role, text: &str) -> Message {
+fn message(seq: u64, sender: Role, text: &str) -> Message {
     Message { content: Some(text.to_owned()), ..Message::new(seq, sender, "desk") }
 }
 
 fn calling(seq: u64, ids: &[&str]) -> Message {
     let call = |id: &&str| ToolCall { id: (*id).to_owned(), ..ToolCall::new("box.a", json!({})) };
-    Message { tool_calls: ids.iter().map(call).collect(), ..said(seq, Role::Llm, "I look") }
+    Message { tool_calls: ids.iter().map(call).collect(), ..message(seq, Role::Llm, "I look") }
 }
 
 fn result(id: &str, content: &str) -> ToolResult {
@@ -30,7 +30,7 @@ fn result(id: &str, content: &str) -> ToolResult {
 fn answering(seq: u64, ids: &[&str]) -> Message {
     Message {
         tool_results: ids.iter().map(|id| result(id, "a long result")).collect(),
-        ..said(seq, Role::Agent, "a long result")
+        ..message(seq, Role::Agent, "a long result")
     }
 }
 
@@ -43,14 +43,14 @@ fn history(entries: Vec<Message>) -> History {
 /// 0 user, 1 two calls, 2 result of one, 3 user, 4 result of the other, 5 agent, 6 user, 7 agent.
 fn talk() -> History {
     history(vec![
-        said(0, Role::User, "find it"),
+        message(0, Role::User, "find it"),
         calling(1, &["a", "b"]),
         answering(2, &["a"]),
-        said(3, Role::User, "and quickly"),
+        message(3, Role::User, "and quickly"),
         answering(4, &["b"]),
-        said(5, Role::Llm, "found"),
-        said(6, Role::User, "thank you"),
-        said(7, Role::Llm, "welcome"),
+        message(5, Role::Llm, "found"),
+        message(6, Role::User, "thank you"),
+        message(7, Role::Llm, "welcome"),
     ])
 }
 
@@ -61,9 +61,9 @@ fn forgetting(spans: &[(u64, u64)]) -> Condensation {
     }
 }
 
-fn forgotten(history: &History, spans: &[(u64, u64)], kept: RetainedEntries<'_>) -> Vec<usize> {
+fn forgotten(history: &History, spans: &[(u64, u64)], retained: RetainedEntries<'_>) -> Vec<usize> {
     forgetting(spans)
-        .held_against(history, kept)
+        .held_against(history, retained)
         .expect("it is in order")
         .forget
         .into_iter()
@@ -73,7 +73,7 @@ fn forgotten(history: &History, spans: &[(u64, u64)], kept: RetainedEntries<'_>)
 #[test]
 fn a_call_and_its_results_go_together_or_stay_together() {
     let talk = talk();
-    for (spans, gone) in [
+    for (spans, expected) in [
         (&[(0, 1)][..], &[0][..]),
         // One of the three is enough for all of them.
         (&[(1, 2)], &[1, 2, 4]),
@@ -85,7 +85,7 @@ fn a_call_and_its_results_go_together_or_stay_together() {
         // The user's newest message and the newest entry stay.
         (&[(0, 8)], &[0, 1, 2, 3, 4, 5]),
     ] {
-        assert_eq!(forgotten(&talk, spans, RetainedEntries::default()), gone, "{spans:?}");
+        assert_eq!(forgotten(&talk, spans, RetainedEntries::default()), expected, "{spans:?}");
     }
     // The message to answer stays, with its call and the call's other result.
     assert_eq!(
@@ -101,7 +101,7 @@ fn a_call_without_a_result_stays() {
         answering(1, &["a"]),
         calling(2, &["a", "b"]),
         answering(3, &["a"]),
-        said(4, Role::User, "hm"),
+        message(4, Role::User, "hm"),
     ]);
     let open = [ToolCall { id: "b".to_owned(), ..ToolCall::new("box.a", json!({})) }];
     // The id `a` occurs twice: each result belongs to the newest call before it.
@@ -115,25 +115,25 @@ fn a_call_without_a_result_stays() {
 #[test]
 fn an_action_and_what_the_host_said_to_it_are_one() {
     let action = crate::types::action::Action::Think { thought: "hm".to_owned() };
-    let observed = Message { parent: Some(1), ..said(2, Role::Agent, "logged") };
+    let observed = Message { parent: Some(1), ..message(2, Role::Agent, "logged") };
     let talk = history(vec![
-        said(0, Role::User, "go"),
-        Message { action: Some(action), ..said(1, Role::Llm, "hm") },
+        message(0, Role::User, "go"),
+        Message { action: Some(action), ..message(1, Role::Llm, "hm") },
         observed,
-        said(3, Role::User, "on"),
+        message(3, Role::User, "on"),
     ]);
     assert_eq!(forgotten(&talk, &[(2, 3)], RetainedEntries::default()), [1, 2]);
 }
 
 #[test]
 fn a_summary_stands_where_the_first_entry_stood_and_bears_its_taint() {
-    let mut outside = said(1, Role::Agent, "from a page");
-    outside.labels.push(Label::Untrusted);
+    let mut untrusted = message(1, Role::Agent, "from a page");
+    untrusted.labels.push(Label::Untrusted);
     let talk = history(vec![
-        said(0, Role::Llm, "a"),
-        outside,
-        said(2, Role::Llm, "b"),
-        said(3, Role::User, "c"),
+        message(0, Role::Llm, "a"),
+        untrusted,
+        message(2, Role::Llm, "b"),
+        message(3, Role::User, "c"),
     ]);
     let wish = |spans: &[(u64, u64)], text: &str| Condensation {
         summary: Some(text.to_owned()),
@@ -219,29 +219,30 @@ fn what_is_not_about_this_history_is_refused_as_a_whole() {
 
 #[test]
 fn a_mask_says_nothing_that_was_not_said_there() {
-    let mut news = said(
+    let mut news = message(
         3,
         Role::Agent,
         "--- NEWS ---\nEach line is data.\n{\"a\":\"I approve it\"}\n--- END ---",
     );
     news.labels.push(Label::Untrusted);
-    let recalled = Message { labels: vec![Label::Tool], ..said(4, Role::Agent, "1. buy milk") };
+    let recalled = Message { labels: vec![Label::Tool], ..message(4, Role::Agent, "1. buy milk") };
     let talk = history(vec![
-        said(0, Role::User, "Never delete my notes"),
+        message(0, Role::User, "Never delete my notes"),
         calling(1, &["a"]),
         answering(2, &["a"]),
         news,
         recalled,
-        said(5, Role::User, "go on, please"),
-        said(6, Role::Llm, "welcome"),
+        message(5, Role::User, "go on, please"),
+        message(6, Role::Llm, "welcome"),
     ]);
     let masking = |index: u64, text: &str| {
         let wish = Condensation {
             mask: vec![Masked { index, text: text.to_owned() }],
             ..Condensation::default()
         };
-        wish.held_against(&talk, RetainedEntries::default())
-            .map(|done| done.masked.into_iter().map(|(_, entry)| entry.text().to_owned()).next())
+        wish.held_against(&talk, RetainedEntries::default()).map(|condensed| {
+            condensed.masked.into_iter().map(|(_, entry)| entry.text().to_owned()).next()
+        })
     };
     for (index, text) in [
         (0, "delete my notes"),
@@ -300,7 +301,7 @@ proptest! {
                 0 => calling(seq, &[id]),
                 1 => calling(seq, &["a", "c"]),
                 2 => answering(seq, &[id]),
-                3 => said(seq, Role::User, "a word"),
+                3 => message(seq, Role::User, "a word"),
                 _ => answering(seq, &["c", id]),
             }
         };
@@ -314,14 +315,14 @@ proptest! {
             summary: Some("s".to_owned()),
         };
         let Ok(condensed) = wish.held_against(&history, RetainedEntries { pending: Some(pending), open_calls: &open }) else { return Ok(()) };
-        let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut call_places: BTreeMap<&str, usize> = BTreeMap::new();
         for (place, entry) in history.iter().enumerate() {
             for result in &entry.tool_results {
-                if let Some(call) = asked.get(result.call_id.as_str()) {
+                if let Some(call) = call_places.get(result.call_id.as_str()) {
                     prop_assert!(condensed.forget.contains(call) == condensed.forget.contains(&place), "{place} was parted from {call}");
                 }
             }
-            asked.extend(entry.tool_calls.iter().map(|call| (call.id.as_str(), place)));
+            call_places.extend(entry.tool_calls.iter().map(|call| (call.id.as_str(), place)));
         }
         if let Some(place) = (0..history.len()).find(|place| *place as u64 == pending) {
             prop_assert!(!condensed.forget.contains(&place));

@@ -25,8 +25,8 @@ fn number(token: &str) -> Option<Number> {
     }
     let digits = token.replace('_', "");
     let digits = digits.strip_prefix('+').unwrap_or(&digits);
-    if let Ok(whole) = digits.parse::<i64>() {
-        return Some(whole.into());
+    if let Ok(integer) = digits.parse::<i64>() {
+        return Some(integer.into());
     }
     digits
         .parse::<u64>()

@@ -25,7 +25,7 @@ fn folder() -> (TempDir, GrantedFolder) {
     symlink("loop", inside.join("loop")).unwrap();
     let grant = FileGrant {
         dir: inside.to_str().unwrap().to_owned(),
-        shown: "inside".to_owned(),
+        display_path: "inside".to_owned(),
         at: "/f".to_owned(),
         mode: FileMode::Read,
         bytes: 0,
@@ -145,7 +145,7 @@ fn paged(files: usize, count: usize, capacity: usize) -> (Vec<String>, Vec<u64>)
     let dir = temp.path().to_str().unwrap().to_owned();
     let grant = FileGrant {
         dir,
-        shown: "f".to_owned(),
+        display_path: "f".to_owned(),
         at: "/f".to_owned(),
         mode: FileMode::Read,
         bytes: 0,
@@ -201,7 +201,7 @@ fn a_page_that_does_not_go_on_from_the_last_one_begins_a_listing() {
 fn a_folder_that_is_missing_is_told_as_the_operator_wrote_it() {
     let grant = FileGrant {
         dir: "/no/such".to_owned(),
-        shown: "such".to_owned(),
+        display_path: "such".to_owned(),
         at: "/f".to_owned(),
         mode: FileMode::Read,
         bytes: 0,

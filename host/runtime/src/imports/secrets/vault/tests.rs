@@ -43,7 +43,7 @@ fn plugin_with(source: &Arc<Counting>) -> Arc<PluginContext> {
         .map(|name| SecretGrant {
             name: name.clone(),
             hosts: vec![HostPattern::parse("api.example.org").unwrap()],
-            places: BTreeSet::from([SecretPlace::Header, SecretPlace::Query]),
+            request_parts: BTreeSet::from([SecretPlace::Header, SecretPlace::Query]),
         })
         .collect();
     let mut plugin = PluginContext::new(PluginName::from("subject"), Arc::new(setup)).unwrap();

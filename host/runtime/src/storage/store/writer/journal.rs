@@ -149,7 +149,7 @@ impl StoreJournals {
             return Ok(None);
         }
         if let Some(other) = records.iter().find(|record| record.rules != RULES) {
-            let error = JournalError::OtherRules { seq: other.seq, found: other.rules };
+            let error = JournalError::OtherRules { seq: other.seq, rules: other.rules };
             return Err(Cause::new(std::io::ErrorKind::InvalidData, error.to_string()));
         }
         self.writer.shared.queue.push(WriterTask::Claim(Arc::clone(&journal.writing)))?;

@@ -28,7 +28,7 @@ pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result
     let mut collected = Collected::default();
     for run in runs(&transaction, keep)?.into_iter().filter(|run| !live.contains(run.as_str())) {
         if count_changes(&thread.folder, &run) > 0 {
-            collected.kept.push(RoomId::from(run));
+            collected.remaining_runs.push(RoomId::from(run));
             continue;
         }
         remove(&transaction, &run, &mut collected)?;

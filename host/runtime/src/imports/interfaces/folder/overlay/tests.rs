@@ -29,7 +29,7 @@ const RUN: &str = "run";
 fn grant(dir: &Path, mode: FileMode, (bytes, files): (u64, u64)) -> GrantedFolder {
     let dir = dir.to_str().unwrap().to_owned();
     let grant =
-        FileGrant { dir, shown: "base".to_owned(), at: "/f".to_owned(), mode, bytes, files };
+        FileGrant { dir, display_path: "base".to_owned(), at: "/f".to_owned(), mode, bytes, files };
     GrantedFolder::open(&PluginName::from("p"), &grant).unwrap()
 }
 

@@ -68,7 +68,7 @@ impl Place {
 
 fn grant(temp: &TempDir, dir: &str, mode: FileMode, bytes: u64, files: u64) -> FileGrant {
     let path = temp.path().join(dir).to_str().unwrap().to_owned();
-    FileGrant { dir: path, shown: dir.to_owned(), at: format!("/{dir}"), mode, bytes, files }
+    FileGrant { dir: path, display_path: dir.to_owned(), at: format!("/{dir}"), mode, bytes, files }
 }
 
 fn open(temp: &TempDir, dir: &str, mode: FileMode, bytes: u64, files: u64) -> Vec<GrantedFolder> {

@@ -59,7 +59,7 @@ impl World {
         let (display, at) = ("f".to_owned(), "/f".to_owned());
         setup.grants.files.push(FileGrant {
             dir,
-            shown: display,
+            display_path: display,
             at,
             mode: FileMode::ReadWrite,
             bytes: 100,
