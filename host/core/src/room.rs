@@ -58,6 +58,9 @@ mod termination;
 mod tools;
 mod views;
 
+use crate::room::conversation::broadcast::end_report;
+use crate::room::models::caller_of;
+use crate::room::side_effects::side_effect_ended;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -181,7 +184,7 @@ impl Room {
         };
         if !self.cx.unproven.is_empty()
             && let Some((call, None)) = event.plugin_end()
-            && let Some((plugin, _)) = self.frames.caller_of(&self.cx, call)
+            && let Some((plugin, _)) = caller_of(&self.frames, &self.cx, call)
         {
             self.cx.unproven.remove(&plugin);
         }
@@ -237,7 +240,7 @@ impl Room {
                 .budgets
                 .side_effect_asked(&mut self.cx, &self.frames, call, ordinal, side_effect),
             Event::SideEffectEnded { call, ordinal, answer } => {
-                self.frames.side_effect_ended(&mut self.cx, call, ordinal, answer)
+                side_effect_ended(&self.frames, &mut self.cx, call, ordinal, answer)
             }
             Event::Refused { call, plugin, record } => {
                 self.cx.notify(Notice::Denied { call: Some(call), plugin, record })
@@ -248,7 +251,7 @@ impl Room {
             }
             Event::Sent { call, failure } => {
                 // Reports on channels and messages about results have the same answer event.
-                if !self.cx.end_report(call, failure.as_deref()) {
+                if !end_report(&mut self.cx, call, failure.as_deref()) {
                     self.result_delivery().spoken(call, failure);
                 }
             }

@@ -259,7 +259,7 @@ fn a_yes_of_every_capability_allocates_nothing() {
 }
 
 #[test]
-fn a_sizes_of_a_room_copies_no_text() {
+fn a_snapshot_of_a_room_copies_no_text() {
     let sizes_of = |length: usize| {
         let message = |seq| Message {
             content: Some("x".repeat(length)),

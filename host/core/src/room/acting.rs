@@ -2,9 +2,12 @@
 //! rules, approvals, budgets and resumption treat both alike. Executors (O-132, O-141…O-151) are
 //! tools of plugins. A missing executor is an observation, and never ends the task.
 
-mod executors;
-mod jobs;
+pub(super) mod executors;
+pub(super) mod jobs;
 
+use crate::room::condensing::consult;
+use crate::room::confirming;
+use crate::room::planning::change_plan;
 use crate::room::{Frames, RoomContext, ToolRounds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,7 +97,15 @@ impl ToolRounds<'_> {
         // A delegation passes its gates first, and is then put to the rules of consent.
         if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
             // O-110: all actions with an effect are checked alike, under any name.
-            match self.frames.consent(self.cx, id, index, &call, Some(&action), consent) {
+            match confirming::consent(
+                self.frames,
+                self.cx,
+                id,
+                index,
+                &call,
+                Some(&action),
+                consent,
+            ) {
                 ConsentRuling::Runs => {}
                 ConsentRuling::Waits => return,
                 ConsentRuling::Refused(result) => {
@@ -140,7 +151,7 @@ impl ToolRounds<'_> {
                 }
             }
             action => {
-                if let Some(changed) = self.frames.change_plan(self.cx, id, &action) {
+                if let Some(changed) = change_plan(self.frames, self.cx, id, &action) {
                     changed
                 } else {
                     self.start_executor(id, index, &action, consent);
@@ -316,7 +327,8 @@ impl Frames {
         };
         let plugin = task.memory.clone().or(Some(agent)).filter(remembers);
         let call = plugin.and_then(|plugin| {
-            self.consult(
+            consult(
+                self,
                 cx,
                 id,
                 &plugin,
@@ -366,26 +378,21 @@ impl Frames {
     }
 }
 
-impl RoomContext {
-    /// Drops the timeout of an answered call.
-    pub(super) fn drop_limit(&mut self, call: CallId) {
-        self.drop_timers(
-            |purpose| matches!(purpose, TimerPurpose::Pending { call: of, .. } if *of == call),
-        );
-    }
+/// Drops the timeout of an answered call.
+pub(super) fn drop_limit(cx: &mut RoomContext, call: CallId) {
+    drop_timers(
+        cx,
+        |purpose| matches!(purpose, TimerPurpose::Pending { call: of, .. } if *of == call),
+    );
+}
 
-    pub(super) fn drop_timers(&mut self, is_over: impl Fn(&TimerPurpose) -> bool) {
-        if self.timers.is_empty() {
-            return;
-        }
-        let timers: Vec<TimerId> = self
-            .timers
-            .iter()
-            .filter(|(_, purpose)| is_over(purpose))
-            .map(|(timer, _)| *timer)
-            .collect();
-        timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
+pub(super) fn drop_timers(cx: &mut RoomContext, is_over: impl Fn(&TimerPurpose) -> bool) {
+    if cx.timers.is_empty() {
+        return;
     }
+    let timers: Vec<TimerId> =
+        cx.timers.iter().filter(|(_, purpose)| is_over(purpose)).map(|(timer, _)| *timer).collect();
+    timers.iter().for_each(|timer| drop(cx.timers.remove(timer)));
 }
 
 /// Whether the action does something itself or through another agent. The others only say

@@ -1,6 +1,8 @@
 //! The operator's policy on tool calls. A call is refused by a rule, waits for an approver, or
 //! runs. A waiting call has started nothing.
 
+use crate::room::confirming::consent_to;
+use crate::room::confirming::delegators;
 use crate::room::{Frames, RoomContext};
 use std::sync::Arc;
 
@@ -47,85 +49,82 @@ pub(super) enum Consent {
     Edited,
 }
 
-impl Frames {
-    /// Checks a call against the rules. A call that needs approval waits for `Decided`.
-    pub(super) fn apply_rules(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        slot: usize,
-        call: &ToolCall,
-        caller: &PluginName,
-        consent: Consent,
-    ) -> ConsentRuling {
-        let setup = Arc::clone(&cx.setup);
-        // The rules of all that led to the call apply, or another plugin could get around them.
-        let delegators = self.delegators(cx, id);
-        let participants = participants(&delegators, caller, &call.led_by);
-        let PolicyDecision { decide, why } =
-            decide_for_participants(&setup, participants, &call.name, &call.arguments);
-        let act = RequestedAct { frame: id, slot, call, action: None, caller };
-        match decide {
-            // An allowing rule does not override the task's rules of consent.
-            Decide::Allow => self.consent_to(cx, &act, None, consent),
-            Decide::Deny => {
-                let reason = match why {
-                    DecisionSource::Rule {
-                        rule: Rule { caller: Some(by), source, .. }, ..
-                    } if by != caller => {
-                        format!("the rule at {source} denies it to {by}, which led to the call")
-                    }
-                    why => format!("the rule at {why} denies it"),
-                };
-                let record = match setup.rights(caller) {
-                    Some(rights) => {
-                        rights.refuse(Capability::Tools, &call.name, Layer::Policy, &reason, None)
-                    }
-                    None => unknown_plugin(caller, Capability::Tools, &call.name),
-                };
-                ConsentRuling::Refused(failed(call, cx.denied(caller, *record)))
-            }
-            // O-110, O-185: asked for every tool alike, and stored under the id of this call.
-            Decide::Ask => {
-                let (cause, expires_ms) = match why {
-                    DecisionSource::Rule { index, rule } => {
-                        (ApprovalCause::Rule(index), rule.expires_ms)
-                    }
-                    DecisionSource::Grants { .. } | DecisionSource::Nothing => {
-                        (ApprovalCause::Grants, None)
-                    }
-                };
-                self.consent_to(
-                    cx,
-                    &act,
-                    Some(ByRule { source: why.to_string(), cause, expires_ms }),
-                    consent,
-                )
-            }
+/// Checks a call against the rules. A call that needs approval waits for `Decided`.
+pub(super) fn apply_rules(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    slot: usize,
+    call: &ToolCall,
+    caller: &PluginName,
+    consent: Consent,
+) -> ConsentRuling {
+    let setup = Arc::clone(&cx.setup);
+    // The rules of all that led to the call apply, or another plugin could get around them.
+    let delegators = delegators(frames, cx, id);
+    let participants = participants(&delegators, caller, &call.led_by);
+    let PolicyDecision { decide, why } =
+        decide_for_participants(&setup, participants, &call.name, &call.arguments);
+    let act = RequestedAct { frame: id, slot, call, action: None, caller };
+    match decide {
+        // An allowing rule does not override the task's rules of consent.
+        Decide::Allow => consent_to(frames, cx, &act, None, consent),
+        Decide::Deny => {
+            let reason = match why {
+                DecisionSource::Rule { rule: Rule { caller: Some(by), source, .. }, .. }
+                    if by != caller =>
+                {
+                    format!("the rule at {source} denies it to {by}, which led to the call")
+                }
+                why => format!("the rule at {why} denies it"),
+            };
+            let record = match setup.rights(caller) {
+                Some(rights) => {
+                    rights.refuse(Capability::Tools, &call.name, Layer::Policy, &reason, None)
+                }
+                None => unknown_plugin(caller, Capability::Tools, &call.name),
+            };
+            ConsentRuling::Refused(failed(call, cx.denied(caller, *record)))
+        }
+        // O-110, O-185: asked for every tool alike, and stored under the id of this call.
+        Decide::Ask => {
+            let (cause, expires_ms) = match why {
+                DecisionSource::Rule { index, rule } => {
+                    (ApprovalCause::Rule(index), rule.expires_ms)
+                }
+                DecisionSource::Grants { .. } | DecisionSource::Nothing => {
+                    (ApprovalCause::Grants, None)
+                }
+            };
+            consent_to(
+                frames,
+                cx,
+                &act,
+                Some(ByRule { source: why.to_string(), cause, expires_ms }),
+                consent,
+            )
         }
     }
 }
 
-impl RoomContext {
-    pub(super) fn drop_approval_timer(&mut self, call: CallId) {
-        self.timers.retain(
-            |_, purpose| !matches!(purpose, TimerPurpose::Approval { call: of } if *of == call),
-        );
-    }
+pub(super) fn drop_approval_timer(cx: &mut RoomContext, call: CallId) {
+    cx.timers.retain(
+        |_, purpose| !matches!(purpose, TimerPurpose::Approval { call: of } if *of == call),
+    );
+}
 
-    pub(super) fn ask_approver(
-        &mut self,
-        (frame, slot): (FrameId, usize),
-        request: ApprovalRequest,
-    ) {
-        let expires = request.expires_ms;
-        let waiting = self.next_call(Purpose::Approval { frame, slot });
-        self.notify(Notice::ApprovalAsked { call: waiting, request: request.clone() });
-        self.effects.push_back(Effect::AskApproval { call: waiting, request });
-        if let Some(expires) = expires {
-            let at = self.now.plus(expires);
-            self.set_timer(TimerPurpose::Approval { call: waiting }, at);
-        }
+pub(super) fn ask_approver(
+    cx: &mut RoomContext,
+    (frame, slot): (FrameId, usize),
+    request: ApprovalRequest,
+) {
+    let expires = request.expires_ms;
+    let waiting = cx.next_call(Purpose::Approval { frame, slot });
+    cx.notify(Notice::ApprovalAsked { call: waiting, request: request.clone() });
+    cx.effects.push_back(Effect::AskApproval { call: waiting, request });
+    if let Some(expires) = expires {
+        let at = cx.now.plus(expires);
+        cx.set_timer(TimerPurpose::Approval { call: waiting }, at);
     }
 }
 
@@ -145,7 +144,7 @@ impl Room {
             _ => return,
         };
         self.cx.calls.remove(&call);
-        self.cx.drop_approval_timer(call);
+        drop_approval_timer(&mut self.cx, call);
         self.cx.notify(Notice::ApprovalGiven { call, approval: approval.clone(), author });
         let Some(waiting) = self.frames.slot_mut(&mut self.cx, id, slot) else { return };
         let name = waiting.now.name.clone();

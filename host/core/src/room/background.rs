@@ -7,14 +7,14 @@
 //! waiting calls. `asking` and `closing` serve queries and stops.
 
 mod asking;
-mod checks;
-mod closing;
+pub(super) mod checks;
+pub(super) mod closing;
 mod delegating;
 mod ending;
 mod opening;
 mod records;
 mod running;
-mod slots;
+pub(super) mod slots;
 mod structured;
 #[cfg(test)]
 mod tests;

@@ -225,8 +225,7 @@ impl Budgets {
         models: &ModelCalls,
         plugin: &PluginName,
     ) -> (Option<u64>, Option<u64>) {
-        let Some(grant) = cx
-            .model_grant(plugin)
+        let Some(grant) = model_grant(cx, plugin)
             .filter(|grant| grant.tokens.is_some() || grant.cost_micro_usd.is_some())
         else {
             return (None, None);
@@ -346,7 +345,7 @@ impl PluginCalls<'_> {
         let used = self.budgets.used_by(plugin).model_calls;
         let over = |limit: Option<u64>, rest: Option<u64>| limit.is_some() && rest == Some(0);
         let (tokens, cost) = self.budgets.rest_of_grant(self.cx, self.models, plugin);
-        let Some(grant) = self.cx.model_grant(plugin) else { return Ok(()) };
+        let Some(grant) = model_grant(self.cx, plugin) else { return Ok(()) };
         let granted = [
             ("calls", grant.calls.is_some_and(|limit| used >= limit)),
             ("tokens", over(grant.tokens, tokens)),
@@ -375,7 +374,7 @@ impl PluginCalls<'_> {
         };
         let input = self.histories.prompt_tokens(self.cx, task, prompt);
         // L-085: without reservations only past use counts.
-        if !self.cx.reserves_budgets() {
+        if !reserves_budgets(self.cx) {
             return Ok(Reservation { input, ..Reservation::default() });
         }
         let most = prompt.max_output().unwrap_or(MAX_OUTPUT);
@@ -457,51 +456,47 @@ impl PluginCalls<'_> {
     }
 }
 
-impl RoomContext {
-    fn model_grant(&self, plugin: &PluginName) -> Option<&ModelGrant> {
-        self.setup.plugins.get(plugin)?.grants.model.as_ref()
-    }
+fn model_grant<'r>(cx: &'r RoomContext, plugin: &PluginName) -> Option<&'r ModelGrant> {
+    cx.setup.plugins.get(plugin)?.grants.model.as_ref()
+}
 
-    fn reserves_budgets(&self) -> bool {
-        let entry = self.setup.tasks.get(&self.opening.entry);
-        entry.is_none_or(|task| task.rules().reserves_budgets)
-    }
+fn reserves_budgets(cx: &RoomContext) -> bool {
+    let entry = cx.setup.tasks.get(&cx.opening.entry);
+    entry.is_none_or(|task| task.rules().reserves_budgets)
+}
 
-    /// Fills in usage that a server left out, estimated from the texts, if there is a limit.
-    pub(super) fn fill_in_usage(
-        &self,
-        model: &ModelName,
-        reservation: &Reservation,
-        completion: &mut Completion,
-    ) {
-        let is_server =
-            self.setup.models.get(model).is_some_and(|setup| setup.reached_at.is_some());
-        // Models inside the process report their usage exactly.
-        if !is_server || reservation.tokens == 0 {
-            return;
-        }
-        let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let calls: usize = completion
-            .tool_calls
-            .iter()
-            .map(|call| call.name.len() + call.arguments.to_string().len())
-            .sum();
-        let output_bytes =
-            (bytes(&completion.content) + bytes(&completion.reasoning) + calls) as u64;
-        let usage = &mut completion.usage;
-        // Otherwise a server that reports no usage would have no budget.
-        if usage.input_tokens == 0 {
-            usage.input_tokens = reservation.input;
-        }
-        if usage.output_tokens == 0 {
-            usage.output_tokens = output_bytes.div_ceil(u64::from(BYTES_PER_TOKEN.max(1)));
-        }
+/// Fills in usage that a server left out, estimated from the texts, if there is a limit.
+pub(super) fn fill_in_usage(
+    cx: &RoomContext,
+    model: &ModelName,
+    reservation: &Reservation,
+    completion: &mut Completion,
+) {
+    let is_server = cx.setup.models.get(model).is_some_and(|setup| setup.reached_at.is_some());
+    // Models inside the process report their usage exactly.
+    if !is_server || reservation.tokens == 0 {
+        return;
     }
+    let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let calls: usize = completion
+        .tool_calls
+        .iter()
+        .map(|call| call.name.len() + call.arguments.to_string().len())
+        .sum();
+    let output_bytes = (bytes(&completion.content) + bytes(&completion.reasoning) + calls) as u64;
+    let usage = &mut completion.usage;
+    // Otherwise a server that reports no usage would have no budget.
+    if usage.input_tokens == 0 {
+        usage.input_tokens = reservation.input;
+    }
+    if usage.output_tokens == 0 {
+        usage.output_tokens = output_bytes.div_ceil(u64::from(BYTES_PER_TOKEN.max(1)));
+    }
+}
 
-    /// Whether the call is a step or an answer of an agent.
-    pub(super) fn is_agent_call(&self, call: CallId) -> bool {
-        matches!(self.calls.get(&call), Some(Purpose::Step { .. } | Purpose::Respond { .. }))
-    }
+/// Whether the call is a step or an answer of an agent.
+pub(super) fn is_agent_call(cx: &RoomContext, call: CallId) -> bool {
+    matches!(cx.calls.get(&call), Some(Purpose::Step { .. } | Purpose::Respond { .. }))
 }
 
 impl ModelCalls {
@@ -512,8 +507,7 @@ impl ModelCalls {
         plugin: &PluginName,
         model: &ModelName,
     ) {
-        let of_grant = cx
-            .model_grant(plugin)
+        let of_grant = model_grant(cx, plugin)
             .and_then(|grant| grant.cost_micro_usd)
             .map(|_| format!("plugins.{plugin}.grants.model.cost_usd"));
         let of_run = cx.opening.limits.cost_micro_usd.map(|_| Budget::Cost.key().to_owned());

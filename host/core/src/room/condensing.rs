@@ -52,23 +52,21 @@ impl Condensing {
     }
 }
 
-impl Frames {
-    /// Sends a query to a plugin on behalf of a frame; `consulted` takes the answer. `None` if the
-    /// frame is over.
-    pub(super) fn consult(
-        &self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        plugin: &PluginName,
-        question: PluginQuery,
-        about: QueryPurpose,
-    ) -> Option<CallId> {
-        let task = self.get(&id)?.task.clone();
-        let plugin = plugin.clone();
-        let call = cx.next_call(Purpose::QueryPlugin { frame: id, plugin: plugin.clone(), about });
-        cx.effects.push_back(Effect::QueryPlugin { call, task, plugin, question });
-        Some(call)
-    }
+/// Sends a query to a plugin on behalf of a frame; `consulted` takes the answer. `None` if the
+/// frame is over.
+pub(super) fn consult(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    plugin: &PluginName,
+    question: PluginQuery,
+    about: QueryPurpose,
+) -> Option<CallId> {
+    let task = frames.get(&id)?.task.clone();
+    let plugin = plugin.clone();
+    let call = cx.next_call(Purpose::QueryPlugin { frame: id, plugin: plugin.clone(), about });
+    cx.effects.push_back(Effect::QueryPlugin { call, task, plugin, question });
+    Some(call)
 }
 
 impl Room {
@@ -176,7 +174,8 @@ impl Dialogue<'_> {
         // Cleared at the query, so that a failing condenser is not asked again at once.
         memory.condensing.is_wanted = false;
         memory.condensing.asked_with = Some(asked_with);
-        let call = self.frames.consult(
+        let call = consult(
+            self.frames,
             self.cx,
             id,
             &rules.plugin,

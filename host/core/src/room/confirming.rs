@@ -1,6 +1,9 @@
 //! Consent to actions and tool calls by risk (O-109…O-111). None is exempt. If an analyzer fails,
 //! an approver is asked. A waiting action has started nothing (O-110, O-185).
 
+use crate::room::acting::executors::executor_of;
+use crate::room::approvals::ask_approver;
+use crate::room::condensing::consult;
 use crate::room::{Frames, RoomContext, ToolRounds};
 
 use super::approvals::{Consent, ConsentRuling};
@@ -38,148 +41,153 @@ pub(super) struct ByRule {
     pub(super) expires_ms: Option<u64>,
 }
 
-impl Frames {
-    /// Checks an action against the task's rules of consent. Tool calls are checked in `rule_on`.
-    pub(super) fn consent(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        slot: usize,
-        call: &ToolCall,
-        action: Option<&Action>,
-        consent: Consent,
-    ) -> ConsentRuling {
-        let Some(caller) = self.agent_of(cx, id).cloned() else {
-            return ConsentRuling::Refused(failed(call, OVER.to_owned()));
-        };
-        self.consent_to(
-            cx,
-            &RequestedAct { frame: id, slot, call, action, caller: &caller },
-            None,
-            consent,
-        )
-    }
+/// Checks an action against the task's rules of consent. Tool calls are checked in `rule_on`.
+pub(super) fn consent(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    slot: usize,
+    call: &ToolCall,
+    action: Option<&Action>,
+    consent: Consent,
+) -> ConsentRuling {
+    let Some(caller) = frames.agent_of(cx, id).cloned() else {
+        return ConsentRuling::Refused(failed(call, OVER.to_owned()));
+    };
+    consent_to(
+        frames,
+        cx,
+        &RequestedAct { frame: id, slot, call, action, caller: &caller },
+        None,
+        consent,
+    )
+}
 
-    /// Applies the stricter of the operator's rule and the task's rules of consent. An approver is
-    /// asked once for both.
-    pub(super) fn consent_to(
-        &mut self,
-        cx: &mut RoomContext,
-        act: &RequestedAct<'_>,
-        by_rule: Option<ByRule>,
-        consent: Consent,
-    ) -> ConsentRuling {
-        let refusal = || ConsentRuling::Refused(failed(act.call, OVER.to_owned()));
-        let Some((frame, task)) = self.task_of(cx, act.frame) else { return refusal() };
-        let (name, rules) = (frame.task.clone(), task.confirm.clone());
-        let (asks, risk) = match consent {
-            Consent::Approved | Consent::Edited => return ConsentRuling::Runs,
-            Consent::Assessed { risk, asks } => (asks, Some(risk)),
-            Consent::NotYet => {
-                match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
-                    Some(analyzer) => {
-                        let question = self.about_risk(act);
-                        let call = self.consult(
-                            cx,
-                            act.frame,
-                            &analyzer,
-                            question,
-                            QueryPurpose::Risk { slot: act.slot },
-                        );
-                        return match call {
-                            Some(_) => self.waits_for_consent(cx, act),
-                            None => refusal(),
-                        };
-                    }
-                    // O-109: without an analyzer the risk is unknown.
-                    None => (rules.policy.asks(None), None),
+/// Applies the stricter of the operator's rule and the task's rules of consent. An approver is
+/// asked once for both.
+pub(super) fn consent_to(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    act: &RequestedAct<'_>,
+    by_rule: Option<ByRule>,
+    consent: Consent,
+) -> ConsentRuling {
+    let refusal = || ConsentRuling::Refused(failed(act.call, OVER.to_owned()));
+    let Some((frame, task)) = frames.task_of(cx, act.frame) else { return refusal() };
+    let (name, rules) = (frame.task.clone(), task.confirm.clone());
+    let (asks, risk) = match consent {
+        Consent::Approved | Consent::Edited => return ConsentRuling::Runs,
+        Consent::Assessed { risk, asks } => (asks, Some(risk)),
+        Consent::NotYet => {
+            match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
+                Some(analyzer) => {
+                    let question = about_risk(frames, act);
+                    let call = consult(
+                        frames,
+                        cx,
+                        act.frame,
+                        &analyzer,
+                        question,
+                        QueryPurpose::Risk { slot: act.slot },
+                    );
+                    return match call {
+                        Some(_) => waits_for_consent(frames, cx, act),
+                        None => refusal(),
+                    };
                 }
+                // O-109: without an analyzer the risk is unknown.
+                None => (rules.policy.asks(None), None),
             }
-        };
-        // Taken, so that it cannot reach a later request.
-        let risk_reason = cx.risk_reason.take();
-        if !asks && by_rule.is_none() {
-            return ConsentRuling::Runs;
         }
-        let expires_ms = by_rule.as_ref().and_then(|rule| rule.expires_ms);
-        let (mut causes, mut sources) = (Vec::new(), Vec::new());
-        if let Some(rule) = by_rule {
-            causes.push(rule.cause);
-            sources.push(rule.source);
-        }
-        if asks {
-            causes.push(ApprovalCause::Confirm);
-            sources.push(match (rules.policy, risk) {
-                (ConfirmPolicy::Always, _) => {
-                    format!("tasks.{name}.confirm asks about all that is done")
-                }
-                (_, Some(risk)) => {
-                    format!("tasks.{name}.confirm asks about what has a {} risk", risk.as_str())
-                }
-                (_, None) => format!("tasks.{name}.confirm asks about what has an unknown risk"),
+    };
+    // Taken, so that it cannot reach a later request.
+    let risk_reason = cx.risk_reason.take();
+    if !asks && by_rule.is_none() {
+        return ConsentRuling::Runs;
+    }
+    let expires_ms = by_rule.as_ref().and_then(|rule| rule.expires_ms);
+    let (mut causes, mut sources) = (Vec::new(), Vec::new());
+    if let Some(rule) = by_rule {
+        causes.push(rule.cause);
+        sources.push(rule.source);
+    }
+    if asks {
+        causes.push(ApprovalCause::Confirm);
+        sources.push(match (rules.policy, risk) {
+            (ConfirmPolicy::Always, _) => {
+                format!("tasks.{name}.confirm asks about all that is done")
+            }
+            (_, Some(risk)) => {
+                format!("tasks.{name}.confirm asks about what has a {} risk", risk.as_str())
+            }
+            (_, None) => format!("tasks.{name}.confirm asks about what has an unknown risk"),
+        });
+    }
+    // The approver sees which plugin will carry out the action.
+    let executor = act.action.and_then(|action| executor_of(frames, cx, act.frame, action.name()));
+    ask_approver(
+        cx,
+        (act.frame, act.slot),
+        ApprovalRequest {
+            task: name,
+            caller: act.caller.clone(),
+            led_by: act.call.led_by.clone(),
+            delegators: delegators(frames, cx, act.frame),
+            tool: act.call.name.clone(),
+            executor,
+            arguments: serde_json::Value::clone(&act.call.arguments),
+            source: sources.join("; "),
+            causes,
+            expires_ms,
+            risk,
+            risk_reason,
+            problem: None,
+        },
+    );
+    waits_for_consent(frames, cx, act)
+}
+
+fn waits_for_consent(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    act: &RequestedAct<'_>,
+) -> ConsentRuling {
+    frames.set_slot(cx, act.frame, act.slot, SlotState::Confirming);
+    ConsentRuling::Waits
+}
+
+/// The delegations that led to this frame, in this room and those above it, the first one
+/// first.
+pub(super) fn delegators(frames: &Frames, cx: &RoomContext, id: FrameId) -> Vec<Delegator> {
+    let mut delegators = Vec::new();
+    let mut next = Some(id);
+    while let Some(frame) = next.and_then(|id| frames.get(&id)) {
+        next = frame.caller;
+        if let Some((caller, task)) = frame.caller.and_then(|caller| frames.task_of(cx, caller)) {
+            let message = frame.latest_user_message.as_ref();
+            delegators.push(Delegator {
+                task: caller.task.clone(),
+                plugin: task.agent.clone(),
+                brief: brief_of(message.map(|message| message.text()).unwrap_or_default()),
+                led_by: frame.led_by.clone(),
             });
         }
-        // The approver sees which plugin will carry out the action.
-        let executor = act.action.and_then(|action| self.executor_of(cx, act.frame, action.name()));
-        cx.ask_approver(
-            (act.frame, act.slot),
-            ApprovalRequest {
-                task: name,
-                caller: act.caller.clone(),
-                led_by: act.call.led_by.clone(),
-                delegators: self.delegators(cx, act.frame),
-                tool: act.call.name.clone(),
-                executor,
-                arguments: serde_json::Value::clone(&act.call.arguments),
-                source: sources.join("; "),
-                causes,
-                expires_ms,
-                risk,
-                risk_reason,
-                problem: None,
-            },
-        );
-        self.waits_for_consent(cx, act)
     }
+    // Collected from the newest delegation to the first, and reversed below.
+    delegators.extend(cx.opening.delegators.iter().rev().cloned());
+    delegators.reverse();
+    delegators
+}
 
-    fn waits_for_consent(&mut self, cx: &mut RoomContext, act: &RequestedAct<'_>) -> ConsentRuling {
-        self.set_slot(cx, act.frame, act.slot, SlotState::Confirming);
-        ConsentRuling::Waits
-    }
-
-    /// The delegations that led to this frame, in this room and those above it, the first one
-    /// first.
-    pub(super) fn delegators(&self, cx: &RoomContext, id: FrameId) -> Vec<Delegator> {
-        let mut delegators = Vec::new();
-        let mut next = Some(id);
-        while let Some(frame) = next.and_then(|id| self.get(&id)) {
-            next = frame.caller;
-            if let Some((caller, task)) = frame.caller.and_then(|caller| self.task_of(cx, caller)) {
-                let message = frame.latest_user_message.as_ref();
-                delegators.push(Delegator {
-                    task: caller.task.clone(),
-                    plugin: task.agent.clone(),
-                    brief: brief_of(message.map(|message| message.text()).unwrap_or_default()),
-                    led_by: frame.led_by.clone(),
-                });
-            }
-        }
-        // Collected from the newest delegation to the first, and reversed below.
-        delegators.extend(cx.opening.delegators.iter().rev().cloned());
-        delegators.reverse();
-        delegators
-    }
-
-    fn about_risk(&self, act: &RequestedAct<'_>) -> PluginQuery {
-        let action = match act.action {
-            Some(action) => action.clone(),
-            None => Action::Reply(Reply { tool_calls: vec![act.call.clone()], ..Reply::default() }),
-        };
-        let message = self.get(&act.frame).and_then(|frame| frame.pending.as_ref());
-        PluginQuery::Risk {
-            action: Box::new(action),
-            thought: message.map(|message| message.text().to_owned()).unwrap_or_default(),
-        }
+fn about_risk(frames: &Frames, act: &RequestedAct<'_>) -> PluginQuery {
+    let action = match act.action {
+        Some(action) => action.clone(),
+        None => Action::Reply(Reply { tool_calls: vec![act.call.clone()], ..Reply::default() }),
+    };
+    let message = frames.get(&act.frame).and_then(|frame| frame.pending.as_ref());
+    PluginQuery::Risk {
+        action: Box::new(action),
+        thought: message.map(|message| message.text().to_owned()).unwrap_or_default(),
     }
 }
 

@@ -2,7 +2,7 @@
 //! them (R-002…R-008). The step loop decides how agents use them; `delivery` handles results of
 //! background tasks.
 
-mod broadcast;
+pub(super) mod broadcast;
 mod inbound;
 mod limits;
 

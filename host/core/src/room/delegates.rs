@@ -1,6 +1,8 @@
 //! Delegates: children in the run that work while their caller waits (O-088…O-092). Several run at
 //! once if the caller asks for it and they share no task.
 
+use crate::room::background::checks::may_delegate;
+use crate::room::prompt_agent::lacks_inputs;
 use crate::room::{Dialogue, Frames, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,10 +32,10 @@ const REJECTED: &str = "rejected";
 impl Dialogue<'_> {
     /// Starts the child that a slot's action asks for, or queues it.
     pub(super) fn start_delegate(&mut self, id: FrameId, index: usize, agent: &str, inputs: Value) {
-        let checked = self.frames.may_delegate(self.cx, id, agent).and_then(|task| {
+        let checked = may_delegate(self.frames, self.cx, id, agent).and_then(|task| {
             let waits =
                 || format!("{task} waits for this task already, so it cannot be delegated to");
-            match self.cx.lacks_inputs(&task, &inputs) {
+            match lacks_inputs(self.cx, &task, &inputs) {
                 _ if self.frames.is_above(id, &task) => Err(waits()),
                 Some(lack) => Err(format!("{task} was not started. {lack}")),
                 None => Ok(task),
@@ -54,7 +56,7 @@ impl Dialogue<'_> {
     /// same task, and so share its history, run one after the other.
     fn start_queued(&mut self, id: FrameId) {
         let is_queued = |slot: &Slot| slot.state == SlotState::Queued;
-        let at_once = self.frames.delegates_at_once(self.cx, id);
+        let at_once = delegates_at_once(self.frames, self.cx, id);
         let Some(round) = self.frames.round_mut(self.cx, id) else { return };
         let mut running = round.slots.iter().filter(|slot| slot.child().is_some()).count();
         if !round.slots.iter().any(is_queued) || running >= at_once {
@@ -72,7 +74,7 @@ impl Dialogue<'_> {
                 _ => None,
             })
             .collect();
-        let above = self.frames.tasks_above(id);
+        let above = tasks_above(self.frames, id);
         let mut reached: BTreeMap<TaskName, BTreeSet<TaskName>> = BTreeMap::new();
         let mut claimed_tasks: BTreeSet<TaskName> = BTreeSet::new();
         // Running delegates claim their tasks before any queued one is considered.
@@ -82,7 +84,7 @@ impl Dialogue<'_> {
             {
                 let tasks = reached
                     .entry(task.clone())
-                    .or_insert_with(|| self.cx.reached_from(task, &above));
+                    .or_insert_with(|| reached_from(self.cx, task, &above));
                 if queued && running < at_once && claimed_tasks.is_disjoint(tasks) {
                     self.begin_delegate(id, *index, task);
                     running += 1;
@@ -147,56 +149,54 @@ pub(super) fn limit_child(frames: &mut Frames, caller: FrameId, child: FrameId) 
     }
 }
 
-impl Frames {
-    /// The number of delegates of a frame that may run at once: as granted, and at least one,
-    /// because the caller waits.
-    fn delegates_at_once(&self, cx: &RoomContext, id: FrameId) -> usize {
-        let granted = self.task_of(cx, id).and_then(|(frame, task)| {
-            let rights = cx.setup.rights_in(&task.agent, &frame.task)?;
-            Some(rights.grants.delegate.as_ref()?.at_once)
-        });
-        usize::try_from(granted.unwrap_or(1)).unwrap_or(usize::MAX).max(1)
-    }
-
-    /// The frame's own task and those of its callers.
-    fn tasks_above(&self, id: FrameId) -> BTreeSet<TaskName> {
-        let frames = std::iter::successors(self.get(&id), |frame| self.get(&frame.caller?));
-        frames.map(|frame| frame.task.clone()).collect()
-    }
-
-    /// Whether the caller waits for this child as its delegate.
-    pub(super) fn waits_for_delegate(&self, caller: FrameId, child: FrameId) -> bool {
-        self.delegation(caller, child).is_some()
-    }
-
-    /// The slot of the caller that waits for this child.
-    fn delegation(&self, caller: FrameId, child: FrameId) -> Option<usize> {
-        let mut slots = self.round(caller)?.slots.iter();
-        slots.position(|slot| slot.child() == Some(child))
-    }
+/// The number of delegates of a frame that may run at once: as granted, and at least one,
+/// because the caller waits.
+fn delegates_at_once(frames: &Frames, cx: &RoomContext, id: FrameId) -> usize {
+    let granted = frames.task_of(cx, id).and_then(|(frame, task)| {
+        let rights = cx.setup.rights_in(&task.agent, &frame.task)?;
+        Some(rights.grants.delegate.as_ref()?.at_once)
+    });
+    usize::try_from(granted.unwrap_or(1)).unwrap_or(usize::MAX).max(1)
 }
 
-impl RoomContext {
-    /// All tasks that could work for a task: itself, its sub-tasks, its agent's delegates, and so
-    /// on. Tasks in `above` already wait, and cannot be called again.
-    fn reached_from(&self, task: &TaskName, above: &BTreeSet<TaskName>) -> BTreeSet<TaskName> {
-        let (mut reached, mut to_do) = (BTreeSet::new(), vec![task.clone()]);
-        while let Some(task) = to_do.pop() {
-            if above.contains(&task) || reached.contains(&task) {
-                continue;
-            }
-            if let Some(setup) = self.setup.tasks.get(&task) {
-                to_do.extend(setup.subtasks.iter().cloned());
-                let granted = self
-                    .setup
-                    .rights(&setup.agent)
-                    .and_then(|rights| rights.grants.delegate.as_ref());
-                to_do.extend(granted.iter().flat_map(|grant| grant.tasks.iter().cloned()));
-            }
-            reached.insert(task);
+/// The frame's own task and those of its callers.
+fn tasks_above(frames: &Frames, id: FrameId) -> BTreeSet<TaskName> {
+    let frames = std::iter::successors(frames.get(&id), |frame| frames.get(&frame.caller?));
+    frames.map(|frame| frame.task.clone()).collect()
+}
+
+/// Whether the caller waits for this child as its delegate.
+pub(super) fn waits_for_delegate(frames: &Frames, caller: FrameId, child: FrameId) -> bool {
+    delegation(frames, caller, child).is_some()
+}
+
+/// The slot of the caller that waits for this child.
+fn delegation(frames: &Frames, caller: FrameId, child: FrameId) -> Option<usize> {
+    let mut slots = frames.round(caller)?.slots.iter();
+    slots.position(|slot| slot.child() == Some(child))
+}
+
+/// All tasks that could work for a task: itself, its sub-tasks, its agent's delegates, and so
+/// on. Tasks in `above` already wait, and cannot be called again.
+fn reached_from(
+    cx: &RoomContext,
+    task: &TaskName,
+    above: &BTreeSet<TaskName>,
+) -> BTreeSet<TaskName> {
+    let (mut reached, mut to_do) = (BTreeSet::new(), vec![task.clone()]);
+    while let Some(task) = to_do.pop() {
+        if above.contains(&task) || reached.contains(&task) {
+            continue;
         }
-        reached
+        if let Some(setup) = cx.setup.tasks.get(&task) {
+            to_do.extend(setup.subtasks.iter().cloned());
+            let granted =
+                cx.setup.rights(&setup.agent).and_then(|rights| rights.grants.delegate.as_ref());
+            to_do.extend(granted.iter().flat_map(|grant| grant.tasks.iter().cloned()));
+        }
+        reached.insert(task);
     }
+    reached
 }
 
 impl Dialogue<'_> {
@@ -209,7 +209,7 @@ impl Dialogue<'_> {
         ending: &FrameEnd,
         message: Option<&Message>,
     ) -> bool {
-        let Some(index) = self.frames.delegation(caller, child.id) else { return false };
+        let Some(index) = delegation(self.frames, caller, child.id) else { return false };
         let is_one_of_several =
             self.frames.round(caller).is_some_and(|round| round.slots.len() > 1);
         let (content, observation) = what_came_of(child, ending, message, is_one_of_several);

@@ -510,23 +510,21 @@ impl RoomChannels {
     }
 }
 
-impl RoomContext {
-    /// Checks that a plugin may deliver results: it is installed, and it is a delivery strategy
-    ///
-    pub(super) fn check_strategy(&self, name: &PluginName) -> Result<(), Refusal> {
-        let strategies = || {
-            self.setup
-                .plugins
-                .iter()
-                .filter(|(_, plugin)| plugin.facts.kinds.contains(&PluginKind::DeliveryStrategy))
-        };
-        if strategies().any(|(plugin, _)| plugin == name) {
-            return Ok(());
-        }
-        let allowed = strategies().map(|(plugin, _)| plugin.to_string()).collect();
-        let message = format!(
-            "{name} is not a delivery strategy of this config; name one that is, or leave `deliver` out"
-        );
-        Err(Refusal { allowed, ..Refusal::new(RefusalCode::BadArguments, message) })
+/// Checks that a plugin may deliver results: it is installed, and it is a delivery strategy
+///
+pub(super) fn check_strategy(cx: &RoomContext, name: &PluginName) -> Result<(), Refusal> {
+    let strategies = || {
+        cx.setup
+            .plugins
+            .iter()
+            .filter(|(_, plugin)| plugin.facts.kinds.contains(&PluginKind::DeliveryStrategy))
+    };
+    if strategies().any(|(plugin, _)| plugin == name) {
+        return Ok(());
     }
+    let allowed = strategies().map(|(plugin, _)| plugin.to_string()).collect();
+    let message = format!(
+        "{name} is not a delivery strategy of this config; name one that is, or leave `deliver` out"
+    );
+    Err(Refusal { allowed, ..Refusal::new(RefusalCode::BadArguments, message) })
 }

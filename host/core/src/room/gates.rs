@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::room::acting::drop_timers;
 use crate::room::{BackgroundWork, GateChecks, RoomContext};
 use std::collections::BTreeMap;
 
@@ -113,26 +114,28 @@ impl Gating {
     }
 }
 
-impl RoomContext {
-    /// Whether a gate checks the items of this point.
-    pub(super) fn has_gate(&self, point: GatePoint) -> bool {
-        self.next_gate(point, &[]).is_some()
-    }
+/// Whether a gate checks the items of this point.
+pub(super) fn has_gate(cx: &RoomContext, point: GatePoint) -> bool {
+    next_gate(cx, point, &[]).is_some()
+}
 
-    /// The first gate of a point that an item has not passed. A plugin that stands twice in the
-    /// list checks twice.
-    fn next_gate(&self, point: GatePoint, passed: &[PluginName]) -> Option<&GateRule> {
-        let mut passed = passed.to_vec();
-        self.setup.gates.iter().filter(|rule| rule.on == point).find(|rule| {
-            match passed.iter().position(|plugin| *plugin == rule.plugin) {
-                Some(place) => {
-                    passed.swap_remove(place);
-                    false
-                }
-                None => true,
+/// The first gate of a point that an item has not passed. A plugin that stands twice in the
+/// list checks twice.
+fn next_gate<'r>(
+    cx: &'r RoomContext,
+    point: GatePoint,
+    passed: &[PluginName],
+) -> Option<&'r GateRule> {
+    let mut passed = passed.to_vec();
+    cx.setup.gates.iter().filter(|rule| rule.on == point).find(|rule| {
+        match passed.iter().position(|plugin| *plugin == rule.plugin) {
+            Some(place) => {
+                passed.swap_remove(place);
+                false
             }
-        })
-    }
+            None => true,
+        }
+    })
 }
 
 impl Gating {
@@ -174,7 +177,7 @@ impl Gating {
 impl GateChecks<'_> {
     /// Asks the first gate of the item's point. Its last gate releases the item.
     pub(super) fn wait_for_gates(&mut self, act: GatedAct) {
-        if !self.cx.has_gate(act.point()) {
+        if !has_gate(self.cx, act.point()) {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         }
         let before = act.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
@@ -199,7 +202,7 @@ impl GateChecks<'_> {
             self.cx.violated(Invariant::GateKnown, None::<FrameId>);
             return None;
         };
-        let rule = self.cx.next_gate(waiting.act.point(), &waiting.passed).cloned();
+        let rule = next_gate(self.cx, waiting.act.point(), &waiting.passed).cloned();
         let Some(rule) = rule else {
             return self.gating.waiting.remove(&number).map(|waiting| waiting.act);
         };
@@ -301,7 +304,7 @@ impl Room {
         let original = self.gating.waiting.get(&number).map(|waiting| waiting.act.text());
         let verdict = answer.and_then(|advice| checked(advice, original.unwrap_or_default()));
         self.end_call(call, verdict.is_ok(), report);
-        self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
+        drop_timers(&mut self.cx, |purpose| *purpose == TimerPurpose::Gate { call });
         match verdict {
             Ok(GateVerdict::Allow) => self.release(number, plugin),
             Ok(GateVerdict::Modify { text }) => {
@@ -404,7 +407,7 @@ impl BackgroundWork<'_> {
     /// Ends the checks of an activation that is over.
     pub(super) fn abandon_passages(&mut self, frame: FrameId) {
         for call in self.gating.forget_passages(frame) {
-            self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
+            drop_timers(self.cx, |purpose| *purpose == TimerPurpose::Gate { call });
             self.plugin_calls().abandon(call);
         }
     }

@@ -173,7 +173,7 @@ impl Histories {
         task: &TaskName,
     ) -> &'r mut AgentHistory {
         if !self.memories.contains_key(task) {
-            let bytes_per_token = cx.bytes_per_token(task);
+            let bytes_per_token = bytes_per_token(cx, task);
             let memory = AgentHistory { bytes_per_token, ..AgentHistory::default() };
             self.memories.insert(task.clone(), Box::new(memory));
         }
@@ -195,7 +195,7 @@ impl Histories {
     /// Recounts histories of earlier runs by the current setup.
     pub(super) fn count_histories(&mut self, cx: &RoomContext) {
         let tasks: Vec<(TaskName, u32)> =
-            self.memories.keys().map(|task| (task.clone(), cx.bytes_per_token(task))).collect();
+            self.memories.keys().map(|task| (task.clone(), bytes_per_token(cx, task))).collect();
         for (task, bytes_per_token) in tasks {
             self.memory(cx, &task).count(bytes_per_token);
         }
@@ -325,10 +325,8 @@ impl Histories {
     }
 }
 
-impl RoomContext {
-    fn bytes_per_token(&self, task: &TaskName) -> u32 {
-        self.setup.tasks.get(task).map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token)
-    }
+fn bytes_per_token(cx: &RoomContext, task: &TaskName) -> u32 {
+    cx.setup.tasks.get(task).map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token)
 }
 
 impl Dialogue<'_> {

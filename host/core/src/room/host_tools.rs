@@ -44,11 +44,11 @@ impl ToolRounds<'_> {
             _ => {}
         }
         let answer = match tool {
-            HostTool::Done => self.frames.done_message(self.cx, id, call),
-            HostTool::AgentDone => self.frames.agent_done(self.cx, id, call),
+            HostTool::Done => done_message(self.frames, self.cx, id, call),
+            HostTool::AgentDone => agent_done(self.frames, self.cx, id, call),
             HostTool::Result => self.dialogue().result_call_message(id, call),
             HostTool::FinalResult | HostTool::DelegateTask | HostTool::HandoffConversation => {
-                self.frames.message_with_calls(self.cx, id, vec![call.clone()], String::new())
+                message_with_calls(self.frames, self.cx, id, vec![call.clone()], String::new())
             }
             HostTool::TaskStatus
             | HostTool::CancelTask
@@ -64,7 +64,7 @@ impl ToolRounds<'_> {
                 Some(passed)
             }
             HostTool::Send | HostTool::AgentSend => {
-                self.frames.addressed_message(self.cx, id, tool, call)
+                addressed_message(self.frames, self.cx, id, tool, call)
             }
             HostTool::RecipientMessage => Some(self.dialogue().addressed(id, call, message)),
             HostTool::AddRecipient => Some(self.dialogue().address_added(id, call, message)),
@@ -95,7 +95,7 @@ impl Dialogue<'_> {
             return Err(self.cx.denied(plugin, *record));
         }
         self.may_hand_on(id, tool, call)?;
-        self.frames.may_hand_to(self.cx, id, tool, call)
+        may_hand_to(self.frames, self.cx, id, tool, call)
     }
 
     /// Checks the calls that a call passes on. An agent passes on only calls of its own tools,
@@ -133,7 +133,7 @@ impl Dialogue<'_> {
                 arguments,
             )
         };
-        self.frames.agent_done(self.cx, id, &done_call)
+        agent_done(self.frames, self.cx, id, &done_call)
     }
 
     /// Returns the nearest message above that does not itself ask to be passed on, as the agent
@@ -200,9 +200,9 @@ impl Dialogue<'_> {
         let by_hand = !tainted || task.rules().external_done_pass_runs;
         // L-172: with external text the call is not carried out, but it still ends the task.
         let mut message = if by_hand {
-            self.frames.agent_done(self.cx, id, &done_call)?
+            agent_done(self.frames, self.cx, id, &done_call)?
         } else {
-            self.frames.message_with_calls(self.cx, id, vec![done_call], String::new())?
+            message_with_calls(self.frames, self.cx, id, vec![done_call], String::new())?
         };
         message.attachments = passed.attachments;
         Some(message)
@@ -226,7 +226,8 @@ impl Dialogue<'_> {
         if recipient.is_empty() {
             return self.ask_for_recipient(id, text(call, "content"), &message.labels);
         }
-        self.frames.as_agent_message(
+        as_agent_message(
+            self.frames,
             self.cx,
             id,
             text(call, "content"),
@@ -270,7 +271,14 @@ impl Dialogue<'_> {
                     .to_owned()
             }
         };
-        self.frames.as_agent_message(self.cx, id, content, text(call, "intended_recipient"), labels)
+        as_agent_message(
+            self.frames,
+            self.cx,
+            id,
+            content,
+            text(call, "intended_recipient"),
+            labels,
+        )
     }
 
     /// Replaces an earlier message of the agent, and returns the new one (L-150).
@@ -306,90 +314,99 @@ impl Dialogue<'_> {
     }
 }
 
-impl Frames {
-    /// Checks that the agent may address the recipient of a call.
-    fn may_hand_to(
-        &self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        tool: HostTool,
-        call: &ToolCall,
-    ) -> Result<(), String> {
-        let key = match tool {
-            HostTool::Forward => "agent",
-            HostTool::Send | HostTool::AgentSend => "to",
-            HostTool::RecipientMessage | HostTool::AddRecipient => "intended_recipient",
-            _ => return Ok(()),
-        };
-        let Some(agent) = self.agent_of(cx, id).cloned() else { return Ok(()) };
-        self.check_address(cx, id, &agent, &text(call, key))
-            .map_err(|record| cx.denied(&agent, *record))
-    }
+/// Checks that the agent may address the recipient of a call.
+fn may_hand_to(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    tool: HostTool,
+    call: &ToolCall,
+) -> Result<(), String> {
+    let key = match tool {
+        HostTool::Forward => "agent",
+        HostTool::Send | HostTool::AgentSend => "to",
+        HostTool::RecipientMessage | HostTool::AddRecipient => "intended_recipient",
+        _ => return Ok(()),
+    };
+    let Some(agent) = frames.agent_of(cx, id).cloned() else { return Ok(()) };
+    frames
+        .check_address(cx, id, &agent, &text(call, key))
+        .map_err(|record| cx.denied(&agent, *record))
+}
 
-    /// Returns the message that ends the task with a text (L-140).
-    fn done_message(&self, cx: &mut RoomContext, id: FrameId, call: &ToolCall) -> Option<Message> {
-        self.message_with_calls(cx, id, vec![call.clone()], text_form(argument(call, "content")))
-    }
+/// Returns the message that ends the task with a text (L-140).
+fn done_message(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    call: &ToolCall,
+) -> Option<Message> {
+    message_with_calls(frames, cx, id, vec![call.clone()], text_form(argument(call, "content")))
+}
 
-    /// Returns the message that ends the task with content and calls (L-141).
-    fn agent_done(&self, cx: &mut RoomContext, id: FrameId, call: &ToolCall) -> Option<Message> {
-        let content = argument(call, "content").clone();
-        let tools = [call.clone()].into_iter().chain(calls_in(call)).collect();
-        let mut message = self.message_with_calls(cx, id, tools, text_form(&content))?;
-        // A text is in the content already.
-        message.value = Some(content).filter(|value| !value.is_null() && !value.is_string());
-        Some(message)
-    }
+/// Returns the message that ends the task with content and calls (L-141).
+fn agent_done(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    call: &ToolCall,
+) -> Option<Message> {
+    let content = argument(call, "content").clone();
+    let tools = [call.clone()].into_iter().chain(calls_in(call)).collect();
+    let mut message = message_with_calls(frames, cx, id, tools, text_form(&content))?;
+    // A text is in the content already.
+    message.value = Some(content).filter(|value| !value.is_null() && !value.is_string());
+    Some(message)
+}
 
-    /// Returns a message of the agent role with calls for other tasks.
-    fn message_with_calls(
-        &self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        tools: Vec<ToolCall>,
-        content: String,
-    ) -> Option<Message> {
-        let mut message = self.host_message(cx, id, content);
-        message.labels.extend(tools.iter().any(|call| call.untrusted).then_some(Label::Untrusted));
-        message.from_agent = true;
-        tools.iter().for_each(|call| lead(&mut message.led_by, &call.led_by));
-        message.tools = tools;
-        Some(message)
-    }
+/// Returns a message of the agent role with calls for other tasks.
+fn message_with_calls(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    tools: Vec<ToolCall>,
+    content: String,
+) -> Option<Message> {
+    let mut message = frames.host_message(cx, id, content);
+    message.labels.extend(tools.iter().any(|call| call.untrusted).then_some(Label::Untrusted));
+    message.from_agent = true;
+    tools.iter().for_each(|call| lead(&mut message.led_by, &call.led_by));
+    message.tools = tools;
+    Some(message)
+}
 
-    /// Returns a message to a recipient, with calls in the case of `AgentSend` (L-147).
-    fn addressed_message(
-        &self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        tool: HostTool,
-        call: &ToolCall,
-    ) -> Option<Message> {
-        let tools = if tool == HostTool::AgentSend { calls_in(call) } else { Vec::new() };
-        let mut message = self.message_with_calls(cx, id, tools, text(call, "content"))?;
-        message.from_agent = !message.tools.is_empty();
-        message.recipient = Some(text(call, "to"));
-        if call.untrusted && !message.labels.contains(&Label::Untrusted) {
-            message.labels.push(Label::Untrusted);
-        }
-        Some(message)
+/// Returns a message to a recipient, with calls in the case of `AgentSend` (L-147).
+fn addressed_message(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    tool: HostTool,
+    call: &ToolCall,
+) -> Option<Message> {
+    let tools = if tool == HostTool::AgentSend { calls_in(call) } else { Vec::new() };
+    let mut message = message_with_calls(frames, cx, id, tools, text(call, "content"))?;
+    message.from_agent = !message.tools.is_empty();
+    message.recipient = Some(text(call, "to"));
+    if call.untrusted && !message.labels.contains(&Label::Untrusted) {
+        message.labels.push(Label::Untrusted);
     }
+    Some(message)
+}
 
-    fn as_agent_message(
-        &self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        content: String,
-        recipient: String,
-        labels: Vec<Label>,
-    ) -> Message {
-        let name = self.agent_of(cx, id).map_or_else(String::new, PluginName::to_string);
-        let mut message = cx.stamp(Role::Llm, &name);
-        message.content = Some(content);
-        message.recipient = Some(recipient);
-        message.labels = labels;
-        message
-    }
+fn as_agent_message(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    content: String,
+    recipient: String,
+    labels: Vec<Label>,
+) -> Message {
+    let name = frames.agent_of(cx, id).map_or_else(String::new, PluginName::to_string);
+    let mut message = cx.stamp(Role::Llm, &name);
+    message.content = Some(content);
+    message.recipient = Some(recipient);
+    message.labels = labels;
+    message
 }
 
 impl Histories {

@@ -3,6 +3,7 @@
 //! first, and the judge may overrule it. Limits, kills and the user's own goodbye are not its to
 //! decide, and only people approve.
 
+use crate::room::condensing::consult;
 use crate::room::{Dialogue, RunControl, StepLoop};
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ impl StepLoop<'_> {
             is_done: answer.is_done,
         };
         let query = PluginQuery::Rule { answer: Box::new(judged_answer) };
-        if self.frames.consult(self.cx, id, judge, query, QueryPurpose::Rule).is_none() {
+        if consult(self.frames, self.cx, id, judge, query, QueryPurpose::Rule).is_none() {
             return self.cx.violated(Invariant::FrameExists, id);
         }
         let wait = FrameWait::Judge(Box::new(answer));

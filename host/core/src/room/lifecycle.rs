@@ -2,6 +2,8 @@
 //! turn, until the room is closed. Histories last from turn to turn. Budgets apply to the whole
 //! room, but the wall time applies to each turn.
 
+use crate::room::pausing::active_frame;
+use crate::room::pausing::report_unread;
 use crate::room::{Dialogue, Frames, Handoffs, RoomChannels, RoomContext, RunControl};
 use std::sync::Arc;
 
@@ -66,13 +68,13 @@ impl Room {
     /// The metadata that the room was opened with: a JSON object, or null if there is none.
     #[must_use]
     pub fn metadata(&self) -> &Value {
-        self.cx.metadata()
+        metadata(&self.cx)
     }
 
     /// The room that this one works for; `None` if it has no parent.
     #[must_use]
     pub fn parent(&self) -> Option<RoomId> {
-        self.cx.parent()
+        parent(&self.cx)
     }
 
     /// Returns why a message of these bytes may not wait for an agent, if so.
@@ -88,12 +90,12 @@ impl Room {
     /// Queues a message for the next step of a task at work. In a persistent room, a message for
     /// any other task begins a turn later.
     pub(super) fn queue_or_begin_turn(&mut self, words: UserMessage) {
-        if self.frames.active_frame(&words.task).is_some() {
+        if active_frame(&self.frames, &words.task).is_some() {
             self.pausing.words.push(words);
         } else if self.channels.is_persistent(&self.cx) {
             self.channels.waiting.push_back(words);
         } else {
-            self.cx.report_unread(words);
+            report_unread(&mut self.cx, words);
         }
     }
 
@@ -209,41 +211,38 @@ impl RoomChannels {
     }
 }
 
-impl RoomContext {
-    /// The metadata that the room was opened with: a JSON object, or null if there is none.
-    pub(super) fn metadata(&self) -> &Value {
-        &self.opening.metadata
-    }
+/// The metadata that the room was opened with: a JSON object, or null if there is none.
+fn metadata(cx: &RoomContext) -> &Value {
+    &cx.opening.metadata
+}
 
-    /// The room that this one works for; `None` if it has no parent.
-    pub(super) fn parent(&self) -> Option<RoomId> {
-        let (parent, _) =
-            self.opening.room.as_str().rsplit_once('/').filter(|_| self.opening.depth > 0)?;
-        Some(RoomId::from(parent))
-    }
+/// The room that this one works for; `None` if it has no parent.
+fn parent(cx: &RoomContext) -> Option<RoomId> {
+    let (parent, _) = cx.opening.room.as_str().rsplit_once('/').filter(|_| cx.opening.depth > 0)?;
+    Some(RoomId::from(parent))
+}
 
-    /// Whether the room opens without a message and waits for the first one.
-    pub(super) fn opens_idle(opening: &RunOpening) -> bool {
-        let is_empty =
-            opening.content.is_none() && opening.attachments.is_empty() && opening.tools.is_empty();
-        opening.persistent && is_empty && opening.role_call.is_none() && opening.replay.is_empty()
-    }
+/// Whether the room opens without a message and waits for the first one.
+pub(super) fn opens_idle(opening: &RunOpening) -> bool {
+    let is_empty =
+        opening.content.is_none() && opening.attachments.is_empty() && opening.tools.is_empty();
+    opening.persistent && is_empty && opening.role_call.is_none() && opening.replay.is_empty()
+}
 
-    pub(super) fn wait_for_messages(&mut self) {
-        // The time limit applies to turns, so it starts with the first one.
-        self.opening.deadline = None;
-        let outcome = Arc::new(Outcome::new(Status::Done, "nobody has been at work in the room"));
-        self.phase = RoomPhase::Draining { outcome };
-    }
+pub(super) fn wait_for_messages(cx: &mut RoomContext) {
+    // The time limit applies to turns, so it starts with the first one.
+    cx.opening.deadline = None;
+    let outcome = Arc::new(Outcome::new(Status::Done, "nobody has been at work in the room"));
+    cx.phase = RoomPhase::Draining { outcome };
+}
 
-    /// The deadline of background work that starts now. In a run it is the run's. In a persistent
-    /// room it is one full turn from now, since the current turn ends earlier.
-    pub(super) fn deadline_in_background(&self) -> Option<Millis> {
-        if self.opening.persistent {
-            self.opening.limits.wall_ms.map(|wall_ms| self.now.plus(wall_ms))
-        } else {
-            self.opening.deadline
-        }
+/// The deadline of background work that starts now. In a run it is the run's. In a persistent
+/// room it is one full turn from now, since the current turn ends earlier.
+pub(super) fn deadline_in_background(cx: &RoomContext) -> Option<Millis> {
+    if cx.opening.persistent {
+        cx.opening.limits.wall_ms.map(|wall_ms| cx.now.plus(wall_ms))
+    } else {
+        cx.opening.deadline
     }
 }
 

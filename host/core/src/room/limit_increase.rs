@@ -192,26 +192,24 @@ impl Room {
         };
         let frames: Vec<FrameId> = self.frames.keys().copied().filter(is_held).collect();
         for id in frames {
-            self.frames.try_again(&mut self.cx, id);
+            try_again(&mut self.frames, &mut self.cx, id);
         }
     }
 }
 
-impl Frames {
-    /// Asks the responder again that had to wait.
-    fn try_again(&mut self, cx: &mut RoomContext, id: FrameId) {
-        let Some(frame) = self.get_mut(&id) else {
-            return cx.violated(Invariant::FrameExists, id);
-        };
-        match frame.attempt.take() {
-            Some(mut attempt) if frame.only.is_none() => {
-                // In front, because its turn was only put off.
-                attempt.rest.insert(0, attempt.responder.clone());
-                attempt.wait = FrameWait::Next;
-                frame.attempt = Some(attempt);
-            }
-            _ => {}
+/// Asks the responder again that had to wait.
+fn try_again(frames: &mut Frames, cx: &mut RoomContext, id: FrameId) {
+    let Some(frame) = frames.get_mut(&id) else {
+        return cx.violated(Invariant::FrameExists, id);
+    };
+    match frame.attempt.take() {
+        Some(mut attempt) if frame.only.is_none() => {
+            // In front, because its turn was only put off.
+            attempt.rest.insert(0, attempt.responder.clone());
+            attempt.wait = FrameWait::Next;
+            frame.attempt = Some(attempt);
         }
-        self.runnable.push_back(id);
+        _ => {}
     }
+    frames.runnable.push_back(id);
 }

@@ -1,6 +1,8 @@
 //! Construction of messages: the stamps that only the host may set, and the message of an agent's
 //! turn.
 
+use crate::room::responders::caller_name;
+use crate::room::responders::forget_reading;
 use crate::room::{Dialogue, Frames, Handoffs, RoomContext};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -166,7 +168,8 @@ impl Frames {
             return Ok(());
         };
         let is_named = |name: &str| name.eq_ignore_ascii_case(recipient);
-        let is_own = is_named(frame.task.as_str()) || self.caller_name(frame).is_some_and(is_named);
+        let is_own =
+            is_named(frame.task.as_str()) || caller_name(self, frame).is_some_and(is_named);
         // Names other than tasks need no grant; unknown ones are refused in the next step (L-053).
         if is_own || !cx.setup.tasks.keys().any(|task| is_named(task.as_str())) {
             return Ok(());
@@ -350,7 +353,7 @@ impl Dialogue<'_> {
                 let answer = Arc::make_mut(&mut message);
                 (answer.content, answer.recipient) = (Some(content), Some(name));
                 // The address is no longer part of the text, so it has to be parsed again.
-                self.frames.forget_reading(id);
+                forget_reading(self.frames, id);
                 return (message, false);
             }
             Route::PassTo(name) => {
@@ -366,7 +369,7 @@ impl Dialogue<'_> {
                 // does. A signal with a name ends the step.
                 if !message.text().contains(routing::PASS_TO) {
                     Arc::make_mut(&mut message).content = Some(routing::PASS.to_owned());
-                    self.frames.forget_reading(id);
+                    forget_reading(self.frames, id);
                 }
             }
             Route::Pass => {}

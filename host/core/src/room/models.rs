@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod tests;
 
+use crate::room::budgets::fill_in_usage;
+use crate::room::budgets::is_agent_call;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -129,7 +131,7 @@ impl RunControl<'_> {
         request: ModelRequest,
         models: Option<Vec<ModelName>>,
     ) {
-        if self.frames.caller_of(self.cx, call).is_none() {
+        if caller_of(self.frames, self.cx, call).is_none() {
             // The call was abandoned, and its plugin is being stopped.
             return;
         }
@@ -167,7 +169,7 @@ impl RunControl<'_> {
             return;
         }
         // The fault of this step then ends the run with the budget as its reason.
-        if self.cx.is_agent_call(call) {
+        if is_agent_call(self.cx, call) {
             self.budgets.out_of_budget.insert(call, short);
         }
         let answer = Err(ModelError::BudgetExhausted { what: short.budget.key().to_owned() });
@@ -181,10 +183,10 @@ impl RunControl<'_> {
         request: ModelRequest,
         models: Option<Vec<ModelName>>,
     ) -> Result<Option<Effect>, ModelRefusal> {
-        let Some((plugin, task)) = self.frames.caller_of(self.cx, call) else { return Ok(None) };
+        let Some((plugin, task)) = caller_of(self.frames, self.cx, call) else { return Ok(None) };
         let models = match models {
             Some(models) => models,
-            None => self.cx.granted_models(&plugin, task.as_ref(), request.model.as_deref())?,
+            None => granted_models(self.cx, &plugin, task.as_ref(), request.model.as_deref())?,
         };
         let Some(model) = models.first().cloned() else { return Ok(None) };
         let fallback = Fallback::after_first(&models, &request);
@@ -263,8 +265,8 @@ impl RunControl<'_> {
         let ModelCall { plugin, model, reads_for, is_awaited, reservation, fallback, .. } =
             under_way;
         let answer = answer.map(|mut completion| {
-            self.cx.fill_in_usage(&model, &reservation, &mut completion);
-            completion.usage.cost_micro_usd = self.cx.price(&model, completion.usage);
+            fill_in_usage(self.cx, &model, &reservation, &mut completion);
+            completion.usage.cost_micro_usd = price(self.cx, &model, completion.usage);
             completion
         });
         let usage = answer.as_ref().map(|completion| completion.usage).unwrap_or_default();
@@ -297,7 +299,7 @@ impl RunControl<'_> {
         }
         // The last answer counts: an agent that got an answer in the end did not fail for lack of a
         // model.
-        let is_step = self.cx.is_agent_call(call);
+        let is_step = is_agent_call(self.cx, call);
         if answer.is_ok() {
             self.models.without_model.remove(&call);
             self.budgets.out_of_budget.remove(&call);
@@ -357,51 +359,49 @@ impl ModelCalls {
     }
 }
 
-impl Frames {
-    /// The plugin behind a call, and the task that its prompt may draw on. Steps, answers of
-    /// agents, and queries on behalf of a frame have a task; others do not.
-    pub(super) fn caller_of(
-        &self,
-        cx: &RoomContext,
-        call: CallId,
-    ) -> Option<(PluginName, Option<TaskName>)> {
-        match cx.calls.get(&call)? {
-            Purpose::Step { frame } | Purpose::Respond { frame } => {
-                let (frame, task) = self.task_of(cx, *frame)?;
-                Some((task.agent.clone(), Some(frame.task.clone())))
-            }
-            Purpose::Tool { plugin, .. }
-            | Purpose::Job { plugin, .. }
-            | Purpose::Gate { plugin, .. }
-            | Purpose::Observer { plugin }
-            | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None)),
-            Purpose::QueryPlugin { frame, plugin, .. } => {
-                let (frame, _) = self.task_of(cx, *frame)?;
-                Some((plugin.clone(), Some(frame.task.clone())))
-            }
-            Purpose::Approval { .. }
-            | Purpose::HeldTool { .. }
-            | Purpose::TopUp { .. }
-            | Purpose::User { .. }
-            | Purpose::Background { .. }
-            | Purpose::Post { .. }
-            | Purpose::Send { .. } => None,
+/// The plugin behind a call, and the task that its prompt may draw on. Steps, answers of
+/// agents, and queries on behalf of a frame have a task; others do not.
+pub(super) fn caller_of(
+    frames: &Frames,
+    cx: &RoomContext,
+    call: CallId,
+) -> Option<(PluginName, Option<TaskName>)> {
+    match cx.calls.get(&call)? {
+        Purpose::Step { frame } | Purpose::Respond { frame } => {
+            let (frame, task) = frames.task_of(cx, *frame)?;
+            Some((task.agent.clone(), Some(frame.task.clone())))
         }
+        Purpose::Tool { plugin, .. }
+        | Purpose::Job { plugin, .. }
+        | Purpose::Gate { plugin, .. }
+        | Purpose::Observer { plugin }
+        | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None)),
+        Purpose::QueryPlugin { frame, plugin, .. } => {
+            let (frame, _) = frames.task_of(cx, *frame)?;
+            Some((plugin.clone(), Some(frame.task.clone())))
+        }
+        Purpose::Approval { .. }
+        | Purpose::HeldTool { .. }
+        | Purpose::TopUp { .. }
+        | Purpose::User { .. }
+        | Purpose::Background { .. }
+        | Purpose::Post { .. }
+        | Purpose::Send { .. } => None,
     }
+}
 
-    /// The task that the agent behind a call works on; `None` for tools and strategies.
-    pub(super) fn works_on(&self, cx: &RoomContext, call: CallId) -> Option<TaskName> {
-        let (plugin, task) = self.caller_of(cx, call)?;
-        // A task narrows the grants of its own agent only.
-        task.filter(|task| cx.setup.tasks.get(task).is_some_and(|setup| setup.agent == plugin))
-    }
+/// The task that the agent behind a call works on; `None` for tools and strategies.
+fn works_on(frames: &Frames, cx: &RoomContext, call: CallId) -> Option<TaskName> {
+    let (plugin, task) = caller_of(frames, cx, call)?;
+    // A task narrows the grants of its own agent only.
+    task.filter(|task| cx.setup.tasks.get(task).is_some_and(|setup| setup.agent == plugin))
 }
 
 impl Room {
     /// The task that the agent behind a call works on; `None` for tools and strategies.
     #[must_use]
     pub fn works_on(&self, call: CallId) -> Option<TaskName> {
-        self.frames.works_on(&self.cx, call)
+        works_on(&self.frames, &self.cx, call)
     }
 
     /// The first exchanged plugin that fails in these events before it has answered a call well,
@@ -413,7 +413,7 @@ impl Room {
         }
         let mut proven = BTreeSet::new();
         for (call, fault) in events.iter().filter_map(Event::plugin_end) {
-            let Some((plugin, _)) = self.frames.caller_of(&self.cx, call) else { continue };
+            let Some((plugin, _)) = caller_of(&self.frames, &self.cx, call) else { continue };
             match fault {
                 None => {
                     proven.insert(plugin);
@@ -443,8 +443,8 @@ impl Room {
         if !is_of_use || !pending.is_awaited {
             return None;
         }
-        let is_alone = self.cx.calls.keys().count() == 1 && self.cx.is_agent_call(pending.call);
-        let (_, task) = self.frames.caller_of(&self.cx, pending.call).filter(|_| is_alone)?;
+        let is_alone = self.cx.calls.keys().count() == 1 && is_agent_call(&self.cx, pending.call);
+        let (_, task) = caller_of(&self.frames, &self.cx, pending.call).filter(|_| is_alone)?;
         // An interactive task shows the failure to its user.
         if self.cx.setup.tasks.get(&task?)?.interactive {
             return None;
@@ -470,73 +470,68 @@ impl Room {
     }
 }
 
-impl RoomContext {
-    /// Returns the models that a request means, in the order in which they are asked: the one that
-    /// it names, else those of the agent's task, else the default of the grant.
-    ///
-    /// # Errors
-    /// The denial of the first one that is not granted: a fallback is no way around a grant.
-    fn granted_models(
-        &mut self,
-        plugin: &PluginName,
-        task: Option<&TaskName>,
-        name: Option<&str>,
-    ) -> Result<Vec<ModelName>, ModelError> {
-        let of_task = task
-            .filter(|_| name.is_none())
-            .and_then(|task| self.setup.tasks.get(task))
-            .filter(|task| task.agent == *plugin)
-            .map(|task| task.models.clone())
-            .unwrap_or_default();
-        if of_task.is_empty() {
-            return Ok(vec![self.granted_model(plugin, task, name)?]);
-        }
-        of_task.iter().map(|model| self.granted_model(plugin, task, Some(model.as_str()))).collect()
+/// Returns the models that a request means, in the order in which they are asked: the one that
+/// it names, else those of the agent's task, else the default of the grant.
+///
+/// # Errors
+/// The denial of the first one that is not granted: a fallback is no way around a grant.
+fn granted_models(
+    cx: &mut RoomContext,
+    plugin: &PluginName,
+    task: Option<&TaskName>,
+    name: Option<&str>,
+) -> Result<Vec<ModelName>, ModelError> {
+    let of_task = task
+        .filter(|_| name.is_none())
+        .and_then(|task| cx.setup.tasks.get(task))
+        .filter(|task| task.agent == *plugin)
+        .map(|task| task.models.clone())
+        .unwrap_or_default();
+    if of_task.is_empty() {
+        return Ok(vec![granted_model(cx, plugin, task, name)?]);
     }
+    of_task.iter().map(|model| granted_model(cx, plugin, task, Some(model.as_str()))).collect()
+}
 
-    fn granted_model(
-        &mut self,
-        plugin: &PluginName,
-        task: Option<&TaskName>,
-        name: Option<&str>,
-    ) -> Result<ModelName, ModelError> {
-        let setup = Arc::clone(&self.setup);
-        let rights =
-            task.map_or_else(|| setup.rights(plugin), |task| setup.rights_in(plugin, task));
-        let Some(rights) = rights else {
-            return Err(ModelError::UnknownModel { name: String::new() });
-        };
-        match rights.may_use_model(name) {
-            Ok(model) if setup.models.contains_key(model) => Ok(model.clone()),
-            Ok(model) => Err(ModelError::UnknownModel { name: model.to_string() }),
-            Err(record) => Err(self.deny_model(plugin, *record)),
-        }
+fn granted_model(
+    cx: &mut RoomContext,
+    plugin: &PluginName,
+    task: Option<&TaskName>,
+    name: Option<&str>,
+) -> Result<ModelName, ModelError> {
+    let setup = Arc::clone(&cx.setup);
+    let rights = task.map_or_else(|| setup.rights(plugin), |task| setup.rights_in(plugin, task));
+    let Some(rights) = rights else {
+        return Err(ModelError::UnknownModel { name: String::new() });
+    };
+    match rights.may_use_model(name) {
+        Ok(model) if setup.models.contains_key(model) => Ok(model.clone()),
+        Ok(model) => Err(ModelError::UnknownModel { name: model.to_string() }),
+        Err(record) => Err(deny_model(cx, plugin, *record)),
     }
+}
 
-    fn deny_model(&mut self, plugin: &PluginName, record: DenialRecord) -> ModelError {
-        let denial = record.denial.clone();
-        self.denied(plugin, record);
-        ModelError::Denied { denial }
-    }
+fn deny_model(cx: &mut RoomContext, plugin: &PluginName, record: DenialRecord) -> ModelError {
+    let denial = record.denial.clone();
+    cx.denied(plugin, record);
+    ModelError::Denied { denial }
+}
 
-    /// The provider's own figure, or else the cost by the operator's prices; `None` if unknown
-    /// (L-184).
-    fn price(&self, model: &ModelName, usage: TokenUsage) -> Option<u64> {
-        let prices = self.setup.models.get(model)?;
-        let of = |price: Option<u64>, tokens: u64| {
-            price.map(|price| price.saturating_mul(tokens) / 1_000_000)
-        };
-        // A provider may report more cached tokens than input tokens.
-        let cached = usage.cached_input_tokens.min(usage.input_tokens);
-        let of_cached = of(prices.cached_input_price.or(prices.input_price), cached);
-        let of_input = of(prices.input_price, usage.input_tokens - cached)
-            .zip(of_cached)
-            .map(|(new, cached)| new.saturating_add(cached));
-        let computed = of_input.zip(of(prices.output_price, usage.output_tokens));
-        usage
-            .cost_micro_usd
-            .or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
-    }
+/// The provider's own figure, or else the cost by the operator's prices; `None` if unknown
+/// (L-184).
+fn price(cx: &RoomContext, model: &ModelName, usage: TokenUsage) -> Option<u64> {
+    let prices = cx.setup.models.get(model)?;
+    let of = |price: Option<u64>, tokens: u64| {
+        price.map(|price| price.saturating_mul(tokens) / 1_000_000)
+    };
+    // A provider may report more cached tokens than input tokens.
+    let cached = usage.cached_input_tokens.min(usage.input_tokens);
+    let of_cached = of(prices.cached_input_price.or(prices.input_price), cached);
+    let of_input = of(prices.input_price, usage.input_tokens - cached)
+        .zip(of_cached)
+        .map(|(new, cached)| new.saturating_add(cached));
+    let computed = of_input.zip(of(prices.output_price, usage.output_tokens));
+    usage.cost_micro_usd.or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
 }
 
 impl PluginCalls<'_> {

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::room::acting::drop_timers;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -198,7 +199,7 @@ impl Room {
         });
         // Events that were not taken come again, so scratch from this call must not remain.
         self.end_call(call, answer == Ok(ObserverReply::Taken), report);
-        self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Observer { call });
+        drop_timers(&mut self.cx, |purpose| *purpose == TimerPurpose::Observer { call });
         self.observing.end(&mut self.cx, call, answer);
     }
 
@@ -226,7 +227,7 @@ impl Room {
             }
         };
         if !is_alive {
-            self.cx.drop_timers(|purpose| *purpose == TimerPurpose::ObserverPause);
+            drop_timers(&mut self.cx, |purpose| *purpose == TimerPurpose::ObserverPause);
             self.observing.refuse_all(&mut self.cx, RefusalCode::RoomClosed, "the room is over");
         }
     }

@@ -2,6 +2,13 @@
 //! sub-task or delegate, its result, a question to the user, the run's answer, what an agent says
 //! meanwhile, the summary of a handoff. Gates check them; a judge may replace a result first. The activation is held meanwhile.
 
+use crate::room::background::closing::shares_channels;
+use crate::room::background::slots::waits;
+use crate::room::condensing::consult;
+use crate::room::gates::has_gate;
+use crate::room::prompt_agent::own_system;
+use crate::room::termination::failed_instead;
+use crate::room::termination::has_answer;
 use crate::room::{Frames, GateChecks, RoomContext, RunControl, StepLoop, ToolRounds};
 use std::sync::Arc;
 
@@ -115,31 +122,29 @@ impl Frame {
     }
 }
 
-impl RoomContext {
-    /// The next way out that a result takes through gates; `None` if nothing checks it any more. A
-    /// background task has its caller in another room, and people hear it on the channels that were
-    /// shared with it.
-    fn way_out(&self, frame: &Frame) -> Option<PassageKind> {
-        let in_run = frame.caller.is_some();
-        let is_result = in_run || self.opening.depth > 0;
-        let is_heard = !in_run && (self.opening.depth == 0 || self.shares_channels());
-        let passed = frame.closing().map_or(&[][..], |closing| &closing.passed);
-        [(PassageKind::Result, is_result), (PassageKind::Answer, is_heard)]
-            .into_iter()
-            .filter(|(kind, is_taken)| *is_taken && !passed.contains(kind))
-            .map(|(kind, _)| kind)
-            .find(|kind| self.has_gate(kind.point()))
-    }
+/// The next way out that a result takes through gates; `None` if nothing checks it any more. A
+/// background task has its caller in another room, and people hear it on the channels that were
+/// shared with it.
+fn way_out(cx: &RoomContext, frame: &Frame) -> Option<PassageKind> {
+    let in_run = frame.caller.is_some();
+    let is_result = in_run || cx.opening.depth > 0;
+    let is_heard = !in_run && (cx.opening.depth == 0 || shares_channels(cx));
+    let passed = frame.closing().map_or(&[][..], |closing| &closing.passed);
+    [(PassageKind::Result, is_result), (PassageKind::Answer, is_heard)]
+        .into_iter()
+        .filter(|(kind, is_taken)| *is_taken && !passed.contains(kind))
+        .map(|(kind, _)| kind)
+        .find(|kind| has_gate(cx, kind.point()))
+}
 
-    /// Whether gates must still let a result pass, so that it cannot leave the frame.
-    pub(super) fn withholds_result(&self, frame: &Frame) -> bool {
-        self.way_out(frame).is_some()
-    }
+/// Whether gates must still let a result pass, so that it cannot leave the frame.
+pub(super) fn withholds_result(cx: &RoomContext, frame: &Frame) -> bool {
+    way_out(cx, frame).is_some()
+}
 
-    /// The hold with which a new activation begins.
-    pub(super) fn hold_of_new(&self, has_caller: bool) -> Option<FrameHold> {
-        (has_caller && self.has_gate(GatePoint::Subtask)).then_some(FrameHold::Entering)
-    }
+/// The hold with which a new activation begins.
+pub(super) fn hold_of_new(cx: &RoomContext, has_caller: bool) -> Option<FrameHold> {
+    (has_caller && has_gate(cx, GatePoint::Subtask)).then_some(FrameHold::Entering)
 }
 
 impl GateChecks<'_> {
@@ -216,7 +221,7 @@ impl StepLoop<'_> {
             let pending = frame.pending.clone();
             frame.inputs = Arc::clone(&inputs);
             // The system text of a micro-agent contains its inputs.
-            let system = self.cx.own_system(&name, &inputs);
+            let system = own_system(self.cx, &name, &inputs);
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.system = system;
             }
@@ -231,7 +236,7 @@ impl StepLoop<'_> {
     /// Puts a question to the user, once the gates have let it pass.
     pub(super) fn check_question(&mut self, id: FrameId, prompt: String) -> Option<FrameWait> {
         // A blank prompt holds nothing that a gate could refuse.
-        if prompt.trim().is_empty() || !self.cx.has_gate(GatePoint::Outbound) {
+        if prompt.trim().is_empty() || !has_gate(self.cx, GatePoint::Outbound) {
             return self.put_question(id, prompt);
         }
         let passage = Passage::new(PassageKind::Question, id, prompt);
@@ -271,7 +276,7 @@ impl ToolRounds<'_> {
             return Some(Ok("The message was shown to the run's observers.".to_owned()));
         }
         let passage = Passage::new(PassageKind::Talk, id, text);
-        if !self.cx.has_gate(GatePoint::Outbound) {
+        if !has_gate(self.cx, GatePoint::Outbound) {
             return Some(Ok(self.say(&passage)));
         }
         let seq = self.frames.round_mut(self.cx, id)?.message.seq;
@@ -289,7 +294,7 @@ impl ToolRounds<'_> {
     /// Gives the agent the observation of a text that gates have checked.
     fn talk_observed(&mut self, passage: &Passage, report: Result<String, String>) {
         let Some(Waiter { frame, slot, .. }) =
-            passage.waiter.filter(|waiter| self.frames.waits(waiter))
+            passage.waiter.filter(|waiter| waits(self.frames, waiter))
         else {
             return;
         };
@@ -362,12 +367,12 @@ impl RunControl<'_> {
         let is_structured = frame.caller.is_none() && self.cx.opening.structured_retries.is_some();
         let judge = task.judge.clone().filter(|_| frame.only.is_none() && !is_structured);
         if !matches!(self.cx.phase, RoomPhase::Running { .. })
-            || (judge.is_none() && !self.cx.withholds_result(frame))
+            || (judge.is_none() && !withholds_result(self.cx, frame))
         {
             return false;
         }
         let frame = frame.clone();
-        let status = self.cx.failed_instead(&frame, ending.clone()).status;
+        let status = failed_instead(self.cx, &frame, ending.clone()).status;
         // An error has no result, and a goodbye is the user's own word.
         if matches!(status, Status::Error | Status::UserQuit) {
             return false;
@@ -378,7 +383,7 @@ impl RunControl<'_> {
             self.dialogue().form_result(&frame, ending)
         };
         let Some(mut result) =
-            result.filter(|_| frame.caller.is_some() || self.cx.has_answer(&frame))
+            result.filter(|_| frame.caller.is_some() || has_answer(self.cx, &frame))
         else {
             return false;
         };
@@ -398,7 +403,8 @@ impl RunControl<'_> {
         match judge {
             Some(judge) => {
                 let query = PluginQuery::Conclude { ending: Box::new(task_ending) };
-                if self.frames.consult(self.cx, id, &judge, query, QueryPurpose::Conclude).is_none()
+                if consult(self.frames, self.cx, id, &judge, query, QueryPurpose::Conclude)
+                    .is_none()
                 {
                     self.cx.violated(Invariant::FrameExists, id);
                 }
@@ -455,7 +461,7 @@ impl RunControl<'_> {
         else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let Some(kind) = self.cx.way_out(frame) else {
+        let Some(kind) = way_out(self.cx, frame) else {
             let ending = closing.ending.clone();
             return self.close_frame(id, ending);
         };

@@ -99,7 +99,7 @@ impl Room {
         } else if !matches!(self.cx.phase, RoomPhase::Running { .. }) {
             "the run has its result already".to_owned()
         } else {
-            match self.frames.active_frame(&words.task).and_then(|id| self.frames.get(&id)) {
+            match active_frame(&self.frames, &words.task).and_then(|id| self.frames.get(&id)) {
                 None => "that task is not at work now".to_owned(),
                 // Its agent makes no further step, whatever they decide.
                 Some(frame) if frame.closing().is_some() => {
@@ -250,7 +250,7 @@ impl Pausing {
     pub(super) fn end_pause(&mut self, cx: &mut RoomContext) {
         if matches!(cx.phase, RoomPhase::Finished { .. }) && !self.is_idle() {
             let Pausing { words, .. } = std::mem::take(self);
-            words.into_iter().for_each(|words| cx.report_unread(words));
+            words.into_iter().for_each(|words| report_unread(cx, words));
         }
     }
 
@@ -261,7 +261,7 @@ impl Pausing {
     ) -> Option<(usize, MessageTarget)> {
         let is_paused = self.reason.is_some();
         self.words.iter().enumerate().find_map(|(place, words)| {
-            let Some(frame) = frames.active_frame(&words.task) else { return Some((place, MessageTarget::Nobody)) };
+            let Some(frame) = active_frame(frames, &words.task) else { return Some((place, MessageTarget::Nobody)) };
             if is_paused {
                 return None;
             }
@@ -275,20 +275,16 @@ impl Pausing {
     }
 }
 
-impl Frames {
-    pub(super) fn active_frame(&self, task: &TaskName) -> Option<FrameId> {
-        self.values().find(|frame| frame.task == *task).map(|frame| frame.id)
-    }
+pub(super) fn active_frame(frames: &Frames, task: &TaskName) -> Option<FrameId> {
+    frames.values().find(|frame| frame.task == *task).map(|frame| frame.id)
 }
 
-impl RoomContext {
-    pub(super) fn report_unread(&mut self, UserMessage { task, text, .. }: UserMessage) {
-        self.notify(Notice::UserMessageDropped {
-            task,
-            text,
-            reason: "the task was over before its agent made another step".to_owned(),
-        });
-    }
+pub(super) fn report_unread(cx: &mut RoomContext, UserMessage { task, text, .. }: UserMessage) {
+    cx.notify(Notice::UserMessageDropped {
+        task,
+        text,
+        reason: "the task was over before its agent made another step".to_owned(),
+    });
 }
 
 impl StepLoop<'_> {

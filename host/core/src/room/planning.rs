@@ -24,61 +24,58 @@ type Change<'a> = Box<dyn FnOnce(&mut Plan) -> Result<String, String> + 'a>;
 const MAX_SHOWN: u64 = 32 << 10;
 const MAX_REPEATED: u64 = 200;
 
-impl Frames {
-    /// Changes or shows the plan of a frame's agent; `None` if the action does not concern plans.
-    pub(super) fn change_plan(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        action: &Action,
-    ) -> Option<Result<String, String>> {
-        let change: Change<'_> = match action {
-            Action::AddTask { parent, goal, subtasks } => {
-                Box::new(move |plan: &mut Plan| added(plan, parent, goal, subtasks))
-            }
-            Action::ModifyTask { task_id, state } => {
-                Box::new(move |plan: &mut Plan| modified(plan, task_id, state_word(*state)))
-            }
-            // Actions that did not fit their type are untyped: an unknown state, or a missing text.
-            Action::Custom { name, arguments } if name == "modify_task" => {
-                Box::new(move |plan: &mut Plan| {
-                    modified(plan, text_at(arguments, "task_id")?, text_at(arguments, "state")?)
-                })
-            }
-            Action::Custom { name, arguments } if name == "add_task" => {
-                Box::new(move |plan: &mut Plan| {
-                    let parent = text_at(arguments, "parent").unwrap_or_default();
-                    added(
-                        plan,
-                        parent,
-                        text_at(arguments, "goal")?,
-                        arguments.get("subtasks").unwrap_or(&Value::Null),
-                    )
-                })
-            }
-            Action::Custom { name, arguments } if name == TASK_TRACKING => match tracked(arguments)
-            {
-                Ok(PlanRequest::View) => {
-                    return self.get(&id).map(|frame| Ok(plan_text(&frame.acting.plan)));
-                }
-                Ok(PlanRequest::Replace(list)) => Box::new(move |plan: &mut Plan| {
-                    *plan = list;
-                    Ok(format!("The plan has {} tasks now.\n\n{}", plan.len(), plan_text(plan)))
-                }),
-                Err(wrong) => return Some(Err(wrong)),
-            },
-            _ => return None,
-        };
-        let frame = self.get_mut(&id)?;
-        // A refused change leaves the plan unchanged.
-        let answer = change(Arc::make_mut(&mut frame.acting.plan));
-        if answer.is_err() {
-            return Some(answer);
+/// Changes or shows the plan of a frame's agent; `None` if the action does not concern plans.
+pub(super) fn change_plan(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    action: &Action,
+) -> Option<Result<String, String>> {
+    let change: Change<'_> = match action {
+        Action::AddTask { parent, goal, subtasks } => {
+            Box::new(move |plan: &mut Plan| added(plan, parent, goal, subtasks))
         }
-        let (task, plan) = (frame.task.clone(), frame.acting.plan.to_json());
-        cx.notify(Notice::PlanChanged { task, plan });
-        Some(answer)
+        Action::ModifyTask { task_id, state } => {
+            Box::new(move |plan: &mut Plan| modified(plan, task_id, state_word(*state)))
+        }
+        // Actions that did not fit their type are untyped: an unknown state, or a missing text.
+        Action::Custom { name, arguments } if name == "modify_task" => {
+            Box::new(move |plan: &mut Plan| {
+                modified(plan, text_at(arguments, "task_id")?, text_at(arguments, "state")?)
+            })
+        }
+        Action::Custom { name, arguments } if name == "add_task" => {
+            Box::new(move |plan: &mut Plan| {
+                let parent = text_at(arguments, "parent").unwrap_or_default();
+                added(
+                    plan,
+                    parent,
+                    text_at(arguments, "goal")?,
+                    arguments.get("subtasks").unwrap_or(&Value::Null),
+                )
+            })
+        }
+        Action::Custom { name, arguments } if name == TASK_TRACKING => match tracked(arguments) {
+            Ok(PlanRequest::View) => {
+                return frames.get(&id).map(|frame| Ok(plan_text(&frame.acting.plan)));
+            }
+            Ok(PlanRequest::Replace(list)) => Box::new(move |plan: &mut Plan| {
+                *plan = list;
+                Ok(format!("The plan has {} tasks now.\n\n{}", plan.len(), plan_text(plan)))
+            }),
+            Err(wrong) => return Some(Err(wrong)),
+        },
+        _ => return None,
+    };
+    let frame = frames.get_mut(&id)?;
+    // A refused change leaves the plan unchanged.
+    let answer = change(Arc::make_mut(&mut frame.acting.plan));
+    if answer.is_err() {
+        return Some(answer);
     }
+    let (task, plan) = (frame.task.clone(), frame.acting.plan.to_json());
+    cx.notify(Notice::PlanChanged { task, plan });
+    Some(answer)
 }
 
 fn added(plan: &mut Plan, parent: &str, goal: &str, subtasks: &Value) -> Result<String, String> {

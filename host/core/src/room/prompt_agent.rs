@@ -13,18 +13,16 @@ use crate::types::action::{Action, Reply, Turn};
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::Message;
 
-impl RoomContext {
-    /// The inputs that a micro-agent would lack; `None` if there are none, or the task is not a
-    /// micro-agent.
-    pub(super) fn lacks_inputs(&self, task: &TaskName, inputs: &Value) -> Option<String> {
-        let micro = self.setup.tasks.get(task)?.prompt_agent.as_ref()?;
-        missing_inputs(&micro.inputs, inputs)
-    }
+/// The inputs that a micro-agent would lack; `None` if there are none, or the task is not a
+/// micro-agent.
+pub(super) fn lacks_inputs(cx: &RoomContext, task: &TaskName, inputs: &Value) -> Option<String> {
+    let micro = cx.setup.tasks.get(task)?.prompt_agent.as_ref()?;
+    missing_inputs(&micro.inputs, inputs)
+}
 
-    /// The task's system text for one activation; `None` if it is the config's.
-    pub(super) fn own_system(&self, task: &TaskName, inputs: &Value) -> Option<Arc<str>> {
-        self.setup.tasks.get(task).and_then(|task| system_of(task, inputs))
-    }
+/// The task's system text for one activation; `None` if it is the config's.
+pub(super) fn own_system(cx: &RoomContext, task: &TaskName, inputs: &Value) -> Option<Arc<str>> {
+    cx.setup.tasks.get(task).and_then(|task| system_of(task, inputs))
 }
 
 impl Dialogue<'_> {

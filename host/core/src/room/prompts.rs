@@ -105,7 +105,7 @@ impl Dialogue<'_> {
             schema: text_schema,
         };
         let history = task.as_ref().map(|(name, _)| self.histories.history(name));
-        let system = task.as_ref().map(|(_, setup)| self.frames.system_of(self.cx, call, setup));
+        let system = task.as_ref().map(|(_, setup)| system_of(self.frames, self.cx, call, setup));
         let mut pieces = Vec::with_capacity(parts.len());
         for part in parts {
             pieces.push(match (part, task.as_ref().zip(system.as_ref())) {
@@ -156,15 +156,13 @@ impl Dialogue<'_> {
     }
 }
 
-impl Frames {
-    /// The system text of the frame that the call belongs to, or else the task's own.
-    fn system_of(&self, cx: &RoomContext, call: CallId, task: &TaskSetup) -> Arc<str> {
-        let frame = match cx.calls.get(&call) {
-            Some(Purpose::Step { frame } | Purpose::Respond { frame }) => self.get(frame),
-            _ => None,
-        };
-        Arc::clone(frame.and_then(|frame| frame.system.as_ref()).unwrap_or(&task.system))
-    }
+/// The system text of the frame that the call belongs to, or else the task's own.
+fn system_of(frames: &Frames, cx: &RoomContext, call: CallId, task: &TaskSetup) -> Arc<str> {
+    let frame = match cx.calls.get(&call) {
+        Some(Purpose::Step { frame } | Purpose::Respond { frame }) => frames.get(frame),
+        _ => None,
+    };
+    Arc::clone(frame.and_then(|frame| frame.system.as_ref()).unwrap_or(&task.system))
 }
 
 impl Histories {
@@ -289,21 +287,18 @@ impl Histories {
     }
 }
 
-impl RoomContext {
-    /// Explains a filtered empty answer to its reader (L-028). The agent's history keeps the
-    /// original.
-    pub(super) fn say_if_filtered(
-        &self,
-        incomplete: Option<IncompleteAnswer>,
-        message: Arc<Message>,
-    ) -> Arc<Message> {
-        if incomplete != Some(IncompleteAnswer::Filtered) || !message.is_empty() {
-            return message;
-        }
-        let mut message = Arc::unwrap_or_clone(message);
-        message.content = Some(FILTERED.to_owned());
-        Arc::new(message)
+/// Explains a filtered empty answer to its reader (L-028). The agent's history keeps the
+/// original.
+pub(super) fn say_if_filtered(
+    incomplete: Option<IncompleteAnswer>,
+    message: Arc<Message>,
+) -> Arc<Message> {
+    if incomplete != Some(IncompleteAnswer::Filtered) || !message.is_empty() {
+        return message;
     }
+    let mut message = Arc::unwrap_or_clone(message);
+    message.content = Some(FILTERED.to_owned());
+    Arc::new(message)
 }
 
 /// The reason why a model's answer is not whole.

@@ -230,27 +230,30 @@ impl ParsedCalls {
     }
 }
 
-impl Frames {
-    /// Drops the cached parse of a message that changed under the same number.
-    pub(super) fn forget_reading(&mut self, id: FrameId) {
-        if let Some(frame) = self.get_mut(&id) {
-            frame.reading = ParsedMessage::default();
-        }
+/// Drops the cached parse of a message that changed under the same number.
+pub(super) fn forget_reading(frames: &mut Frames, id: FrameId) {
+    if let Some(frame) = frames.get_mut(&id) {
+        frame.reading = ParsedMessage::default();
     }
+}
 
-    /// Whether the name belongs to the task or to one of its responders (L-063).
-    pub(super) fn is_valid_recipient(&self, cx: &RoomContext, frame: FrameId, name: &str) -> bool {
-        let Some((frame, task)) = self.task_of(cx, frame) else { return false };
-        name.is_empty()
-            || frame.task.as_str().eq_ignore_ascii_case(name)
-            || Role::from_name(name).is_some()
-            || task.subtasks.iter().any(|subtask| subtask.as_str().eq_ignore_ascii_case(name))
-    }
+/// Whether the name belongs to the task or to one of its responders (L-063).
+pub(super) fn is_valid_recipient(
+    frames: &Frames,
+    cx: &RoomContext,
+    frame: FrameId,
+    name: &str,
+) -> bool {
+    let Some((frame, task)) = frames.task_of(cx, frame) else { return false };
+    name.is_empty()
+        || frame.task.as_str().eq_ignore_ascii_case(name)
+        || Role::from_name(name).is_some()
+        || task.subtasks.iter().any(|subtask| subtask.as_str().eq_ignore_ascii_case(name))
+}
 
-    /// The name of the task that called this one.
-    pub(super) fn caller_name(&self, frame: &Frame) -> Option<&str> {
-        Some(self.get(&frame.caller?)?.task.as_str())
-    }
+/// The name of the task that called this one.
+pub(super) fn caller_name<'r>(frames: &'r Frames, frame: &Frame) -> Option<&'r str> {
+    Some(frames.get(&frame.caller?)?.task.as_str())
 }
 
 /// Whether the message is addressed to this responder, in any case of letters (L-064).

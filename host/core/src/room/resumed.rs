@@ -3,6 +3,8 @@
 //! received it does not show it twice. The config may have changed meanwhile: the room is narrowed
 //! to the intersection of its setup at the start and today's.
 
+use crate::room::approvals::drop_approval_timer;
+use crate::room::steps::peers;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -47,7 +49,7 @@ impl Room {
         let changed: BTreeSet<PluginName> =
             changed.into_iter().map(|changed| changed.plugin).collect();
         let start_setup = self.cx.initial_setup.take().unwrap_or_else(|| Arc::clone(&before));
-        self.cx.narrow_limits(&start_setup.limits, &before.limits);
+        narrow_limits(&mut self.cx, &start_setup.limits, &before.limits);
         // The setup of the start is in force again if today's config allows all of it.
         self.cx.initial_setup = (start_setup != self.cx.setup).then_some(start_setup);
         self.histories.narrow_toolboxes(&self.cx);
@@ -90,7 +92,7 @@ impl Room {
                 continue;
             }
             // The new question has another id, so a late answer to the old one decides nothing.
-            self.cx.drop_approval_timer(call);
+            drop_approval_timer(&mut self.cx, call);
             self.cx.effects.push_back(Effect::AbandonCall { call });
             let reason =
                 "a component was exchanged since it was asked, so it is asked again".to_owned();
@@ -104,49 +106,47 @@ impl Room {
     }
 }
 
-impl RoomContext {
-    /// Narrows the run's limits to those of the effective setup. `start_limits` are those of the config
-    /// with which the run began, and `before` those of the last effective setup. The run itself
-    /// may have been opened with smaller ones, as the part of a background task is.
-    fn narrow_limits(&mut self, start_limits: &RunLimits, before: &RunLimits) {
-        let (now, depth) = (self.setup.limits.clone(), self.opening.depth);
-        let limits = &mut self.opening.limits;
-        let own = self.initial_limits.get_or_insert_with(|| Box::new(limits.clone()));
-        let wall_before = limits.wall_ms;
-        macro_rules! narrow {
-            ($($field:ident)*) => {
-                $(narrow_limit(&mut limits.$field, own.$field, (before.$field, now.$field));)*
-            };
-        }
-        narrow!(turns tokens cost_micro_usd model_calls tool_calls history cpu_ms tasks wall_ms);
-        narrow!(tasks_at_once task_turns);
-        limits.depth = own.depth.min(now.depth);
-        // Those of the run's own opening may end where the config's ask.
-        if own.when_used_up == start_limits.when_used_up {
-            limits.when_used_up = now.when_used_up;
-        }
-        // The deadline of a background task is its parent's.
-        if limits.wall_ms != wall_before && depth == 0 {
-            let wall = limits.wall_ms;
-            self.move_deadline(wall_before, wall);
-        }
-    }
-
-    /// Moves the run's deadline by the difference of two wall-time limits.
-    fn move_deadline(&mut self, before: Option<u64>, now: Option<u64>) {
-        let deadline = match (self.opening.deadline, before, now) {
-            (Some(deadline), Some(before), Some(now)) => {
-                Some(Millis(deadline.plus(now).since(Millis(before))))
-            }
-            (None, None, Some(now)) => Some(self.now.plus(now)),
-            (_, _, None) => None,
-            (deadline, ..) => deadline,
+/// Narrows the run's limits to those of the effective setup. `start_limits` are those of the config
+/// with which the run began, and `before` those of the last effective setup. The run itself
+/// may have been opened with smaller ones, as the part of a background task is.
+fn narrow_limits(cx: &mut RoomContext, start_limits: &RunLimits, before: &RunLimits) {
+    let (now, depth) = (cx.setup.limits.clone(), cx.opening.depth);
+    let limits = &mut cx.opening.limits;
+    let own = cx.initial_limits.get_or_insert_with(|| Box::new(limits.clone()));
+    let wall_before = limits.wall_ms;
+    macro_rules! narrow {
+        ($($field:ident)*) => {
+            $(narrow_limit(&mut limits.$field, own.$field, (before.$field, now.$field));)*
         };
-        self.opening.deadline = deadline;
-        self.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Wall));
-        if let Some(at) = deadline {
-            self.set_timer(TimerPurpose::Wall, at);
+    }
+    narrow!(turns tokens cost_micro_usd model_calls tool_calls history cpu_ms tasks wall_ms);
+    narrow!(tasks_at_once task_turns);
+    limits.depth = own.depth.min(now.depth);
+    // Those of the run's own opening may end where the config's ask.
+    if own.when_used_up == start_limits.when_used_up {
+        limits.when_used_up = now.when_used_up;
+    }
+    // The deadline of a background task is its parent's.
+    if limits.wall_ms != wall_before && depth == 0 {
+        let wall = limits.wall_ms;
+        move_deadline(cx, wall_before, wall);
+    }
+}
+
+/// Moves the run's deadline by the difference of two wall-time limits.
+fn move_deadline(cx: &mut RoomContext, before: Option<u64>, now: Option<u64>) {
+    let deadline = match (cx.opening.deadline, before, now) {
+        (Some(deadline), Some(before), Some(now)) => {
+            Some(Millis(deadline.plus(now).since(Millis(before))))
         }
+        (None, None, Some(now)) => Some(cx.now.plus(now)),
+        (_, _, None) => None,
+        (deadline, ..) => deadline,
+    };
+    cx.opening.deadline = deadline;
+    cx.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Wall));
+    if let Some(at) = deadline {
+        cx.set_timer(TimerPurpose::Wall, at);
     }
 }
 
@@ -189,7 +189,7 @@ impl Histories {
 fn narrow_frames(frames: &mut Frames, cx: &RoomContext, before: &Setup) {
     let turns = |setup: &Setup, task: &TaskName| setup.tasks.get(task)?.turns;
     for frame in frames.values_mut() {
-        frame.peers = Arc::new(cx.peers(&frame.task));
+        frame.peers = Arc::new(peers(cx, &frame.task));
         let (before, now) = (turns(before, &frame.task), turns(&cx.setup, &frame.task));
         if now.is_some_and(|now| before.is_none_or(|before| now < before)) {
             frame.turn_limit = [frame.turn_limit, now].into_iter().flatten().min();

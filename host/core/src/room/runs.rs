@@ -1,6 +1,8 @@
 //! Runs in a room, one after the other: their openings, the state that they inherit, and the
 //! changes allowed in between (L-050, L-051).
 
+use crate::room::lifecycle::opens_idle;
+use crate::room::lifecycle::wait_for_messages;
 use crate::room::{Histories, RoomContext};
 use std::sync::Arc;
 
@@ -63,7 +65,7 @@ impl Room {
     fn begin_run(&mut self, opening: RunOpening) {
         self.cx.opened = self.cx.now;
         self.cx.idle_steps = 0;
-        let opens_idle = RoomContext::opens_idle(&opening);
+        let opens_idle = opens_idle(&opening);
         // In a room that opens idle, each turn sets its own timer.
         if let Some(at) = opening.deadline.filter(|_| !opens_idle) {
             self.cx.set_timer(TimerPurpose::Wall, at);
@@ -77,11 +79,11 @@ impl Room {
         if self.cx.opening.role_call.is_none() && task.as_ref().is_some_and(|task| task.restart) {
             self.histories.reset(&self.cx, &entry);
         }
-        let goes_on = task.as_ref().is_some_and(|task| !task.restart) && self.cx.says_nothing();
+        let goes_on = task.as_ref().is_some_and(|task| !task.restart) && says_nothing(&self.cx);
         self.histories.forget_left_pending(goes_on.then_some(&entry));
         self.histories.offer_submission(&self.cx, &entry);
         if opens_idle {
-            self.cx.wait_for_messages();
+            wait_for_messages(&mut self.cx);
             return;
         }
         let inputs = Arc::new(self.cx.opening.inputs.clone());
@@ -115,7 +117,7 @@ impl Room {
 
     fn put_first_message(&mut self, root: FrameId) {
         let opening = &self.cx.opening;
-        if self.cx.says_nothing() {
+        if says_nothing(&self.cx) {
             if self.cx.opening.role_call.is_none() {
                 self.dialogue().begin_with_last_entry(root);
             }
@@ -147,12 +149,10 @@ impl Room {
     }
 }
 
-impl RoomContext {
-    /// Whether the run began without a message.
-    fn says_nothing(&self) -> bool {
-        let opening = &self.opening;
-        opening.content.is_none() && opening.tools.is_empty() && opening.attachments.is_empty()
-    }
+/// Whether the run began without a message.
+fn says_nothing(cx: &RoomContext) -> bool {
+    let opening = &cx.opening;
+    opening.content.is_none() && opening.tools.is_empty() && opening.attachments.is_empty()
 }
 
 impl Histories {

@@ -45,13 +45,13 @@ impl Room {
         }
         let waiting = std::mem::take(&mut self.cx.awaiting_scratch);
         let is_waiting = |call: CallId| waiting.iter().any(|it| it.starts() == Some(call));
-        let key = |call: CallId| self.frames.scratch_key(&self.cx, call);
+        let key = |call: CallId| scratch_key(&self.frames, &self.cx, call);
         // A waiting call is pending too, but does not use its scratch yet.
-        let running = self.cx.tool_calls().filter(|call| !is_waiting(*call));
+        let running = tool_calls(&self.cx).filter(|call| !is_waiting(*call));
         let mut in_use: BTreeSet<ScratchKey> = running.filter_map(key).collect();
         for effect in waiting {
             let Some(call) = effect.starts() else { continue };
-            let Some(key) = self.frames.scratch_key(&self.cx, call) else { continue };
+            let Some(key) = scratch_key(&self.frames, &self.cx, call) else { continue };
             if !in_use.insert(key) {
                 // Effects are visited in their order, so no later call overtakes it.
                 self.cx.awaiting_scratch.push_back(effect);
@@ -66,32 +66,29 @@ impl Room {
     }
 }
 
-impl RoomContext {
-    /// Whether calls of a tool plugin take turns, because they share its scratch.
-    pub(super) fn takes_turns(&self, plugin: &PluginName) -> bool {
-        let plugin = self.setup.plugins.get(plugin);
-        plugin.is_some_and(|it| it.facts.manifest.ask(Capability::Scratch).is_some())
-    }
+/// Whether calls of a tool plugin take turns, because they share its scratch.
+pub(super) fn takes_turns(cx: &RoomContext, plugin: &PluginName) -> bool {
+    let plugin = cx.setup.plugins.get(plugin);
+    plugin.is_some_and(|it| it.facts.manifest.ask(Capability::Scratch).is_some())
+}
 
-    /// Starts a call of a tool, or lets it wait for its turn.
-    pub(super) fn call_tool(&mut self, plugin: &PluginName, effect: Effect) {
-        let queue = match self.takes_turns(plugin) {
-            true => &mut self.awaiting_scratch,
-            false => &mut self.effects,
-        };
-        queue.push_back(effect);
-    }
+/// Starts a call of a tool, or lets it wait for its turn.
+pub(super) fn call_tool(cx: &mut RoomContext, plugin: &PluginName, effect: Effect) {
+    let queue = match takes_turns(cx, plugin) {
+        true => &mut cx.awaiting_scratch,
+        false => &mut cx.effects,
+    };
+    queue.push_back(effect);
+}
 
-    /// The pending calls of tools.
-    fn tool_calls(&self) -> impl Iterator<Item = CallId> {
-        let is_tool =
-            |purpose: &Purpose| matches!(purpose, Purpose::Tool { .. } | Purpose::Job { .. });
-        self.calls.iter().filter(move |(_, purpose)| is_tool(purpose)).map(|(call, _)| *call)
-    }
+/// The pending calls of tools.
+fn tool_calls(cx: &RoomContext) -> impl Iterator<Item = CallId> {
+    let is_tool = |purpose: &Purpose| matches!(purpose, Purpose::Tool { .. } | Purpose::Job { .. });
+    cx.calls.iter().filter(move |(_, purpose)| is_tool(purpose)).map(|(call, _)| *call)
+}
 
-    fn awaits_scratch(&self, call: CallId) -> bool {
-        self.awaiting_scratch.iter().any(|effect| effect.starts() == Some(call))
-    }
+fn awaits_scratch(cx: &RoomContext, call: CallId) -> bool {
+    cx.awaiting_scratch.iter().any(|effect| effect.starts() == Some(call))
 }
 
 impl Purpose {
@@ -121,7 +118,7 @@ impl ScratchTurns<'_> {
         within: CallId,
         (plugin, task): (&PluginName, &TaskName),
     ) -> bool {
-        if !self.cx.takes_turns(plugin) {
+        if !takes_turns(self.cx, plugin) {
             return false;
         }
         let mut above = BTreeSet::new();
@@ -139,14 +136,14 @@ impl ScratchTurns<'_> {
             if !seen.insert(call) {
                 continue;
             }
-            if self.cx.awaits_scratch(call) {
+            if awaits_scratch(self.cx, call) {
                 next.extend(
-                    self.frames.scratch_key(self.cx, call).and_then(|key| self.user_of(&key)),
+                    scratch_key(self.frames, self.cx, call).and_then(|key| self.user_of(&key)),
                 );
             }
             // A call waits for those nested in it.
             next.extend(
-                self.cx.tool_calls().filter(|nested| self.nesting_call(*nested) == Some(call)),
+                tool_calls(self.cx).filter(|nested| self.nesting_call(*nested) == Some(call)),
             );
         }
         false
@@ -154,9 +151,9 @@ impl ScratchTurns<'_> {
 
     /// The call that uses this scratch, or will be the next one to use it.
     fn user_of(self, key: &ScratchKey) -> Option<CallId> {
-        let of_key = |call: &CallId| self.frames.scratch_key(self.cx, *call).as_ref() == Some(key);
+        let of_key = |call: &CallId| scratch_key(self.frames, self.cx, *call).as_ref() == Some(key);
         let running =
-            self.cx.tool_calls().filter(|call| !self.cx.awaits_scratch(*call)).find(of_key);
+            tool_calls(self.cx).filter(|call| !awaits_scratch(self.cx, *call)).find(of_key);
         running.or_else(|| self.cx.awaiting_scratch.iter().filter_map(Effect::starts).find(of_key))
     }
 
@@ -170,7 +167,7 @@ impl ScratchTurns<'_> {
 impl Scratch {
     /// The scratch data of this call's plugin; empty at first.
     pub(super) fn scratch(&self, cx: &RoomContext, frames: &Frames, call: CallId) -> Arc<Vec<u8>> {
-        let found = frames.scratch_key(cx, call).and_then(|key| self.0.get(&key));
+        let found = scratch_key(frames, cx, call).and_then(|key| self.0.get(&key));
         found.map(|bytes| Arc::clone(&bytes.0)).unwrap_or_default()
     }
 
@@ -192,39 +189,37 @@ impl Scratch {
         report: &CallReport,
     ) {
         let Some(value) = report.scratch.as_ref().filter(|_| ok) else { return };
-        if let Some(key) = frames.scratch_key(cx, call) {
+        if let Some(key) = scratch_key(frames, cx, call) {
             self.0.insert(key, ScratchBytes(Arc::new(value.clone())));
         }
     }
 }
 
-impl Frames {
-    fn scratch_key(&self, cx: &RoomContext, call: CallId) -> Option<ScratchKey> {
-        let purpose = cx.calls.get(&call)?;
-        let task = match purpose {
-            // Outside a round there is no activation that names the task.
-            Purpose::Job { task, .. } => Some(task.clone()),
-            _ => purpose.frame().and_then(|frame| self.get(&frame)).map(|frame| frame.task.clone()),
-        };
-        let plugin = match purpose {
-            Purpose::Tool { plugin, .. }
-            | Purpose::Job { plugin, .. }
-            | Purpose::QueryPlugin { plugin, .. } => plugin.clone(),
-            Purpose::Gate { plugin, .. } | Purpose::Observer { plugin } => plugin.clone(),
-            Purpose::Step { frame } | Purpose::Respond { frame } => {
-                self.agent_of(cx, *frame)?.clone()
-            }
-            Purpose::Strategy { strategy } => strategy.clone(),
-            Purpose::Approval { .. }
-            | Purpose::HeldTool { .. }
-            | Purpose::TopUp { .. }
-            | Purpose::User { .. }
-            | Purpose::Background { .. }
-            | Purpose::Post { .. }
-            | Purpose::Send { .. } => return None,
-        };
-        Some(ScratchKey { plugin, task })
-    }
+fn scratch_key(frames: &Frames, cx: &RoomContext, call: CallId) -> Option<ScratchKey> {
+    let purpose = cx.calls.get(&call)?;
+    let task = match purpose {
+        // Outside a round there is no activation that names the task.
+        Purpose::Job { task, .. } => Some(task.clone()),
+        _ => purpose.frame().and_then(|frame| frames.get(&frame)).map(|frame| frame.task.clone()),
+    };
+    let plugin = match purpose {
+        Purpose::Tool { plugin, .. }
+        | Purpose::Job { plugin, .. }
+        | Purpose::QueryPlugin { plugin, .. } => plugin.clone(),
+        Purpose::Gate { plugin, .. } | Purpose::Observer { plugin } => plugin.clone(),
+        Purpose::Step { frame } | Purpose::Respond { frame } => {
+            frames.agent_of(cx, *frame)?.clone()
+        }
+        Purpose::Strategy { strategy } => strategy.clone(),
+        Purpose::Approval { .. }
+        | Purpose::HeldTool { .. }
+        | Purpose::TopUp { .. }
+        | Purpose::User { .. }
+        | Purpose::Background { .. }
+        | Purpose::Post { .. }
+        | Purpose::Send { .. } => return None,
+    };
+    Some(ScratchKey { plugin, task })
 }
 
 /// Serializes a map as pairs, because JSON objects have only text keys.

@@ -2,6 +2,7 @@
 //! the plugin learns of it. The import checks a single request; this module checks limits of the
 //! whole run.
 
+use crate::room::models::caller_of;
 use url::Url;
 
 use crate::protocol::effect::Effect;
@@ -22,7 +23,7 @@ impl Budgets {
         side_effect: SideEffect,
     ) {
         // The plugin is being stopped, and must not leave anything behind.
-        let leave = match frames.caller_of(cx, call) {
+        let leave = match caller_of(frames, cx, call) {
             None => Err(over(&side_effect)),
             Some((plugin, _)) => self.admit_side_effect(cx, &plugin, &side_effect).map(|()| {
                 let rights = cx.setup.rights(&plugin);
@@ -92,19 +93,17 @@ impl Budgets {
     }
 }
 
-impl Frames {
-    pub(super) fn side_effect_ended(
-        &self,
-        cx: &mut RoomContext,
-        call: CallId,
-        ordinal: u32,
-        answer: SideEffectAnswer,
-    ) {
-        if let Some((plugin, _)) = self.caller_of(cx, call) {
-            cx.notify(Notice::SideEffectEnded { call, ordinal, plugin, answer });
-        }
-        cx.effects.push_back(Effect::ConfirmSideEffect { call, ordinal });
+pub(super) fn side_effect_ended(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    call: CallId,
+    ordinal: u32,
+    answer: SideEffectAnswer,
+) {
+    if let Some((plugin, _)) = caller_of(frames, cx, call) {
+        cx.notify(Notice::SideEffectEnded { call, ordinal, plugin, answer });
     }
+    cx.effects.push_back(Effect::ConfirmSideEffect { call, ordinal });
 }
 
 fn over(side_effect: &SideEffect) -> Denial {

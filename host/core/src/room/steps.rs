@@ -3,6 +3,13 @@
 
 mod judge;
 
+use crate::room::condensing::consult;
+use crate::room::passages::hold_of_new;
+use crate::room::prompt_agent::own_system;
+use crate::room::prompts::say_if_filtered;
+use crate::room::replayed::replayed;
+use crate::room::responders::is_valid_recipient;
+use crate::room::steps::judge::report_step;
 use crate::room::{Dialogue, Frames, PluginCalls, RoomContext, StepLoop};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -75,9 +82,9 @@ impl Dialogue<'_> {
             task_setup: CachedTaskSetup::new(&setup, task),
             caller,
             led_by: Vec::new(),
-            system: self.cx.own_system(task, &inputs),
+            system: own_system(self.cx, task, &inputs),
             inputs,
-            peers: Arc::new(self.cx.peers(task)),
+            peers: Arc::new(peers(self.cx, task)),
             pending: None,
             pending_sender: Responder::User,
             latest_user_message: None,
@@ -103,7 +110,7 @@ impl Dialogue<'_> {
             only: None,
             ruled_done: None,
             gated_question: None,
-            hold: self.cx.hold_of_new(caller.is_some()),
+            hold: hold_of_new(self.cx, caller.is_some()),
             skipped: Vec::new(),
             delegated_turns: None,
             acting: Acting::default(),
@@ -146,7 +153,7 @@ impl Dialogue<'_> {
                 .as_ref()
                 .is_some_and(|message| message.tool_calls.len() > 1 && message.tools.len() > 1)
         {
-            let refusal = self.cx.one_call_at_a_time(pending.as_ref()?, name);
+            let refusal = one_call_at_a_time(self.cx, pending.as_ref()?, name);
             return Some(FrameWait::Ready(Some(refusal)));
         }
         if resets && !rules.resets_before_recipient_check {
@@ -256,43 +263,43 @@ impl Dialogue<'_> {
         if let Some(answered) = answered {
             self.shorten_answered(id, &answered);
         }
-        let message = message.map(|message| self.cx.say_if_filtered(incomplete, message));
+        let message = message.map(|message| say_if_filtered(incomplete, message));
         self.frames.admit_reply(self.cx, id, message)
     }
 }
 
-impl RoomContext {
-    /// The tasks that a task's agent may hand work to: its sub-tasks and its delegates.
-    pub(super) fn peers(&self, task: &TaskName) -> Vec<Peer> {
-        let Some((name, task)) = self.setup.tasks.get_key_value(task) else { return Vec::new() };
-        let granted = self.setup.rights_in(&task.agent, name).filter(|rights| {
-            rights.manifest.ask(crate::types::capability::Capability::Delegate).is_some()
-        });
-        let delegates = granted
-            .and_then(|rights| rights.grants.delegate.as_ref())
-            .map_or(&[][..], |grant| &grant.tasks);
-        let allowed_delegates = delegates
-            .iter()
-            .filter(|other| granted.is_none_or(|rights| rights.leaves_delegate(other).is_ok()));
-        let names = task
-            .subtasks
-            .iter()
-            .chain(allowed_delegates.filter(|name| !task.subtasks.contains(name)));
-        names.map(|name| Peer { name: name.clone(), description: self.description(name) }).collect()
-    }
+/// The tasks that a task's agent may hand work to: its sub-tasks and its delegates.
+pub(super) fn peers(cx: &RoomContext, task: &TaskName) -> Vec<Peer> {
+    let Some((name, task)) = cx.setup.tasks.get_key_value(task) else { return Vec::new() };
+    let granted = cx.setup.rights_in(&task.agent, name).filter(|rights| {
+        rights.manifest.ask(crate::types::capability::Capability::Delegate).is_some()
+    });
+    let delegates = granted
+        .and_then(|rights| rights.grants.delegate.as_ref())
+        .map_or(&[][..], |grant| &grant.tasks);
+    let allowed_delegates = delegates
+        .iter()
+        .filter(|other| granted.is_none_or(|rights| rights.leaves_delegate(other).is_ok()));
+    let names =
+        task.subtasks.iter().chain(allowed_delegates.filter(|name| !task.subtasks.contains(name)));
+    names.map(|name| Peer { name: name.clone(), description: description(cx, name) }).collect()
+}
 
-    fn description(&self, task: &TaskName) -> String {
-        self.setup.tasks.get(task).map(|task| task.description.clone()).unwrap_or_default()
-    }
+fn description(cx: &RoomContext, task: &TaskName) -> String {
+    cx.setup.tasks.get(task).map(|task| task.description.clone()).unwrap_or_default()
+}
 
-    /// Returns the refusal of several calls for a sub-task that takes one at a time (L-123).
-    fn one_call_at_a_time(&mut self, pending: &Arc<Message>, name: &TaskName) -> Arc<Message> {
-        let text = format!("{name} takes one call at a time; none was passed on");
-        let mut message = self.stamp(Role::User, name.as_str());
-        message.tool_results =
-            pending.tool_calls.iter().map(|call| failed(call, text.clone())).collect();
-        Arc::new(message)
-    }
+/// Returns the refusal of several calls for a sub-task that takes one at a time (L-123).
+fn one_call_at_a_time(
+    cx: &mut RoomContext,
+    pending: &Arc<Message>,
+    name: &TaskName,
+) -> Arc<Message> {
+    let text = format!("{name} takes one call at a time; none was passed on");
+    let mut message = cx.stamp(Role::User, name.as_str());
+    message.tool_results =
+        pending.tool_calls.iter().map(|call| failed(call, text.clone())).collect();
+    Arc::new(message)
 }
 
 impl StepLoop<'_> {
@@ -358,7 +365,7 @@ impl StepLoop<'_> {
             (frame.is_unattended, frame.gated_question) = (false, None);
             frame.skipped.clear();
         }
-        if self.frames.is_valid_recipient(self.cx, id, &recipient) {
+        if is_valid_recipient(self.frames, self.cx, id, &recipient) {
             let rest = self.dialogue().order(id);
             self.frames.set_attempt(
                 self.cx,
@@ -480,7 +487,7 @@ impl StepLoop<'_> {
         frame.pending.clone_from(&answer);
         frame.pending_sender = Responder::of(role);
         frame.steps = frame.steps.saturating_add(1);
-        self.frames.report_step(self.cx, id);
+        report_step(self.frames, self.cx, id);
         if !goes_on {
             let reason =
                 if answer.is_some() { "the role answered" } else { "the role had no answer" };
@@ -536,7 +543,7 @@ impl StepLoop<'_> {
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         self.read_user_messages(id);
         self.read_inbox(id);
-        if let Some(turn) = self.frames.replayed(self.cx, id) {
+        if let Some(turn) = replayed(self.frames, self.cx, id) {
             let answer = self.dialogue().take_turn(id, turn, None);
             return Some(FrameWait::Ready(answer.map(|(_, message)| message)));
         }
@@ -558,7 +565,7 @@ impl StepLoop<'_> {
         if let Some(user) = task.simulated_user.clone() {
             let query = PluginQuery::AnswerAsUser { prompt };
             let about = QueryPurpose::AnswerAsUser;
-            return self.frames.consult(self.cx, id, &user, query, about).map(FrameWait::Call);
+            return consult(self.frames, self.cx, id, &user, query, about).map(FrameWait::Call);
         }
         self.check_question(id, prompt)
     }

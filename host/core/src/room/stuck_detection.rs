@@ -154,7 +154,7 @@ impl Dialogue<'_> {
             Responder::Agent | Responder::Subtask(_) => {
                 // Only answers to the agent's own messages complete an act.
                 let request = answered.filter(|request| request.sender == Role::Llm)?;
-                let is_error = self.frames.failed(id, request, message);
+                let is_error = failed(self.frames, id, request, message);
                 match &request.action {
                     Some(Action::Think { thought }) => {
                         Some(message_act("thinks", thought, request))
@@ -377,25 +377,23 @@ impl StuckWatch {
     }
 }
 
-impl Frames {
-    /// Whether every result of the agent's message is an error. If only some failed, the others may
-    /// be new.
-    fn failed(&self, id: FrameId, request: &Message, answer: &Message) -> bool {
-        let Some(frame) = self.get(&id) else { return false };
-        let is_of_it = |seq: u64| seq == request.seq || seq == answer.seq;
-        let mut observed = frame
-            .past_actions
-            .iter()
-            .filter(|entry| is_of_it(entry.seq))
-            .filter_map(|entry| entry.observation.as_ref())
-            .peekable();
-        let is_error = |observation: &Observation| match observation {
-            Observation::Error { .. } => true,
-            Observation::Tool(result) => result.is_error,
-            _ => false,
-        };
-        observed.peek().is_some() && observed.all(is_error)
-    }
+/// Whether every result of the agent's message is an error. If only some failed, the others may
+/// be new.
+fn failed(frames: &Frames, id: FrameId, request: &Message, answer: &Message) -> bool {
+    let Some(frame) = frames.get(&id) else { return false };
+    let is_of_it = |seq: u64| seq == request.seq || seq == answer.seq;
+    let mut observed = frame
+        .past_actions
+        .iter()
+        .filter(|entry| is_of_it(entry.seq))
+        .filter_map(|entry| entry.observation.as_ref())
+        .peekable();
+    let is_error = |observation: &Observation| match observation {
+        Observation::Error { .. } => true,
+        Observation::Tool(result) => result.is_error,
+        _ => false,
+    };
+    observed.peek().is_some() && observed.all(is_error)
 }
 
 fn message_act(how: &str, text: &str, message: &Message) -> WatchedAct {

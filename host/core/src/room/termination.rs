@@ -1,6 +1,10 @@
 //! The end of tasks and runs: the checks after each step, the result for the caller, and the hard
 //! stops (L-080…L-090).
 
+use crate::room::acting::jobs::is_clearing_up;
+use crate::room::delegates::waits_for_delegate;
+use crate::room::passages::withholds_result;
+use crate::room::responders::caller_name;
 use crate::room::{
     BackgroundWork, Dialogue, Frames, Histories, PluginCalls, RoomContext, RunControl,
 };
@@ -200,7 +204,7 @@ impl Dialogue<'_> {
             return Some(FrameEnd::new(Status::Done, format!("nobody in {name} said anything")));
         };
         // L-070: a message to the caller is the result.
-        let caller = self.frames.caller_name(frame).filter(|_| ruled.is_none())?;
+        let caller = caller_name(self.frames, frame).filter(|_| ruled.is_none())?;
         let is_addressed = message
             .recipient
             .as_deref()
@@ -323,7 +327,7 @@ impl Dialogue<'_> {
         if matches!(ending.status, Status::Error | Status::UserQuit) {
             return self.form_result(frame, ending);
         }
-        if self.cx.withholds_result(frame) {
+        if withholds_result(self.cx, frame) {
             return None;
         }
         match frame.closing() {
@@ -418,7 +422,7 @@ impl Dialogue<'_> {
         message.recipient = recipient.filter(|name| {
             rules.results_keep_recipient
                 || frame.caller.is_none()
-                || self.frames.is_for_caller(self.cx, frame, name)
+                || is_for_caller(self.frames, self.cx, frame, name)
         });
         message.parent = Some(pending.seq);
         Some(message)
@@ -591,7 +595,7 @@ impl RunControl<'_> {
         let Some(frame) = self.background_work().remove_frame(id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let ending = self.cx.failed_instead(&frame, ending);
+        let ending = failed_instead(self.cx, &frame, ending);
         let task = self.cx.setup.tasks.get(&frame.task);
         let outlives = task.is_some_and(|task| task.rules().pending_outlives_activation);
         // A run of so many turns is a part of the task: the next run goes on where it stopped.
@@ -612,13 +616,13 @@ impl RunControl<'_> {
         self.cx.notify(notice);
         self.agent_states.state_at_end(self.cx, &frame.task, ending.status, &ending.reason);
         // After the notice and the agent's state: these do not leave the task.
-        let ending = self.cx.without_quotes(&frame, ending);
+        let ending = without_quotes(self.cx, &frame, ending);
         let ends_callers = ending.status == Status::InfLoop
             || (ending.cause == Some(EndCause::NobodyToAsk)
-                && !self.frames.is_root_interactive(self.cx));
+                && !is_root_interactive(self.frames, self.cx));
         if ends_callers
             && let Some(caller) = frame.caller
-            && !self.frames.waits_for_delegate(caller, id)
+            && !waits_for_delegate(self.frames, caller, id)
         {
             // A caller that only relays messages would loop itself, as in the reference, or have
             // the same question asked again. An interactive root asks its user itself, and ends
@@ -647,7 +651,7 @@ impl RunControl<'_> {
         let mut next = Some(caller);
         while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
             let (id, above) = (frame.id, frame.caller);
-            if above.is_some_and(|above| self.frames.waits_for_delegate(above, id)) {
+            if above.is_some_and(|above| waits_for_delegate(self.frames, above, id)) {
                 self.end_frame(id, ending);
                 return;
             }
@@ -683,9 +687,9 @@ impl RunControl<'_> {
     fn end_run(&mut self, root: &Frame, ending: FrameEnd) {
         let only = root.only.is_some();
         let mut ending = ending;
-        let has_result = ending.status != Status::Error && self.cx.has_answer(root);
+        let has_result = ending.status != Status::Error && has_answer(self.cx, root);
         let is_withheld =
-            has_result && ending.status != Status::UserQuit && self.cx.withholds_result(root);
+            has_result && ending.status != Status::UserQuit && withholds_result(self.cx, root);
         if is_withheld {
             ending.reason =
                 format!("{}; gates did not check the answer, so it is withheld", ending.reason);
@@ -713,7 +717,7 @@ impl RunControl<'_> {
         let structured = self
             .background
             .structured_result()
-            .filter(|_| root.closing().is_none() && !self.cx.withholds_result(root));
+            .filter(|_| root.closing().is_none() && !withholds_result(self.cx, root));
         let outcome = Arc::new(Outcome {
             content: message.as_ref().and_then(|message| message.content.clone()),
             value: structured
@@ -782,7 +786,7 @@ impl RunControl<'_> {
         // The ids are copied because each iteration removes calls.
         let calls: Vec<CallId> = self.cx.calls.keys().copied().collect();
         for call in calls {
-            if was_running && self.cx.is_clearing_up(call) {
+            if was_running && is_clearing_up(self.cx, call) {
                 // A second stop does not wait for the cleanup of the first.
                 continue;
             }
@@ -831,62 +835,57 @@ impl RunControl<'_> {
     }
 }
 
-impl Frames {
-    fn is_root_interactive(&self, cx: &RoomContext) -> bool {
-        let RoomPhase::Running { root } = cx.phase else { return false };
-        self.task_of(cx, root).is_some_and(|(_, task)| task.interactive)
-    }
-
-    /// Whether a recipient is still meaningful to the caller (L-070): the user, or another sub-task
-    /// of the caller. The child's own roles and sub-tasks are not, and the caller has the result
-    /// already.
-    fn is_for_caller(&self, cx: &RoomContext, child: &Frame, name: &str) -> bool {
-        let Some((_, caller)) = child.caller.and_then(|caller| self.task_of(cx, caller)) else {
-            return false;
-        };
-        let is_sibling =
-            |task: &TaskName| *task != child.task && task.as_str().eq_ignore_ascii_case(name);
-        Role::from_name(name) == Some(Role::User) || caller.subtasks.iter().any(is_sibling)
-    }
+fn is_root_interactive(frames: &Frames, cx: &RoomContext) -> bool {
+    let RoomPhase::Running { root } = cx.phase else { return false };
+    frames.task_of(cx, root).is_some_and(|(_, task)| task.interactive)
 }
 
-impl RoomContext {
-    /// Whether the pending message of an entry task is an answer. The opening message of the
-    /// room is not. In a room without one, the first answer has no parent.
-    pub(super) fn has_answer(&self, root: &Frame) -> bool {
-        let is_answer = |message: &Arc<Message>| {
-            message.parent.is_some()
-                || self.opening.content.is_none()
-                || root.last_responder.is_some()
-        };
-        let task = self.setup.tasks.get(&root.task);
-        root.only.is_some()
-            || task.is_some_and(|task| task.rules().question_is_result)
-            || root.pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer)
-    }
+/// Whether a recipient is still meaningful to the caller (L-070): the user, or another sub-task
+/// of the caller. The child's own roles and sub-tasks are not, and the caller has the result
+/// already.
+fn is_for_caller(frames: &Frames, cx: &RoomContext, child: &Frame, name: &str) -> bool {
+    let Some((_, caller)) = child.caller.and_then(|caller| frames.task_of(cx, caller)) else {
+        return false;
+    };
+    let is_sibling =
+        |task: &TaskName| *task != child.task && task.as_str().eq_ignore_ascii_case(name);
+    Role::from_name(name) == Some(Role::User) || caller.subtasks.iter().any(is_sibling)
+}
 
-    /// Removes a plugin's words from the reason of an end, if gates check what leaves the task.
-    fn without_quotes(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
-        if !(ending.quotes_plugin && self.withholds_result(frame)) {
-            return ending;
-        }
-        let reason = "a plugin failed; its words are in the log alone, because gates check what leaves the task";
-        FrameEnd { reason: reason.to_owned(), quotes_plugin: false, ..ending }
-    }
+/// Whether the pending message of an entry task is an answer. The opening message of the
+/// room is not. In a room without one, the first answer has no parent.
+pub(super) fn has_answer(cx: &RoomContext, root: &Frame) -> bool {
+    let is_answer = |message: &Arc<Message>| {
+        message.parent.is_some() || cx.opening.content.is_none() || root.last_responder.is_some()
+    };
+    let task = cx.setup.tasks.get(&root.task);
+    root.only.is_some()
+        || task.is_some_and(|task| task.rules().question_is_result)
+        || root.pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer)
+}
 
-    /// Turns a success into `Status::Error` if the last step of the root failed. The host's message
-    /// about the failure is not an answer.
-    pub(super) fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
-        let task = self.setup.tasks.get(&frame.task);
-        let fails = task.is_none_or(|task| task.rules().failed_step_fails_run);
-        // The pending message of a failed step is the host's, on the agent role.
-        let is_told = frame.faults > 0
-            && frame.caller.is_none()
-            && frame.pending.as_ref().is_some_and(|it| it.sender == Role::Agent);
-        match frame.pending.as_ref().filter(|_| is_told && fails && ending.status.is_success()) {
-            Some(report) => FrameEnd::of_fault(report.text()),
-            None => ending,
-        }
+/// Removes a plugin's words from the reason of an end, if gates check what leaves the task.
+fn without_quotes(cx: &RoomContext, frame: &Frame, ending: FrameEnd) -> FrameEnd {
+    if !(ending.quotes_plugin && withholds_result(cx, frame)) {
+        return ending;
+    }
+    let reason =
+        "a plugin failed; its words are in the log alone, because gates check what leaves the task";
+    FrameEnd { reason: reason.to_owned(), quotes_plugin: false, ..ending }
+}
+
+/// Turns a success into `Status::Error` if the last step of the root failed. The host's message
+/// about the failure is not an answer.
+pub(super) fn failed_instead(cx: &RoomContext, frame: &Frame, ending: FrameEnd) -> FrameEnd {
+    let task = cx.setup.tasks.get(&frame.task);
+    let fails = task.is_none_or(|task| task.rules().failed_step_fails_run);
+    // The pending message of a failed step is the host's, on the agent role.
+    let is_told = frame.faults > 0
+        && frame.caller.is_none()
+        && frame.pending.as_ref().is_some_and(|it| it.sender == Role::Agent);
+    match frame.pending.as_ref().filter(|_| is_told && fails && ending.status.is_success()) {
+        Some(report) => FrameEnd::of_fault(report.text()),
+        None => ending,
     }
 }
 

@@ -118,17 +118,15 @@ impl ToolRounds<'_> {
             }
             NoTool::Done => {
                 let tools = calls_as_json(&pending.tools);
-                self.cx.own_call(
+                own_call(
                     &toolbox,
                     HostTool::AgentDone,
                     json!({ "content": pending.text(), "tools": tools }),
                 )
             }
-            NoTool::User => self.cx.own_call(
-                &toolbox,
-                HostTool::Forward,
-                json!({ "agent": Role::User.as_str() }),
-            ),
+            NoTool::User => {
+                own_call(&toolbox, HostTool::Forward, json!({ "agent": Role::User.as_str() }))
+            }
             NoTool::Call(call) => call.clone(),
         };
         let call = ToolCall {
@@ -404,14 +402,12 @@ impl Histories {
     }
 }
 
-impl RoomContext {
-    /// A call that the host makes for a task, under the tool's name there.
-    fn own_call(&self, toolbox: &Toolbox, tool: HostTool, arguments: Value) -> ToolCall {
-        let name = toolbox
-            .host_tool(tool)
-            .map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone());
-        ToolCall::new(name, arguments)
-    }
+/// A call that the host makes for a task, under the tool's name there.
+fn own_call(toolbox: &Toolbox, tool: HostTool, arguments: Value) -> ToolCall {
+    let name = toolbox
+        .host_tool(tool)
+        .map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone());
+    ToolCall::new(name, arguments)
 }
 
 impl Frames {

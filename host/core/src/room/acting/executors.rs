@@ -2,6 +2,7 @@
 //! (`tasks.NAME.action_plugins`). The agent's `tools` grant and the rules apply as for any call. An
 //! executor's answer is data.
 
+use crate::room::acting::jobs::has_room_for_a_job;
 use crate::room::{Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
@@ -44,14 +45,14 @@ impl ToolRounds<'_> {
         }
         // Refused before the executor runs, or the command that it starts would have to be killed.
         if matches!(action, Action::Run { background: true, .. })
-            && let Err(full) = self.frames.has_room_for_a_job(id)
+            && let Err(full) = has_room_for_a_job(self.frames, id)
         {
             self.frames.observe(self.cx, id, index, Err(full));
             return;
         }
-        match self.frames.executor_of(self.cx, id, kind) {
+        match executor_of(self.frames, self.cx, id, kind) {
             Some(plugin) => self.run_executor(id, index, (&plugin, kind), consent),
-            None => self.frames.without_executor(self.cx, id, index, kind),
+            None => without_executor(self.frames, self.cx, id, index, kind),
         }
     }
 
@@ -109,66 +110,60 @@ impl ToolRounds<'_> {
     }
 }
 
-impl Frames {
-    pub(in crate::room) fn executor_of(
-        &self,
-        cx: &RoomContext,
-        id: FrameId,
-        kind: &str,
-    ) -> Option<PluginName> {
-        let (_, task) = self.task_of(cx, id)?;
-        task.action_plugins.iter().find(|plugin| cx.offers(plugin, kind)).cloned()
-    }
-
-    /// Answers an action without an executor with an observation (O-132), and reports the missing
-    /// one to the operator.
-    pub(super) fn without_executor(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        index: usize,
-        kind: &str,
-    ) {
-        // An unknown kind has no executor to suggest.
-        if let Some((frame, task)) = self.task_of(cx, id)
-            && trajectory::Action::KINDS.contains(&kind)
-        {
-            let (name, agent) = (frame.task.clone(), task.agent.clone());
-            let setup = Arc::clone(&cx.setup);
-            let offering = setup.plugins.keys().find(|plugin| cx.offers(plugin, kind));
-            let (reason, wider) = match offering {
-                Some(plugin) => (
-                    format!(
-                        "no executor of tasks.{name} carries out {kind}; the plugin {plugin} could"
-                    ),
-                    Some(format!("add \"{plugin}\" to tasks.{name}.action_plugins")),
-                ),
-                None => (
-                    format!(
-                        "no executor of tasks.{name} carries out {kind}: a plugin with a tool named {kind} is wanted, and none is admitted"
-                    ),
-                    None,
-                ),
-            };
-            let record = match setup.rights_in(&agent, &name) {
-                Some(rights) => {
-                    rights.refuse(Capability::Tools, kind, Layer::Config, &reason, wider)
-                }
-                None => unknown_plugin(&agent, Capability::Tools, kind),
-            };
-            cx.denied(&agent, *record);
-        }
-        self.observe(cx, id, index, Err(unsupported(kind)));
-    }
+pub(in crate::room) fn executor_of(
+    frames: &Frames,
+    cx: &RoomContext,
+    id: FrameId,
+    kind: &str,
+) -> Option<PluginName> {
+    let (_, task) = frames.task_of(cx, id)?;
+    task.action_plugins.iter().find(|plugin| offers(cx, plugin, kind)).cloned()
 }
 
-impl RoomContext {
-    pub(super) fn offers(&self, plugin: &PluginName, tool: &str) -> bool {
-        self.setup
-            .plugins
-            .get(plugin)
-            .is_some_and(|plugin| plugin.facts.tools.iter().any(|spec| spec.name == tool))
+/// Answers an action without an executor with an observation (O-132), and reports the missing
+/// one to the operator.
+pub(super) fn without_executor(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    index: usize,
+    kind: &str,
+) {
+    // An unknown kind has no executor to suggest.
+    if let Some((frame, task)) = frames.task_of(cx, id)
+        && trajectory::Action::KINDS.contains(&kind)
+    {
+        let (name, agent) = (frame.task.clone(), task.agent.clone());
+        let setup = Arc::clone(&cx.setup);
+        let offering = setup.plugins.keys().find(|plugin| offers(cx, plugin, kind));
+        let (reason, wider) = match offering {
+            Some(plugin) => (
+                format!(
+                    "no executor of tasks.{name} carries out {kind}; the plugin {plugin} could"
+                ),
+                Some(format!("add \"{plugin}\" to tasks.{name}.action_plugins")),
+            ),
+            None => (
+                format!(
+                    "no executor of tasks.{name} carries out {kind}: a plugin with a tool named {kind} is wanted, and none is admitted"
+                ),
+                None,
+            ),
+        };
+        let record = match setup.rights_in(&agent, &name) {
+            Some(rights) => rights.refuse(Capability::Tools, kind, Layer::Config, &reason, wider),
+            None => unknown_plugin(&agent, Capability::Tools, kind),
+        };
+        cx.denied(&agent, *record);
     }
+    frames.observe(cx, id, index, Err(unsupported(kind)));
+}
+
+pub(super) fn offers(cx: &RoomContext, plugin: &PluginName, tool: &str) -> bool {
+    cx.setup
+        .plugins
+        .get(plugin)
+        .is_some_and(|plugin| plugin.facts.tools.iter().any(|spec| spec.name == tool))
 }
 
 impl Histories {

@@ -8,6 +8,12 @@
 //! before the kill, and the room stays open until the kill is answered. A second stop does not wait
 //! for it.
 
+use crate::room::acting::drop_limit;
+use crate::room::acting::drop_timers;
+use crate::room::acting::executors::offers;
+use crate::room::acting::executors::without_executor;
+use crate::room::scratch::call_tool;
+use crate::room::scratch::takes_turns;
 use crate::room::{Dialogue, Frames, PluginCalls, RoomContext, ToolRounds};
 use std::sync::Arc;
 
@@ -86,66 +92,64 @@ pub(in crate::room) enum JobCall {
     },
 }
 
-impl Frames {
-    pub(super) fn has_room_for_a_job(&self, id: FrameId) -> Result<(), String> {
-        match self.get(&id) {
-            Some(frame) if frame.acting.jobs.len() < MAX_JOBS => Ok(()),
-            _ => Err(format!(
-                "There are {MAX_JOBS} background commands already; stop one with a `kill` action first."
-            )),
+pub(super) fn has_room_for_a_job(frames: &Frames, id: FrameId) -> Result<(), String> {
+    match frames.get(&id) {
+        Some(frame) if frame.acting.jobs.len() < MAX_JOBS => Ok(()),
+        _ => Err(format!(
+            "There are {MAX_JOBS} background commands already; stop one with a `kill` action first."
+        )),
+    }
+}
+
+fn poll_later(frames: &Frames, cx: &mut RoomContext, id: FrameId, command_id: i64) {
+    let Some(job) = frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id)) else {
+        return cx.violated(Invariant::CommandKnown, id);
+    };
+    // The interval doubles with each idle poll; the cap on the exponent keeps the shift in
+    // range.
+    let longer = job.every_ms.saturating_mul(1 << job.idle.min(10)).min(IDLE_POLL_MS);
+    let at = cx.now.plus(longer.max(job.every_ms));
+    cx.set_timer(TimerPurpose::Poll { frame: id, command_id }, at);
+}
+
+/// Adds output to the command's unread output, so that a flood stays as small as one
+/// observation.
+fn add_unread_output(frames: &mut Frames, cx: &mut RoomContext, id: FrameId, news: UnreadOutput) {
+    let Some(frame) = frames.get_mut(&id) else {
+        return cx.violated(Invariant::FrameExists, id);
+    };
+    let all = &mut frame.acting.news;
+    // The id of an ended command can be in use again, so its report is not continued.
+    let before =
+        all.iter_mut().find(|before| before.command_id == news.command_id && before.goes_on);
+    match (before, news.observation) {
+        (Some(before), Observation::Command { content: more, exit_code: code, .. }) => {
+            if let Observation::Command { content, exit_code, .. } = &mut before.observation {
+                content.push_str(&more);
+                *content = truncate(content, MAX_COMMAND_OUTPUT);
+                *exit_code = code;
+            }
+            before.goes_on = news.goes_on;
+        }
+        (_, mut observation) => {
+            if let Observation::Command { content, .. } = &mut observation {
+                *content = truncate(content, MAX_COMMAND_OUTPUT);
+            }
+            // The oldest is given up, since the newest tell how the commands stand.
+            if all.len() >= MAX_NEWS {
+                all.remove(0);
+            }
+            all.push(UnreadOutput { observation, ..news });
         }
     }
+}
 
-    fn poll_later(&self, cx: &mut RoomContext, id: FrameId, command_id: i64) {
-        let Some(job) = self.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id)) else {
-            return cx.violated(Invariant::CommandKnown, id);
-        };
-        // The interval doubles with each idle poll; the cap on the exponent keeps the shift in
-        // range.
-        let longer = job.every_ms.saturating_mul(1 << job.idle.min(10)).min(IDLE_POLL_MS);
-        let at = cx.now.plus(longer.max(job.every_ms));
-        cx.set_timer(TimerPurpose::Poll { frame: id, command_id }, at);
-    }
-
-    /// Adds output to the command's unread output, so that a flood stays as small as one
-    /// observation.
-    fn add_unread_output(&mut self, cx: &mut RoomContext, id: FrameId, news: UnreadOutput) {
-        let Some(frame) = self.get_mut(&id) else {
-            return cx.violated(Invariant::FrameExists, id);
-        };
-        let all = &mut frame.acting.news;
-        // The id of an ended command can be in use again, so its report is not continued.
-        let before =
-            all.iter_mut().find(|before| before.command_id == news.command_id && before.goes_on);
-        match (before, news.observation) {
-            (Some(before), Observation::Command { content: more, exit_code: code, .. }) => {
-                if let Observation::Command { content, exit_code, .. } = &mut before.observation {
-                    content.push_str(&more);
-                    *content = truncate(content, MAX_COMMAND_OUTPUT);
-                    *exit_code = code;
-                }
-                before.goes_on = news.goes_on;
-            }
-            (_, mut observation) => {
-                if let Observation::Command { content, .. } = &mut observation {
-                    *content = truncate(content, MAX_COMMAND_OUTPUT);
-                }
-                // The oldest is given up, since the newest tell how the commands stand.
-                if all.len() >= MAX_NEWS {
-                    all.remove(0);
-                }
-                all.push(UnreadOutput { observation, ..news });
-            }
-        }
-    }
-
-    fn kill_job(&self, cx: &mut RoomContext, id: FrameId, command_id: i64, job: &Job) {
-        let Some((frame, task)) = self.task_of(cx, id) else {
-            return cx.violated(Invariant::FrameExists, id);
-        };
-        let (task, agent) = (frame.task.clone(), task.agent.clone());
-        cx.kill_for(&task, &agent, command_id, &job.plugin);
-    }
+fn kill_job(frames: &Frames, cx: &mut RoomContext, id: FrameId, command_id: i64, job: &Job) {
+    let Some((frame, task)) = frames.task_of(cx, id) else {
+        return cx.violated(Invariant::FrameExists, id);
+    };
+    let (task, agent) = (frame.task.clone(), task.agent.clone());
+    kill_for(cx, &task, &agent, command_id, &job.plugin);
 }
 
 impl ToolRounds<'_> {
@@ -234,7 +238,7 @@ impl ToolRounds<'_> {
         {
             // A poll alone is no reason to ask for more budget.
             if self.budgets.is_waiting_for_more() || self.cx.asks_for_more() {
-                self.frames.poll_later(self.cx, id, command_id);
+                poll_later(self.frames, self.cx, id, command_id);
             }
             return;
         }
@@ -248,8 +252,8 @@ impl ToolRounds<'_> {
         self.budgets.spent = self.budgets.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
         self.budgets.used_by(&agent).tool_calls += 1;
         let about = JobCall::Poll { frame: id, command_id };
-        let call = self.cx.call_executor((task, agent), &plugin, POLL, about, command_id);
-        if !self.cx.takes_turns(&plugin) {
+        let call = call_executor(self.cx, (task, agent), &plugin, POLL, about, command_id);
+        if !takes_turns(self.cx, &plugin) {
             self.frames.limit_pending(self.cx, id, call);
         }
     }
@@ -285,7 +289,8 @@ impl ToolRounds<'_> {
                 exit_code: exit.unwrap_or_default(),
                 content,
             };
-            self.frames.add_unread_output(
+            add_unread_output(
+                self.frames,
                 self.cx,
                 id,
                 UnreadOutput { command_id, observation, untrusted, goes_on: exit.is_none() },
@@ -293,7 +298,7 @@ impl ToolRounds<'_> {
         }
         match exit {
             Some(_) => drop(self.forget_job(id, command_id)),
-            None => self.frames.poll_later(self.cx, id, command_id),
+            None => poll_later(self.frames, self.cx, id, command_id),
         }
     }
 
@@ -305,7 +310,7 @@ impl ToolRounds<'_> {
         };
         job.faults += 1;
         if job.faults < MAX_FAULTS {
-            self.frames.poll_later(self.cx, id, command_id);
+            poll_later(self.frames, self.cx, id, command_id);
             return;
         }
         // The reason comes from a plugin, and may be long.
@@ -318,7 +323,8 @@ impl ToolRounds<'_> {
         );
         let untrusted = job.untrusted;
         self.forget_job(id, command_id);
-        self.frames.add_unread_output(
+        add_unread_output(
+            self.frames,
             self.cx,
             id,
             UnreadOutput {
@@ -348,17 +354,17 @@ impl ToolRounds<'_> {
             );
             return;
         };
-        if self.cx.offers(&plugin, KILL) {
+        if offers(self.cx, &plugin, KILL) {
             self.run_executor(id, index, (&plugin, KILL), consent);
         } else {
-            self.frames.without_executor(self.cx, id, index, KILL);
+            without_executor(self.frames, self.cx, id, index, KILL);
         }
     }
 
     fn forget_job(&mut self, id: FrameId, command_id: i64) -> Option<Job> {
         let job = self.frames.get_mut(&id)?.acting.jobs.remove(&command_id)?;
         // A late timer or answer of a poll would refer to an unknown command.
-        self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Poll { frame: id, command_id });
+        drop_timers(self.cx, |purpose| *purpose == TimerPurpose::Poll { frame: id, command_id });
         let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about, .. } if *about == JobCall::Poll { frame: id, command_id });
         let calls: Vec<CallId> = self
             .cx
@@ -383,9 +389,9 @@ impl Dialogue<'_> {
                 "The executor of run gave its command the id {command_id}, which another background command has."
             ));
         }
-        if let Err(full) = self.frames.has_room_for_a_job(id) {
+        if let Err(full) = has_room_for_a_job(self.frames, id) {
             // The executor started it unasked, and it will not be followed.
-            self.frames.kill_job(self.cx, id, command_id, &job);
+            kill_job(self.frames, self.cx, id, command_id, &job);
             return Err(full);
         }
         let plugin = job.plugin.clone();
@@ -394,7 +400,7 @@ impl Dialogue<'_> {
         }
         // Without the right to poll, the command runs unobserved until it is killed.
         if self.may_poll(id, &plugin) {
-            self.frames.poll_later(self.cx, id, command_id);
+            poll_later(self.frames, self.cx, id, command_id);
         }
         Ok(())
     }
@@ -407,7 +413,7 @@ impl Dialogue<'_> {
             return false;
         };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
-        if !self.cx.offers(plugin, POLL) {
+        if !offers(self.cx, plugin, POLL) {
             return false;
         }
         let toolbox = self.histories.toolbox(self.cx, &name);
@@ -462,94 +468,90 @@ impl Dialogue<'_> {
     }
 }
 
-impl RoomContext {
-    fn call_executor(
-        &mut self,
-        (task, caller): (TaskName, PluginName),
-        plugin: &PluginName,
-        tool: &str,
-        about: JobCall,
-        command_id: i64,
-    ) -> CallId {
-        let (plugin, arguments) = (plugin.clone(), Arc::new(json!({ "command_id": command_id })));
-        let call =
-            self.next_call(Purpose::Job { task: task.clone(), plugin: plugin.clone(), about });
-        let tool = tool.to_owned();
-        let effect =
-            Effect::CallTool { call, task, caller, plugin: plugin.clone(), tool, arguments };
-        self.call_tool(&plugin, effect);
-        call
-    }
+fn call_executor(
+    cx: &mut RoomContext,
+    (task, caller): (TaskName, PluginName),
+    plugin: &PluginName,
+    tool: &str,
+    about: JobCall,
+    command_id: i64,
+) -> CallId {
+    let (plugin, arguments) = (plugin.clone(), Arc::new(json!({ "command_id": command_id })));
+    let call = cx.next_call(Purpose::Job { task: task.clone(), plugin: plugin.clone(), about });
+    let tool = tool.to_owned();
+    let effect = Effect::CallTool { call, task, caller, plugin: plugin.clone(), tool, arguments };
+    call_tool(cx, &plugin, effect);
+    call
+}
 
-    fn kill_for(
-        &mut self,
-        task: &TaskName,
-        agent: &PluginName,
-        command_id: i64,
-        plugin: &PluginName,
-    ) {
-        if self.offers(plugin, KILL) {
-            self.call_executor(
-                (task.clone(), agent.clone()),
-                plugin,
-                KILL,
-                JobCall::Kill { command_id },
-                command_id,
-            );
+fn kill_for(
+    cx: &mut RoomContext,
+    task: &TaskName,
+    agent: &PluginName,
+    command_id: i64,
+    plugin: &PluginName,
+) {
+    if offers(cx, plugin, KILL) {
+        call_executor(
+            cx,
+            (task.clone(), agent.clone()),
+            plugin,
+            KILL,
+            JobCall::Kill { command_id },
+            command_id,
+        );
+    }
+}
+
+/// Whether the call is a final kill, which outlasts its activation.
+pub(in crate::room) fn is_clearing_up(cx: &RoomContext, call: CallId) -> bool {
+    matches!(cx.calls.get(&call), Some(Purpose::Job { about: JobCall::Kill { .. }, .. }))
+}
+
+/// Reports an executor call to observers. Polls without output are not reported, so call and
+/// answer are sent together.
+fn report_job(
+    cx: &mut RoomContext,
+    call: CallId,
+    (task, plugin): (&TaskName, &PluginName),
+    tool: &str,
+    command_id: i64,
+    answer: &Result<ToolOutcome, ToolError>,
+    report: &CallReport,
+) {
+    let Some(caller) = cx.setup.tasks.get(task).map(|task| task.agent.clone()) else {
+        return;
+    };
+    let tool_call = ToolCall::new(format!("{plugin}.{tool}"), json!({ "command_id": command_id }));
+    let (name, arguments) = (tool_call.name.clone(), tool_call.arguments);
+    let task_name = task.clone();
+    cx.notify(Notice::ToolCalled {
+        call,
+        task: task_name,
+        caller,
+        name,
+        arguments,
+        within: None,
+        led_by: Vec::new(),
+    });
+    let (content, fault) = match answer {
+        Ok(outcome) => (poll_output(outcome), None),
+        Err(error @ ToolError::Fault { fault }) => {
+            (error.to_text(&tool_call.name), Some(fault.clone()))
         }
-    }
-
-    /// Whether the call is a final kill, which outlasts its activation.
-    pub(in crate::room) fn is_clearing_up(&self, call: CallId) -> bool {
-        matches!(self.calls.get(&call), Some(Purpose::Job { about: JobCall::Kill { .. }, .. }))
-    }
-
-    /// Reports an executor call to observers. Polls without output are not reported, so call and
-    /// answer are sent together.
-    fn report_job(
-        &mut self,
-        call: CallId,
-        (task, plugin): (&TaskName, &PluginName),
-        tool: &str,
-        command_id: i64,
-        answer: &Result<ToolOutcome, ToolError>,
-        report: &CallReport,
-    ) {
-        let Some(caller) = self.setup.tasks.get(task).map(|task| task.agent.clone()) else {
-            return;
-        };
-        let tool_call =
-            ToolCall::new(format!("{plugin}.{tool}"), json!({ "command_id": command_id }));
-        let (name, arguments) = (tool_call.name.clone(), tool_call.arguments);
-        let task_name = task.clone();
-        self.notify(Notice::ToolCalled {
-            call,
-            task: task_name,
-            caller,
-            name,
-            arguments,
-            within: None,
-            led_by: Vec::new(),
-        });
-        let (content, fault) = match answer {
-            Ok(outcome) => (poll_output(outcome), None),
-            Err(error @ ToolError::Fault { fault }) => {
-                (error.to_text(&tool_call.name), Some(fault.clone()))
-            }
-            Err(error) => (error.to_text(&tool_call.name), None),
-        };
-        let (task, name, report) = (task.clone(), tool_call.name, report.clone());
-        self.notify(Notice::ToolAnswered {
-            call: Some(call),
-            task,
-            name,
-            arguments: None,
-            content,
-            is_error: answer.is_err(),
-            fault,
-            report,
-        });
-    }
+        Err(error) => (error.to_text(&tool_call.name), None),
+    };
+    let (task, name, report) = (task.clone(), tool_call.name, report.clone());
+    cx.notify(Notice::ToolAnswered {
+        call: Some(call),
+        task,
+        name,
+        arguments: None,
+        content,
+        is_error: answer.is_err(),
+        fault,
+        report,
+    });
 }
 
 impl Room {
@@ -564,10 +566,10 @@ impl Room {
             return;
         };
         self.end_call(call, answer.is_ok(), report);
-        self.cx.drop_limit(call);
+        drop_limit(&mut self.cx, call);
         match about {
             JobCall::Kill { command_id } => {
-                self.cx.report_job(call, (&task, &plugin), KILL, command_id, answer, report)
+                report_job(&mut self.cx, call, (&task, &plugin), KILL, command_id, answer, report)
             }
             JobCall::Poll { frame, command_id } => {
                 // Polls without output are not reported; failures always are.
@@ -575,7 +577,15 @@ impl Room {
                     !poll_output(outcome).is_empty() || exit_of(outcome).is_some()
                 });
                 if is_news {
-                    self.cx.report_job(call, (&task, &plugin), POLL, command_id, answer, report);
+                    report_job(
+                        &mut self.cx,
+                        call,
+                        (&task, &plugin),
+                        POLL,
+                        command_id,
+                        answer,
+                        report,
+                    );
                 }
                 match answer {
                     Ok(outcome) => self.tool_rounds().polled(frame, command_id, outcome),
@@ -596,7 +606,8 @@ impl PluginCalls<'_> {
         }
         let id = frame.id;
         // The frame is gone, so neither timers nor answers of polls may find it.
-        self.cx.drop_timers(
+        drop_timers(
+            self.cx,
             |purpose| matches!(purpose, TimerPurpose::Poll { frame, .. } if *frame == id),
         );
         let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about: JobCall::Poll { frame, .. }, .. } if *frame == id);
@@ -613,7 +624,7 @@ impl PluginCalls<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         for (command_id, job) in &frame.acting.jobs {
-            self.cx.kill_for(&frame.task, &agent, *command_id, &job.plugin);
+            kill_for(self.cx, &frame.task, &agent, *command_id, &job.plugin);
         }
     }
 }

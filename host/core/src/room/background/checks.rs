@@ -1,6 +1,7 @@
 //! The checks of a delegation. Each refusal has a code for programs, a sentence that a model can
 //! act on, and the valid choices. The operator reads which grant or limit applied.
 
+use crate::room::delivery::check_strategy;
 use crate::room::{Background, BackgroundWork, Frames, RoomChannels, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,66 +45,62 @@ struct ReachedLimit {
     guidance: String,
 }
 
-impl Frames {
-    /// Returns the task with this name, if the frame's agent may delegate to it.
-    pub(in crate::room) fn may_delegate(
-        &self,
-        cx: &mut RoomContext,
-        frame: FrameId,
-        name: &str,
-    ) -> Result<TaskName, String> {
-        let Some((by, agent)) = self.delegator(cx, frame) else {
-            return Err("the task is over".to_owned());
-        };
-        let setup = Arc::clone(&cx.setup);
-        let Some(rights) = setup.rights_in(&agent, &by) else {
-            return Err("the task is over".to_owned());
-        };
-        let is_task = |name: &str| setup.tasks.contains_key(name);
-        rights.may_delegate(name, is_task).cloned().map_err(|record| cx.denied(&agent, *record))
-    }
+/// Returns the task with this name, if the frame's agent may delegate to it.
+pub(in crate::room) fn may_delegate(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    frame: FrameId,
+    name: &str,
+) -> Result<TaskName, String> {
+    let Some((by, agent)) = delegator(frames, cx, frame) else {
+        return Err("the task is over".to_owned());
+    };
+    let setup = Arc::clone(&cx.setup);
+    let Some(rights) = setup.rights_in(&agent, &by) else {
+        return Err("the task is over".to_owned());
+    };
+    let is_task = |name: &str| setup.tasks.contains_key(name);
+    rights.may_delegate(name, is_task).cloned().map_err(|record| cx.denied(&agent, *record))
+}
 
-    fn delegator(&self, cx: &RoomContext, frame: FrameId) -> Option<(TaskName, PluginName)> {
-        self.task_of(cx, frame).map(|(frame, task)| (frame.task.clone(), task.agent.clone()))
-    }
+fn delegator(frames: &Frames, cx: &RoomContext, frame: FrameId) -> Option<(TaskName, PluginName)> {
+    frames.task_of(cx, frame).map(|(frame, task)| (frame.task.clone(), task.agent.clone()))
+}
 
-    /// Returns the task and the plugin that delegate, and the number of automatic answers that led
-    /// there.
-    fn delegating_task(
-        &self,
-        cx: &RoomContext,
-        origin: &TaskOrigin,
-    ) -> Result<(Option<TaskName>, Option<PluginName>, u32), Refusal> {
-        match origin {
-            TaskOrigin::Slot { frame, .. } => {
-                let over =
-                    || Refusal::new(RefusalCode::RoomClosed, "The task that wanted it is over.");
-                let (by, agent) = self.delegator(cx, *frame).ok_or_else(over)?;
-                let depth =
-                    self.get(frame).map_or(cx.opening.chain_depth, |frame| frame.chain_depth);
-                Ok((Some(by), Some(agent), depth))
-            }
-            TaskOrigin::Request { by: None, .. } => Ok((None, None, cx.opening.chain_depth)),
-            TaskOrigin::Request { by: Some(by), .. } => {
-                let Some(task) = cx.setup.tasks.get(by) else {
-                    let message = format!("The config has no task {by} to delegate on behalf of.");
-                    return Err(Refusal {
-                        allowed: cx.all_tasks(),
-                        ..Refusal::new(RefusalCode::BadArguments, message)
-                    });
-                };
-                // The deepest activation counts, if the task has several.
-                let at_work = self
-                    .values()
-                    .filter(|frame| frame.task == *by)
-                    .map(|frame| frame.chain_depth)
-                    .max();
-                Ok((
-                    Some(by.clone()),
-                    Some(task.agent.clone()),
-                    at_work.unwrap_or(cx.opening.chain_depth),
-                ))
-            }
+/// Returns the task and the plugin that delegate, and the number of automatic answers that led
+/// there.
+fn delegating_task(
+    frames: &Frames,
+    cx: &RoomContext,
+    origin: &TaskOrigin,
+) -> Result<(Option<TaskName>, Option<PluginName>, u32), Refusal> {
+    match origin {
+        TaskOrigin::Slot { frame, .. } => {
+            let over = || Refusal::new(RefusalCode::RoomClosed, "The task that wanted it is over.");
+            let (by, agent) = delegator(frames, cx, *frame).ok_or_else(over)?;
+            let depth = frames.get(frame).map_or(cx.opening.chain_depth, |frame| frame.chain_depth);
+            Ok((Some(by), Some(agent), depth))
+        }
+        TaskOrigin::Request { by: None, .. } => Ok((None, None, cx.opening.chain_depth)),
+        TaskOrigin::Request { by: Some(by), .. } => {
+            let Some(task) = cx.setup.tasks.get(by) else {
+                let message = format!("The config has no task {by} to delegate on behalf of.");
+                return Err(Refusal {
+                    allowed: all_tasks(cx),
+                    ..Refusal::new(RefusalCode::BadArguments, message)
+                });
+            };
+            // The deepest activation counts, if the task has several.
+            let at_work = frames
+                .values()
+                .filter(|frame| frame.task == *by)
+                .map(|frame| frame.chain_depth)
+                .max();
+            Ok((
+                Some(by.clone()),
+                Some(task.agent.clone()),
+                at_work.unwrap_or(cx.opening.chain_depth),
+            ))
         }
     }
 }
@@ -115,24 +112,24 @@ impl BackgroundWork<'_> {
         delegating: &Delegating,
     ) -> Result<CheckedDelegation, Refusal> {
         let delegation = &delegating.delegation;
-        let (by, agent, depth) = self.frames.delegating_task(self.cx, &delegating.origin)?;
+        let (by, agent, depth) = delegating_task(self.frames, self.cx, &delegating.origin)?;
         let context = checked_context(delegation)?;
         check_key(delegation.key.as_ref(), "a delegation")?;
         check_structured(delegation)?;
-        let notify = self.cx.checked_notify(delegation, by.as_ref())?;
+        let notify = checked_notify(self.cx, delegation, by.as_ref())?;
         if let Deliver::By(strategy) = &delegation.deliver {
-            self.cx.check_strategy(strategy)?;
+            check_strategy(self.cx, strategy)?;
         }
         if let Some(refusal) = self.background.refusal_of_work(self.cx, self.channels) {
             return Err(refusal);
         }
-        let task = self.cx.checked_agent(delegation, by.as_ref().zip(agent.as_ref()))?;
+        let task = checked_agent(self.cx, delegation, by.as_ref().zip(agent.as_ref()))?;
         if delegation.description.trim().is_empty() {
             let text = "`task` is empty: say in words what the agent is to do.";
             return Err(Refusal::new(RefusalCode::EmptyTask, text));
         }
         if let Some((by, agent)) = by.as_ref().zip(agent.as_ref()) {
-            self.cx.check_choices(delegation, by, agent, &task)?;
+            check_choices(self.cx, delegation, by, agent, &task)?;
         }
         let shared =
             self.channels.checked_channels(self.cx, delegation, by.as_ref().zip(agent.as_ref()))?;
@@ -144,7 +141,7 @@ impl BackgroundWork<'_> {
             return Err(Refusal::new(RefusalCode::ChainDepth, text));
         }
         let strategy = match &delegation.deliver {
-            Deliver::AsConfigured => self.cx.configured_strategy(by.as_ref(), &task).cloned(),
+            Deliver::AsConfigured => configured_strategy(self.cx, by.as_ref(), &task).cloned(),
             Deliver::Never => None,
             Deliver::By(strategy) => Some(strategy.clone()),
         };
@@ -254,157 +251,153 @@ impl BackgroundWork<'_> {
     }
 }
 
-impl RoomContext {
-    fn all_tasks(&self) -> Vec<String> {
-        self.setup.tasks.keys().map(ToString::to_string).collect()
-    }
+fn all_tasks(cx: &RoomContext) -> Vec<String> {
+    cx.setup.tasks.keys().map(ToString::to_string).collect()
+}
 
-    /// The task that is notified unless the delegation names one.
-    fn configured_notify<'a>(&'a self, by: Option<&'a TaskName>) -> Option<&'a TaskName> {
-        let rules = by.and_then(|by| self.setup.tasks.get(by)).map(|task| &task.background);
-        rules.and_then(|rules| rules.notify.as_ref()).or(by)
-    }
+/// The task that is notified unless the delegation names one.
+fn configured_notify<'a>(cx: &'a RoomContext, by: Option<&'a TaskName>) -> Option<&'a TaskName> {
+    let rules = by.and_then(|by| cx.setup.tasks.get(by)).map(|task| &task.background);
+    rules.and_then(|rules| rules.notify.as_ref()).or(by)
+}
 
-    /// The strategy that delivers the result unless the delegation names one.
-    fn configured_strategy(&self, by: Option<&TaskName>, worker: &TaskName) -> Option<&PluginName> {
-        let delegator = by.and_then(|by| self.setup.tasks.get(by));
-        let worker = self.setup.tasks.get(worker);
-        delegator
-            .and_then(|task| task.background.delivery_strategy.as_ref())
-            .or_else(|| worker?.delivery_strategy.as_ref())
-    }
+/// The strategy that delivers the result unless the delegation names one.
+fn configured_strategy<'r>(
+    cx: &'r RoomContext,
+    by: Option<&TaskName>,
+    worker: &TaskName,
+) -> Option<&'r PluginName> {
+    let delegator = by.and_then(|by| cx.setup.tasks.get(by));
+    let worker = cx.setup.tasks.get(worker);
+    delegator
+        .and_then(|task| task.background.delivery_strategy.as_ref())
+        .or_else(|| worker?.delivery_strategy.as_ref())
+}
 
-    /// Checks an agent's choices that go beyond what the operator's tasks say.
-    fn check_choices(
-        &mut self,
-        delegation: &Delegation,
-        by: &TaskName,
-        agent: &PluginName,
-        worker: &TaskName,
-    ) -> Result<(), Refusal> {
-        let setup = Arc::clone(&self.setup);
-        let Some(rights) = setup.rights_in(agent, by) else { return Ok(()) };
-        if let Some(notify) = &delegation.notify
-            && notify != by
-            && Some(notify) != self.configured_notify(Some(by))
-        {
-            let allowed = rights.may_route(notify.as_str());
-            self.allow_choice(agent, allowed, "leave `notify` out: you are notified yourself")?;
-        }
-        if let Deliver::By(strategy) = &delegation.deliver
-            && Some(strategy) != self.configured_strategy(Some(by), worker)
-        {
-            let allowed = rights.may_choose(&DelegationChoice::Strategy(strategy));
-            self.allow_choice(agent, allowed, "leave `deliver` out")?;
-        }
-        let task = setup.tasks.get(worker);
-        if let Some(form) = delegation.result_delivery
-            && Some(form) != task.and_then(|task| task.result_delivery)
-        {
-            let allowed = rights.may_choose(&DelegationChoice::Form(form));
-            self.allow_choice(agent, allowed, "leave `result_delivery` out")?;
-        }
-        if let Some(fate) = delegation.on_close
-            && fate != OnClose::Cascade
-            && Some(fate) != task.map(|task| task.on_close)
-        {
-            let allowed = rights.may_choose(&DelegationChoice::OnClose(fate));
-            self.allow_choice(agent, allowed, "leave `on_close` out")?;
-        }
-        Ok(())
+/// Checks an agent's choices that go beyond what the operator's tasks say.
+fn check_choices(
+    cx: &mut RoomContext,
+    delegation: &Delegation,
+    by: &TaskName,
+    agent: &PluginName,
+    worker: &TaskName,
+) -> Result<(), Refusal> {
+    let setup = Arc::clone(&cx.setup);
+    let Some(rights) = setup.rights_in(agent, by) else { return Ok(()) };
+    if let Some(notify) = &delegation.notify
+        && notify != by
+        && Some(notify) != configured_notify(cx, Some(by))
+    {
+        let allowed = rights.may_route(notify.as_str());
+        allow_choice(cx, agent, allowed, "leave `notify` out: you are notified yourself")?;
     }
+    if let Deliver::By(strategy) = &delegation.deliver
+        && Some(strategy) != configured_strategy(cx, Some(by), worker)
+    {
+        let allowed = rights.may_choose(&DelegationChoice::Strategy(strategy));
+        allow_choice(cx, agent, allowed, "leave `deliver` out")?;
+    }
+    let task = setup.tasks.get(worker);
+    if let Some(form) = delegation.result_delivery
+        && Some(form) != task.and_then(|task| task.result_delivery)
+    {
+        let allowed = rights.may_choose(&DelegationChoice::Form(form));
+        allow_choice(cx, agent, allowed, "leave `result_delivery` out")?;
+    }
+    if let Some(fate) = delegation.on_close
+        && fate != OnClose::Cascade
+        && Some(fate) != task.map(|task| task.on_close)
+    {
+        let allowed = rights.may_choose(&DelegationChoice::OnClose(fate));
+        allow_choice(cx, agent, allowed, "leave `on_close` out")?;
+    }
+    Ok(())
+}
 
-    fn allow_choice(
-        &mut self,
-        agent: &PluginName,
-        allowed: Result<(), Box<DenialRecord>>,
-        instead: &str,
-    ) -> Result<(), Refusal> {
-        allowed.map_err(|record| {
-            let refused = self.denied(agent, *record);
-            let message = format!("Not started. {refused} Start the task again, and {instead}.");
-            Refusal::new(RefusalCode::NotGranted, message)
-        })
-    }
+fn allow_choice(
+    cx: &mut RoomContext,
+    agent: &PluginName,
+    allowed: Result<(), Box<DenialRecord>>,
+    instead: &str,
+) -> Result<(), Refusal> {
+    allowed.map_err(|record| {
+        let refused = cx.denied(agent, *record);
+        let message = format!("Not started. {refused} Start the task again, and {instead}.");
+        Refusal::new(RefusalCode::NotGranted, message)
+    })
+}
 
-    fn checked_notify(
-        &self,
-        delegation: &Delegation,
-        by: Option<&TaskName>,
-    ) -> Result<TaskName, Refusal> {
-        let Some(notify) = &delegation.notify else {
-            return Ok(self.configured_notify(by).unwrap_or(&self.opening.entry).clone());
-        };
-        if self.setup.tasks.contains_key(notify) {
-            return Ok(notify.clone());
-        }
-        let message = format!("`notify` names {notify}, and the config has no such task.");
-        Err(Refusal {
-            allowed: self.all_tasks(),
-            ..Refusal::new(RefusalCode::BadArguments, message)
-        })
+fn checked_notify(
+    cx: &RoomContext,
+    delegation: &Delegation,
+    by: Option<&TaskName>,
+) -> Result<TaskName, Refusal> {
+    let Some(notify) = &delegation.notify else {
+        return Ok(configured_notify(cx, by).unwrap_or(&cx.opening.entry).clone());
+    };
+    if cx.setup.tasks.contains_key(notify) {
+        return Ok(notify.clone());
     }
+    let message = format!("`notify` names {notify}, and the config has no such task.");
+    Err(Refusal { allowed: all_tasks(cx), ..Refusal::new(RefusalCode::BadArguments, message) })
+}
 
-    /// Returns the task, if the delegating agent may start it.
-    fn checked_agent(
-        &mut self,
-        delegation: &Delegation,
-        delegator: Option<(&TaskName, &PluginName)>,
-    ) -> Result<TaskName, Refusal> {
-        let (setup, name) = (Arc::clone(&self.setup), delegation.worker.as_str());
-        let is_task = |name: &str| setup.tasks.contains_key(name);
-        let Some((by, agent)) = delegator else {
-            let found = setup.tasks.get_key_value(name).map(|(task, _)| task.clone());
-            return found.ok_or_else(|| {
-                let message = format!("The config has no task {name:?} to delegate to.");
-                Refusal {
-                    allowed: self.all_tasks(),
-                    ..Refusal::new(RefusalCode::UnknownAgent, message)
-                }
-            });
-        };
-        let Some(rights) = setup.rights_in(agent, by) else {
-            return Err(Refusal::new(
-                RefusalCode::NotGranted,
-                format!("The config has no plugin {agent}."),
-            ));
-        };
-        // The enum of the tool is checked here, because a model may ignore it.
-        let record = match rights.may_delegate(name, is_task) {
-            // A granted task may be missing from the config.
-            Ok(task) if is_task(task.as_str()) => return Ok(task.clone()),
-            Ok(_) => rights.refuse(
-                Capability::Delegate,
-                name,
-                Layer::Runtime,
-                "the config has no such task",
-                None,
-            ),
-            Err(record) => record,
-        };
-        let granted = rights.grants.delegate.iter().flat_map(|grant| &grant.tasks);
-        let allowed: Vec<String> = granted
-            .filter(|task| rights.may_delegate(task.as_str(), is_task).is_ok())
-            .map(ToString::to_string)
-            .collect();
-        // An unknown name is reported as such only if there are valid choices.
-        let code = if is_task(name) || allowed.is_empty() {
-            RefusalCode::NotGranted
-        } else {
-            RefusalCode::UnknownAgent
-        };
-        let refused = self.denied(agent, *record);
-        let instead = match allowed.as_slice() {
-            [] => "You may start none: do the work yourself.".to_owned(),
-            names => format!("You may start: {}.", names.join(", ")),
-        };
-        let what = if code == RefusalCode::UnknownAgent {
-            format!("There is no agent {name:?}.")
-        } else {
-            refused
-        };
-        Err(Refusal { allowed, ..Refusal::new(code, format!("{what} {instead}")) })
-    }
+/// Returns the task, if the delegating agent may start it.
+fn checked_agent(
+    cx: &mut RoomContext,
+    delegation: &Delegation,
+    delegator: Option<(&TaskName, &PluginName)>,
+) -> Result<TaskName, Refusal> {
+    let (setup, name) = (Arc::clone(&cx.setup), delegation.worker.as_str());
+    let is_task = |name: &str| setup.tasks.contains_key(name);
+    let Some((by, agent)) = delegator else {
+        let found = setup.tasks.get_key_value(name).map(|(task, _)| task.clone());
+        return found.ok_or_else(|| {
+            let message = format!("The config has no task {name:?} to delegate to.");
+            Refusal { allowed: all_tasks(cx), ..Refusal::new(RefusalCode::UnknownAgent, message) }
+        });
+    };
+    let Some(rights) = setup.rights_in(agent, by) else {
+        return Err(Refusal::new(
+            RefusalCode::NotGranted,
+            format!("The config has no plugin {agent}."),
+        ));
+    };
+    // The enum of the tool is checked here, because a model may ignore it.
+    let record = match rights.may_delegate(name, is_task) {
+        // A granted task may be missing from the config.
+        Ok(task) if is_task(task.as_str()) => return Ok(task.clone()),
+        Ok(_) => rights.refuse(
+            Capability::Delegate,
+            name,
+            Layer::Runtime,
+            "the config has no such task",
+            None,
+        ),
+        Err(record) => record,
+    };
+    let granted = rights.grants.delegate.iter().flat_map(|grant| &grant.tasks);
+    let allowed: Vec<String> = granted
+        .filter(|task| rights.may_delegate(task.as_str(), is_task).is_ok())
+        .map(ToString::to_string)
+        .collect();
+    // An unknown name is reported as such only if there are valid choices.
+    let code = if is_task(name) || allowed.is_empty() {
+        RefusalCode::NotGranted
+    } else {
+        RefusalCode::UnknownAgent
+    };
+    let refused = cx.denied(agent, *record);
+    let instead = match allowed.as_slice() {
+        [] => "You may start none: do the work yourself.".to_owned(),
+        names => format!("You may start: {}.", names.join(", ")),
+    };
+    let what = if code == RefusalCode::UnknownAgent {
+        format!("There is no agent {name:?}.")
+    } else {
+        refused
+    };
+    Err(Refusal { allowed, ..Refusal::new(code, format!("{what} {instead}")) })
 }
 
 impl Background {

@@ -38,11 +38,9 @@ impl BackgroundWork<'_> {
     }
 }
 
-impl RoomContext {
-    /// Whether the room is that of a background task with channels of its parent.
-    pub(in crate::room) fn shares_channels(&self) -> bool {
-        self.opening.depth > 0 && !self.opening.persistent && self.opening.bindings.is_some()
-    }
+/// Whether the room is that of a background task with channels of its parent.
+pub(in crate::room) fn shares_channels(cx: &RoomContext) -> bool {
+    cx.opening.depth > 0 && !cx.opening.persistent && cx.opening.bindings.is_some()
 }
 
 impl RoomChannels {
@@ -54,7 +52,7 @@ impl RoomChannels {
         outcome: &Outcome,
     ) {
         let answer = outcome.content.clone().filter(|answer| {
-            cx.shares_channels() && outcome.status.is_success() && !answer.trim().is_empty()
+            shares_channels(cx) && outcome.status.is_success() && !answer.trim().is_empty()
         });
         if let Some(answer) = answer {
             self.report_channels(cx, &answer, None);

@@ -2,6 +2,11 @@
 //! a fixed form (R-084 done right). The others pass the gates, are checked again, and are put to
 //! the rules of consent as the gates left them.
 
+use crate::room::background::opening::delegators_of_child;
+use crate::room::background::slots::outcome_of_delegation;
+use crate::room::background::slots::waits;
+use crate::room::confirming::consent_to;
+use crate::room::gates::has_gate;
 use crate::room::{BackgroundWork, Frames, RoomContext};
 use std::sync::Arc;
 
@@ -135,7 +140,7 @@ impl BackgroundWork<'_> {
             // L-172: an answer from an earlier result is a worker's as well.
             Arc::make_mut(&mut slot.now).untrusted |= answer.is_data;
         }
-        Some(self.frames.outcome_of_delegation(self.cx, frame, &answer))
+        Some(outcome_of_delegation(self.frames, self.cx, frame, &answer))
     }
 
     /// Refuses an invalid delegation before any gate is asked about it. Returns the answer to its
@@ -154,7 +159,7 @@ impl BackgroundWork<'_> {
                     }
                     // The gates have not seen what an approver wrote.
                     None | Some(Consent::NotYet | Consent::Edited)
-                        if self.cx.has_gate(GatePoint::Delegate) =>
+                        if has_gate(self.cx, GatePoint::Delegate) =>
                     {
                         self.gate_checks().wait_for_gates(GatedAct::Delegation {
                             delegating: Box::new(delegating),
@@ -167,7 +172,7 @@ impl BackgroundWork<'_> {
                 }
             }
             Ok(DelegationCheck::Answered(answer)) => answer,
-            Err(refusal) => self.cx.refuse_delegation(&delegating.origin, refusal),
+            Err(refusal) => refuse_delegation(self.cx, &delegating.origin, refusal),
         }
     }
 
@@ -175,7 +180,7 @@ impl BackgroundWork<'_> {
     /// see the new text.
     pub(in crate::room) fn delegation_passed(&mut self, delegating: Delegating) {
         let waiter = delegating.origin.waiter();
-        if waiter.is_some_and(|waiter| !self.frames.waits(&waiter)) {
+        if waiter.is_some_and(|waiter| !waits(self.frames, &waiter)) {
             // The task that requested it is over.
             return;
         }
@@ -191,23 +196,24 @@ impl BackgroundWork<'_> {
         // Checked again: a limit may have been reached while gates or an approver decided.
         match self.may_start(&delegating) {
             Ok(DelegationCheck::MayStart(checked)) => {
-                match self.frames.consent_to_delegation(self.cx, &delegating) {
+                match consent_to_delegation(self.frames, self.cx, &delegating) {
                     ConsentRuling::Runs => self.start_background(delegating, *checked),
                     ConsentRuling::Waits => None,
-                    ConsentRuling::Refused(result) => self.cx.refuse_delegation(
+                    ConsentRuling::Refused(result) => refuse_delegation(
+                        self.cx,
                         &delegating.origin,
                         Refusal::new(RefusalCode::TaskEnded, result.content),
                     ),
                 }
             }
             Ok(DelegationCheck::Answered(answer)) => answer,
-            Err(refusal) => self.cx.refuse_delegation(&delegating.origin, refusal),
+            Err(refusal) => refuse_delegation(self.cx, &delegating.origin, refusal),
         }
     }
 
     pub(in crate::room) fn delegation_blocked(&mut self, delegating: Delegating, reason: &str) {
         let refusal = Refusal::new(RefusalCode::Blocked, reason);
-        let answer = self.cx.refuse_delegation(&delegating.origin, refusal);
+        let answer = refuse_delegation(self.cx, &delegating.origin, refusal);
         if let Some((waiter, answer)) = delegating.origin.waiter().zip(answer) {
             self.answer_waiter(&waiter, &answer);
         }
@@ -232,7 +238,7 @@ impl BackgroundWork<'_> {
             }),
         };
         if let Some(record) = earlier {
-            return Ok(DelegationCheck::Answered(self.cx.answer_from_before(delegating, &record)));
+            return Ok(DelegationCheck::Answered(answer_from_before(self.cx, delegating, &record)));
         }
         // Earlier results cost nothing, so limits are checked last.
         self.check_limits(&checked)?;
@@ -253,7 +259,8 @@ impl BackgroundWork<'_> {
         self.cx.counters.background += 1;
         let number = self.cx.counters.background;
         let id = BackgroundId::from(format!("task-{number}"));
-        let delegators = self.frames.delegators_of_child(
+        let delegators = delegators_of_child(
+            self.frames,
             self.cx,
             &origin,
             &delegation,
@@ -328,111 +335,102 @@ impl BackgroundWork<'_> {
     }
 }
 
-impl RoomContext {
-    /// Answers a delegation with the record of an earlier one.
-    fn answer_from_before(
-        &mut self,
-        delegating: &Delegating,
-        record: &BackgroundRecord,
-    ) -> Option<DelegationAnswer> {
-        match &delegating.origin {
-            TaskOrigin::Request { request, .. } => {
-                let (task, room, agent) =
-                    (record.id.clone(), record.room.clone(), record.worker.clone());
-                self.reply(
-                    *request,
-                    Ok(RequestReply::Delegated {
-                        task,
-                        room,
-                        worker: agent,
-                        from_cache: record.state.is_end(),
-                    }),
-                );
-                None
-            }
-            TaskOrigin::Slot { .. } => {
-                // A waiting call gets the state of the task; any other gets a receipt.
-                let status =
-                    if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
-                let mut answer = json!({
-                    "status": status, "task_id": record.id, "room_id": record.room, "agent": record.worker, "from_cache": true,
-                });
-                if let Some(output) = &record.output {
-                    answer["output"] = json!(output);
-                }
-                Some(DelegationAnswer { answer, is_error: false, is_data: true })
-            }
+/// Answers a delegation with the record of an earlier one.
+fn answer_from_before(
+    cx: &mut RoomContext,
+    delegating: &Delegating,
+    record: &BackgroundRecord,
+) -> Option<DelegationAnswer> {
+    match &delegating.origin {
+        TaskOrigin::Request { request, .. } => {
+            let (task, room, agent) =
+                (record.id.clone(), record.room.clone(), record.worker.clone());
+            cx.reply(
+                *request,
+                Ok(RequestReply::Delegated {
+                    task,
+                    room,
+                    worker: agent,
+                    from_cache: record.state.is_end(),
+                }),
+            );
+            None
         }
-    }
-
-    fn refuse_delegation(
-        &mut self,
-        origin: &TaskOrigin,
-        refusal: Refusal,
-    ) -> Option<DelegationAnswer> {
-        match origin {
-            TaskOrigin::Request { request, .. } => {
-                self.reply(*request, Err(refusal));
-                None
+        TaskOrigin::Slot { .. } => {
+            // A waiting call gets the state of the task; any other gets a receipt.
+            let status =
+                if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
+            let mut answer = json!({
+                "status": status, "task_id": record.id, "room_id": record.room, "agent": record.worker, "from_cache": true,
+            });
+            if let Some(output) = &record.output {
+                answer["output"] = json!(output);
             }
-            TaskOrigin::Slot { .. } => {
-                let answer = refusal.to_value();
-                Some(DelegationAnswer { answer, is_error: true, is_data: false })
-            }
+            Some(DelegationAnswer { answer, is_error: false, is_data: true })
         }
     }
 }
 
-impl Frames {
-    /// Checks a delegation against its task's rules of consent, with the text that the gates left.
-    fn consent_to_delegation(
-        &mut self,
-        cx: &mut RoomContext,
-        delegating: &Delegating,
-    ) -> ConsentRuling {
-        let (Some(wish), TaskOrigin::Slot { frame, slot, .. }) =
-            (&delegating.wish, &delegating.origin)
-        else {
-            return ConsentRuling::Runs;
-        };
-        let (frame, slot) = (*frame, *slot);
-        let RequestedDelegation { mut call, action, consent } = RequestedDelegation::clone(wish);
-        let Delegation { description: task, brief, .. } = &delegating.delegation;
-        let (action, is_changed) = match action {
-            Some(mut delegation) => {
-                let is_changed = (&delegation.description, &delegation.brief) != (task, brief);
-                (delegation.description, delegation.brief) = (task.clone(), brief.clone());
-                (Some(Action::DelegateTask(Box::new(delegation))), is_changed)
-            }
+fn refuse_delegation(
+    cx: &mut RoomContext,
+    origin: &TaskOrigin,
+    refusal: Refusal,
+) -> Option<DelegationAnswer> {
+    match origin {
+        TaskOrigin::Request { request, .. } => {
+            cx.reply(*request, Err(refusal));
+            None
+        }
+        TaskOrigin::Slot { .. } => {
+            let answer = refusal.to_value();
+            Some(DelegationAnswer { answer, is_error: true, is_data: false })
+        }
+    }
+}
+
+/// Checks a delegation against its task's rules of consent, with the text that the gates left.
+fn consent_to_delegation(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    delegating: &Delegating,
+) -> ConsentRuling {
+    let (Some(wish), TaskOrigin::Slot { frame, slot, .. }) = (&delegating.wish, &delegating.origin)
+    else {
+        return ConsentRuling::Runs;
+    };
+    let (frame, slot) = (*frame, *slot);
+    let RequestedDelegation { mut call, action, consent } = RequestedDelegation::clone(wish);
+    let Delegation { description: task, brief, .. } = &delegating.delegation;
+    let (action, is_changed) = match action {
+        Some(mut delegation) => {
+            let is_changed = (&delegation.description, &delegation.brief) != (task, brief);
+            (delegation.description, delegation.brief) = (task.clone(), brief.clone());
+            (Some(Action::DelegateTask(Box::new(delegation))), is_changed)
+        }
+        None => (None, call.arguments.get("task").and_then(Value::as_str) != Some(task.as_str())),
+    };
+    if is_changed {
+        match &action {
+            Some(action) => call.arguments = Arc::new(action.args()),
             None => {
-                (None, call.arguments.get("task").and_then(Value::as_str) != Some(task.as_str()))
-            }
-        };
-        if is_changed {
-            match &action {
-                Some(action) => call.arguments = Arc::new(action.args()),
-                None => {
-                    if let Some(arguments) = Arc::make_mut(&mut call.arguments).as_object_mut() {
-                        arguments.insert("task".to_owned(), json!(task));
-                    }
-                }
-            }
-            // What the gates left is approved and run.
-            if let Some(slot) = self.slot_mut(cx, frame, slot) {
-                match &action {
-                    Some(action) => slot.set_action(action.clone(), Arc::clone(&call.arguments)),
-                    None => Arc::make_mut(&mut slot.now).arguments.clone_from(&call.arguments),
+                if let Some(arguments) = Arc::make_mut(&mut call.arguments).as_object_mut() {
+                    arguments.insert("task".to_owned(), json!(task));
                 }
             }
         }
-        let Some(caller) = self.agent_of(cx, frame).cloned() else { return ConsentRuling::Runs };
-        // An approver's edit was approved as written, but a gate has changed it since.
-        let consent =
-            if is_changed && consent == Consent::Edited { Consent::NotYet } else { consent };
-        let act =
-            RequestedAct { frame, slot, call: &call, action: action.as_ref(), caller: &caller };
-        self.consent_to(cx, &act, None, consent)
+        // What the gates left is approved and run.
+        if let Some(slot) = frames.slot_mut(cx, frame, slot) {
+            match &action {
+                Some(action) => slot.set_action(action.clone(), Arc::clone(&call.arguments)),
+                None => Arc::make_mut(&mut slot.now).arguments.clone_from(&call.arguments),
+            }
+        }
     }
+    let Some(caller) = frames.agent_of(cx, frame).cloned() else { return ConsentRuling::Runs };
+    // An approver's edit was approved as written, but a gate has changed it since.
+    let consent = if is_changed && consent == Consent::Edited { Consent::NotYet } else { consent };
+    let act = RequestedAct { frame, slot, call: &call, action: action.as_ref(), caller: &caller };
+    consent_to(frames, cx, &act, None, consent)
 }
 
 /// The arguments of the tool `delegate_task`.

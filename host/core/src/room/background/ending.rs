@@ -54,7 +54,7 @@ impl RunControl<'_> {
             self.budgets.used_by(plugin).add(used.since(before));
         }
         if !task.is_stopped {
-            let ended = self.cx.checked_end(&task, ended);
+            let ended = checked_end(self.cx, &task, ended);
             self.background_work().conclude(&task, ended, &EndRecipient::Notified);
         }
         // The child may have used more than was reserved.
@@ -69,62 +69,60 @@ impl Budgets {
     }
 }
 
-impl RoomContext {
-    /// The end that a child reports, with corrections. A child may not name another task, nor
-    /// complete without an answer.
-    fn checked_end(&self, task: &BackgroundTask, report: EndedTask) -> EndedTask {
-        // Blank text is not an answer.
-        let output = report.output.filter(|output| !output.trim().is_empty());
-        let (status, error) = match (report.status, &output) {
-            (BackgroundStatus::Completed, None) => {
-                (BackgroundStatus::Failed, report.error.or_else(|| Some(NO_ANSWER.to_owned())))
-            }
-            (status, _) => (status, report.error),
-        };
-        let completed = status == BackgroundStatus::Completed;
-        // A child knows only one deadline. If the run still has time, the deadline was the task's
-        // own.
-        let of_task = self.opening.deadline.is_none_or(|deadline| self.now < deadline);
-        let cause = report.cause.filter(|_| !completed);
-        let error = match cause {
-            Some(EndCause::WallTime) if of_task => Some(format!(
-                "it took longer than its deadline allows (tasks.{}.deadline, or the one of the call)",
-                task.task
-            )),
-            _ => error,
-        };
-        let error = error
-            .filter(|error| !error.trim().is_empty())
-            .or_else(|| (!completed).then(|| NO_REASON.to_owned()));
-        // The child's metadata counts only if its result has the fixed form.
-        let mut metadata = task.context.clone();
-        if let Some(metadata) =
-            metadata.as_object_mut().filter(|_| task.structured && report.metadata.is_object())
-        {
-            metadata.insert("result".to_owned(), report.metadata);
+/// The end that a child reports, with corrections. A child may not name another task, nor
+/// complete without an answer.
+fn checked_end(cx: &RoomContext, task: &BackgroundTask, report: EndedTask) -> EndedTask {
+    // Blank text is not an answer.
+    let output = report.output.filter(|output| !output.trim().is_empty());
+    let (status, error) = match (report.status, &output) {
+        (BackgroundStatus::Completed, None) => {
+            (BackgroundStatus::Failed, report.error.or_else(|| Some(NO_ANSWER.to_owned())))
         }
-        EndedTask {
-            id: task.id.clone(),
-            worker: task.task.clone(),
-            description: task.prompt.clone(),
-            status,
-            output: output.filter(|_| completed),
-            error: error.filter(|_| !completed),
-            cause,
-            duration_ms: self.now.since(task.started),
-            metadata,
-            attempts: 0,
-        }
+        (status, _) => (status, report.error),
+    };
+    let completed = status == BackgroundStatus::Completed;
+    // A child knows only one deadline. If the run still has time, the deadline was the task's
+    // own.
+    let of_task = cx.opening.deadline.is_none_or(|deadline| cx.now < deadline);
+    let cause = report.cause.filter(|_| !completed);
+    let error = match cause {
+        Some(EndCause::WallTime) if of_task => Some(format!(
+            "it took longer than its deadline allows (tasks.{}.deadline, or the one of the call)",
+            task.task
+        )),
+        _ => error,
+    };
+    let error = error
+        .filter(|error| !error.trim().is_empty())
+        .or_else(|| (!completed).then(|| NO_REASON.to_owned()));
+    // The child's metadata counts only if its result has the fixed form.
+    let mut metadata = task.context.clone();
+    if let Some(metadata) =
+        metadata.as_object_mut().filter(|_| task.structured && report.metadata.is_object())
+    {
+        metadata.insert("result".to_owned(), report.metadata);
     }
+    EndedTask {
+        id: task.id.clone(),
+        worker: task.task.clone(),
+        description: task.prompt.clone(),
+        status,
+        output: output.filter(|_| completed),
+        error: error.filter(|_| !completed),
+        cause,
+        duration_ms: cx.now.since(task.started),
+        metadata,
+        attempts: 0,
+    }
+}
 
-    /// The end of a task that this room stopped.
-    fn end_of_stopped(&self, task: &BackgroundTask, why: &FrameEnd) -> EndedTask {
-        let is_late = why.cause == Some(EndCause::WallTime);
-        let status = if is_late { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
-        let ended =
-            EndedTask { status, cause: why.cause, ..EndedTask::interrupted(why.reason.clone()) };
-        self.checked_end(task, ended)
-    }
+/// The end of a task that this room stopped.
+fn end_of_stopped(cx: &RoomContext, task: &BackgroundTask, why: &FrameEnd) -> EndedTask {
+    let is_late = why.cause == Some(EndCause::WallTime);
+    let status = if is_late { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
+    let ended =
+        EndedTask { status, cause: why.cause, ..EndedTask::interrupted(why.reason.clone()) };
+    checked_end(cx, task, ended)
 }
 
 impl BackgroundWork<'_> {
@@ -226,7 +224,7 @@ impl BackgroundWork<'_> {
             };
             self.budgets.settle_reserve(task.reserved, Spent::default());
             self.plugin_calls().abandon(call);
-            let ended = self.cx.end_of_stopped(&task, why);
+            let ended = end_of_stopped(self.cx, &task, why);
             self.conclude(&task, ended, recipient);
             return true;
         }
@@ -234,7 +232,7 @@ impl BackgroundWork<'_> {
         task.is_stopped = true;
         let task = task.clone();
         self.cx.effects.push_back(Effect::AbandonCall { call });
-        let ended = self.cx.end_of_stopped(&task, why);
+        let ended = end_of_stopped(self.cx, &task, why);
         self.conclude(&task, ended, recipient);
         true
     }
@@ -276,7 +274,7 @@ impl BackgroundWork<'_> {
         let unknown = if self.cx.opening.depth > 0 { task.reserved } else { Spent::default() };
         self.budgets.settle_reserve(task.reserved, unknown);
         if !task.is_stopped {
-            let ended = self.cx.end_of_stopped(&task, why);
+            let ended = end_of_stopped(self.cx, &task, why);
             self.conclude(&task, ended, &EndRecipient::Nobody(CLOSED));
         }
     }

@@ -1,6 +1,8 @@
 //! The opening of a child room (R-021, R-025, R-037 done right): its first message and its
 //! metadata. The message holds facts and an excerpt of the conversation as fenced data.
 
+use crate::room::confirming::delegators;
+use crate::room::lifecycle::deadline_in_background;
 use crate::room::{BackgroundWork, Budgets, Frames, Histories, RoomContext};
 use serde_json::{Map, Value, json};
 
@@ -50,9 +52,7 @@ impl BackgroundWork<'_> {
             .flatten()
             .min();
         // The earliest of the room's deadline and the task's own limits applies.
-        let deadline = self
-            .cx
-            .deadline_in_background()
+        let deadline = deadline_in_background(self.cx)
             .into_iter()
             .chain(limit.map(|limit| self.cx.now.plus(limit)))
             .min();
@@ -77,7 +77,7 @@ impl BackgroundWork<'_> {
                 .or_else(|| worker.and_then(|worker| worker.structured_retries))
                 .or_else(|| delegation.result_schema.is_some().then_some(STRUCTURED_RETRIES)),
             result_schema: delegation.result_schema.clone(),
-            metadata: self.cx.child_metadata(id, delegation, checked, &context),
+            metadata: child_metadata(self.cx, id, delegation, checked, &context),
             chain_depth: checked.chain_depth,
             used: self.budgets.used.clone(),
             ..RunOpening::default()
@@ -86,31 +86,29 @@ impl BackgroundWork<'_> {
     }
 }
 
-impl Frames {
-    /// The delegations that lead to the child room, this one last.
-    pub(super) fn delegators_of_child(
-        &self,
-        cx: &RoomContext,
-        origin: &TaskOrigin,
-        delegation: &Delegation,
-        checked: &CheckedDelegation,
-        wish: Option<&RequestedDelegation>,
-    ) -> Vec<Delegator> {
-        let mut delegators = match origin {
-            TaskOrigin::Slot { frame, .. } => self.delegators(cx, *frame),
-            TaskOrigin::Request { .. } => cx.opening.delegators.clone(),
-        };
-        if let (Some(task), Some(plugin)) = (&checked.by, &checked.agent) {
-            let brief = brief_of(delegation.brief.as_ref().unwrap_or(&delegation.description));
-            delegators.push(Delegator {
-                task: task.clone(),
-                plugin: plugin.clone(),
-                brief,
-                led_by: wish.map(|wish| wish.call.led_by.clone()).unwrap_or_default(),
-            });
-        }
-        delegators
+/// The delegations that lead to the child room, this one last.
+pub(super) fn delegators_of_child(
+    frames: &Frames,
+    cx: &RoomContext,
+    origin: &TaskOrigin,
+    delegation: &Delegation,
+    checked: &CheckedDelegation,
+    wish: Option<&RequestedDelegation>,
+) -> Vec<Delegator> {
+    let mut delegators = match origin {
+        TaskOrigin::Slot { frame, .. } => delegators(frames, cx, *frame),
+        TaskOrigin::Request { .. } => cx.opening.delegators.clone(),
+    };
+    if let (Some(task), Some(plugin)) = (&checked.by, &checked.agent) {
+        let brief = brief_of(delegation.brief.as_ref().unwrap_or(&delegation.description));
+        delegators.push(Delegator {
+            task: task.clone(),
+            plugin: plugin.clone(),
+            brief,
+            led_by: wish.map(|wish| wish.call.led_by.clone()).unwrap_or_default(),
+        });
     }
+    delegators
 }
 
 impl Histories {
@@ -149,32 +147,30 @@ impl Histories {
     }
 }
 
-impl RoomContext {
-    /// The child's metadata: the parent's envelope, overlaid with the facts of this task.
-    fn child_metadata(
-        &self,
-        id: &BackgroundId,
-        delegation: &Delegation,
-        checked: &CheckedDelegation,
-        context: &Value,
-    ) -> Value {
-        let handed_down = self.opening.metadata.get(ENVELOPE).and_then(Value::as_object);
-        let mut metadata: Map<String, Value> = handed_down.cloned().unwrap_or_default();
-        if let Some(envelope) = handed_down {
-            metadata.insert(ENVELOPE.to_owned(), Value::Object(envelope.clone()));
-        }
-        // Inserted last: no envelope may replace the facts of this task.
-        for (key, value) in [
-            ("parent_room_id", json!(self.opening.room)),
-            ("task_id", json!(id)),
-            ("task_agent_id", json!(checked.task)),
-            ("task_input", json!(delegation.description)),
-            ("task_context", context.clone()),
-        ] {
-            metadata.insert(key.to_owned(), value);
-        }
-        Value::Object(metadata)
+/// The child's metadata: the parent's envelope, overlaid with the facts of this task.
+fn child_metadata(
+    cx: &RoomContext,
+    id: &BackgroundId,
+    delegation: &Delegation,
+    checked: &CheckedDelegation,
+    context: &Value,
+) -> Value {
+    let handed_down = cx.opening.metadata.get(ENVELOPE).and_then(Value::as_object);
+    let mut metadata: Map<String, Value> = handed_down.cloned().unwrap_or_default();
+    if let Some(envelope) = handed_down {
+        metadata.insert(ENVELOPE.to_owned(), Value::Object(envelope.clone()));
     }
+    // Inserted last: no envelope may replace the facts of this task.
+    for (key, value) in [
+        ("parent_room_id", json!(cx.opening.room)),
+        ("task_id", json!(id)),
+        ("task_agent_id", json!(checked.task)),
+        ("task_input", json!(delegation.description)),
+        ("task_context", context.clone()),
+    ] {
+        metadata.insert(key.to_owned(), value);
+    }
+    Value::Object(metadata)
 }
 
 impl Budgets {

@@ -9,41 +9,39 @@ use super::{DelegationAnswer, Waiter};
 use crate::types::ids::FrameId;
 use crate::types::message::Label;
 
-impl Frames {
-    /// Whether the slot still waits for its delegation.
-    pub(in crate::room) fn waits(&self, waiter: &Waiter) -> bool {
-        self.round(waiter.frame).is_some_and(|round| {
-            round.message.seq == waiter.seq
-                && matches!(
-                    round.slots.get(waiter.slot),
-                    Some(Slot { state: SlotState::InBackground, .. })
-                )
-        })
-    }
+/// Whether the slot still waits for its delegation.
+pub(in crate::room) fn waits(frames: &Frames, waiter: &Waiter) -> bool {
+    frames.round(waiter.frame).is_some_and(|round| {
+        round.message.seq == waiter.seq
+            && matches!(
+                round.slots.get(waiter.slot),
+                Some(Slot { state: SlotState::InBackground, .. })
+            )
+    })
+}
 
-    /// Returns the answer of a delegation as the outcome of a call.
-    pub(super) fn outcome_of_delegation(
-        &self,
-        cx: &mut RoomContext,
-        frame: FrameId,
-        answer: &DelegationAnswer,
-    ) -> CallOutcome {
-        let text = answer.answer.to_string();
-        let mut message = self.host_message(cx, frame, text);
-        // L-172: a worker's answer derives from external text.
-        message.labels.extend(answer.is_data.then_some(Label::Untrusted));
-        CallOutcome { message: Some(Box::new(message)), is_error: answer.is_error, is_result: true }
-    }
+/// Returns the answer of a delegation as the outcome of a call.
+pub(super) fn outcome_of_delegation(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    frame: FrameId,
+    answer: &DelegationAnswer,
+) -> CallOutcome {
+    let text = answer.answer.to_string();
+    let mut message = frames.host_message(cx, frame, text);
+    // L-172: a worker's answer derives from external text.
+    message.labels.extend(answer.is_data.then_some(Label::Untrusted));
+    CallOutcome { message: Some(Box::new(message)), is_error: answer.is_error, is_result: true }
 }
 
 impl BackgroundWork<'_> {
     /// Answers a waiting slot. Returns false if the slot no longer waits.
     pub(super) fn answer_waiter(&mut self, waiter: &Waiter, answer: &DelegationAnswer) -> bool {
-        if !self.frames.waits(waiter) {
+        if !waits(self.frames, waiter) {
             return false;
         }
         let Waiter { frame, slot: index, .. } = *waiter;
-        let outcome = self.frames.outcome_of_delegation(self.cx, frame, answer);
+        let outcome = outcome_of_delegation(self.frames, self.cx, frame, answer);
         let Some(slot) = self.frames.slot_mut(self.cx, frame, index) else { return false };
         Arc::make_mut(&mut slot.now).untrusted |= answer.is_data;
         let (call, is_action) = (Arc::clone(&slot.call), slot.action.is_some());

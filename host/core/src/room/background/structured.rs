@@ -91,7 +91,7 @@ impl Background {
                 "`summary` is empty: say in words what came of the task.".to_owned(),
             );
         }
-        let data = match cx.checked_data(status, call) {
+        let data = match checked_data(cx, status, call) {
             Ok(data) => data,
             Err(text) => return frames.error_outcome(cx, id, text),
         };
@@ -137,7 +137,7 @@ impl BackgroundWork<'_> {
         if self.background.records.structured.asked_again >= retries {
             let attempts = u64::from(retries) + 1;
             let reason = never_handed_in(attempts);
-            let failed = self.cx.failed_result(frame, &reason);
+            let failed = failed_result(self.cx, frame, &reason);
             self.background.records.structured.result = Some(failed);
             let cause = Some(EndCause::NoStructuredResult { attempts });
             return Some(FrameEnd { cause, ..FrameEnd::new(Status::Error, reason) });
@@ -160,39 +160,36 @@ impl BackgroundWork<'_> {
     }
 }
 
-impl RoomContext {
-    /// Returns the `data` of a submitted result. The schema of the delegation binds completed
-    /// results only: a failed one may have nothing to show.
-    fn checked_data(&self, status: &str, call: &ToolCall) -> Result<Option<Value>, String> {
-        let data = call.arguments.get("data").filter(|data| !data.is_null());
-        let Some(schema) = self.opening.result_schema.as_ref().filter(|_| status == "completed")
-        else {
-            return Ok(data.cloned());
-        };
-        let Some(data) = data else {
-            return Err(format!("`data` is missing; its JSON Schema is {schema}"));
-        };
-        check(schema, data).map(Some).map_err(|mut wrong| {
-            for field in &mut wrong {
-                let within = std::mem::take(&mut field.path);
-                // An error of the whole value has an empty path.
-                let names = ["data", within.as_str()];
-                let path = names.into_iter().filter(|name| !name.is_empty());
-                field.path = path.collect::<Vec<_>>().join(".");
-            }
-            explain(HostTool::SubmitResult.as_str(), &wrong)
-        })
-    }
+/// Returns the `data` of a submitted result. The schema of the delegation binds completed
+/// results only: a failed one may have nothing to show.
+fn checked_data(cx: &RoomContext, status: &str, call: &ToolCall) -> Result<Option<Value>, String> {
+    let data = call.arguments.get("data").filter(|data| !data.is_null());
+    let Some(schema) = cx.opening.result_schema.as_ref().filter(|_| status == "completed") else {
+        return Ok(data.cloned());
+    };
+    let Some(data) = data else {
+        return Err(format!("`data` is missing; its JSON Schema is {schema}"));
+    };
+    check(schema, data).map(Some).map_err(|mut wrong| {
+        for field in &mut wrong {
+            let within = std::mem::take(&mut field.path);
+            // An error of the whole value has an empty path.
+            let names = ["data", within.as_str()];
+            let path = names.into_iter().filter(|name| !name.is_empty());
+            field.path = path.collect::<Vec<_>>().join(".");
+        }
+        explain(HostTool::SubmitResult.as_str(), &wrong)
+    })
+}
 
-    fn failed_result(&self, frame: &Frame, reason: &str) -> Value {
-        let last = frame.pending.as_ref().map(|message| message.text().to_owned());
-        let described = self
-            .setup
-            .tasks
-            .get(&frame.task)
-            .map(|task| task.description.trim())
-            .filter(|text| !text.is_empty());
-        let role = described.unwrap_or(frame.task.as_str());
-        json!({ "status": "failed", "by": "orchestration", "reason": reason, "last_output": last, "role": role })
-    }
+fn failed_result(cx: &RoomContext, frame: &Frame, reason: &str) -> Value {
+    let last = frame.pending.as_ref().map(|message| message.text().to_owned());
+    let described = cx
+        .setup
+        .tasks
+        .get(&frame.task)
+        .map(|task| task.description.trim())
+        .filter(|text| !text.is_empty());
+    let role = described.unwrap_or(frame.task.as_str());
+    json!({ "status": "failed", "by": "orchestration", "reason": reason, "last_output": last, "role": role })
 }

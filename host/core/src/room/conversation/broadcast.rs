@@ -4,6 +4,7 @@
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::Purpose;
+use crate::room::background::closing::shares_channels;
 use crate::room::{RoomChannels, RoomContext};
 use crate::types::channel::Binding;
 use crate::types::delivery::OutgoingMessage;
@@ -32,7 +33,7 @@ impl RoomChannels {
         for channel in targets {
             // Unique for each message and channel, so a channel recognizes a repeated message.
             let key = format!("inbound-{index}-{channel}");
-            cx.post_message(channel, text.clone(), key);
+            post_message(cx, channel, text.clone(), key);
         }
     }
 
@@ -53,7 +54,7 @@ impl RoomChannels {
 
     /// Whether people hear on its channels what the room says.
     pub(in crate::room) fn is_heard(&self, cx: &RoomContext) -> bool {
-        (self.is_persistent(cx) || cx.shares_channels())
+        (self.is_persistent(cx) || shares_channels(cx))
             && self.bindings.values().any(Binding::can_receive)
     }
 
@@ -73,7 +74,7 @@ impl RoomChannels {
         self.next_answer += 1;
         for channel in targets {
             let key = format!("answer-{number}-{channel}");
-            cx.post_message(channel, text.to_owned(), key);
+            post_message(cx, channel, text.to_owned(), key);
         }
     }
 
@@ -83,23 +84,25 @@ impl RoomChannels {
     }
 }
 
-impl RoomContext {
-    fn post_message(&mut self, channel: ChannelId, text: String, key: String) {
-        let call = self.next_call(Purpose::Post { channel: channel.clone(), key: key.clone() });
-        let outgoing = OutgoingMessage { channel, text, interrupt: false, key, tasks: Vec::new() };
-        self.effects.push_back(Effect::Send { call, message: Box::new(outgoing) });
-    }
+fn post_message(cx: &mut RoomContext, channel: ChannelId, text: String, key: String) {
+    let call = cx.next_call(Purpose::Post { channel: channel.clone(), key: key.clone() });
+    let outgoing = OutgoingMessage { channel, text, interrupt: false, key, tasks: Vec::new() };
+    cx.effects.push_back(Effect::Send { call, message: Box::new(outgoing) });
+}
 
-    /// Takes a channel's response to a report. Returns false if the call is not a report.
-    pub(in crate::room) fn end_report(&mut self, call: CallId, failure: Option<&str>) -> bool {
-        let Some(Purpose::Post { channel, key }) = self.calls.get(&call) else { return false };
-        let (channel, key) = (channel.clone(), key.clone());
-        self.calls.remove(&call);
-        if let Some(reason) = failure {
-            self.notify(Notice::ChannelRefused { channel, key, reason: reason.to_owned() });
-        }
-        true
+/// Takes a channel's response to a report. Returns false if the call is not a report.
+pub(in crate::room) fn end_report(
+    cx: &mut RoomContext,
+    call: CallId,
+    failure: Option<&str>,
+) -> bool {
+    let Some(Purpose::Post { channel, key }) = cx.calls.get(&call) else { return false };
+    let (channel, key) = (channel.clone(), key.clone());
+    cx.calls.remove(&call);
+    if let Some(reason) = failure {
+        cx.notify(Notice::ChannelRefused { channel, key, reason: reason.to_owned() });
     }
+    true
 }
 
 #[cfg(test)]
@@ -187,9 +190,9 @@ mod tests {
         let mut cx = context("");
         channels(Visibility::All).report_channels(&mut cx, "hello", None);
         cx.effects.clear();
-        assert!(cx.end_report(CallId(0), None));
-        assert!(cx.end_report(CallId(1), Some("down")));
-        assert!(!cx.end_report(CallId(1), Some("down")));
+        assert!(end_report(&mut cx, CallId(0), None));
+        assert!(end_report(&mut cx, CallId(1), Some("down")));
+        assert!(!end_report(&mut cx, CallId(1), Some("down")));
         assert!(matches!(cx.take_notices().as_slice(), [Notice::ChannelRefused { .. }]));
     }
 }

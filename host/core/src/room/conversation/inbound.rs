@@ -5,7 +5,9 @@
 use super::limits::Bucket;
 use crate::protocol::notice::Notice;
 use crate::room::gates::GatedAct;
+use crate::room::gates::has_gate;
 use crate::room::pausing::UserMessage;
+use crate::room::pausing::active_frame;
 use crate::room::{Frames, RoomChannels, RoomContext};
 use crate::room::{Room, RoomPhase};
 use crate::setup::GatePoint;
@@ -62,7 +64,7 @@ impl Room {
             self.channels.arriving.insert(key.clone(), Vec::new());
             self.channels.seen.note(key.clone(), &inbound);
         }
-        if !self.cx.has_gate(GatePoint::Inbound) {
+        if !has_gate(&self.cx, GatePoint::Inbound) {
             self.inbound_passed(request, inbound);
         } else if let Some(reason) = self.gating.full_lane(&inbound) {
             self.channels.inbound_blocked(&mut self.cx, request, inbound, &reason);
@@ -167,7 +169,7 @@ impl RoomChannels {
     /// Checks that a named task is at work, or can begin.
     fn can_hear(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> Result<(), Refusal> {
         let is_known = cx.setup.tasks.contains_key(task);
-        if frames.active_frame(task).is_some() || (is_known && self.is_persistent(cx)) {
+        if active_frame(frames, task).is_some() || (is_known && self.is_persistent(cx)) {
             return Ok(());
         }
         let (message, allowed) = if self.is_persistent(cx) {

@@ -34,7 +34,7 @@ impl Deliveries {
         if self.delivering.contains_key(channel) || cx.calls.values().any(is_posted) {
             return Activity::Speaking;
         }
-        if *channel == cx.opening.channel && frames.is_at_work(cx) {
+        if *channel == cx.opening.channel && is_at_work(frames, cx) {
             Activity::Generating
         } else {
             Activity::Idle
@@ -42,22 +42,20 @@ impl Deliveries {
     }
 }
 
-impl Frames {
-    /// Whether the task that holds the conversation is working, rather than waiting for its user.
-    fn is_at_work(&self, cx: &RoomContext) -> bool {
-        let RoomPhase::Running { root } = cx.phase else { return false };
-        let mut next = self.get(&root);
-        while let Some(frame) = next {
-            match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
-                Some(FrameWait::Subtask(child)) => next = self.get(child),
-                Some(FrameWait::Call(call)) => {
-                    return !matches!(cx.calls.get(call), Some(Purpose::User { .. }));
-                }
-                _ => return true,
+/// Whether the task that holds the conversation is working, rather than waiting for its user.
+fn is_at_work(frames: &Frames, cx: &RoomContext) -> bool {
+    let RoomPhase::Running { root } = cx.phase else { return false };
+    let mut next = frames.get(&root);
+    while let Some(frame) = next {
+        match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
+            Some(FrameWait::Subtask(child)) => next = frames.get(child),
+            Some(FrameWait::Call(call)) => {
+                return !matches!(cx.calls.get(call), Some(Purpose::User { .. }));
             }
+            _ => return true,
         }
-        true
     }
+    true
 }
 
 impl ResultDelivery<'_> {

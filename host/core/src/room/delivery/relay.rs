@@ -34,16 +34,12 @@ impl RoomChannels {
     /// Whether the task can take a turn about a relayed message.
     pub(super) fn can_take_turn(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> bool {
         cx.setup.tasks.contains_key(task)
-            && (self.is_persistent(cx) || frames.active_turn_frame(task).is_some())
+            && (self.is_persistent(cx) || active_turn_frame(frames, task).is_some())
     }
 }
 
-impl Frames {
-    fn active_turn_frame(&self, task: &TaskName) -> Option<FrameId> {
-        self.values()
-            .find(|frame| frame.task == *task && frame.only.is_none())
-            .map(|frame| frame.id)
-    }
+fn active_turn_frame(frames: &Frames, task: &TaskName) -> Option<FrameId> {
+    frames.values().find(|frame| frame.task == *task && frame.only.is_none()).map(|frame| frame.id)
 }
 
 impl Room {
@@ -80,7 +76,7 @@ impl Room {
 
     pub(super) fn relay_target(&self, task: &TaskName) -> RelayTarget {
         let is_paused = self.pausing.paused().is_some();
-        let Some(frame) = self.frames.active_turn_frame(task) else {
+        let Some(frame) = active_turn_frame(&self.frames, task) else {
             return match self.cx.phase {
                 _ if !self.channels.is_persistent(&self.cx) => RelayTarget::Nobody,
                 RoomPhase::Draining { .. } if !is_paused => RelayTarget::Held,

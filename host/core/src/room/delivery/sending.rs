@@ -2,6 +2,7 @@
 //! afterwards. All attempts at one message have the same key, even after a crash; a channel never
 //! shows it twice.
 
+use crate::room::gates::has_gate;
 use crate::room::{Background, Deliveries, Frames, ResultDelivery, RoomChannels, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -202,8 +203,7 @@ impl ResultDelivery<'_> {
                 // Without a requested channel, a channel to people that is not muted is chosen.
                 let channels =
                     self.deliveries.channels_of(self.cx, self.frames, self.channels, strategy);
-                let view =
-                    crate::types::delivery::DeliveryView { channels, ..self.cx.empty_view() };
+                let view = crate::types::delivery::DeliveryView { channels, ..empty_view(self.cx) };
                 match view.preferred_channel() {
                     Some(channel) => channel.id.clone(),
                     None if view
@@ -247,7 +247,7 @@ impl ResultDelivery<'_> {
 
     /// Delivers a message, after the gates have checked it.
     pub(in crate::room) fn send_through_gates(&mut self, gated: GatedMessage) {
-        if self.cx.has_gate(GatePoint::Deliver) {
+        if has_gate(self.cx, GatePoint::Deliver) {
             self.gate_checks().wait_for_gates(GatedAct::Delivery { gated: Box::new(gated) });
         } else {
             self.delivery_passed(gated);
@@ -355,7 +355,7 @@ impl RoomChannels {
         let is_interactive =
             || cx.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
         // An agent without a model would only pass the data on.
-        let can_answer = || cx.has_model(&entry.notify);
+        let can_answer = || has_model(cx, &entry.notify);
         let usual = || {
             if (is_interactive() && can_answer()) || self.is_persistent(cx) {
                 ResultForm::AgentTurn
@@ -383,21 +383,19 @@ impl RoomChannels {
     }
 }
 
-impl RoomContext {
-    fn has_model(&self, task: &TaskName) -> bool {
-        let agent = self.setup.tasks.get(task).and_then(|task| self.setup.plugins.get(&task.agent));
-        agent.is_some_and(|agent| agent.grants.model.is_some())
-    }
+fn has_model(cx: &RoomContext, task: &TaskName) -> bool {
+    let agent = cx.setup.tasks.get(task).and_then(|task| cx.setup.plugins.get(&task.agent));
+    agent.is_some_and(|agent| agent.grants.model.is_some())
+}
 
-    fn empty_view(&self) -> crate::types::delivery::DeliveryView {
-        let room = self.opening.room.clone();
-        crate::types::delivery::DeliveryView {
-            room,
-            now: self.now,
-            pending_results: Vec::new(),
-            channels: Vec::new(),
-            notified_task: None,
-        }
+fn empty_view(cx: &RoomContext) -> crate::types::delivery::DeliveryView {
+    let room = cx.opening.room.clone();
+    crate::types::delivery::DeliveryView {
+        room,
+        now: cx.now,
+        pending_results: Vec::new(),
+        channels: Vec::new(),
+        notified_task: None,
     }
 }
 

@@ -145,7 +145,7 @@ impl Deliveries {
     }
 
     fn retire(&mut self, cx: &mut RoomContext, strategy: &PluginName) {
-        cx.drop_timers_of(strategy);
+        drop_timers_of(cx, strategy);
         let deciding =
             self.strategies.get(strategy).is_some_and(|courier| courier.deciding.is_some());
         // A pending call needs the state, and retires it with its answer if nothing waits then.
@@ -274,7 +274,7 @@ impl ResultDelivery<'_> {
             return;
         }
         let pause = FIRST_REMINDER_MS.saturating_mul(1 << reminders).min(LAST_REMINDER_MS);
-        self.cx.wait_until(strategy, self.cx.now.plus(pause));
+        wait_until(self.cx, strategy, self.cx.now.plus(pause));
     }
 
     fn perform_all(&mut self, strategy: &PluginName, decisions: Vec<Decision>) {
@@ -314,7 +314,7 @@ impl ResultDelivery<'_> {
             }
         }
         if let Some(at_most) = waits.filter(|_| self.deliveries.has_waiting(strategy)) {
-            self.cx.wait_until(strategy, self.cx.now.plus(at_most));
+            wait_until(self.cx, strategy, self.cx.now.plus(at_most));
             self.wake_for_idle_channel(strategy);
         }
     }
@@ -353,18 +353,16 @@ impl ResultDelivery<'_> {
     }
 }
 
-impl RoomContext {
-    fn drop_timers_of(&mut self, strategy: &PluginName) {
-        self.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
-    }
+fn drop_timers_of(cx: &mut RoomContext, strategy: &PluginName) {
+    cx.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
+}
 
-    /// Sets a strategy's timer, in place of an earlier one.
-    fn wait_until(&mut self, strategy: &PluginName, at: Millis) {
-        let purpose = TimerPurpose::Delivery { strategy: strategy.clone(), at };
-        if !self.timers.values().any(|other| *other == purpose) {
-            self.drop_timers_of(strategy);
-            self.set_timer(purpose, at);
-        }
+/// Sets a strategy's timer, in place of an earlier one.
+fn wait_until(cx: &mut RoomContext, strategy: &PluginName, at: Millis) {
+    let purpose = TimerPurpose::Delivery { strategy: strategy.clone(), at };
+    if !cx.timers.values().any(|other| *other == purpose) {
+        drop_timers_of(cx, strategy);
+        cx.set_timer(purpose, at);
     }
 }
 

@@ -1,6 +1,8 @@
 use super::super::fixture::Parts;
 use super::super::{Invariant, Purpose};
 use super::*;
+use crate::room::models::caller_of;
+use crate::room::pausing::active_frame;
 use crate::types::action::PastAction;
 
 #[test]
@@ -30,8 +32,8 @@ fn a_task_is_at_work_while_it_has_a_frame_and_dropped_frames_are_not_run() {
     let mut parts = Parts::new("");
     let root = parts.begin("desk", None);
     parts.frames.runnable.push_back(root);
-    assert_eq!(parts.frames.active_frame(&"desk".into()), Some(root));
-    assert_eq!(parts.frames.active_frame(&"digest".into()), None);
+    assert_eq!(active_frame(&parts.frames, &"desk".into()), Some(root));
+    assert_eq!(active_frame(&parts.frames, &"digest".into()), None);
     parts.frames.clear();
     assert_eq!(parts.frames, Frames::default());
 }
@@ -70,11 +72,11 @@ fn only_calls_of_plugins_ask_and_only_those_for_a_task_have_one() {
     ];
     for (purpose, asks) in expected {
         let call = parts.cx.next_call(purpose.clone());
-        let found = parts.frames.caller_of(&parts.cx, call);
+        let found = caller_of(&parts.frames, &parts.cx, call);
         let asks = asks.map(|(plugin, task)| (plugin.into(), task.map(TaskName::from)));
         assert_eq!(found, asks, "{purpose:?}");
     }
-    assert_eq!(parts.frames.caller_of(&parts.cx, CallId(99)), None);
+    assert_eq!(caller_of(&parts.frames, &parts.cx, CallId(99)), None);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use super::super::fixture::Parts;
 use super::super::queue_limit::{QUEUE_BYTES, QUEUE_MAX};
 use super::*;
+use crate::room::gates::next_gate;
 use crate::types::delegation::Delegation;
 use crate::types::delivery::OutgoingMessage;
 use crate::types::ids::Millis;
@@ -50,7 +51,8 @@ fn delivery(text: &str) -> GatedAct {
 /// Has the gate that checks an item let it pass. Returns the item behind its last gate.
 fn pass(parts: &mut Parts, number: u64) -> Option<GatedAct> {
     let waiting = parts.gating.waiting.get_mut(&number).expect("it waits");
-    let gate = parts.cx.next_gate(waiting.act.point(), &waiting.passed).expect("a gate checks it");
+    let gate =
+        next_gate(&parts.cx, waiting.act.point(), &waiting.passed).expect("a gate checks it");
     waiting.passed.push(gate.plugin.clone());
     parts.view().gate_checks().ask_gate(number)
 }

@@ -1,5 +1,8 @@
 use super::super::fixture::{Parts, context};
 use super::*;
+use crate::room::budgets::fill_in_usage;
+use crate::room::models::granted_model;
+use crate::room::models::price;
 use crate::types::completion::StopReason;
 
 const MODELS: &str = r#"
@@ -38,7 +41,7 @@ fn a_model_without_a_price_is_reported_once_and_only_under_a_limit_of_money() {
     let mut cx = context(MODELS);
     let mut models = ModelCalls::default();
     let mut notices = |cx: &mut RoomContext, plugin: &str, model: &str| {
-        models.report_unknown_price(cx, &plugin.into(), &model.into());
+        models.report_unknown_price(&cx, &plugin.into(), &model.into());
         cx.take_notices()
     };
     let unknown = |model: &str, limit: &str| {
@@ -56,26 +59,26 @@ fn a_model_without_a_price_is_reported_once_and_only_under_a_limit_of_money() {
 fn an_answer_costs_what_the_provider_says_or_else_by_the_prices() {
     let mut cx = context("");
     let model = ModelName::from("default");
-    assert_eq!(cx.price(&model, usage(100, 0, 10)), Some(120));
+    assert_eq!(price(&cx, &model, usage(100, 0, 10)), Some(120));
     // Cached tokens cost as much as others unless they have a price of their own.
-    assert_eq!(cx.price(&model, usage(100, 40, 10)), Some(120));
+    assert_eq!(price(&cx, &model, usage(100, 40, 10)), Some(120));
     let setup = cx.setup_mut().models.get_mut("default").unwrap();
     setup.cached_input_price = Some(500_000);
-    assert_eq!(cx.price(&model, usage(100, 40, 10)), Some(100));
-    assert_eq!(cx.price(&model, usage(100, 400, 10)), Some(70), "no more than the prompt");
+    assert_eq!(price(&cx, &model, usage(100, 40, 10)), Some(100));
+    assert_eq!(price(&cx, &model, usage(100, 400, 10)), Some(70), "no more than the prompt");
     let with_cost = TokenUsage { cost_micro_usd: Some(7), ..usage(100, 0, 10) };
-    assert_eq!(cx.price(&model, with_cost), Some(7));
+    assert_eq!(price(&cx, &model, with_cost), Some(7));
     cx.setup_mut().models.get_mut("default").unwrap().output_price = None;
-    assert_eq!(cx.price(&model, usage(100, 0, 10)), None);
-    assert_eq!(cx.price(&model, with_cost), Some(7));
-    assert_eq!(cx.price(&"stranger".into(), with_cost), None);
+    assert_eq!(price(&cx, &model, usage(100, 0, 10)), None);
+    assert_eq!(price(&cx, &model, with_cost), Some(7));
+    assert_eq!(price(&cx, &"stranger".into(), with_cost), None);
 }
 
 #[test]
 fn a_plugin_gets_the_model_of_its_grant_and_no_other() {
     let mut cx = context(MODELS);
     let model = |cx: &mut RoomContext, plugin: &str, name| {
-        cx.granted_model(&plugin.into(), None, name).map(|model| model.to_string())
+        granted_model(cx, &plugin.into(), None, name).map(|model| model.to_string())
     };
     assert_eq!(model(&mut cx, "chat", None).as_deref(), Ok("default"));
     assert_eq!(cx.take_notices(), []);
@@ -104,7 +107,7 @@ fn only_a_server_under_a_limit_has_its_missing_usage_estimated() {
             model: String::new(),
         };
         let reservation = Reservation { input: 30, tokens, ..Reservation::default() };
-        cx.fill_in_usage(&"default".into(), &reservation, &mut completion);
+        fill_in_usage(cx, &"default".into(), &reservation, &mut completion);
         (completion.usage.input_tokens, completion.usage.output_tokens)
     };
     assert_eq!(counted(&cx, 50, usage(0, 0, 0)), (0, 0), "inside the process");

@@ -50,50 +50,48 @@ fn weight_limit(setup: &Setup, task: &TaskSetup, message: &Message) -> usize {
     MAX_WEIGHT.saturating_add(largest.saturating_mul(2))
 }
 
-impl Frames {
-    /// Replaces an answer over the size limits with a refusal. Answers that repeat their question,
-    /// or calls that hold calls, could double with every step.
-    fn bounded(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        message: Arc<Message>,
-    ) -> Arc<Message> {
-        let (weight, calls) = (message.weight(), message.tools.len());
-        let task = self.task_of(cx, id).map(|(_, task)| task);
-        let most = task.map_or(MAX_WEIGHT, |task| weight_limit(&cx.setup, task, &message));
-        if weight <= most && calls <= MAX_CALLS {
-            return message;
-        }
-        let text = format!(
-            "The answer was dropped: {weight} bytes and {calls} calls; {most} bytes and {MAX_CALLS} calls are allowed."
-        );
-        self.refusal_message(cx, id, &message, text)
+/// Replaces an answer over the size limits with a refusal. Answers that repeat their question,
+/// or calls that hold calls, could double with every step.
+fn bounded(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    message: Arc<Message>,
+) -> Arc<Message> {
+    let (weight, calls) = (message.weight(), message.tools.len());
+    let task = frames.task_of(cx, id).map(|(_, task)| task);
+    let most = task.map_or(MAX_WEIGHT, |task| weight_limit(&cx.setup, task, &message));
+    if weight <= most && calls <= MAX_CALLS {
+        return message;
     }
+    let text = format!(
+        "The answer was dropped: {weight} bytes and {calls} calls; {most} bytes and {MAX_CALLS} calls are allowed."
+    );
+    frames.refusal_message(cx, id, &message, text)
+}
 
-    fn count_pending(&mut self, cx: &mut RoomContext, id: FrameId) {
-        let Some((_, task)) = self.task_of(cx, id) else {
-            return cx.violated(Invariant::FrameExists, id);
-        };
-        let rules = task.loop_detection;
-        if let Some(frame) = self.get_mut(&id)
-            && let Some(pending) = &frame.pending
-        {
-            frame.loops.saw(pending, &rules);
-        }
+fn count_pending(frames: &mut Frames, cx: &mut RoomContext, id: FrameId) {
+    let Some((_, task)) = frames.task_of(cx, id) else {
+        return cx.violated(Invariant::FrameExists, id);
+    };
+    let rules = task.loop_detection;
+    if let Some(frame) = frames.get_mut(&id)
+        && let Some(pending) = &frame.pending
+    {
+        frame.loops.saw(pending, &rules);
     }
+}
 
-    pub(in crate::room) fn report_step(&mut self, cx: &mut RoomContext, id: FrameId) {
-        let Some(frame) = self.get_mut(&id) else {
-            return cx.violated(Invariant::FrameExists, id);
-        };
-        let by = frame.pending_sender.label();
-        let mut skipped = std::mem::take(&mut frame.skipped);
-        // An answer that did not count at first may be the one that counts in the end.
-        skipped.retain(|one| one.reason != SkipReason::NoAnswer || one.responder != by);
-        let (task, message) = (frame.task.clone(), frame.pending.clone());
-        cx.notify(Notice::StepEnded { task, by, message, skipped });
-    }
+pub(in crate::room) fn report_step(frames: &mut Frames, cx: &mut RoomContext, id: FrameId) {
+    let Some(frame) = frames.get_mut(&id) else {
+        return cx.violated(Invariant::FrameExists, id);
+    };
+    let by = frame.pending_sender.label();
+    let mut skipped = std::mem::take(&mut frame.skipped);
+    // An answer that did not count at first may be the one that counts in the end.
+    skipped.retain(|one| one.reason != SkipReason::NoAnswer || one.responder != by);
+    let (task, message) = (frame.task.clone(), frame.pending.clone());
+    cx.notify(Notice::StepEnded { task, by, message, skipped });
 }
 
 impl StepLoop<'_> {
@@ -117,7 +115,7 @@ impl StepLoop<'_> {
         let answer = answer.map(|message| {
             if is_read(&message) { self.dialogue().with_calls(id, message) } else { message }
         });
-        let answer = answer.map(|message| self.frames.bounded(self.cx, id, message));
+        let answer = answer.map(|message| bounded(self.frames, self.cx, id, message));
         let routed = answer.map(|message| self.dialogue().routed(id, &responder, message));
         let passes = routed.as_ref().is_some_and(|(_, passes)| *passes);
         let answer = routed.map(|(message, _)| message);
@@ -253,7 +251,7 @@ impl StepLoop<'_> {
         }
         let waits = self.is_waiting(id, &message, parent.as_deref());
         if !waits {
-            self.frames.count_pending(self.cx, id);
+            count_pending(self.frames, self.cx, id);
         }
         // Counted before the step ends, but acted on after it: a task that has just ended is not
         // stuck.
@@ -361,7 +359,7 @@ impl StepLoop<'_> {
         frame.attempt = None;
         // Done sequences in `ending_of` include this answer.
         self.dialogue().remember_answer(id);
-        self.frames.report_step(self.cx, id);
+        report_step(self.frames, self.cx, id);
         self.cx.idle_steps += 1;
         if self.cx.idle_steps >= MAX_IDLE {
             self.run_control().stop(

@@ -83,12 +83,12 @@ impl ToolRounds<'_> {
                 ..ToolCall::new(name_in_task(&toolbox, name), arguments)
             };
             // The grant first: without it the plugin does not even learn whether the tool exists.
-            let denial = self.cx.may_nest(plugin, &toolbox, &next.name).err();
+            let denial = may_nest(self.cx, plugin, &toolbox, &next.name).err();
             let refusal = if let Some(denial) = &denial {
                 Some(denial.detail.clone())
             } else if toolbox.get(&next.name).is_none() && self.cx.setup.tool(&next.name).is_none()
             {
-                Some(self.cx.no_such_tool(plugin, &toolbox, &above, &next.name))
+                Some(no_such_tool(self.cx, plugin, &toolbox, &above, &next.name))
             } else if depth > MAX_CHAIN {
                 Some(format!("not run: more than {MAX_CHAIN} tools call one another"))
             } else if offset >= AT_ONCE {
@@ -140,7 +140,7 @@ impl ToolRounds<'_> {
 impl Dialogue<'_> {
     /// Answers the requests whose calls have all ended.
     pub(super) fn answer_nested(&mut self, id: FrameId) {
-        let Some(round) = self.frames.nesting_round(id) else { return };
+        let Some(round) = nesting_round(self.frames, id) else { return };
         // Sorted, so that a replay answers in the same order.
         let mut requests: BTreeMap<(CallId, u32), bool> = BTreeMap::new();
         for slot in &round.slots {
@@ -169,78 +169,74 @@ impl Dialogue<'_> {
     }
 }
 
-impl RoomContext {
-    /// Checks whether a plugin may make a nested call, by its own grant.
-    fn may_nest(
-        &mut self,
-        plugin: &PluginName,
-        toolbox: &Toolbox,
-        name: &str,
-    ) -> Result<(), Denial> {
-        let setup = Arc::clone(&self.setup);
-        let admitted = toolbox.get(name).and_then(|tool| tool.target.admitted_name());
-        let admitted = admitted.unwrap_or_else(|| name.to_owned());
-        let refused = match setup.rights(plugin) {
-            Some(rights) => rights.may_call(&admitted),
-            None => Err(unknown_plugin(plugin, Capability::Tools, &admitted)),
-        };
-        refused.map_err(|mut record| {
-            // A grant would not help, and the config would refuse it.
-            if setup.tool(&admitted).is_none() {
-                record.reason = format!("there is no tool {admitted}");
-                record.suggestion = None;
-            } else if admitted.split_once('.').is_some_and(|(of, _)| of == plugin.as_str()) {
-                record.reason = "a plugin cannot call its own tools".to_owned();
-                record.suggestion = None;
-            }
-            let denial = record.denial.clone();
-            self.denied(plugin, *record);
-            denial
-        })
-    }
-
-    /// The error for a nested call of a tool that no plugin has, with the tools that the plugin may
-    /// call. `above` are the plugins that wait for the call.
-    fn no_such_tool(
-        &self,
-        plugin: &PluginName,
-        toolbox: &Toolbox,
-        above: &[PluginName],
-        name: &str,
-    ) -> String {
-        let rights = self.setup.rights(plugin);
-        let is_callable = |tool: &&TaskTool| {
-            let ToolTarget::Plugin { plugin: of, .. } = &tool.target else { return false };
-            let admitted = tool.target.admitted_name().unwrap_or_default();
-            tool.handled
-                && !above.contains(of)
-                && rights.as_ref().is_some_and(|rights| rights.may_call(&admitted).is_ok())
-        };
-        let known: Vec<&str> =
-            toolbox.iter().filter(is_callable).map(|tool| tool.summary.name.as_str()).collect();
-        if known.is_empty() {
-            return format!("There is no tool {name:?}, and none that {plugin} may call.");
+/// Checks whether a plugin may make a nested call, by its own grant.
+fn may_nest(
+    cx: &mut RoomContext,
+    plugin: &PluginName,
+    toolbox: &Toolbox,
+    name: &str,
+) -> Result<(), Denial> {
+    let setup = Arc::clone(&cx.setup);
+    let admitted = toolbox.get(name).and_then(|tool| tool.target.admitted_name());
+    let admitted = admitted.unwrap_or_else(|| name.to_owned());
+    let refused = match setup.rights(plugin) {
+        Some(rights) => rights.may_call(&admitted),
+        None => Err(unknown_plugin(plugin, Capability::Tools, &admitted)),
+    };
+    refused.map_err(|mut record| {
+        // A grant would not help, and the config would refuse it.
+        if setup.tool(&admitted).is_none() {
+            record.reason = format!("there is no tool {admitted}");
+            record.suggestion = None;
+        } else if admitted.split_once('.').is_some_and(|(of, _)| of == plugin.as_str()) {
+            record.reason = "a plugin cannot call its own tools".to_owned();
+            record.suggestion = None;
         }
-        format!("There is no tool {name:?}. {plugin} may call: {}.", known.join(", "))
-    }
+        let denial = record.denial.clone();
+        cx.denied(plugin, *record);
+        denial
+    })
 }
 
-impl Frames {
-    /// Returns a round that has nested calls.
-    fn nesting_round(&mut self, id: FrameId) -> Option<&mut ToolRound> {
-        match &mut self.get_mut(&id)?.attempt.as_mut()?.wait {
-            FrameWait::Tools(round) if round.slots.iter().any(|slot| slot.nested.is_some()) => {
-                Some(round)
-            }
-            _ => None,
+/// The error for a nested call of a tool that no plugin has, with the tools that the plugin may
+/// call. `above` are the plugins that wait for the call.
+fn no_such_tool(
+    cx: &RoomContext,
+    plugin: &PluginName,
+    toolbox: &Toolbox,
+    above: &[PluginName],
+    name: &str,
+) -> String {
+    let rights = cx.setup.rights(plugin);
+    let is_callable = |tool: &&TaskTool| {
+        let ToolTarget::Plugin { plugin: of, .. } = &tool.target else { return false };
+        let admitted = tool.target.admitted_name().unwrap_or_default();
+        tool.handled
+            && !above.contains(of)
+            && rights.as_ref().is_some_and(|rights| rights.may_call(&admitted).is_ok())
+    };
+    let known: Vec<&str> =
+        toolbox.iter().filter(is_callable).map(|tool| tool.summary.name.as_str()).collect();
+    if known.is_empty() {
+        return format!("There is no tool {name:?}, and none that {plugin} may call.");
+    }
+    format!("There is no tool {name:?}. {plugin} may call: {}.", known.join(", "))
+}
+
+/// Returns a round that has nested calls.
+fn nesting_round(frames: &mut Frames, id: FrameId) -> Option<&mut ToolRound> {
+    match &mut frames.get_mut(&id)?.attempt.as_mut()?.wait {
+        FrameWait::Tools(round) if round.slots.iter().any(|slot| slot.nested.is_some()) => {
+            Some(round)
         }
+        _ => None,
     }
 }
 
 impl PluginCalls<'_> {
     /// Drops the nested calls of a call that is over.
     pub(in crate::room) fn abandon_nested(&mut self, id: FrameId, call: CallId) {
-        let Some(round) = self.frames.nesting_round(id) else { return };
+        let Some(round) = nesting_round(self.frames, id) else { return };
         let mut open = Vec::new();
         for (index, slot) in round.slots.iter_mut().enumerate() {
             if slot.nested.as_ref().is_none_or(|nested| nested.call != call) {

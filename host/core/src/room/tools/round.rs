@@ -1,6 +1,7 @@
 //! The end of a round of calls: the outcome of each, and the calls that it leads to (L-121). The
 //! agent role joins the outcomes in one message (L-117).
 
+use crate::room::acting::drop_limit;
 use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ impl Room {
             return;
         };
         self.end_call(call, answer.is_ok(), &report);
-        self.cx.drop_limit(call);
+        drop_limit(&mut self.cx, call);
         let Some(slot) = self.frames.slot_mut(&mut self.cx, id, index).cloned() else { return };
         let (outcome, observation, then) = if slot.action.is_some() {
             // An observation inherits the taint of its call, its message and its server.
@@ -316,7 +317,7 @@ impl Dialogue<'_> {
         let mut message = match round.slots.as_slice() {
             [] => None,
             [only] => only_message(only, native.first().copied().unwrap_or_default()),
-            slots => self.frames.together(self.cx, id, slots, &native, &task),
+            slots => together(self.frames, self.cx, id, slots, &native, &task),
         }?;
         self.share_space(id, &mut message, round.message.seq, tainted);
         if tainted && message.tools.is_empty() && !message.labels.contains(&Label::Untrusted) {
@@ -327,91 +328,87 @@ impl Dialogue<'_> {
     }
 }
 
-impl Frames {
-    /// Joins several results in one message.
-    fn together(
-        &self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        slots: &[Slot],
-        native: &[bool],
-        task: &TaskSetup,
-    ) -> Option<Message> {
-        let answers: Vec<(&Slot, &CallOutcome, &Message)> = slots
-            .iter()
-            .filter_map(|slot| {
-                slot.answer().and_then(|SlotAnswer { outcome, .. }| {
-                    Some((slot, outcome, &**outcome.message.as_ref()?))
-                })
+/// Joins several results in one message.
+fn together(
+    frames: &Frames,
+    cx: &mut RoomContext,
+    id: FrameId,
+    slots: &[Slot],
+    native: &[bool],
+    task: &TaskSetup,
+) -> Option<Message> {
+    let answers: Vec<(&Slot, &CallOutcome, &Message)> = slots
+        .iter()
+        .filter_map(|slot| {
+            slot.answer().and_then(|SlotAnswer { outcome, .. }| {
+                Some((slot, outcome, &**outcome.message.as_ref()?))
             })
-            .collect();
-        if answers.is_empty() {
-            return None;
-        }
-        let all_native = native.iter().all(|native| *native);
-        let signals = [routing::DONE, routing::PASS, routing::SEND_TO];
-        let confusing = task.text_rules.signals
-            && all_native
-            && answers.len() > 1
-            && answers.iter().any(|(_, outcome, message)| {
-                !outcome.is_error && signals.iter().any(|signal| message.text().contains(signal))
-            });
-        let text_of = |message: &Message| {
-            if confusing { ONE_CALL.to_owned() } else { message.text().to_owned() }
-        };
-        let blocks: Vec<String> = answers
-            .iter()
-            .map(|(slot, _, message)| match slot.call.name.as_str() {
-                // A call that cannot be read.
-                "" => text_of(message),
-                name => format!("Result from {name}: {}", text_of(message)),
-            })
-            .collect();
-        let rules = task.rules();
-        let in_results_alone = rules.native_results_lack_text && all_native && answers.len() > 1;
-        // Results that repeat the message they answer could double it with every step.
-        let content = if in_results_alone {
-            String::new()
-        } else {
-            truncate::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1)
-        };
-        // Calls in the text have no result entry; their results are in the content.
-        let any_native = native.contains(&true);
-        let results: Vec<ToolResult> = answers
-            .iter()
-            .filter(|_| any_native)
-            .zip(native)
-            .filter(|((slot, ..), native)| {
-                **native || (rules.joined_results_steer && slot.is_requested())
-            })
-            .map(|((slot, outcome, message), _)| ToolResult {
-                content: text_of(message),
-                ..result_of(slot, outcome)
-            })
-            .collect();
-        // Routing that a tool asked for applies, regardless of the other results.
-        let steering: Vec<&Message> = answers
-            .iter()
-            .filter(|(slot, ..)| slot.is_requested() && rules.joined_results_steer)
-            .map(|(_, _, message)| *message)
-            .collect();
-        let tools: Vec<ToolCall> =
-            steering.iter().flat_map(|message| message.tools.iter().cloned()).collect();
-        let recipient = steering.iter().find_map(|message| message.recipient.clone());
-        let led_by: Vec<PluginName> =
-            steering.iter().flat_map(|message| message.led_by.iter().cloned()).collect();
-        let attachments = answers
-            .iter()
-            .flat_map(|(_, _, message)| message.attachments.iter().cloned())
-            .collect();
-        let mut message = self.host_message(cx, id, content);
-        message.labels.push(Label::Tool);
-        message.led_by = led_by;
-        (message.tool_results, message.recipient, message.attachments) =
-            (results, recipient, attachments);
-        (message.from_agent, message.tools) = (!tools.is_empty(), tools);
-        Some(message)
+        })
+        .collect();
+    if answers.is_empty() {
+        return None;
     }
+    let all_native = native.iter().all(|native| *native);
+    let signals = [routing::DONE, routing::PASS, routing::SEND_TO];
+    let confusing = task.text_rules.signals
+        && all_native
+        && answers.len() > 1
+        && answers.iter().any(|(_, outcome, message)| {
+            !outcome.is_error && signals.iter().any(|signal| message.text().contains(signal))
+        });
+    let text_of = |message: &Message| {
+        if confusing { ONE_CALL.to_owned() } else { message.text().to_owned() }
+    };
+    let blocks: Vec<String> = answers
+        .iter()
+        .map(|(slot, _, message)| match slot.call.name.as_str() {
+            // A call that cannot be read.
+            "" => text_of(message),
+            name => format!("Result from {name}: {}", text_of(message)),
+        })
+        .collect();
+    let rules = task.rules();
+    let in_results_alone = rules.native_results_lack_text && all_native && answers.len() > 1;
+    // Results that repeat the message they answer could double it with every step.
+    let content = if in_results_alone {
+        String::new()
+    } else {
+        truncate::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1)
+    };
+    // Calls in the text have no result entry; their results are in the content.
+    let any_native = native.contains(&true);
+    let results: Vec<ToolResult> = answers
+        .iter()
+        .filter(|_| any_native)
+        .zip(native)
+        .filter(|((slot, ..), native)| {
+            **native || (rules.joined_results_steer && slot.is_requested())
+        })
+        .map(|((slot, outcome, message), _)| ToolResult {
+            content: text_of(message),
+            ..result_of(slot, outcome)
+        })
+        .collect();
+    // Routing that a tool asked for applies, regardless of the other results.
+    let steering: Vec<&Message> = answers
+        .iter()
+        .filter(|(slot, ..)| slot.is_requested() && rules.joined_results_steer)
+        .map(|(_, _, message)| *message)
+        .collect();
+    let tools: Vec<ToolCall> =
+        steering.iter().flat_map(|message| message.tools.iter().cloned()).collect();
+    let recipient = steering.iter().find_map(|message| message.recipient.clone());
+    let led_by: Vec<PluginName> =
+        steering.iter().flat_map(|message| message.led_by.iter().cloned()).collect();
+    let attachments =
+        answers.iter().flat_map(|(_, _, message)| message.attachments.iter().cloned()).collect();
+    let mut message = frames.host_message(cx, id, content);
+    message.labels.push(Label::Tool);
+    message.led_by = led_by;
+    (message.tool_results, message.recipient, message.attachments) =
+        (results, recipient, attachments);
+    (message.from_agent, message.tools) = (!tools.is_empty(), tools);
+    Some(message)
 }
 
 impl Dialogue<'_> {

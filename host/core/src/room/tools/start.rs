@@ -10,6 +10,9 @@ use super::failed;
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::approvals::apply_rules;
+use crate::room::scratch::call_tool;
+use crate::room::scratch::takes_turns;
 use crate::room::{Budgets, Histories, RoomContext, ToolRounds};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::capability::Capability;
@@ -58,7 +61,7 @@ impl ToolRounds<'_> {
             let renamed =
                 (call.name != admitted).then(|| ToolCall { name: admitted, ..call.clone() });
             let call = renamed.as_ref().unwrap_or(call);
-            match self.frames.apply_rules(self.cx, id, slot, call, &agent, consent) {
+            match apply_rules(self.frames, self.cx, id, slot, call, &agent, consent) {
                 ConsentRuling::Runs => {}
                 ConsentRuling::Waits => return None,
                 ConsentRuling::Refused(result) => return Some(result),
@@ -96,7 +99,7 @@ impl ToolRounds<'_> {
         let led_by = call.led_by.clone();
         let frame = id;
         let id = self.cx.next_call(Purpose::Tool { frame, slot, plugin: plugin.clone() });
-        if !self.cx.takes_turns(&plugin) {
+        if !takes_turns(self.cx, &plugin) {
             self.frames.limit_pending(self.cx, frame, id);
         }
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
@@ -117,7 +120,7 @@ impl ToolRounds<'_> {
             tool,
             arguments,
         };
-        self.cx.call_tool(&plugin, effect);
+        call_tool(self.cx, &plugin, effect);
         self.frames.set_slot(self.cx, frame, slot, SlotState::Calling);
         None
     }
