@@ -43,6 +43,7 @@ mod pausing;
 mod planning;
 mod prompt_agent;
 mod prompts;
+mod queries;
 mod queue_limit;
 mod replayed;
 mod requests;

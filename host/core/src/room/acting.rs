@@ -5,9 +5,9 @@
 pub(super) mod executors;
 pub(super) mod jobs;
 
-use crate::room::condensing::consult;
 use crate::room::confirming;
 use crate::room::planning::change_plan;
+use crate::room::queries::consult;
 use crate::room::{Frames, RoomContext, ToolRounds};
 use std::collections::BTreeMap;
 use std::sync::Arc;

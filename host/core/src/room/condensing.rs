@@ -1,15 +1,15 @@
-//! Queries to plugins, and the condensing of histories (O-123…O-125): when a condenser is asked,
-//! and how its answer is applied. `setup::plugin_query` decides what it may do to a history; the
+//! The condensing of histories (O-123…O-125): when a condenser is asked, and how its answer is
+//! applied. `setup::plugin_query` decides what it may do to a history; the
 //! log keeps everything.
 
-use crate::room::{Dialogue, Frames, Histories, RoomContext, RunControl, StepLoop};
+use crate::room::{Dialogue, Histories, RoomContext, RunControl, StepLoop};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::QueryPurpose;
 use super::frame::FrameWait;
-use super::{Purpose, QueryPurpose, Room};
-use crate::protocol::effect::Effect;
+use super::queries::consult;
 use crate::protocol::notice::Notice;
 use crate::setup::CondenseRules;
 use crate::setup::plugin_query::{
@@ -17,8 +17,8 @@ use crate::setup::plugin_query::{
 };
 use crate::tool_calls::truncate::{self, MIN_OUTPUT};
 use crate::types::action::Observation;
-use crate::types::fault::{CallReport, Fault, FaultKind};
-use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
+use crate::types::fault::{Fault, FaultKind};
+use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{Label, SUMMARY_BY};
 
 /// Entries that a history must grow by before its condenser is asked again after an insufficient
@@ -49,67 +49,6 @@ impl Condensing {
     /// Whether there is nothing to serialize.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-/// Sends a query to a plugin on behalf of a frame; `consulted` takes the answer. `None` if the
-/// frame is over.
-pub(super) fn consult(
-    frames: &Frames,
-    cx: &mut RoomContext,
-    id: FrameId,
-    plugin: &PluginName,
-    question: PluginQuery,
-    about: QueryPurpose,
-) -> Option<CallId> {
-    let task = frames.get(&id)?.task.clone();
-    let plugin = plugin.clone();
-    let call = cx.next_call(Purpose::QueryPlugin { frame: id, plugin: plugin.clone(), about });
-    cx.effects.push_back(Effect::QueryPlugin { call, task, plugin, question });
-    Some(call)
-}
-
-impl Room {
-    pub(super) fn consulted(
-        &mut self,
-        call: CallId,
-        answer: Result<PluginReply, Fault>,
-        report: &CallReport,
-    ) {
-        let (frame, plugin, about) = match self.cx.calls.get(&call).cloned() {
-            Some(Purpose::QueryPlugin { frame, plugin, about }) => (frame, plugin, about),
-            Some(Purpose::Gate { plugin, number }) => {
-                return self.gate_answered(call, &plugin, number, answer, report);
-            }
-            Some(Purpose::Observer { .. }) => return self.observer_answered(call, answer, report),
-            _ => return,
-        };
-        // Read before `end_call`, which drops it.
-        let removals = self.histories.removals.get(&call).cloned().unwrap_or_default();
-        let answer = answer.and_then(|advice| {
-            if answers(&about, &advice) { Ok(advice) } else { Err(another_question()) }
-        });
-        self.end_call(call, answer.is_ok(), report);
-        if let Err(fault) = &answer {
-            self.cx.notify(Notice::PluginFaulted {
-                call,
-                plugin: plugin.clone(),
-                fault: fault.clone(),
-            });
-        }
-        match about {
-            QueryPurpose::Memories { slot } => self.tool_rounds().recalled(frame, slot, answer),
-            QueryPurpose::Risk { slot } => self.tool_rounds().assessed(frame, slot, answer),
-            QueryPurpose::Condense => {
-                if let Err(fault) = self.run_control().condensed(frame, answer, &removals) {
-                    self.cx.notify(Notice::PluginFaulted { call, plugin, fault });
-                }
-                self.step_loop().resume_step(frame);
-            }
-            QueryPurpose::Rule => self.step_loop().ruled(frame, &plugin, answer),
-            QueryPurpose::Conclude => self.run_control().concluded(frame, &plugin, answer),
-            QueryPurpose::AnswerAsUser => self.step_loop().answered_as_user(frame, &plugin, answer),
-        }
     }
 }
 
@@ -246,7 +185,7 @@ impl RunControl<'_> {
     ///
     /// # Errors
     /// If the answer does not fit this history. Nothing is changed then.
-    fn condensed(
+    pub(super) fn condensed(
         &mut self,
         id: FrameId,
         answer: Result<PluginReply, Fault>,
@@ -346,7 +285,7 @@ impl RunControl<'_> {
 
 impl StepLoop<'_> {
     /// Resumes the step that waited for a shorter history.
-    fn resume_step(&mut self, id: FrameId) {
+    pub(super) fn resume_step(&mut self, id: FrameId) {
         let Some(wait) = self.start_step(id) else { return };
         // The condensation may have ended the activation. A replayed step is ready at once, so the
         // frame must become runnable.
@@ -391,20 +330,4 @@ fn as_now(mut condensation: Condensation, removals: &[Vec<usize>]) -> Condensati
         })
         .collect();
     condensation
-}
-
-fn answers(about: &QueryPurpose, advice: &PluginReply) -> bool {
-    matches!(
-        (about, advice),
-        (QueryPurpose::Memories { .. }, PluginReply::Memories { .. })
-            | (QueryPurpose::Risk { .. }, PluginReply::Risk { .. })
-            | (QueryPurpose::Condense, PluginReply::Condense { .. })
-            | (QueryPurpose::Rule, PluginReply::Rule { .. })
-            | (QueryPurpose::Conclude, PluginReply::Conclude { .. })
-            | (QueryPurpose::AnswerAsUser, PluginReply::AnswerAsUser { .. })
-    )
-}
-
-fn another_question() -> Fault {
-    Fault::new(FaultKind::BadAnswer, "it answered another question than the one that it was asked")
 }

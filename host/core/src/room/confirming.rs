@@ -3,7 +3,7 @@
 
 use crate::room::acting::executors::executor_of;
 use crate::room::approvals::ask_approver;
-use crate::room::condensing::consult;
+use crate::room::queries::consult;
 use crate::room::{Frames, RoomContext, ToolRounds};
 
 use super::approvals::{Consent, ConsentRuling};

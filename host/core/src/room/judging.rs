@@ -3,7 +3,7 @@
 //! first, and the judge may overrule it. Limits, kills and the user's own goodbye are not its to
 //! decide, and only people approve.
 
-use crate::room::condensing::consult;
+use crate::room::queries::consult;
 use crate::room::{Dialogue, RunControl, StepLoop};
 use std::sync::Arc;
 

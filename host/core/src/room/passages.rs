@@ -4,9 +4,9 @@
 
 use crate::room::background::closing::shares_channels;
 use crate::room::background::slots::waits;
-use crate::room::condensing::consult;
 use crate::room::gates::has_gate;
 use crate::room::prompt_agent::own_system;
+use crate::room::queries::consult;
 use crate::room::termination::failed_instead;
 use crate::room::termination::has_answer;
 use crate::room::{Frames, GateChecks, RoomContext, RunControl, StepLoop, ToolRounds};

@@ -3,10 +3,10 @@
 
 mod judge;
 
-use crate::room::condensing::consult;
 use crate::room::passages::hold_of_new;
 use crate::room::prompt_agent::own_system;
 use crate::room::prompts::say_if_filtered;
+use crate::room::queries::consult;
 use crate::room::replayed::replayed;
 use crate::room::responders::is_valid_recipient;
 use crate::room::steps::judge::report_step;
