@@ -18,11 +18,11 @@ entry = "desk"                          # the task that gets the message
 
 # -- plugins
 [plugins.desk] # the one at the front
-source = "stock:coordinator"            # inside the program
+source = "stock:pipeline"               # inside the program
 grants.route = ["answer"]               # whom it may pass messages to
 
 [plugins.librarian]
-source = "stock:librarian"
+source = "stock:chat"
 # what it may call
 grants.tools = [
   "search.find",                        # finds

@@ -1,5 +1,5 @@
-//! Builds components, which are the stock plugins and the guests of the tests, and places them
-//! where the host, tests and configs look for them.
+//! Builds components, which are the stock plugins, those of the examples and the guests of the
+//! tests, and places them where the host, tests and configs look for them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,11 +14,15 @@ use crate::python_plugin;
 use crate::shared::SharedComponents;
 use crate::toml;
 
-const STOCK_PREFIX: &str = "conclave-plugin-";
+const PLUGIN_PREFIX: &str = "conclave-plugin-";
+/// The folder of the plugins that only examples and tests run. They are built beside the guests,
+/// because no program contains them.
+const EXAMPLE_PLUGINS: &str = "docs/examples/plugins";
 
 /// The folders of what guests are made of. A test compares them with the dependencies.
-const GUEST_SOURCES: [&str; 8] = [
+const GUEST_SOURCES: [&str; 9] = [
     "tests/guests",
+    EXAMPLE_PLUGINS,
     "tests/script",
     "plugins/prose",
     "sdk/rust",
@@ -131,14 +135,17 @@ pub(crate) fn build_conclave(
     phases.run("building the program conclave", "conclave", command)
 }
 
-/// One phase: builds the guests of the tests into `target/conclave/guests`.
+/// One phase: builds the guests of the tests and the plugins of the examples into
+/// `target/conclave/guests`.
 pub(crate) fn build_guests(
     place: &Checkout,
     phases: &mut Phases,
     optimised: Optimised,
 ) -> Result<(), XtaskFailure> {
-    let names = guests(place)?;
-    let label = format!("building {} test guests", names.len());
+    let examples = example_plugins(place)?;
+    let mut names = guests(place)?;
+    names.extend(example_names(place)?);
+    let label = format!("building {} guests of tests and examples", names.len());
     let shared = match optimised {
         Optimised::Little => SharedComponents::find(place, "guests", &guest_inputs(place)?),
         Optimised::Fully => None,
@@ -148,9 +155,12 @@ pub(crate) fn build_guests(
     }
     let mut command = guest_build(place, optimised);
     command.arg("--examples");
+    add_plugins(&mut command, &examples);
     phases.run(&label, "guests", command)?;
-    let built: Vec<_> =
-        names.into_iter().map(|name| (built_guest(place, optimised, &name), name)).collect();
+    let built: Vec<_> = names
+        .into_iter()
+        .map(|name| (built_guest(place, optimised, &examples, &name), name))
+        .collect();
     publish_all(built.iter().cloned(), &place.guests())?;
     if let Some(shared) = shared {
         shared.put(&built);
@@ -173,6 +183,14 @@ fn guest_build(place: &Checkout, optimised: Optimised) -> Command {
     command
 }
 
+/// Adds plugins to a build of guests, which names examples besides.
+fn add_plugins(command: &mut Command, plugins: &[ComponentCrate]) {
+    for plugin in plugins {
+        command.args(["-p", &plugin.package]);
+    }
+    command.args((!plugins.is_empty()).then_some("--lib"));
+}
+
 fn component_build(place: &Checkout, optimised: Optimised) -> Command {
     let mut command = place.cargo(["build", "--target", PLUGIN_TARGET]);
     command.args(optimised.settings());
@@ -188,7 +206,7 @@ fn component_build(place: &Checkout, optimised: Optimised) -> Command {
 pub(crate) struct NamedComponents {
     /// Those behind `stock:`.
     stock: BTreeSet<String>,
-    /// The guests of the tests.
+    /// The guests of the tests, and the plugins of the examples.
     guests: BTreeSet<String>,
 }
 
@@ -219,33 +237,45 @@ pub(crate) fn build_named(
     phases: &mut Phases,
     names: &NamedComponents,
 ) -> Result<(), XtaskFailure> {
-    let plugins: Vec<_> = stock_plugins(place)?
-        .into_iter()
-        .filter(|plugin| names.stock.contains(plugin.name()))
-        .collect();
+    let mut plugins = stock_plugins(place)?;
+    plugins.retain(|plugin| names.stock.contains(plugin.name()));
+    let mut examples = example_plugins(place)?;
+    examples.retain(|plugin| names.guests.contains(plugin.name()));
     let mut command = guest_build(place, Optimised::Little);
-    for plugin in &plugins {
-        command.args(["-p", &plugin.package]);
-    }
-    command.args((!plugins.is_empty()).then_some("--lib"));
-    for guest in &names.guests {
-        command.args(["--example", guest]);
-    }
+    add_guests(&mut command, &examples, names.guests.iter().map(String::as_str));
     let count = plugins.len() + names.guests.len();
+    let built = Optimised::Little.folder(place);
+    let components: Vec<_> = plugins
+        .iter()
+        .map(|plugin| (built.join(&plugin.file), place.stock().join(plugin.component())))
+        .collect();
+    let guests: Vec<_> = named
+        .guests
+        .iter()
+        .map(|name| {
+            let file = place.guests().join(format!("{name}.wasm"));
+            (built_guest(place, Optimised::Little, &examples, name), file)
+        })
+        .collect();
+    plugins.append(&mut examples);
+    add_plugins(&mut command, &plugins);
     let build = CargoBuild { log: "plugins", command };
     phases.build(&format!("building {count} plugins"), vec![build])?;
-    let built = Optimised::Little.folder(place);
-    let components = plugins
-        .iter()
-        .map(|plugin| (built.join(&plugin.file), place.stock().join(plugin.component())));
-    let guests = names.guests.iter().map(|name| {
-        let file = place.guests().join(format!("{name}.wasm"));
-        (built_guest(place, Optimised::Little, name), file)
-    });
     for folder in [place.stock(), place.guests()] {
         fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
     }
-    components.chain(guests).try_for_each(|(built, file)| publish(&built, &file))
+    components.iter().chain(&guests).try_for_each(|(built, file)| publish(built, file))
+}
+
+/// Adds the guests of the tests with these names to a build; the others are plugins of examples.
+fn add_guests<'a>(
+    command: &mut Command,
+    examples: &[ComponentCrate],
+    names: impl Iterator<Item = &'a str>,
+) {
+    for name in names.filter(|name| examples.iter().all(|plugin| plugin.name() != *name)) {
+        command.args(["--example", name]);
+    }
 }
 
 /// One phase: builds only these guests; the others stay unchanged.
@@ -254,16 +284,18 @@ pub(crate) fn build_some_guests(
     phases: &mut Phases,
     names: &[&str],
 ) -> Result<(), XtaskFailure> {
+    let mut examples = example_plugins(place)?;
+    examples.retain(|plugin| names.contains(&plugin.name()));
     // That of the stock plugins, which are built beside them and share the SDK.
     let mut command = guest_build(place, Optimised::Fully);
-    for name in names {
-        command.args(["--example", name]);
-    }
+    add_guests(&mut command, &examples, names.iter().copied());
+    add_plugins(&mut command, &examples);
     phases.run(&format!("building the plugins {}", names.join(", ")), "guests", command)?;
     let folder = place.guests();
     fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
     names.iter().try_for_each(|name| {
-        publish(&built_guest(place, Optimised::Fully, name), &folder.join(format!("{name}.wasm")))
+        let built = built_guest(place, Optimised::Fully, &examples, name);
+        publish(&built, &folder.join(format!("{name}.wasm")))
     })
 }
 
@@ -272,8 +304,23 @@ pub(crate) fn guests(place: &Checkout) -> Result<Vec<String>, XtaskFailure> {
     Ok(toml::strings(&place.read("tests/guests/Cargo.toml")?, "[[example]]", "name"))
 }
 
-fn built_guest(place: &Checkout, optimised: Optimised, name: &str) -> PathBuf {
-    optimised.folder(place).join("examples").join(format!("{}.wasm", name.replace('-', "_")))
+/// The names of the plugins of the examples.
+pub(crate) fn example_names(place: &Checkout) -> Result<Vec<String>, XtaskFailure> {
+    Ok(example_plugins(place)?.iter().map(|plugin| plugin.name().to_owned()).collect())
+}
+
+/// Returns the file that cargo builds of a guest, or of one of these plugins.
+fn built_guest(
+    place: &Checkout,
+    optimised: Optimised,
+    examples: &[ComponentCrate],
+    name: &str,
+) -> PathBuf {
+    let folder = optimised.folder(place);
+    match examples.iter().find(|plugin| plugin.name() == name) {
+        Some(plugin) => folder.join(&plugin.file),
+        None => folder.join("examples").join(format!("{}.wasm", name.replace('-', "_"))),
+    }
 }
 
 struct ComponentCrate {
@@ -283,9 +330,9 @@ struct ComponentCrate {
 }
 
 impl ComponentCrate {
-    /// Returns the name for configs: `stock:NAME`.
+    /// The name in configs: `stock:NAME`, or that of its file.
     fn name(&self) -> &str {
-        self.package.strip_prefix(STOCK_PREFIX).unwrap_or(&self.package)
+        self.package.strip_prefix(PLUGIN_PREFIX).unwrap_or(&self.package)
     }
 
     /// Returns the name of its component in the folder of stock plugins.
@@ -295,24 +342,37 @@ impl ComponentCrate {
 }
 
 fn stock_plugins(place: &Checkout) -> Result<Vec<ComponentCrate>, XtaskFailure> {
+    let kinds = folders(&place.root.join("plugins"));
+    plugin_crates(place, "plugins", kinds.iter().flat_map(|kind| folders(kind)))
+}
+
+fn example_plugins(place: &Checkout) -> Result<Vec<ComponentCrate>, XtaskFailure> {
+    plugin_crates(place, EXAMPLE_PLUGINS, folders(&place.root.join(EXAMPLE_PLUGINS)).into_iter())
+}
+
+/// Returns the plugins among the crates in these folders, ordered by name. `below` is for the error
+/// if there is none.
+fn plugin_crates(
+    place: &Checkout,
+    below: &str,
+    folders: impl Iterator<Item = PathBuf>,
+) -> Result<Vec<ComponentCrate>, XtaskFailure> {
     let mut plugins = Vec::new();
-    for kind in folders(&place.root.join("plugins")) {
-        for folder in folders(&kind) {
-            let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
-            let Some(package) = toml::string(&text, "[package]", "name")
-                .filter(|name| name.starts_with(STOCK_PREFIX))
-            else {
-                continue;
-            };
-            let library =
-                toml::string(&text, "[lib]", "name").unwrap_or_else(|| package.replace('-', "_"));
-            plugins.push(ComponentCrate { package, file: format!("{library}.wasm") });
-        }
+    for folder in folders {
+        let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        let Some(package) =
+            toml::string(&text, "[package]", "name").filter(|name| name.starts_with(PLUGIN_PREFIX))
+        else {
+            continue;
+        };
+        let library =
+            toml::string(&text, "[lib]", "name").unwrap_or_else(|| package.replace('-', "_"));
+        plugins.push(ComponentCrate { package, file: format!("{library}.wasm") });
     }
     if plugins.is_empty() {
         return Err(XtaskFailure::new(format!(
-            "no package named {STOCK_PREFIX}… below {}",
-            place.root.join("plugins").display()
+            "no package named {PLUGIN_PREFIX}… below {}",
+            place.root.join(below).display()
         )));
     }
     plugins.sort_by(|a, b| a.package.cmp(&b.package));
@@ -383,16 +443,31 @@ mod tests {
         assert_eq!(components.guests, BTreeSet::from(["finder".to_owned()]));
     }
 
+    /// Guests and plugins of examples lie in one folder, and configs of examples name both.
+    #[test]
+    fn no_plugin_of_an_example_has_the_name_of_a_guest_or_a_stock_plugin() {
+        let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
+        let all = guests(&place)
+            .and_then(|guests| Ok((guests, stock_plugins(&place)?, example_names(&place)?)));
+        let (guests, stock, examples) = all.unwrap_or_else(|failure| panic!("{}", failure.text));
+        for name in &examples {
+            assert!(!guests.contains(name) && stock.iter().all(|plugin| plugin.name() != name));
+        }
+    }
+
     #[test]
     fn a_guest_is_made_of_the_folders_of_its_dependencies() {
         let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
         let members = layers::members(&place).unwrap_or_else(|failure| panic!("{}", failure.text));
-        let mut names = BTreeSet::from(["conclave-guests".to_owned()]);
+        let is_example = |package: &&layers::Package| package.folder.starts_with(EXAMPLE_PLUGINS);
+        let mut names: BTreeSet<String> =
+            members.iter().filter(is_example).map(|package| package.name.clone()).collect();
+        names.insert("conclave-guests".to_owned());
         let mut folders = BTreeSet::from(["wit"]);
         while let Some(name) = names.pop_first() {
             let package = members.iter().find(|package| package.name == name);
             let package = package.unwrap_or_else(|| panic!("there is no package {name}"));
-            folders.insert(&package.folder);
+            folders.insert(if is_example(&package) { EXAMPLE_PLUGINS } else { &package.folder });
             names.extend(package.dependencies.iter().cloned());
         }
         assert_eq!(folders, BTreeSet::from(GUEST_SOURCES));

@@ -12,8 +12,13 @@ use crate::phase;
 use crate::place::{Checkout, files_below};
 
 /// The folders and file types in which rules are cited.
-const CITING: [(&str, &str); 4] =
-    [("host", ".rs"), ("sdk", ".rs"), ("plugins", ".rs"), ("wit", ".wit")];
+const CITING: [(&str, &str); 5] = [
+    ("host", ".rs"),
+    ("sdk", ".rs"),
+    ("plugins", ".rs"),
+    ("docs/examples/plugins", ".rs"),
+    ("wit", ".wit"),
+];
 
 /// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and missing from
 /// docs/internals/rules.
@@ -78,13 +83,14 @@ pub(crate) fn cited_pages_exist(place: &Checkout) -> Result<(), XtaskFailure> {
     Err(XtaskFailure::new(format!("\n{missing}\nThese pages are cited and do not exist.")))
 }
 
-/// Fails with the guests that no test runs by name.
+/// Fails with the guests and the plugins of examples that no test runs by name.
 pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), XtaskFailure> {
     let tests = sources(place, "tests/support")?
         + &sources(place, "tests/suite")?
         + &sources(place, "tests/conformance")?;
     let mut runners: Vec<&str> = runners(&tests).collect();
-    let guests = components::guests(place)?;
+    let mut guests = components::guests(place)?;
+    guests.extend(components::example_names(place)?);
     let untested = untested(&guests, &runners, &tests);
     if untested.is_empty() {
         return Ok(());
@@ -141,7 +147,7 @@ const TIMED: [&str; 9] = [
 ];
 
 /// The folders that contain tests.
-const TESTS: [&str; 4] = ["host", "sdk", "plugins", "tests"];
+const TESTS: [&str; 5] = ["host", "sdk", "plugins", "docs/examples/plugins", "tests"];
 
 /// The exceptions without tests: components that tests run, benchmarks, and this file, which lists
 /// the words.

@@ -45,6 +45,8 @@ const PICTURES: [Picture; 2] = [
         is_without_speech: true,
     },
 ];
+/// The components that the configs name, besides the stock plugins.
+const GUESTS: [&str; 5] = ["agent_hostile_tour", "weather", "coordinator", "librarian", "digest"];
 const FONT: f64 = 13.0;
 const LINE: f64 = 18.0;
 
@@ -57,7 +59,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, false);
     components::build_stock(&place, &mut phases, Optimised::Fully)?;
-    components::build_some_guests(&place, &mut phases, &["agent_hostile_tour", "weather"])?;
+    components::build_some_guests(&place, &mut phases, &GUESTS)?;
     components::build_conclave(&place, &mut phases, false)?;
     for picture in &PICTURES {
         // The first run compiles the plugins, which does not belong in the picture.

@@ -180,11 +180,12 @@ fn a_pipe_whose_last_message_had_no_answer_is_told_why() {
 #[test]
 fn a_background_result_comes_in_between_and_the_end_of_the_input_waits_for_it() {
     let config = format!(
-        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\ngrants.route = [\"answer\"]\ngrants.delegate = [\"digest\"]\n\
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"{coordinator}\"\ngrants.route = [\"answer\"]\ngrants.delegate = [\"digest\"]\n\
          [plugins.echo]\nsource = \"{}\"\n[plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"terminal\"]\n\
          [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n[tasks.answer]\nagent = \"echo\"\n\
          [tasks.digest]\nagent = \"echo\"\ndelivery_strategy = \"immediate\"\n",
-        guest("agent_echo").display()
+        guest("agent_echo").display(),
+        coordinator = guest("coordinator").display(),
     );
     let output = chat(&Rig::new().with_file("c.toml", config), &["c.toml"], "hello\n");
     let (code, said) = outcome(&output);

@@ -178,7 +178,7 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
 /// Returns a config that starts a background task without an end.
 pub(crate) fn stalling() -> Rig {
     let config = format!(
-        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\n\
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"{coordinator}\"\n\
          grants.route = [\"answer\"]\ngrants.delegate = [\"digest\"]\n\
          [plugins.echo]\nsource = \"{}\"\n[plugins.loop]\nsource = \"{}\"\n\
          [plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"terminal\"]\n\
@@ -187,7 +187,8 @@ pub(crate) fn stalling() -> Rig {
          [tasks.digest]\nagent = \"loop\"\non_no_tool_call = \"nothing\"\n\
          max_stalled_steps = 2\ndelivery_strategy = \"immediate\"\n",
         guest("agent_echo").display(),
-        guest("agent_loop").display()
+        guest("agent_loop").display(),
+        coordinator = guest("coordinator").display(),
     );
     Rig::new().with_file("c.toml", config)
 }

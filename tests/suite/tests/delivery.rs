@@ -12,7 +12,7 @@ fn config(strategy: &str, grants: &str) -> String {
         r#"
 entry = "desk"
 [plugins.coordinator]
-source = "stock:coordinator"
+source = "{coordinator}"
 grants.route = ["answer"]
 grants.delegate = ["digest"]
 [plugins.echo]
@@ -29,6 +29,7 @@ agent = "echo"
 agent = "echo"
 delivery_strategy = "strategy"
 "#,
+        coordinator = guest("coordinator").display(),
         echo = guest("agent_echo").display(),
     )
 }

@@ -4,11 +4,21 @@
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig};
 
+/// Returns an example with its guests where the tests have them.
+fn example(name: &str) -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
+    let mut text = std::fs::read_to_string(folder.join(name)).expect("the example is there");
+    for guest in ["coordinator", "librarian", "digest", "finder", "agent_hostile_tour", "weather"] {
+        let file = conclave_test_support::guest(guest).display().to_string();
+        text = text.replace(&format!("../../target/conclave/guests/{guest}.wasm"), &file);
+    }
+    assert!(!text.contains("\"../../target"), "{text}");
+    text
+}
+
 /// Returns the demo's config on the test's folder.
 fn demo() -> String {
-    let path =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/demo.toml");
-    let text = std::fs::read_to_string(path).expect("the example is there");
+    let text = example("demo.toml");
     assert!(text.contains(r#"dir = "../../docs""#), "the example names its folder");
     text.replace(r#"dir = "../../docs""#, r#"dir = "folder""#)
 }
@@ -81,13 +91,7 @@ fn what_a_word_means_is_answered_by_what_explains_it() {
 /// The run of `cargo xtask demo`.
 #[test]
 fn a_stranger_is_stopped_three_ways_and_the_question_is_answered() {
-    let path =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/stranger.toml");
-    let text = std::fs::read_to_string(path).expect("the example is there");
-    let finder = conclave_test_support::guest("finder").display().to_string();
-    let config = text
-        .replace("../../target/conclave/guests/finder.wasm", &finder)
-        .replace(r#"dir = "../../docs""#, r#"dir = "folder""#);
+    let config = example("stranger.toml").replace(r#"dir = "../../docs""#, r#"dir = "folder""#);
     let ran = lights().run(&config, "When was Skerryvore first lit?");
     assert_eq!(ran.content(), "Skerryvore was first lit in 1844.  (docs/lights.txt:1)");
     let denied: Vec<String> =
@@ -106,18 +110,7 @@ fn a_stranger_is_stopped_three_ways_and_the_question_is_answered() {
 
 #[test]
 fn the_hostile_tour_is_stopped_six_ways_and_the_task_answers() {
-    let path =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/hostile.toml");
-    let text = std::fs::read_to_string(path).expect("the example is there");
-    let config = text
-        .replace(
-            "../../target/conclave/guests/agent_hostile_tour.wasm",
-            &conclave_test_support::guest("agent_hostile_tour").display().to_string(),
-        )
-        .replace(
-            "../../target/conclave/guests/weather.wasm",
-            &conclave_test_support::guest("weather").display().to_string(),
-        );
+    let config = example("hostile.toml");
     let ran = Rig::new()
         .with_file("data/report.txt", "fine")
         .run(&config.replace(r#"dir = ".""#, r#"dir = "data""#), "How warm is it in Oslo?");

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::config::{Config, KEYS, KeyDefault};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
-use conclave_test_support::Rig;
+use conclave_test_support::{Rig, guests};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -227,7 +227,8 @@ fn rules_live_in_the_files_that_their_pages_name() {
 fn example(name: &str) -> (Rig, String) {
     let folder = root().join("docs/examples");
     let config = read(&folder.join(name))
-        .replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()));
+        .replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()))
+        .replace("../../target/conclave/guests", &guests().display().to_string());
     let replies = [
         "chat",
         "acting",
@@ -237,7 +238,7 @@ fn example(name: &str) -> (Rig, String) {
         "supervisor",
         "pipeline",
         "voice",
-        "digest",
+        "digest-delivery",
         "handoff",
     ]
     .map(|name| format!("{name}-replies.json"));
@@ -378,7 +379,7 @@ fn the_example_of_a_voice_tells_each_result_on_the_phone() {
 
 #[test]
 fn the_example_of_a_digest_tells_three_results_in_one_turn() {
-    let (rig, config) = example("digest.toml");
+    let (rig, config) = example("digest-delivery.toml");
     let ran = rig.run(&config, "Look after the lights of Skerryvore, Bell Rock and Muckle Flugga.");
     let together: Vec<&str> = ran
         .heard
@@ -428,7 +429,7 @@ fn the_examples_load() {
         "supervisor.toml",
         "pipeline.toml",
         "voice.toml",
-        "digest.toml",
+        "digest-delivery.toml",
         "handoff.toml",
     ] {
         let (rig, config) = example(name);

@@ -14,7 +14,7 @@ fn config(mode: &str, gates: &str, limits: &str) -> String {
         r#"
 entry = "desk"
 [plugins.coordinator]
-source = "stock:coordinator"
+source = "{coordinator}"
 grants.route = ["answer"]
 grants.delegate = ["digest"]
 [plugins.echo]
@@ -36,6 +36,7 @@ agent = "echo"
 delivery_strategy = "immediate"
 {gates}
 "#,
+        coordinator = guest("coordinator").display(),
         echo = guest("agent_echo").display(),
         gate = guest("hostile_gate").display(),
     )
@@ -248,7 +249,7 @@ fn moderated(point: &str, rules: &str) -> String {
         r#"
 entry = "desk"
 [plugins.coordinator]
-source = "stock:coordinator"
+source = "{coordinator}"
 grants.route = ["answer"]
 [plugins.echo]
 source = "{echo}"
@@ -264,6 +265,7 @@ agent = "echo"
 on = "{point}"
 plugin = "moderation"
 "#,
+        coordinator = guest("coordinator").display(),
         echo = guest("agent_echo").display(),
     )
 }

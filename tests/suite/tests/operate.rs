@@ -91,7 +91,7 @@ fn init_writes_over_nothing_and_grants_no_home_folder() {
             && !rig.folder().join("conclave.schema.json").exists()
     );
     well(&rig, &["init", "--force"]);
-    assert!(file(&rig, "conclave.toml").contains("entry = \"desk\""));
+    assert!(file(&rig, "conclave.toml").contains("entry = \"chat\""));
     let rig = Rig::new().with_file("conclave.schema.json", "{}");
     assert!(ended(&rig, 2, &["init"]).contains("conclave.schema.json"));
 }
@@ -106,7 +106,7 @@ fn a_strangers_plugin_is_added_with_the_grants_that_were_given() {
         "UNSIGNED",
         "optional",
         "Keeps reports between calls.",
-        "grant librarian 'tools = [\"weather.*\"]'",
+        "grant chat 'tools = [\"weather.*\"]'",
     ] {
         assert!(told.contains(expected), "{expected} is missing in\n{told}");
     }
@@ -122,7 +122,7 @@ fn a_strangers_plugin_is_added_with_the_grants_that_were_given() {
         before.lines().filter(|line| line.contains('#')).all(|line| after.contains(line)),
         "a comment is lost in\n{after}"
     );
-    well(&rig, &["grant", "librarian", "tools = [\"weather.*\"]"]);
+    well(&rig, &["grant", "chat", "tools = [\"weather.*\"]"]);
     let (shown, _) = well(&rig, &["check", "conclave.toml"]);
     assert!(shown.contains("weather"), "{shown}");
     assert!(ended(&rig, 2, &["add", "weather.wasm"]).contains("--as NAME"));
@@ -179,9 +179,7 @@ fn grants_that_are_not_asked_for_are_refused() {
         ended(&rig, 2, &["grant", "search", "tools = [\"search.find\"]"])
             .contains("does not ask for `tools`")
     );
-    assert!(
-        ended(&rig, 2, &["grant", "librarian", "tools = [\"nothing\"]"]).contains("conclave.toml:")
-    );
+    assert!(ended(&rig, 2, &["grant", "chat", "tools = [\"nothing\"]"]).contains("conclave.toml:"));
     assert_eq!(file(&rig, "conclave.toml"), before);
 }
 
@@ -189,18 +187,18 @@ fn grants_that_are_not_asked_for_are_refused() {
 fn the_line_of_a_denial_can_be_pasted() {
     let rig = Rig::new();
     well(&rig, &["init"]);
-    let line = "[plugins.librarian] grants.tools = [\"search.find\", \"search.list\"]";
+    let line = "[plugins.chat] grants.tools = [\"search.find\", \"search.list\"]";
     let (_, told) = well(&rig, &["grant", line]);
     assert!(told.contains("+ ") && told.contains("\"search.list\"]"), "{told}");
-    assert!(ended(&rig, 2, &["grant", "search", line]).contains("librarian"));
-    let output = conclave(&rig, &["revoke", "--json", "librarian", "tools = [\"search.list\"]"]);
+    assert!(ended(&rig, 2, &["grant", "search", line]).contains("chat"));
+    let output = conclave(&rig, &["revoke", "--json", "chat", "tools = [\"search.list\"]"]);
     let told: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!(
         (&told["type"], &told["changed"], &told["file"]),
         (&json!("config"), &json!(true), &json!("conclave.toml"))
     );
     assert_eq!(told["changes"][1]["change"], "added", "{told}");
-    let told = ended(&rig, 2, &["revoke", "librarian", "tools = [\"search.list\"]"]);
+    let told = ended(&rig, 2, &["revoke", "chat", "tools = [\"search.list\"]"]);
     assert!(told.contains("is not granted"), "{told}");
 }
 
@@ -208,10 +206,10 @@ fn the_line_of_a_denial_can_be_pasted() {
 fn what_is_granted_by_a_pattern_is_not_revoked_by_name() {
     let rig = Rig::new();
     well(&rig, &["init"]);
-    well(&rig, &["grant", "librarian", "tools = [\"search.*\"]"]);
-    let told = ended(&rig, 2, &["revoke", "librarian", "tools = [\"search.list\"]"]);
+    well(&rig, &["grant", "chat", "tools = [\"search.*\"]"]);
+    let told = ended(&rig, 2, &["revoke", "chat", "tools = [\"search.list\"]"]);
     assert!(told.contains("`search.*`"), "{told}");
-    well(&rig, &["revoke", "librarian", "tools"]);
+    well(&rig, &["revoke", "chat", "tools"]);
     assert!(!file(&rig, "conclave.toml").contains("grants.tools"));
 }
 
@@ -316,9 +314,7 @@ fn a_call_ends_with_the_code_of_its_end() {
     );
     let told = ended(&rig, 5, &["plugin", "call", "weather.wasm", "spin", "--limit", "cpu=20 ms"]);
     assert!(told.contains("20 ms") && told.contains("--limit cpu="), "{told}");
-    assert!(
-        ended(&rig, 2, &["plugin", "call", "stock:librarian", "find"]).contains("has no tools")
-    );
+    assert!(ended(&rig, 2, &["plugin", "call", "stock:chat", "find"]).contains("has no tools"));
     assert!(
         ended(&rig, 2, &["plugin", "call", "stock:search", "find"]).contains("--grant 'files = ")
     );
@@ -471,12 +467,15 @@ fn a_folder_that_holds_too_much_is_granted_by_yes_only() {
 fn what_is_left_to_check_is_said_after_an_edit() {
     let rig = Rig::new();
     well(&rig, &["init"]);
-    let (_, told) = well(&rig, &["grant", "librarian", "tools = [\"search.nothing\"]"]);
+    let narrowed = file(&rig, "conclave.toml")
+        .replace("agent = \"chat\"\n", "agent = \"chat\"\ntools = [\"search.find\"]\n");
+    let rig = rig.with_file("conclave.toml", narrowed);
+    let (_, told) = well(&rig, &["grant", "chat", "tools = [\"search.nothing\"]"]);
     assert!(told.contains("conclave check conclave.toml"), "{told}");
     assert!(told.contains("warning[config/no-effect]: `search.nothing`"), "{told}");
     let (_, told) = well(&rig, &["revoke", "search", "files"]);
     assert!(told.contains("warning:") && told.contains("search requires `files`"), "{told}");
-    let told = ended(&rig, 2, &["revoke", "librarian", "tools = { calls = 2 }"]);
+    let told = ended(&rig, 2, &["revoke", "chat", "tools = { calls = 2 }"]);
     assert!(told.contains("revoke does not remove limits"), "{told}");
 }
 

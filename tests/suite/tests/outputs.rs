@@ -165,10 +165,28 @@ fn editing(shapes: &mut Shapes) {
     shapes.of(&rig, "can (no)", &["can", "notes", "files"]);
 }
 
+/// Returns the config of a desk that passes a question on, and has it answered from a folder.
+fn desk() -> Rig {
+    let config = format!(
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"{}\"\ngrants.route = [\"answer\"]\n\
+         [plugins.librarian]\nsource = \"{}\"\ngrants.tools = [\"search.find\"]\n\
+         [plugins.search]\nsource = \"stock:search\"\n\
+         grants.files = [{{ dir = \"library\", at = \"/library\", mode = \"read\" }}]\n\
+         limits = {{ memory = \"64 MiB\", cpu = \"5 s\", wall = \"10 s\" }}\n\
+         [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n\
+         [tasks.answer]\nagent = \"librarian\"\ntools = [\"search.find\"]\n\
+         [limits.run]\nwall = \"2 min\"\nturns = 40\n",
+        guest("coordinator").display(),
+        guest("librarian").display(),
+    );
+    let page = "A grant is what the operator lets a plugin do.\n\nThe config grants the plugin search to read this folder.\n\n\
+                An ask is a capability that a plugin's manifest asks for; it is a ceiling, never a grant.\n";
+    Rig::new().with_file("conclave.toml", config).with_file("library/grants.txt", page)
+}
+
 /// Covers finished runs, one of them with a denial.
 fn looking(shapes: &mut Shapes) {
-    let rig = Rig::new();
-    assert_eq!(conclave(&rig, &["init"]).status.code(), Some(0));
+    let rig = desk();
     shapes.of(&rig, "run", &["run", "conclave.toml", "What is a grant?"]);
     let refused = shapes.of(&rig, "audit", &["audit"]);
     shapes.of(&rig, "audit verify", &["audit", "verify"]);

@@ -240,7 +240,6 @@ impl Model {
 
     /// Returns a rig with a project, and the config of an agent with a terminal in an overlay of it.
     fn rig(&self) -> Rig {
-        let component = |name: &str| stock().join(format!("{name}.wasm")).display().to_string();
         Rig::new()
             .with_file("project/greet.sh", "echo Helo\n")
             .with_file("project/old.txt", "old\n")
@@ -253,8 +252,8 @@ impl Model {
                      limits = {{ cpu = \"20 s\", scratch = \"512 KiB\" }}\n\
                      [tasks.fix]\nagent = \"planner\"\naction_plugins = [\"terminal\"]\nstuck_detection = false\n",
                     self.server.url(),
-                    component("planner"),
-                    component("terminal"),
+                    guest("planner").display(),
+                    stock().join("terminal.wasm").display(),
                 ),
             )
     }

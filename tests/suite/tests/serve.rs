@@ -101,14 +101,15 @@ fn a_question_waits_for_the_next_message_as_its_answer() {
 #[test]
 fn a_result_that_a_strategy_delivers_is_on_the_page() {
     let config = format!(
-        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\n\
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"{coordinator}\"\n\
          grants.route = [\"answer\"]\ngrants.delegate = [\"digest\"]\n\
          [plugins.echo]\nsource = \"{}\"\n\
          [plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"terminal\", \"web\"]\n\
          [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n\
          [tasks.answer]\nagent = \"echo\"\n\
          [tasks.digest]\nagent = \"echo\"\ndelivery_strategy = \"immediate\"\nresult_delivery = \"text\"\n{WEB}",
-        guest("agent_echo").display()
+        guest("agent_echo").display(),
+        coordinator = guest("coordinator").display(),
     );
     let rig = Rig::new().with_file("c.toml", config);
     let served = Served::start(&rig, &[]);

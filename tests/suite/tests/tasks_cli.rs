@@ -10,13 +10,14 @@ use crate::resume_cli::{command, conclave, start, until};
 /// Returns a config whose background task never ends by itself.
 fn spinning() -> Rig {
     let config = format!(
-        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\ngrants.route = [\"answer\"]\n\
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"{coordinator}\"\ngrants.route = [\"answer\"]\n\
          grants.delegate = [\"digest\"]\n[plugins.echo]\nsource = \"{}\"\n[plugins.spin]\nsource = \"{}\"\n\
          limits = {{ cpu = \"5 min\", wall = \"5 min\" }}\n[plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"terminal\"]\n\
          [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n[tasks.answer]\nagent = \"echo\"\n\
          [tasks.digest]\nagent = \"spin\"\ndelivery_strategy = \"immediate\"\n",
         guest("agent_echo").display(),
-        guest("agent_spin").display()
+        guest("agent_spin").display(),
+        coordinator = guest("coordinator").display(),
     );
     Rig::new().with_file("c.toml", config)
 }
@@ -24,12 +25,13 @@ fn spinning() -> Rig {
 /// Returns a config whose background task ends at once, and is delivered on this channel.
 fn delivering(channel: &str, lines: &str) -> Rig {
     let config = format!(
-        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\ngrants.route = [\"answer\"]\n\
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"{coordinator}\"\ngrants.route = [\"answer\"]\n\
          grants.delegate = [\"digest\"]\n[plugins.echo]\nsource = \"{}\"\n\
          [plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"{channel}\"]\n\
          [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n[tasks.answer]\nagent = \"echo\"\n\
          [tasks.digest]\nagent = \"echo\"\ndelivery_strategy = \"immediate\"\n{lines}",
         guest("agent_echo").display(),
+        coordinator = guest("coordinator").display(),
     );
     Rig::new().with_file("c.toml", config)
 }

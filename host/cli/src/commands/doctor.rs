@@ -38,11 +38,11 @@ entry = "probe"
 [plugins.search]
 source = "stock:search"
 grants.files = [{ dir = "empty", at = "/empty", mode = "read" }]
-[plugins.digest]
-source = "stock:digest"
+[plugins.faq]
+source = "stock:faq"
 grants.tools = ["search.*"]
 [tasks.probe]
-agent = "digest"
+agent = "faq"
 "#;
 
 /// Runs all checks and prints them. Exits with 0, or with 1 if something will not work. If only

@@ -19,7 +19,7 @@ use crate::ui::show::{FAINT, GOOD, ODD, paint, show_path};
 use crate::ui::stdout;
 
 use folder::ProjectFolder;
-use template::{Model, text};
+use template::{Model, replies, script, text};
 
 pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
     let file =
@@ -42,11 +42,21 @@ pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
     config.map_err(|problems| {
         CliError::usage(format!("{}\n\n{problems}", "these values make the config invalid"))
     })?;
+    let script = beside.join(script(&name));
+    if model.is_none() && script.exists() && !args.force {
+        let what = format!("{} already exists", show_path(&script));
+        return Err(CliError::usage(what).hint("move it elsewhere, or overwrite it with --force"));
+    }
     write_schema(&beside.join(schema::FILE))?;
+    if model.is_none() {
+        let replies = replies(&folder);
+        create(&script, &replies, args.force).map_err(|error| unwritten(&script, &error))?;
+    }
     folder.make().map_err(|error| unwritten(&folder.path, &error))?;
     // Last: while it is missing, the same command can be repeated without --force.
     create(&file, &text, args.force).map_err(|error| unwritten(&file, &error))?;
-    tell(&file, &folder, model.as_ref(), output)
+    let answerer = model.as_ref().map_or(Answerer::Script(&script), Answerer::Model);
+    tell(&file, &folder, &answerer, output)
 }
 
 /// Writes the schema. A schema of another version of this program is replaced; any other file is
@@ -73,16 +83,23 @@ fn write_schema(path: &Path) -> Result<(), CliError> {
     }
 }
 
+/// What answers in the new config.
+enum Answerer<'a> {
+    Model(&'a Model),
+    /// The file of the replies.
+    Script(&'a Path),
+}
+
 fn tell(
     file: &Path,
     folder: &ProjectFolder,
-    model: Option<&Model>,
+    answerer: &Answerer<'_>,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
     let file_argument = shell(&file.display().to_string());
-    let next = match model {
-        Some(_) => format!("conclave chat {file_argument}"),
-        None => format!("conclave run {file_argument} {:?}", folder.question()),
+    let next = match answerer {
+        Answerer::Model(_) => format!("conclave chat {file_argument}"),
+        Answerer::Script(_) => format!("conclave run {file_argument} {:?}", folder.question()),
     };
     if output.json {
         stdout::json(json!({
@@ -101,8 +118,8 @@ fn tell(
             "  search may read {}/{new}; no other plugin may access files",
             show_path(&folder.path)
         );
-        match model {
-            Some(model) => {
+        match answerer {
+            Answerer::Model(model) => {
                 let _ = writeln!(
                     err,
                     "  chat may use {} at {}: {}",
@@ -111,8 +128,12 @@ fn tell(
                     paint(ODD, "everything that it reads is sent there")
                 );
             }
-            None => {
-                let _ = writeln!(err, "  no model, no key, no network: no data can leave");
+            Answerer::Script(script) => {
+                let _ = writeln!(
+                    err,
+                    "  a script, {}, stands for a model; no key, no network: no data can leave",
+                    show_path(script)
+                );
             }
         }
         let _ = writeln!(err, "\n{}", paint(FAINT, "next"));

@@ -36,7 +36,7 @@ fn the_library_is_read_whole() {
     );
 
     let coordinator = &config.plugins[&PluginName::from("coordinator")];
-    assert_eq!(coordinator.source, PluginSource::Stock("coordinator".into()));
+    assert_eq!(coordinator.source, PluginSource::Stock("pipeline".into()));
     let delegate = coordinator.grants.delegate.as_ref().unwrap();
     assert_eq!((delegate.at_once, delegate.total, delegate.tasks[0].as_str()), (1, 1, "digest"));
     assert_eq!(coordinator.grants.route.as_ref().unwrap().names, ["answer", "user", "done"]);

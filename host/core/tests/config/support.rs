@@ -39,12 +39,12 @@ input_price = 0.25
 output_price = 2
 
 [plugins.coordinator]
-source = "stock:coordinator"
+source = "stock:pipeline"
 grants.route = ["answer", "user", "done"]
 grants.delegate = { tasks = ["digest"], at_once = 1, total = 1 }
 
 [plugins.librarian]
-source = "stock:librarian"
+source = "stock:chat"
 grants.tools = ["search.*", "notes.save"]
 grants.model = { names = ["default"], tokens = 50_000, cost_usd = 0.20 }
 
@@ -54,7 +54,7 @@ grants.files = [{ dir = "docs", at = "/folder", mode = "read" }]
 limits = { memory = "64 MiB", cpu = "500 ms", wall = "2 s", output = "256 KiB" }
 
 [plugins.digest]
-source = "stock:digest"
+source = "stock:chat"
 grants.tools = { names = ["search.read"], calls = 10 }
 
 [plugins.notes]

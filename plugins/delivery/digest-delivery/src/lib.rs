@@ -1,6 +1,6 @@
 //! Digest-delivery: at most one turn in an interval. A result waits a short time for others, and
 //! for the end of the interval that the last turn began. One message then covers all waiting
-//! results. (`stock:digest` is an agent, hence the longer name.)
+//! results.
 //!
 //! ```toml
 //! [plugins.digest-delivery]

@@ -1,7 +1,7 @@
-//! The stock delegator: study, work, verify; repeated if the work is not good, up to a limit.
+//! The delegator of the examples: study, work, verify; repeated if the work is not good, up to a limit.
 
 use conclave_core::types::outcome::Status;
-use conclave_test_support::{Ran, Rig};
+use conclave_test_support::{Ran, Rig, guest};
 use serde_json::{Value, json};
 
 use super::{model, prompts, says};
@@ -42,11 +42,12 @@ fn run(rounds: u32, replies: &[Value]) -> (Ran, Vec<Vec<(String, String)>>) {
         |name: &str| format!("[tasks.{name}]\nagent = \"micro\"\nprompt_agent = \"{name}.md\"\n");
     let config = format!(
         "entry = \"main\"\n{models}\n[plugins.micro]\nsource = \"stock:micro\"\ngrants.model = [\"default\"]\n\
-         [plugins.delegator]\nsource = \"stock:delegator\"\ngrants.delegate = [\"study\", \"work\", \"verify\"]\nconfig = {{ rounds = {rounds} }}\n\
+         [plugins.delegator]\nsource = \"{delegator}\"\ngrants.delegate = [\"study\", \"work\", \"verify\"]\nconfig = {{ rounds = {rounds} }}\n\
          [tasks.main]\nagent = \"delegator\"\n{}{}{}",
         worker("study"),
         worker("work"),
-        worker("verify")
+        worker("verify"),
+        delegator = guest("delegator").display(),
     );
     let ran = rig.run(&config, "Mend the wall.");
     (ran, prompts(&server))

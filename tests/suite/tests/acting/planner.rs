@@ -1,10 +1,10 @@
-//! The stock planner with a scripted model: a plan of three levels executed to its end, and a model
+//! The planner of the examples with a scripted model: a plan of three levels executed to its end, and a model
 //! with malformed replies.
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
 use conclave_models::test_server::TestReply;
-use conclave_test_support::{Ran, Rig};
+use conclave_test_support::{Ran, Rig, guest};
 use serde_json::{Value, json};
 
 use super::{allowed, model, prompts, says};
@@ -12,8 +12,9 @@ use super::{allowed, model, prompts, says};
 fn config(models: &str, plugins: &str, task: &str) -> String {
     let tools = if plugins.is_empty() { "" } else { "grants.tools = [\"workspace.*\"]" };
     format!(
-        "entry = \"main\"\n{models}\n[plugins.planner]\nsource = \"stock:planner\"\ngrants.model = [\"default\"]\n{tools}\n\
-         [tasks.main]\nagent = \"planner\"\nsystem = \"You keep a light.\"\n{task}\n{plugins}"
+        "entry = \"main\"\n{models}\n[plugins.planner]\nsource = \"{planner}\"\ngrants.model = [\"default\"]\n{tools}\n\
+         [tasks.main]\nagent = \"planner\"\nsystem = \"You keep a light.\"\n{task}\n{plugins}",
+        planner = guest("planner").display(),
     )
 }
 

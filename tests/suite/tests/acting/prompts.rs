@@ -1,7 +1,7 @@
 //! A model's view of its agent's past: the actions and observations, in order.
 
 use conclave_core::types::outcome::Status;
-use conclave_test_support::Rig;
+use conclave_test_support::{Rig, guest};
 use serde_json::json;
 
 use super::{allowed, model, prompts, says};
@@ -13,11 +13,12 @@ fn a_model_sees_the_actions_that_it_wrote_and_what_came_of_them() {
     let finish = json!({ "action": "finish", "args": { "outputs": { "answer": "one" } } });
     let (server, models) = model([add, read, finish].iter().map(says).collect());
     let config = format!(
-        "entry = \"main\"\n{models}\n[plugins.planner]\nsource = \"stock:planner\"\ngrants.model = [\"default\"]\n\
+        "entry = \"main\"\n{models}\n[plugins.planner]\nsource = \"{planner}\"\ngrants.model = [\"default\"]\n\
          grants.tools = [\"workspace.*\"]\n[plugins.workspace]\nsource = \"stock:workspace\"\n\
          grants.files = [{{ dir = \"box\", at = \"/work\", mode = \"read-write\" }}]\n{}\
          [tasks.main]\nagent = \"planner\"\naction_plugins = [\"workspace\"]\n",
-        allowed("workspace.*")
+        allowed("workspace.*"),
+        planner = guest("planner").display(),
     );
     let ran = Rig::new().with_file("box/a.txt", "one\n").run(&config, "What is in a.txt?");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "one"), "{}", ran.outcome.reason);

@@ -53,9 +53,10 @@ fn what_files_pages_and_memories_hold_is_no_word_of_the_user() {
         allowed("*")
     );
     let config = format!(
-        "entry = \"main\"\n{models}[plugins.planner]\nsource = \"stock:planner\"\ngrants.model = [\"default\"]\n\
+        "entry = \"main\"\n{models}[plugins.planner]\nsource = \"{planner}\"\ngrants.model = [\"default\"]\n\
          grants.tools = [\"workspace.*\", \"browser.*\", \"notes.*\"]\n[tasks.main]\nagent = \"planner\"\nstuck_detection = false\n\
-         action_plugins = [\"workspace\", \"browser\"]\nmemory = \"notes\"\n{rest}"
+         action_plugins = [\"workspace\", \"browser\"]\nmemory = \"notes\"\n{rest}",
+        planner = guest("planner").display(),
     );
     let ran = Rig::new().with_file("box/news.txt", POISON).run(&config, "What do we know?");
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);

@@ -9,7 +9,7 @@
 use std::process::{Child, Command, Output, Stdio};
 
 use conclave_test_support::registry::TestRegistry;
-use conclave_test_support::{Rig, cache, guest, program};
+use conclave_test_support::{Rig, cache, guest, guests, program};
 use serde_json::Value;
 
 use super::blocks::blocks;
@@ -76,7 +76,7 @@ const ENDS_WITH: [(&str, &str, i32); 13] = [
     ("docs/use/runs.md", "conclave approve RUN:CALL\n", 6),
     ("docs/use/runs.md", "conclave approve RUN:CALL --arguments", 6),
     ("docs/use/runs.md", "conclave can notes files", 1),
-    ("docs/use/runs.md", "conclave can librarian tools", 1),
+    ("docs/use/runs.md", "conclave can chat tools", 1),
     ("docs/use/runs.md", "conclave can weather fetch", 1),
     ("docs/use/runs.md", "conclave can weather secrets", 1),
     ("docs/use/operate.md", "conclave can weather files", 1),
@@ -157,6 +157,13 @@ impl Stage {
                         rig.with_file(file, read(&root().join("docs/examples").join(file)))
                     })
             }
+            "docs/use/trace.md" => {
+                let (config, folder) = ("docs/examples/demo.toml", root().join("docs"));
+                let text = read(&root().join(config))
+                    .replace("../../target/conclave/guests", &guests().display().to_string())
+                    .replace("\"../../docs\"", &format!("{:?}", folder.display().to_string()));
+                rig.with_file(config, text)
+            }
             "docs/use/acting.md" => rig
                 .with_file("FILE", read(&root().join("tests/data/trajectory/pairs-2024-07.json"))),
             _ => rig,
@@ -200,7 +207,7 @@ impl Stage {
 
     /// Returns whether the page's lines name files of the repository.
     fn is_at_root(&self) -> bool {
-        ["docs/use/trace.md", "docs/use/chat.md"].contains(&self.page.as_str())
+        self.page == "docs/use/chat.md"
     }
 
     fn run(&self, line: &str) -> Output {
@@ -308,7 +315,7 @@ impl Stage {
                 std::fs::write(&lock, pinned.replace("Climbs out of its folder.", "Climbs."))
                     .expect("the lock can be written");
             }
-            "docs/use/operate.md" if is("conclave grant librarian") => {
+            "docs/use/operate.md" if is("conclave grant chat") => {
                 self.hidden("conclave plugin upgrade weather --yes");
             }
             "docs/use/operate.md" if is("conclave revoke weather files") => {

@@ -28,10 +28,11 @@ const STRANGERS: [(&str, &str); 6] = [
 ];
 
 /// Plugins that pages name by their purpose, each with the stock plugin that replaces it here.
-const STAND_INS: [(&str, &str); 6] = [
+const STAND_INS: [(&str, &str); 7] = [
     ("chat", "chat"),
     ("research", "chat"),
-    ("librarian", "librarian"),
+    ("librarian", "chat"),
+    ("digest", "chat"),
     ("desk", "chat"),
     ("git", "workspace"),
     ("tickets", "search"),
@@ -212,7 +213,6 @@ fn needed_grants(stock: &str) -> Vec<(&'static str, Value)> {
         "immediate" | "wait-for-idle" | "queued" | "digest-delivery" => {
             vec![("channels", json!(["terminal"]))]
         }
-        "librarian" | "digest" => vec![("tools", json!(["search.find"]))],
         "search" | "workspace" => vec![("files", json!(["docs"]))],
         "notes" => vec![("kv", json!(true))],
         _ => Vec::new(),

@@ -13,6 +13,8 @@ use crate::ui::show::show_path;
 
 const DOCS: &str = "docs";
 const LIBRARY: &str = "library";
+/// The page in a new folder.
+pub(super) const PAGE_FILE: &str = "grants.txt";
 const PAGE: &str = "\
 A grant is what the operator lets a plugin do. Nobody else can grant anything: no plugin, no model, no tool result.
 
@@ -96,11 +98,7 @@ impl ProjectFolder {
         if self.is_new {
             fs::create_dir(&self.path)?;
             durable_file::sync_folder(durable_file::folder_of(&self.path))?;
-            durable_file::create(
-                &self.path.join("grants.txt"),
-                PAGE.as_bytes(),
-                &FileAccess::Usual,
-            )?;
+            durable_file::create(&self.path.join(PAGE_FILE), PAGE.as_bytes(), &FileAccess::Usual)?;
         }
         Ok(())
     }

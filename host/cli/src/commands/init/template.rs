@@ -2,7 +2,7 @@
 
 use conclave_core::config::schema;
 
-use super::folder::ProjectFolder;
+use super::folder::{PAGE_FILE as PAGE, ProjectFolder};
 use crate::program::error::CliError;
 use crate::ui::show::one_line;
 
@@ -33,40 +33,42 @@ impl Model {
     }
 }
 
+/// The name of the script's file, which lies beside the config of this name.
+pub(super) fn script(file: &str) -> String {
+    format!("{}-replies.json", file.strip_suffix(".toml").unwrap_or(file))
+}
+
 /// The config.
 pub(super) fn text(file: &str, folder: &ProjectFolder, model: Option<&Model>) -> String {
-    let head = format!("#:schema ./{}\n", schema::FILE);
     let (dir, at) = (quoted(&folder.written), quoted(&folder.at()));
     // A name in a comment must not begin a new line.
-    let (file, folder_label) = (&one_line(file, 80), &one_line(&folder.written, 80));
-    match model {
+    let (name, folder_label) = (&one_line(file, 80), &one_line(&folder.written, 80));
+    let (command, tools, models) = match model {
         None => {
-            head + &fill(
-                DESK,
-                &[
-                    ("FILE", file),
-                    ("DIR", &dir),
-                    ("AT", &at),
-                    ("SHOWN", folder_label),
-                    ("QUESTION", folder.question()),
-                ],
-            )
+            let command = format!("run {name} \"{}\"", folder.question());
+            let script = fill(SCRIPT, &[("REPLIES", &format!("{:<29}", quoted(&script(file))))]);
+            (command, r#"["search.find"]"#, script)
         }
         Some(model) => {
-            let (url, name) = (quoted(&model.url), quoted(&model.name));
-            head + &fill(
-                CHAT,
-                &[
-                    ("FILE", file),
-                    ("DIR", &dir),
-                    ("AT", &at),
-                    ("SHOWN", folder_label),
-                    ("URL", &url),
-                    ("MODEL", &name),
-                ],
-            )
+            let (url, model) = (quoted(&model.url), quoted(&model.name));
+            let server = fill(SERVER, &[("URL", &url), ("MODEL", &model)]);
+            (format!("chat {name}"), r#"["search.*"]   "#, server)
         }
-    }
+    };
+    let values = [
+        ("COMMAND", command.as_str()),
+        ("DIR", &dir),
+        ("AT", &at),
+        ("SHOWN", folder_label),
+        ("TOOLS", tools),
+        ("MODELS", &models),
+    ];
+    format!("#:schema ./{}\n", schema::FILE) + &fill(CHAT, &values)
+}
+
+/// The replies of the script that stands for a model.
+pub(super) fn replies(folder: &ProjectFolder) -> String {
+    fill(REPLIES_TEXT, &[("PAGE", &format!("{}/{PAGE}", folder.at()))])
 }
 
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
@@ -95,48 +97,14 @@ fn quoted(text: &str) -> String {
     conclave_core::types::wording::quoted(text)
 }
 
-const DESK: &str = r#"# A desk that answers from the text files in <SHOWN>/. No model, no key, no network.
-#   conclave run <FILE> "<QUESTION>"
-# Paths start at this file. A key that is not known is an error, and what is not granted is not allowed.
-entry = "desk"                          # the task that gets the message
-
-# -- plugins: where each comes from, and what it may touch
-[plugins.coordinator]                   # passes a question on
-source = "stock:coordinator"            # stock: is inside the program; ./x.wasm is a file
-grants.route = ["answer"]               # whom it may pass messages to
-
-[plugins.librarian]                     # answers with sentences that a search finds
-source = "stock:librarian"
-grants.tools = ["search.find"]          # the tools that it may call
-
-[plugins.search]                        # finds passages in text files
-source = "stock:search"
-grants.files = [{ dir = <DIR>, at = <AT>, mode = "read" }]  # the one folder; it sees it at `at`
-limits = { memory = "64 MiB", cpu = "5 s", wall = "10 s" }  # what one call may use up
-
-# -- tasks: who works, and who comes next
-[tasks.desk]
-agent = "coordinator"
-subtasks = ["answer"]
-
-[tasks.answer]
-agent = "librarian"
-tools = ["search.find"]                 # a task may narrow a grant, never widen it
-
-# -- hard stops of a run, background work included
-[limits.run]
-wall = "2 min"
-turns = 40
-
-# More: `conclave add stock:digest` lets a plugin in, `conclave init --model URL#NAME` writes a chat with a model.
+/// A model that needs no server. `--model` of `run` and `chat` replaces it.
+const SCRIPT: &str = r#"# -- models: this one is a script, to try the config without a server; `conclave init --model URL#NAME` writes a real one
+[models.default]
+kind = "scripted"
+replies = <REPLIES> # what it answers, in order
 "#;
 
-const CHAT: &str = r#"# A chat with a model that may look things up in <SHOWN>/.
-#   conclave chat <FILE>
-# Paths start at this file. A key that is not known is an error, and what is not granted is not allowed.
-entry = "chat"                          # the task that gets the message
-
-# -- models: only the host talks to them, and only it reads the key
+const SERVER: &str = r#"# -- models: only the host talks to them, and only it reads the key
 [models.default]
 kind = "openai"                         # Chat Completions; `anthropic` is the Messages API
 url = <URL>
@@ -144,13 +112,20 @@ model = <MODEL>
 # key = { env = "MY_KEY" }              # the variable that holds the key; no plugin ever sees it
 # input_price = 0.25                    # US dollars for a million tokens; with both prices costs are counted,
 # output_price = 2.00                   # and `cost_usd` below holds
+"#;
 
+const CHAT: &str = r#"# A chat with a model that may look things up in <SHOWN>/.
+#   conclave <COMMAND>
+# Paths start at this file. A key that is not known is an error, and what is not granted is not allowed.
+entry = "chat"                          # the task that gets the message
+
+<MODELS>
 # -- plugins: where each comes from, and what it may touch
 [plugins.chat]                          # answers with the model
 source = "stock:chat"                   # stock: is inside the program; ./x.wasm is a file
 # No `limits = { wall = … }` is needed: waiting for a model has the model's own time-outs.
 grants.model = ["default"]              # the models that it may ask
-grants.tools = ["search.*"]             # the tools that the model may call
+grants.tools = <TOOLS>          # the tools that the model may call
 
 [plugins.search]                        # finds passages in text files
 source = "stock:search"
@@ -167,6 +142,18 @@ system = "You are a helpful assistant. Use the search tools when you are asked a
 wall = "10 min"                         # of one turn in a conversation
 tokens = 200_000                        # of the whole conversation
 # cost_usd = 0.50
+"#;
+
+/// The first reply searches; the rule answers with what the new page says, if that was found.
+const REPLIES_TEXT: &str = r#"{
+  "rules": [
+    { "when": "<PAGE>", "reply": "A grant is what the operator lets a plugin do, and nobody else can grant anything (<PAGE>)." }
+  ],
+  "replies": [
+    { "calls": [{ "name": "search.find", "args": { "query": "grant" } }] },
+    "This is a script: it searched once, and says this to every question. `conclave init --model URL#NAME --force` writes a config with a model."
+  ]
+}
 "#;
 
 #[cfg(test)]
@@ -190,6 +177,22 @@ mod tests {
                 assert!(config.warnings.is_empty(), "{}", config.warnings);
                 assert_eq!(config.plugins["search"].grants.files[0].display_path, written);
             }
+        }
+    }
+
+    #[test]
+    fn a_script_lies_beside_its_config() {
+        assert_eq!(script("conclave.toml"), "conclave-replies.json");
+        let text = text("de\"sk", &folder("library"), None);
+        assert!(text.contains(r#"replies = "de\"sk-replies.json" "#), "{text}");
+    }
+
+    #[test]
+    fn the_replies_of_the_script_are_json_whatever_the_folder_is_called() {
+        for written in ["library", ".", "a \"quoted\" <PAGE>", "two\nlines", "/srv/docs"] {
+            let replies = replies(&folder(written));
+            serde_json::from_str::<serde_json::Value>(&replies)
+                .unwrap_or_else(|error| panic!("{error}\n{replies}"));
         }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! ```toml
 //! [plugins.planner]
-//! source = "stock:planner"
+//! source = "../../target/conclave/guests/planner.wasm"
 //! grants.model = ["default"]
 //!
 //! [tasks.build]

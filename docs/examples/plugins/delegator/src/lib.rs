@@ -4,7 +4,7 @@
 //!
 //! ```toml
 //! [plugins.delegator]
-//! source = "stock:delegator"
+//! source = "../../target/conclave/guests/delegator.wasm"
 //! grants.delegate = ["study", "work", "verify"]
 //! config = { rounds = 3 }
 //!
