@@ -1,5 +1,4 @@
-//! Native memories, analyzers, condensers, gates, judges, simulated users and observers: async
-//! closures from a query to a reply.
+//! Native plugins of the kinds that answer queries: async closures from a query to a reply.
 
 use std::sync::Arc;
 

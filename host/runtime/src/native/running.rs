@@ -28,7 +28,7 @@ use crate::imports::call::log::excerpt;
 use crate::imports::call::{PluginContext, no_view};
 use crate::imports::convert::queries::{checked, memories_limit};
 use crate::plugin::ArgumentChecker;
-use crate::plugin::kinds::has_view;
+use crate::plugin::kinds::reads_view;
 
 /// The maximum number of characters of a panic's message in a fault.
 const WORDS: usize = 600;
@@ -108,7 +108,7 @@ impl Native {
         let Some(advisor) = self.plugin.advisors.get(&kind).cloned() else {
             return PluginOutput::Query(Err(self.is_no(kind))).into();
         };
-        if has_view(kind) && view.is_none() {
+        if reads_view(kind) && view.is_none() {
             return PluginOutput::Query(Err(no_view(name))).into();
         }
         let limit = memories_limit(&query);

@@ -26,11 +26,10 @@ use crate::imports::interfaces::judge_feedback::JudgeFeedback;
 use crate::sandbox::plain::{Excess, FunctionDocs, PlainTool, PlainTools};
 use crate::sandbox::run::GuestCall;
 
-/// Declares each kind with its module of the bindings, and says whether a query of it comes with
-/// the view of a task. The bindings have types of their own for each export, and no trait that
-/// joins them.
+/// Declares each kind with its module of the bindings, and says whether the plugin reads the view
+/// of a task. The bindings have types of their own for each export, and no trait that joins them.
 macro_rules! kinds {
-    ($($kind:ident: $interface:ident { has_view: $has_view:literal },)*) => {
+    ($($kind:ident: $interface:ident { reads_view: $reads_view:literal },)*) => {
         /// The exports of the contract that a component has; `None` for those that it lacks.
         #[derive(Default)]
         pub(crate) struct Exports {
@@ -76,27 +75,27 @@ macro_rules! kinds {
             }
         }
 
-        /// Whether a query of a kind is about a task, whose view the plugin then reads.
-        pub(crate) fn has_view(kind: PluginKind) -> bool {
+        /// Whether a plugin of a kind reads the view of a task to answer a query.
+        pub(crate) fn reads_view(kind: PluginKind) -> bool {
             match kind {
-                $(PluginKind::$kind => $has_view,)*
+                $(PluginKind::$kind => $reads_view,)*
             }
         }
     };
 }
 
 kinds! {
-    Agent: agent { has_view: true },
-    Responder: responder { has_view: true },
-    Memory: memory { has_view: false },
-    Tools: tools { has_view: false },
-    DeliveryStrategy: delivery_strategy { has_view: false },
-    SecurityAnalyzer: security_analyzer { has_view: true },
-    Condenser: condenser { has_view: true },
-    Gate: gate { has_view: false },
-    Judge: judge { has_view: true },
-    SimulatedUser: simulated_user { has_view: true },
-    Observer: observer { has_view: false },
+    Agent: agent { reads_view: true },
+    Responder: responder { reads_view: true },
+    Memory: memory { reads_view: false },
+    Tools: tools { reads_view: false },
+    DeliveryStrategy: delivery_strategy { reads_view: false },
+    SecurityAnalyzer: security_analyzer { reads_view: true },
+    Condenser: condenser { reads_view: true },
+    Gate: gate { reads_view: false },
+    Judge: judge { reads_view: true },
+    SimulatedUser: simulated_user { reads_view: true },
+    Observer: observer { reads_view: false },
 }
 
 impl Exports {

@@ -11,7 +11,7 @@ use conclave_core::types::ids::PluginName;
 use conclave_core::types::tool::ToolError;
 use serde_json::Value;
 
-use super::kinds::{ExportCall, GuestFunction, has_view};
+use super::kinds::{ExportCall, GuestFunction, reads_view};
 use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, Plugins, ToolInput};
 use crate::imports::call::{CallInput, CallState, HostServices, PluginContext, no_view};
 use crate::imports::interfaces::folder::FolderError;
@@ -175,11 +175,9 @@ impl Sandbox {
             PluginCall::Query { query, view } => {
                 let kind = query.kind();
                 let input = match view {
-                    Some(view) if has_view(kind) => CallInput::Agent(view),
-                    None if has_view(kind) => {
-                        return Err(ToolError::Fault { fault: no_view(name) });
-                    }
-                    _ => CallInput::Nothing,
+                    _ if !reads_view(kind) => CallInput::Nothing,
+                    Some(view) => CallInput::Agent(view),
+                    None => return Err(ToolError::Fault { fault: no_view(name) }),
                 };
                 (kind, GuestFunction::Query(query), input)
             }
