@@ -71,12 +71,11 @@ pub enum PluginCall {
     },
     /// A tool of the plugin.
     Tool(ToolInput),
-    /// A query to a memory, an analyzer, a condenser, a gate, a judge or a simulated user. All but
-    /// memories and gates read the view.
+    /// A query to a plugin of another kind.
     Query {
         /// The query, whose kind names the exported interface.
         query: PluginQuery,
-        /// The view of the calling task; `None` for memories, gates and observers.
+        /// The view of the calling task; `None` for kinds that read none.
         view: Option<AgentView>,
     },
     /// A wake-up of a delivery strategy.
@@ -114,8 +113,7 @@ pub enum CallKind {
     Respond,
     /// `call` of a plugin with tools.
     Tool,
-    /// The query function of a memory, an analyzer, a condenser, a gate, a judge, a simulated user
-    /// or an observer.
+    /// The function of a plugin of another kind that answers the query.
     Query,
     /// `decide` of a delivery strategy.
     Decide,

@@ -69,7 +69,6 @@ mod imports {
 mod sandbox {
     pub mod engine;
     pub(crate) mod fault;
-    pub(crate) mod guest_calls;
     pub(crate) mod plain;
     pub(crate) mod run;
 }

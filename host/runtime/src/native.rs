@@ -1,6 +1,5 @@
-//! Native plugins of the embedding program: tools, agents, responders, memories, analyzers,
-//! condensers, gates, judges, simulated users and observers that are Rust closures. A config names
-//! one as `source = "native:NAME"`.
+//! Native plugins of the embedding program: plugins of any kind but delivery strategies that are
+//! Rust closures. A config names one as `source = "native:NAME"`.
 //!
 //! To the core they are plugins like any other: they have a manifest with requests, grants, schemas
 //! for arguments, limits and a journal. But their code runs **in this process and in no sandbox**:

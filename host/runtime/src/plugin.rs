@@ -12,7 +12,7 @@ mod contract;
 #[cfg(feature = "download")]
 mod download;
 mod embed;
-mod exports;
+pub(crate) mod kinds;
 mod load;
 mod precompile;
 mod probe;
@@ -41,7 +41,7 @@ use wasmtime::component::InstancePre;
 
 use crate::imports::call::CallState;
 use crate::sandbox::engine::Engine;
-use exports::Exports;
+use kinds::Exports;
 
 pub(crate) use arguments::ArgumentChecker;
 pub(crate) use load::{each_schema, schemas};

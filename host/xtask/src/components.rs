@@ -249,7 +249,7 @@ pub(crate) fn build_named(
         .iter()
         .map(|plugin| (built.join(&plugin.file), place.stock().join(plugin.component())))
         .collect();
-    let guests: Vec<_> = named
+    let guests: Vec<_> = names
         .guests
         .iter()
         .map(|name| {

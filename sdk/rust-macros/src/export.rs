@@ -5,32 +5,166 @@
 use std::path::PathBuf;
 
 use proc_macro2::{Span, TokenStream};
-use quote::quote;
+use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitByteStr, LitStr, Path, Result, Token, bracketed};
 
-const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)`, `export!(agent: X, responder: X)`, \
-                     `export!(delivery: X)`, \
-                     `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`, `export!(gate: X)`, \
-                     `export!(judge: X)`, `export!(simulated_user: X)` or `export!(observer: X)`, or several of them \
-                     with commas between";
+/// A kind that an author implements as a type: `export!(KEY: X)`.
+struct Kind {
+    /// The key of the macro, and the module of the SDK's bindings.
+    key: &'static str,
+    /// The exported interface, as the bindings spell it.
+    interface: &'static str,
+    functions: &'static [Function],
+}
+
+/// A function of an interface. The SDK's `export` has one of the same name, which takes the type of
+/// the author.
+struct Function {
+    name: &'static str,
+    /// Names and types. An argument `&name` is passed on as a reference.
+    arguments: &'static [(&'static str, &'static str)],
+    /// A type; one that begins with an upper-case letter is of the interface itself.
+    answer: &'static str,
+    /// A type, as `answer`.
+    error: &'static str,
+}
+
+/// The kinds, in the order of the generated code.
+const KINDS: [Kind; 10] = [
+    Kind {
+        key: "agent",
+        interface: "agent",
+        functions: &[Function {
+            name: "step",
+            arguments: &[],
+            answer: "::conclave_sdk::actions::Turn",
+            error: "::conclave_sdk::actions::AgentError",
+        }],
+    },
+    Kind {
+        key: "responder",
+        interface: "responder",
+        functions: &[Function {
+            name: "respond",
+            arguments: &[],
+            answer: "::core::option::Option<::conclave_sdk::actions::Turn>",
+            error: "::conclave_sdk::actions::AgentError",
+        }],
+    },
+    Kind {
+        key: "delivery",
+        interface: "delivery_strategy",
+        functions: &[Function {
+            name: "decide",
+            arguments: &[("wake", "::conclave_sdk::delivery::Wake")],
+            answer: "::std::vec::Vec<::conclave_sdk::delivery::Decision>",
+            error: "StrategyError",
+        }],
+    },
+    Kind {
+        key: "memory",
+        interface: "memory",
+        functions: &[Function {
+            name: "search",
+            arguments: &[("&query", "::std::string::String"), ("limit", "u32")],
+            answer: "::std::vec::Vec<::std::string::String>",
+            error: "MemoryError",
+        }],
+    },
+    Kind {
+        key: "analyzer",
+        interface: "security_analyzer",
+        functions: &[Function {
+            name: "assess",
+            arguments: &[
+                ("&action", "::conclave_sdk::actions::Action"),
+                ("&thought", "::std::string::String"),
+            ],
+            answer: "::conclave_sdk::analyzer::Verdict",
+            error: "AnalyzerError",
+        }],
+    },
+    Kind {
+        key: "condenser",
+        interface: "condenser",
+        functions: &[Function {
+            name: "condense",
+            arguments: &[("why", "::conclave_sdk::condenser::Reason")],
+            answer: "::core::option::Option<::conclave_sdk::condenser::Condensation>",
+            error: "CondenserError",
+        }],
+    },
+    Kind {
+        key: "gate",
+        interface: "gate",
+        functions: &[Function {
+            name: "check",
+            arguments: &[("&what", "::conclave_sdk::gate::GateInput")],
+            answer: "::conclave_sdk::gate::Verdict",
+            error: "GateError",
+        }],
+    },
+    Kind {
+        key: "judge",
+        interface: "judge",
+        functions: &[
+            Function {
+                name: "rule",
+                arguments: &[("&answer", "::conclave_sdk::judge::Answer")],
+                answer: "Ruling",
+                error: "JudgeError",
+            },
+            Function {
+                name: "conclude",
+                arguments: &[("&ending", "::conclave_sdk::judge::Ending")],
+                answer: "::core::option::Option<::conclave_sdk::judge::TaskResult>",
+                error: "JudgeError",
+            },
+        ],
+    },
+    Kind {
+        key: "simulated_user",
+        interface: "simulated_user",
+        functions: &[Function {
+            name: "answer",
+            arguments: &[("&question", "::std::string::String")],
+            answer: "::core::option::Option<::std::string::String>",
+            error: "SimulatedUserError",
+        }],
+    },
+    Kind {
+        key: "observer",
+        interface: "observer",
+        functions: &[Function {
+            name: "observe",
+            arguments: &[("&events", "::std::vec::Vec<::conclave_sdk::observer::ObservedEvent>")],
+            answer: "()",
+            error: "ObserverError",
+        }],
+    },
+];
+
+/// How to write the macro, for its errors.
+fn usage() -> String {
+    let kinds = KINDS.iter().map(|kind| match kind.key {
+        "responder" => "`export!(agent: X, responder: X)`".to_owned(),
+        key => format!("`export!({key}: X)`"),
+    });
+    let mut ways = vec!["`export!(tools: [a, b])`".to_owned(), "`export!(toolset: X)`".to_owned()];
+    ways.extend(kinds);
+    let last = ways.pop().unwrap_or_default();
+    format!("write {} or {last}, or several of them with commas between", ways.join(", "))
+}
 
 /// The macro's arguments.
 #[derive(Default)]
 struct Exports {
     tools: Vec<Path>,
     toolset: Option<Path>,
-    agent: Option<Path>,
-    responder: Option<Path>,
-    delivery: Option<Path>,
-    memory: Option<Path>,
-    analyzer: Option<Path>,
-    condenser: Option<Path>,
-    gate: Option<Path>,
-    judge: Option<Path>,
-    simulated_user: Option<Path>,
-    observer: Option<Path>,
+    /// The author's types by the key of their kind.
+    types: Vec<(&'static str, Path)>,
     manifest: Option<LitStr>,
     asks: Option<Vec<Ask>>,
 }
@@ -62,19 +196,15 @@ impl Parse for Exports {
             match key.to_string().as_str() {
                 "tools" => exports.tools = list(input)?,
                 "toolset" => exports.toolset = Some(input.parse()?),
-                "agent" => exports.agent = Some(input.parse()?),
-                "responder" => exports.responder = Some(input.parse()?),
-                "delivery" => exports.delivery = Some(input.parse()?),
-                "memory" => exports.memory = Some(input.parse()?),
-                "analyzer" => exports.analyzer = Some(input.parse()?),
-                "condenser" => exports.condenser = Some(input.parse()?),
-                "gate" => exports.gate = Some(input.parse()?),
-                "judge" => exports.judge = Some(input.parse()?),
-                "simulated_user" => exports.simulated_user = Some(input.parse()?),
-                "observer" => exports.observer = Some(input.parse()?),
                 "manifest" => exports.manifest = Some(input.parse()?),
                 "asks" => exports.asks = Some(list(input)?),
-                _ => return Err(Error::new(key.span(), format!("unknown key `{key}`: {USAGE}"))),
+                name => match KINDS.iter().find(|kind| kind.key == name) {
+                    Some(kind) => exports.types.push((kind.key, input.parse()?)),
+                    None => {
+                        let message = format!("unknown key `{key}`: {}", usage());
+                        return Err(Error::new(key.span(), message));
+                    }
+                },
             }
             seen.push(key);
             if !input.is_empty() {
@@ -87,24 +217,17 @@ impl Parse for Exports {
 }
 
 impl Exports {
+    /// The author's type for a kind.
+    fn type_of(&self, key: &str) -> Option<&Path> {
+        self.types.iter().find(|(kind, _)| *kind == key).map(|(_, path)| path)
+    }
+
     fn check(&self) -> Result<()> {
         // A manifest alone is for a component whose exports are written by hand.
         let has_manifest = self.manifest.is_some() || self.asks.is_some();
-        let kinds = [
-            &self.toolset,
-            &self.agent,
-            &self.responder,
-            &self.delivery,
-            &self.memory,
-            &self.analyzer,
-            &self.condenser,
-            &self.gate,
-            &self.judge,
-            &self.simulated_user,
-            &self.observer,
-        ];
-        if !has_manifest && self.tools.is_empty() && kinds.iter().all(|kind| kind.is_none()) {
-            return Err(Error::new(Span::call_site(), format!("nothing is exported: {USAGE}")));
+        let has_tools = !self.tools.is_empty() || self.toolset.is_some();
+        if !has_manifest && !has_tools && self.types.is_empty() {
+            return Err(Error::new(Span::call_site(), format!("nothing is exported: {}", usage())));
         }
         if let (Some(toolset), false) = (&self.toolset, self.tools.is_empty()) {
             return Err(Error::new_spanned(
@@ -112,7 +235,7 @@ impl Exports {
                 "give `tools` or `toolset`, not both: either of them is the whole list",
             ));
         }
-        if let (Some(responder), None) = (&self.responder, &self.agent) {
+        if let (Some(responder), None) = (self.type_of("responder"), self.type_of("agent")) {
             return Err(Error::new_spanned(
                 responder,
                 "an agent answers in the role `agent`: give `agent` too",
@@ -133,16 +256,10 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let manifest = embedded_manifest(&exports)?;
     let tools = (!exports.tools.is_empty()).then(|| export_tools(&exports.tools)).transpose()?;
     let toolset = exports.toolset.as_ref().map(export_toolset);
-    let agent = exports.agent.as_ref().map(export_agent);
-    let responder = exports.responder.as_ref().map(export_responder);
-    let delivery = exports.delivery.as_ref().map(export_delivery);
-    let memory = exports.memory.as_ref().map(export_memory);
-    let analyzer = exports.analyzer.as_ref().map(export_analyzer);
-    let condenser = exports.condenser.as_ref().map(export_condenser);
-    let gate = exports.gate.as_ref().map(export_gate);
-    let judge = exports.judge.as_ref().map(export_judge);
-    let simulated_user = exports.simulated_user.as_ref().map(export_simulated_user);
-    let observer = exports.observer.as_ref().map(export_observer);
+    let kinds = KINDS
+        .iter()
+        .filter_map(|kind| exports.type_of(kind.key).map(|path| export_kind(kind, path)))
+        .collect::<Result<Vec<_>>>()?;
     Ok(quote! {
         const _: () = {
             struct Plugin;
@@ -151,16 +268,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             const _: ::core::marker::PhantomData<Plugin> = ::core::marker::PhantomData;
             #tools
             #toolset
-            #agent
-            #responder
-            #delivery
-            #memory
-            #analyzer
-            #condenser
-            #gate
-            #judge
-            #simulated_user
-            #observer
+            #(#kinds)*
             #manifest
         };
     })
@@ -176,41 +284,35 @@ fn export_tools(tools: &[Path]) -> Result<TokenStream> {
         }
         names.push(name.trim_start_matches("r#").to_owned());
     }
-    Ok(quote! {
-        impl ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::Guest for Plugin {
-            fn list_tools() -> ::core::result::Result<
-                ::std::vec::Vec<::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolSpec>,
-                ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
-            > {
-                ::core::result::Result::Ok(::std::vec![#(<#tools as ::conclave_sdk::__private::Tool>::spec()),*])
+    Ok(tools_impl(
+        &quote! {
+            ::core::result::Result::Ok(::std::vec![#(<#tools as ::conclave_sdk::__private::Tool>::spec()),*])
+        },
+        &quote! {
+            match name.as_str() {
+                #(#names => ::conclave_sdk::export::call_tool::<#tools>(&arguments),)*
+                _ => ::conclave_sdk::export::unknown_tool(&name),
             }
-
-            fn call(
-                name: ::std::string::String,
-                arguments: ::std::string::String,
-            ) -> ::core::result::Result<
-                ::conclave_sdk::Outcome,
-                ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
-            > {
-                match name.as_str() {
-                    #(#names => ::conclave_sdk::export::call_tool::<#tools>(&arguments),)*
-                    _ => ::conclave_sdk::export::unknown_tool(&name),
-                }
-            }
-        }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::tool::export_tools!(Plugin with_types_in ::conclave_sdk::bindings::tool);
-    })
+        },
+    ))
 }
 
 fn export_toolset(toolset: &Path) -> TokenStream {
+    tools_impl(
+        &quote! { ::conclave_sdk::export::list_toolset::<#toolset>() },
+        &quote! { ::conclave_sdk::export::call_toolset::<#toolset>(&name, &arguments) },
+    )
+}
+
+/// The interface `tools`, with the bodies of its functions.
+fn tools_impl(list_tools: &TokenStream, call: &TokenStream) -> TokenStream {
     quote! {
         impl ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::Guest for Plugin {
             fn list_tools() -> ::core::result::Result<
                 ::std::vec::Vec<::conclave_sdk::ToolSpec>,
                 ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
             > {
-                ::conclave_sdk::export::list_toolset::<#toolset>()
+                #list_tools
             }
 
             fn call(
@@ -220,7 +322,7 @@ fn export_toolset(toolset: &Path) -> TokenStream {
                 ::conclave_sdk::Outcome,
                 ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
             > {
-                ::conclave_sdk::export::call_toolset::<#toolset>(&name, &arguments)
+                #call
             }
         }
         #[cfg(target_family = "wasm")]
@@ -228,181 +330,47 @@ fn export_toolset(toolset: &Path) -> TokenStream {
     }
 }
 
-fn export_agent(agent: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::agent::exports::conclave::plugin::agent::Guest for Plugin {
-            fn step() -> ::core::result::Result<
-                ::conclave_sdk::actions::Turn,
-                ::conclave_sdk::actions::AgentError,
-            > {
-                ::conclave_sdk::export::step::<#agent>()
-            }
+fn export_kind(kind: &Kind, path: &Path) -> Result<TokenStream> {
+    let (module, interface) = (format_ident!("{}", kind.key), format_ident!("{}", kind.interface));
+    let export = format_ident!("export_{}", kind.key);
+    let exports =
+        quote! { ::conclave_sdk::bindings::#module::exports::conclave::plugin::#interface };
+    let functions = kind.functions.iter().map(|function| export_function(function, &exports, path));
+    let functions = functions.collect::<Result<Vec<_>>>()?;
+    Ok(quote! {
+        impl #exports::Guest for Plugin {
+            #(#functions)*
         }
         #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::agent::export_agent!(Plugin with_types_in ::conclave_sdk::bindings::agent);
-    }
+        ::conclave_sdk::bindings::#module::#export!(Plugin with_types_in ::conclave_sdk::bindings::#module);
+    })
 }
 
-fn export_responder(responder: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::responder::exports::conclave::plugin::responder::Guest for Plugin {
-            fn respond() -> ::core::result::Result<
-                ::core::option::Option<::conclave_sdk::actions::Turn>,
-                ::conclave_sdk::actions::AgentError,
-            > {
-                ::conclave_sdk::export::respond::<#responder>()
-            }
-        }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::responder::export_responder!(Plugin with_types_in ::conclave_sdk::bindings::responder);
+/// A function of an interface, whose types are in the module `exports`.
+fn export_function(function: &Function, exports: &TokenStream, path: &Path) -> Result<TokenStream> {
+    let name = format_ident!("{}", function.name);
+    let (mut arguments, mut values) = (Vec::new(), Vec::new());
+    for (argument, argument_type) in function.arguments {
+        let argument_type: TokenStream = argument_type.parse()?;
+        let argument_name = format_ident!("{}", argument.trim_start_matches('&'));
+        values.push(argument.parse::<TokenStream>()?);
+        arguments.push(quote! { #argument_name: #argument_type });
     }
-}
-
-fn export_delivery(strategy: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::delivery::exports::conclave::plugin::delivery_strategy::Guest for Plugin {
-            fn decide(
-                wake: ::conclave_sdk::delivery::Wake,
-            ) -> ::core::result::Result<
-                ::std::vec::Vec<::conclave_sdk::delivery::Decision>,
-                ::conclave_sdk::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError,
-            > {
-                ::conclave_sdk::export::decide::<#strategy>(wake)
-            }
+    let in_interface = |text: &str| -> Result<TokenStream> {
+        let tokens: TokenStream = text.parse()?;
+        let is_own = text.starts_with(|first: char| first.is_ascii_uppercase());
+        Ok(if is_own {
+            quote! { #exports::#tokens }
+        } else {
+            tokens
+        })
+    };
+    let (answer, error) = (in_interface(function.answer)?, in_interface(function.error)?);
+    Ok(quote! {
+        fn #name(#(#arguments,)*) -> ::core::result::Result<#answer, #error,> {
+            ::conclave_sdk::export::#name::<#path>(#(#values),*)
         }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::delivery::export_delivery!(Plugin with_types_in ::conclave_sdk::bindings::delivery);
-    }
-}
-
-fn export_memory(memory: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::memory::exports::conclave::plugin::memory::Guest for Plugin {
-            fn search(
-                query: ::std::string::String,
-                limit: u32,
-            ) -> ::core::result::Result<
-                ::std::vec::Vec<::std::string::String>,
-                ::conclave_sdk::bindings::memory::exports::conclave::plugin::memory::MemoryError,
-            > {
-                ::conclave_sdk::export::search::<#memory>(&query, limit)
-            }
-        }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::memory::export_memory!(Plugin with_types_in ::conclave_sdk::bindings::memory);
-    }
-}
-
-fn export_analyzer(analyzer: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::analyzer::exports::conclave::plugin::security_analyzer::Guest for Plugin {
-            fn assess(
-                action: ::conclave_sdk::actions::Action,
-                thought: ::std::string::String,
-            ) -> ::core::result::Result<
-                ::conclave_sdk::analyzer::Verdict,
-                ::conclave_sdk::bindings::analyzer::exports::conclave::plugin::security_analyzer::AnalyzerError,
-            > {
-                ::conclave_sdk::export::assess::<#analyzer>(&action, &thought)
-            }
-        }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::analyzer::export_analyzer!(Plugin with_types_in ::conclave_sdk::bindings::analyzer);
-    }
-}
-
-fn export_condenser(condenser: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::condenser::exports::conclave::plugin::condenser::Guest for Plugin {
-            fn condense(
-                why: ::conclave_sdk::condenser::Reason,
-            ) -> ::core::result::Result<
-                ::core::option::Option<::conclave_sdk::condenser::Condensation>,
-                ::conclave_sdk::bindings::condenser::exports::conclave::plugin::condenser::CondenserError,
-            > {
-                ::conclave_sdk::export::condense::<#condenser>(why)
-            }
-        }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::condenser::export_condenser!(Plugin with_types_in ::conclave_sdk::bindings::condenser);
-    }
-}
-
-fn export_gate(gate: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::gate::exports::conclave::plugin::gate::Guest for Plugin {
-            fn check(
-                what: ::conclave_sdk::gate::GateInput,
-            ) -> ::core::result::Result<
-                ::conclave_sdk::gate::Verdict,
-                ::conclave_sdk::bindings::gate::exports::conclave::plugin::gate::GateError,
-            > {
-                ::conclave_sdk::export::check::<#gate>(&what)
-            }
-        }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::gate::export_gate!(Plugin with_types_in ::conclave_sdk::bindings::gate);
-    }
-}
-
-fn export_judge(judge: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::judge::exports::conclave::plugin::judge::Guest for Plugin {
-            fn rule(
-                answer: ::conclave_sdk::judge::Answer,
-            ) -> ::core::result::Result<
-                ::conclave_sdk::bindings::judge::exports::conclave::plugin::judge::Ruling,
-                ::conclave_sdk::bindings::judge::exports::conclave::plugin::judge::JudgeError,
-            > {
-                ::conclave_sdk::export::rule::<#judge>(&answer)
-            }
-
-            fn conclude(
-                ending: ::conclave_sdk::judge::Ending,
-            ) -> ::core::result::Result<
-                ::core::option::Option<::conclave_sdk::judge::TaskResult>,
-                ::conclave_sdk::bindings::judge::exports::conclave::plugin::judge::JudgeError,
-            > {
-                ::conclave_sdk::export::conclude::<#judge>(&ending)
-            }
-        }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::judge::export_judge!(Plugin with_types_in ::conclave_sdk::bindings::judge);
-    }
-}
-
-fn export_simulated_user(user: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::simulated_user::exports::conclave::plugin::simulated_user::Guest for Plugin {
-            fn answer(
-                question: ::std::string::String,
-            ) -> ::core::result::Result<
-                ::core::option::Option<::std::string::String>,
-                ::conclave_sdk::bindings::simulated_user::exports::conclave::plugin::simulated_user::SimulatedUserError,
-            > {
-                ::conclave_sdk::export::answer::<#user>(&question)
-            }
-        }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::simulated_user::export_simulated_user!(Plugin with_types_in ::conclave_sdk::bindings::simulated_user);
-    }
-}
-
-fn export_observer(observer: &Path) -> TokenStream {
-    quote! {
-        impl ::conclave_sdk::bindings::observer::exports::conclave::plugin::observer::Guest for Plugin {
-            fn observe(
-                events: ::std::vec::Vec<::conclave_sdk::observer::ObservedEvent>,
-            ) -> ::core::result::Result<
-                (),
-                ::conclave_sdk::bindings::observer::exports::conclave::plugin::observer::ObserverError,
-            > {
-                ::conclave_sdk::export::observe::<#observer>(&events)
-            }
-        }
-        #[cfg(target_family = "wasm")]
-        ::conclave_sdk::bindings::observer::export_observer!(Plugin with_types_in ::conclave_sdk::bindings::observer);
-    }
+    })
 }
 
 /// Returns the custom section, on wasm only: other object formats have other rules for section
@@ -456,4 +424,43 @@ fn inline_manifest(asks: &[Ask]) -> Result<String> {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     conclave_manifest::inline(&variable("CARGO_CRATE_NAME"), &variable("CARGO_PKG_VERSION"), &asks)
         .map_err(|problem| Error::new(Span::call_site(), problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_calls_the_function_of_the_sdk_with_the_type_of_the_author() {
+        let path: Path = syn::parse_str("my::Own").unwrap();
+        for kind in &KINDS {
+            let text = export_kind(kind, &path).unwrap().to_string().replace(' ', "");
+            let module = format!("::conclave_sdk::bindings::{}::", kind.key);
+            let interface = format!("exports::conclave::plugin::{}", kind.interface);
+            let guest = format!("impl{module}{interface}::GuestforPlugin{{");
+            assert!(text.starts_with(&guest), "{text}");
+            for function in kind.functions {
+                let names = function.arguments.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+                let (name, arguments) = (function.name, names.join(","));
+                let call = format!("::conclave_sdk::export::{name}::<my::Own>({arguments})");
+                assert!(text.contains(&call), "{call}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_names_those_that_there_are() {
+        let error = |text: &str| syn::parse_str::<Exports>(text).err().unwrap().to_string();
+        assert_eq!(
+            error("gates: X"),
+            "unknown key `gates`: write `export!(tools: [a, b])`, `export!(toolset: X)`, \
+             `export!(agent: X)`, `export!(agent: X, responder: X)`, `export!(delivery: X)`, \
+             `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`, \
+             `export!(gate: X)`, `export!(judge: X)`, `export!(simulated_user: X)` or \
+             `export!(observer: X)`, or several of them with commas between"
+        );
+        assert!(error("").starts_with("nothing is exported: write `export!(tools: [a, b])`"));
+        assert_eq!(error("gate: X, gate: Y"), "`gate` is given twice");
+        assert_eq!(error("responder: X"), "an agent answers in the role `agent`: give `agent` too");
+    }
 }

@@ -5,7 +5,7 @@ mod action;
 mod delivery;
 mod message;
 mod model;
-mod queries;
+pub(crate) mod queries;
 mod state;
 mod tool;
 
@@ -13,10 +13,6 @@ pub(crate) use action::{action_out, turn_in};
 pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
 pub(crate) use message::{blob_out, message_out};
 pub(crate) use model::{completion_out, model_error_out, request_in};
-pub(crate) use queries::{
-    checked, condensation_in, ending_out, gate_input_out, gate_verdict_in, judged_out,
-    observed_out, observer_reply_in, reason_out, ruling_in, task_result_in, verdict_in,
-};
 pub(crate) use state::{metrics_out, past_out, remaining_out, summary_out};
 pub(crate) use tool::{outcome_in, spec_in, tool_error_in};
 
@@ -27,9 +23,6 @@ use serde_json::Value;
 
 use crate::imports::bindings::conclave::plugin::actions::AgentError;
 use crate::imports::bindings::conclave::plugin::types;
-use crate::imports::bindings::exports::conclave::plugin::{
-    condenser, delivery_strategy, gate, judge, memory, security_analyzer, simulated_user,
-};
 use crate::imports::call::log::{excerpt, harmless};
 
 /// Maximum characters of a plugin's error text.
@@ -129,30 +122,6 @@ impl From<AgentError> for Fault {
         }
     }
 }
-
-/// Converts errors that have the same two cases in the contract.
-macro_rules! faults {
-    ($($interface:ident::$error:ident),*) => {$(
-        impl From<$interface::$error> for Fault {
-            fn from(error: $interface::$error) -> Self {
-                match error {
-                    $interface::$error::Denied(denial) => denied_fault(&denial),
-                    $interface::$error::Other(text) => Self::new(FaultKind::Error, text_in(&text)),
-                }
-            }
-        }
-    )*};
-}
-
-faults!(
-    memory::MemoryError,
-    security_analyzer::AnalyzerError,
-    condenser::CondenserError,
-    gate::GateError,
-    judge::JudgeError,
-    simulated_user::SimulatedUserError,
-    delivery_strategy::StrategyError
-);
 
 /// The fault of a guest that gave up after a refusal.
 fn denied_fault(denial: &types::Denial) -> Fault {

@@ -1,10 +1,11 @@
-//! Native memories, analyzers, condensers, gates, judges, simulated users and observers: async
-//! closures from a query to a reply.
+//! Native plugins of the kinds that answer queries: async closures from a query to a reply.
 
 use std::sync::Arc;
 
+use conclave_core::setup::PluginKind;
 use conclave_core::setup::plugin_query::{
-    CondenseReason, GateInput, JudgedAnswer, PluginQuery, PluginReply, TaskEnding,
+    Condensation, CondenseReason, GateInput, GateVerdict, JudgedAnswer, ObserverReply, PluginQuery,
+    PluginReply, Ruling, TaskEnding, TaskResult, Verdict,
 };
 use conclave_core::types::action::Action;
 use conclave_core::types::observed::ObservedEvent;
@@ -15,7 +16,7 @@ use super::failure::Failure;
 use crate::support::clock::BoxFuture;
 
 pub(super) type AdvisorBody =
-    Arc<dyn Fn(NativeQuery) -> BoxFuture<'static, Result<PluginReply, Failure>> + Send + Sync>;
+    Arc<dyn Fn(Box<NativeQuery>) -> BoxFuture<'static, Result<PluginReply, Failure>> + Send + Sync>;
 
 /// A query to a memory.
 #[derive(Clone, Debug)]
@@ -103,44 +104,74 @@ pub struct Observe {
     pub host: CallAccess,
 }
 
-/// A query to a plugin of any of these kinds.
-pub(super) enum NativeQuery {
-    Recall(Recall),
-    Assess(Box<Assess>),
-    Condense(Box<Condense>),
-    Check(Box<Check>),
-    Rule(Box<Rule>),
-    Conclude(Box<Conclude>),
-    AnswerAsUser(Box<AnswerAsUser>),
-    Observe(Observe),
+/// A query of any of these kinds.
+pub(super) struct NativeQuery {
+    pub(super) query: PluginQuery,
+    /// `None` only for kinds whose queries have no view.
+    pub(super) view: Option<AgentView>,
+    pub(super) host: CallAccess,
 }
 
-impl NativeQuery {
-    /// The query; `None` if it needs a view and has none.
-    pub(super) fn new(
-        question: PluginQuery,
-        view: Option<AgentView>,
-        host: CallAccess,
-    ) -> Option<Self> {
-        Some(match question {
-            PluginQuery::Memories { query, limit } => Self::Recall(Recall { query, limit, host }),
-            PluginQuery::Risk { action, thought } => {
-                Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host }))
+/// The input of a closure: one query of one kind.
+pub(super) trait Advice: Sized + Send + 'static {
+    const KIND: PluginKind;
+    /// The output of the closure.
+    type Answer: Send;
+
+    /// # Errors
+    /// The query, if it is another one.
+    fn from_query(query: Box<NativeQuery>) -> Result<Self, Box<NativeQuery>>;
+
+    fn into_reply(answer: Self::Answer) -> PluginReply;
+}
+
+/// Implements [`Advice`]. A row has the struct, its kind, the patterns of the query and its view,
+/// the fields of the struct that come from them, and the reply with the closure's answer.
+macro_rules! advice {
+    ($($name:ident: $kind:ident, $query:ident $of_query:tt, $view:pat => { $($fields:tt)* }
+        -> $reply:ident { $answer:ident: $answer_type:ty };)*) => {$(
+        impl Advice for $name {
+            const KIND: PluginKind = PluginKind::$kind;
+            type Answer = $answer_type;
+
+            fn from_query(query: Box<NativeQuery>) -> Result<Self, Box<NativeQuery>> {
+                match *query {
+                    NativeQuery { query: PluginQuery::$query $of_query, view: $view, host } => {
+                        Ok(Self { $($fields)*, host })
+                    }
+                    other => Err(Box::new(other)),
+                }
             }
-            PluginQuery::Gate { input } => Self::Check(Box::new(Check { input: *input, host })),
-            PluginQuery::Rule { answer } => {
-                Self::Rule(Box::new(Rule { answer: *answer, view: view?, host }))
+
+            fn into_reply($answer: $answer_type) -> PluginReply {
+                PluginReply::$reply { $answer }
             }
-            PluginQuery::Conclude { ending } => {
-                Self::Conclude(Box::new(Conclude { ending: *ending, view: view?, host }))
-            }
-            PluginQuery::AnswerAsUser { prompt: question } => {
-                Self::AnswerAsUser(Box::new(AnswerAsUser { question, view: view?, host }))
-            }
-            PluginQuery::Observe { events } => Self::Observe(Observe { events, host }),
-            PluginQuery::Condense { reason } => {
-                Self::Condense(Box::new(Condense { reason, view: view?, host }))
-            }
-        })
+        }
+    )*};
+}
+
+advice! {
+    Recall: Memory, Memories { query, limit }, _ => { query, limit }
+        -> Memories { memories: Vec<String> };
+    Assess: SecurityAnalyzer, Risk { action, thought }, Some(view)
+        => { action: *action, thought, view } -> Risk { verdict: Verdict };
+    Condense: Condenser, Condense { reason }, Some(view) => { reason, view }
+        -> Condense { condensation: Option<Condensation> };
+    Check: Gate, Gate { input }, _ => { input: *input } -> Gate { verdict: GateVerdict };
+    Rule: Judge, Rule { answer }, Some(view) => { answer: *answer, view }
+        -> Rule { ruling: Ruling };
+    Conclude: Judge, Conclude { ending }, Some(view) => { ending: *ending, view }
+        -> Conclude { result: Option<TaskResult> };
+    AnswerAsUser: SimulatedUser, AnswerAsUser { prompt: question }, Some(view)
+        => { question, view } -> AnswerAsUser { text: Option<String> };
+    Observe: Observer, Observe { events }, _ => { events } -> Observe { reply: ObserverReply };
+}
+
+/// The reply to a query that has no closure: the one of a judge's two that the program left out.
+pub(super) fn without_closure(query: &NativeQuery) -> Result<PluginReply, Failure> {
+    match &query.query {
+        PluginQuery::Rule { .. } => Ok(PluginReply::Rule { ruling: Ruling::default() }),
+        PluginQuery::Conclude { .. } => Ok(PluginReply::Conclude { result: None }),
+        _ => Err(Failure::other_kind()),
     }
 }

@@ -3,19 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::setup::plugin_query::{
-    Condensation, GateVerdict, ObserverReply, PluginReply, Ruling, TaskResult, Verdict,
+    Condensation, GateVerdict, ObserverReply, Ruling, TaskResult, Verdict,
 };
 use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
 use conclave_core::types::capability::Capability;
 use serde_json::Value;
 
 use super::advisor::{
-    AdvisorBody, AnswerAsUser, Assess, Check, Conclude, Condense, NativeQuery, Observe, Recall,
-    Rule,
+    Advice, AdvisorBody, AnswerAsUser, Assess, Check, Conclude, Condense, Observe, Recall, Rule,
+    without_closure,
 };
 use super::agent::{AgentBody, IntoTurn, ResponderBody, Step};
 use super::failure::Failure;
@@ -236,13 +237,7 @@ impl Plugin {
         F: Fn(Recall) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Vec<String>, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::Memory, move |query| {
-            let work =
-                if let NativeQuery::Recall(query) = query { Some(body(query)) } else { None };
-            async move {
-                Ok(PluginReply::Memories { memories: work.ok_or_else(Failure::other_kind)?.await? })
-            }
-        })
+        self.with_advisor(body)
     }
 
     /// Adds an analyzer of risks to the plugin.
@@ -252,13 +247,7 @@ impl Plugin {
         F: Fn(Assess) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Verdict, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::SecurityAnalyzer, move |query| {
-            let work =
-                if let NativeQuery::Assess(query) = query { Some(body(*query)) } else { None };
-            async move {
-                Ok(PluginReply::Risk { verdict: work.ok_or_else(Failure::other_kind)?.await? })
-            }
-        })
+        self.with_advisor(body)
     }
 
     /// Adds a condenser to the plugin.
@@ -268,15 +257,7 @@ impl Plugin {
         F: Fn(Condense) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Option<Condensation>, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::Condenser, move |query| {
-            let work =
-                if let NativeQuery::Condense(query) = query { Some(body(*query)) } else { None };
-            async move {
-                Ok(PluginReply::Condense {
-                    condensation: work.ok_or_else(Failure::other_kind)?.await?,
-                })
-            }
-        })
+        self.with_advisor(body)
     }
 
     /// Adds a gate to the plugin.
@@ -286,13 +267,7 @@ impl Plugin {
         F: Fn(Check) -> W + Send + Sync + 'static,
         W: Future<Output = Result<GateVerdict, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::Gate, move |query| {
-            let work =
-                if let NativeQuery::Check(query) = query { Some(body(*query)) } else { None };
-            async move {
-                Ok(PluginReply::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? })
-            }
-        })
+        self.with_advisor(body)
     }
 
     /// Adds a judge's ruling on answers to the plugin. Without
@@ -303,14 +278,7 @@ impl Plugin {
         F: Fn(Rule) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Ruling, Failure>> + Send + 'static,
     {
-        let concludes = self.judge_body();
-        self.with_advisor(PluginKind::Judge, move |query| match query {
-            NativeQuery::Rule(query) => {
-                let work = body(*query);
-                Box::pin(async move { Ok(PluginReply::Rule { ruling: work.await? }) })
-            }
-            other => concludes(other),
-        })
+        self.with_advisor(body)
     }
 
     /// Adds a judge's word on the result of the task: `Some` replaces it. Without
@@ -321,28 +289,7 @@ impl Plugin {
         F: Fn(Conclude) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Option<TaskResult>, Failure>> + Send + 'static,
     {
-        let rules = self.judge_body();
-        self.with_advisor(PluginKind::Judge, move |query| match query {
-            NativeQuery::Conclude(query) => {
-                let work = body(*query);
-                Box::pin(async move { Ok(PluginReply::Conclude { result: work.await? }) })
-            }
-            other => rules(other),
-        })
-    }
-
-    /// The judge so far, which by default overrules nothing. Its two queries have a closure each,
-    /// and the kind has one body.
-    fn judge_body(&self) -> AdvisorBody {
-        self.advisors.get(&PluginKind::Judge).cloned().unwrap_or_else(|| {
-            Arc::new(|query| {
-                Box::pin(std::future::ready(match query {
-                    NativeQuery::Rule(_) => Ok(PluginReply::Rule { ruling: Ruling::default() }),
-                    NativeQuery::Conclude(_) => Ok(PluginReply::Conclude { result: None }),
-                    _ => Err(Failure::other_kind()),
-                }))
-            })
-        })
+        self.with_advisor(body)
     }
 
     /// Adds a simulated user to the plugin.
@@ -352,16 +299,7 @@ impl Plugin {
         F: Fn(AnswerAsUser) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Option<String>, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::SimulatedUser, move |query| {
-            let work = if let NativeQuery::AnswerAsUser(query) = query {
-                Some(body(*query))
-            } else {
-                None
-            };
-            async move {
-                Ok(PluginReply::AnswerAsUser { text: work.ok_or_else(Failure::other_kind)?.await? })
-            }
-        })
+        self.with_advisor(body)
     }
 
     /// Adds an observer to the plugin.
@@ -371,21 +309,28 @@ impl Plugin {
         F: Fn(Observe) -> W + Send + Sync + 'static,
         W: Future<Output = Result<ObserverReply, Failure>> + Send + 'static,
     {
-        self.with_advisor(PluginKind::Observer, move |query| {
-            let work =
-                if let NativeQuery::Observe(query) = query { Some(body(query)) } else { None };
-            async move {
-                Ok(PluginReply::Observe { reply: work.ok_or_else(Failure::other_kind)?.await? })
-            }
-        })
+        self.with_advisor(body)
     }
 
-    fn with_advisor<F, W>(mut self, kind: PluginKind, body: F) -> Self
+    /// Adds the closure of one query. The kind's other queries go to the closure that was there.
+    fn with_advisor<A, F, W>(mut self, body: F) -> Self
     where
-        F: Fn(NativeQuery) -> W + Send + Sync + 'static,
-        W: Future<Output = Result<PluginReply, Failure>> + Send + 'static,
+        A: Advice,
+        F: Fn(A) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<A::Answer, Failure>> + Send + 'static,
     {
-        self.advisors.insert(kind, Arc::new(move |query| Box::pin(body(query))));
+        let previous = self.advisors.remove(&A::KIND);
+        let advisor: AdvisorBody = Arc::new(move |query| match A::from_query(query) {
+            Ok(query) => {
+                let work = body(query);
+                Box::pin(async move { work.await.map(A::into_reply) })
+            }
+            Err(query) => match &previous {
+                Some(previous) => previous(query),
+                None => Box::pin(ready(without_closure(&query))),
+            },
+        });
+        self.advisors.insert(A::KIND, advisor);
         self
     }
 

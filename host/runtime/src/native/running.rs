@@ -26,8 +26,9 @@ use super::tool::Call;
 use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, ToolInput};
 use crate::imports::call::log::excerpt;
 use crate::imports::call::{PluginContext, no_view};
-use crate::imports::convert::checked;
+use crate::imports::convert::queries::{checked, memories_limit};
 use crate::plugin::ArgumentChecker;
+use crate::plugin::kinds::reads_view;
 
 /// The maximum number of characters of a panic's message in a fault.
 const WORDS: usize = 600;
@@ -107,14 +108,15 @@ impl Native {
         let Some(advisor) = self.plugin.advisors.get(&kind).cloned() else {
             return PluginOutput::Query(Err(self.is_no(kind))).into();
         };
-        let most = if let PluginQuery::Memories { limit, .. } = &query { *limit } else { 0 };
-        let Some(consultation) = NativeQuery::new(query, view, host.clone()) else {
+        if reads_view(kind) && view.is_none() {
             return PluginOutput::Query(Err(no_view(name))).into();
-        };
-        let (reply, report) = self.run(&host, async move { advisor(consultation).await }).await;
+        }
+        let limit = memories_limit(&query);
+        let query = Box::new(NativeQuery { query, view, host: host.clone() });
+        let (reply, report) = self.run(&host, async move { advisor(query).await }).await;
         let reply =
             reply.and_then(|reply| reply.map_err(|failure| failure.into_fault(name.as_str())));
-        let reply = reply.and_then(|reply| checked(reply, most));
+        let reply = reply.and_then(|reply| checked(reply, limit));
         PluginAnswer { output: PluginOutput::Query(reply), report }
     }
 

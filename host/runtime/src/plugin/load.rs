@@ -16,7 +16,7 @@ use super::cache::{Cache, Lookup};
 use super::checked_code::CheckedCode;
 use super::compiler::{Compiler, in_child};
 use super::component::PluginComponent;
-use super::exports::Exports;
+use super::kinds::Exports;
 use super::probe::probe;
 use super::program_file::ProgramFile;
 use super::schema::{Schema, compile_each};

@@ -19,7 +19,7 @@ use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
 use super::LoadError;
-use super::exports::Exports;
+use super::kinds::Exports;
 use crate::calls::{CallStart, ModelPort, NoEffects, NoTools, Observer};
 use crate::imports::bindings::exports::conclave::plugin::tools;
 use crate::imports::call::log::excerpt;

@@ -5,21 +5,19 @@ use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use conclave_core::setup::plugin_query::PluginQuery;
 use conclave_core::setup::{PluginKind, PluginSetup};
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::tool::ToolError;
-use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
-use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, Plugins};
+use super::kinds::{ExportCall, GuestFunction, reads_view};
+use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, Plugins, ToolInput};
 use crate::imports::call::{CallInput, CallState, HostServices, PluginContext, no_view};
 use crate::imports::interfaces::folder::FolderError;
 use crate::imports::secrets::scrub;
 use crate::imports::secrets::vault::Vault;
 use crate::plugin::LoadedPlugin;
-use crate::sandbox::guest_calls::GuestFunction;
 use crate::sandbox::run;
 use crate::support::admission::CallPermits;
 use crate::support::clock::BoxFuture;
@@ -103,7 +101,8 @@ impl Sandbox {
             state.program = tool.program_input(arguments);
         }
         let (engine, code) = (self.plugin.engine(), self.plugin.code());
-        let (output, report) = run::run(engine, code, Some(&self.at_once), state, &function).await;
+        let call = ExportCall { exports: self.plugin.exports(), function };
+        let (output, report) = run::run(engine, code, Some(&self.at_once), state, &call).await;
         let (output, report) = scrub::ended(&context, output, report);
         PluginAnswer { output: output.unwrap_or_else(|fault| kind.failed(fault)), report }
     }
@@ -155,7 +154,7 @@ impl Sandbox {
         Ok(context)
     }
 
-    /// Returns the export that a call goes to, and the input that the guest reads through imports.
+    /// The function that a call goes to, and the input that the guest reads through imports.
     ///
     /// # Errors
     /// `Fault` if the plugin lacks the export, or if there is no view; for tools also `Other` if
@@ -164,87 +163,54 @@ impl Sandbox {
         &self,
         call: PluginCall,
     ) -> Result<(GuestFunction<'_>, CallInput), ToolError> {
-        let (exports, name) = (self.plugin.exports(), &self.context.name);
-        let lacks = |export: PluginKind| {
-            let message = format!("{name} does not export `{}`", export.as_str());
-            ToolError::Fault { fault: Fault::new(FaultKind::NotStarted, message) }
-        };
-        let require_view =
-            |view: Option<AgentView>| view.ok_or_else(|| ToolError::Fault { fault: no_view(name) });
-        Ok(match call {
+        let name = &self.context.name;
+        let (kind, function, input) = match call {
             PluginCall::Step { view } => {
-                let agent = exports.agent().ok_or_else(|| lacks(PluginKind::Agent))?;
-                (GuestFunction::Step(agent), CallInput::Agent(view))
+                (PluginKind::Agent, GuestFunction::Step, CallInput::Agent(view))
             }
             PluginCall::Respond { view } => {
-                let responder = exports.responder().ok_or_else(|| lacks(PluginKind::Responder))?;
-                (GuestFunction::Respond(responder), CallInput::Agent(view))
+                (PluginKind::Responder, GuestFunction::Respond, CallInput::Agent(view))
             }
-            PluginCall::Tool(input) => {
-                let index = self.plugin.tool_index(&input.tool);
-                let no_tool =
-                    || ToolError::Other { message: format!("{name} has no tool {:?}", input.tool) };
-                let index = index.ok_or_else(no_tool)?;
-                let arguments = self
-                    .plugin
-                    .check_arguments(index, &input.arguments, self.context.limits().arguments)
-                    .await
-                    .map_err(|message| ToolError::InvalidArguments { message })?;
-                let plain = exports.plain().and_then(|plain| plain.get(&input.tool));
-                let function = match (plain, exports.tools()) {
-                    (Some(tool), _) => GuestFunction::Plain { tool, arguments },
-                    (None, Some(tools)) => {
-                        GuestFunction::Tool { tools, name: input.tool.clone(), arguments }
-                    }
-                    (None, None) => return Err(no_tool()),
+            PluginCall::Tool(input) => return self.tool(input).await,
+            PluginCall::Query { query, view } => {
+                let kind = query.kind();
+                let input = match view {
+                    _ if !reads_view(kind) => CallInput::Nothing,
+                    Some(view) => CallInput::Agent(view),
+                    None => return Err(ToolError::Fault { fault: no_view(name) }),
                 };
-                (function, CallInput::Tool(input))
-            }
-            PluginCall::Query { query: PluginQuery::Memories { query, limit }, .. } => {
-                let memory = exports.memory().ok_or_else(|| lacks(PluginKind::Memory))?;
-                (GuestFunction::Recall { memory, query, limit }, CallInput::Nothing)
-            }
-            PluginCall::Query { query: PluginQuery::Risk { action, thought }, view } => {
-                let input = CallInput::Agent(require_view(view)?);
-                let analyzer =
-                    exports.analyzer().ok_or_else(|| lacks(PluginKind::SecurityAnalyzer))?;
-                (GuestFunction::Assess { analyzer, action: *action, thought }, input)
-            }
-            PluginCall::Query { query: PluginQuery::Condense { reason }, view } => {
-                let input = CallInput::Agent(require_view(view)?);
-                let condenser = exports.condenser().ok_or_else(|| lacks(PluginKind::Condenser))?;
-                (GuestFunction::Condense { condenser, reason }, input)
-            }
-            PluginCall::Query { query: PluginQuery::Gate { input }, .. } => {
-                let gate = exports.gate().ok_or_else(|| lacks(PluginKind::Gate))?;
-                (GuestFunction::Check { gate, input }, CallInput::Nothing)
-            }
-            PluginCall::Query { query: PluginQuery::Rule { answer }, view } => {
-                let input = CallInput::Agent(require_view(view)?);
-                let judge = exports.judge().ok_or_else(|| lacks(PluginKind::Judge))?;
-                (GuestFunction::Rule { judge, answer }, input)
-            }
-            PluginCall::Query { query: PluginQuery::Conclude { ending }, view } => {
-                let input = CallInput::Agent(require_view(view)?);
-                let judge = exports.judge().ok_or_else(|| lacks(PluginKind::Judge))?;
-                (GuestFunction::Conclude { judge, ending }, input)
-            }
-            PluginCall::Query { query: PluginQuery::AnswerAsUser { prompt }, view } => {
-                let input = CallInput::Agent(require_view(view)?);
-                let user =
-                    exports.simulated_user().ok_or_else(|| lacks(PluginKind::SimulatedUser))?;
-                (GuestFunction::AnswerAsUser { user, prompt }, input)
-            }
-            PluginCall::Query { query: PluginQuery::Observe { events }, .. } => {
-                let observer = exports.observer().ok_or_else(|| lacks(PluginKind::Observer))?;
-                (GuestFunction::Observe { observer, events }, CallInput::Nothing)
+                (kind, GuestFunction::Query(query), input)
             }
             PluginCall::Decide { wake, view } => {
-                let strategy =
-                    exports.strategy().ok_or_else(|| lacks(PluginKind::DeliveryStrategy))?;
-                (GuestFunction::Decide { strategy, wake }, CallInput::Delivery(view))
+                let kind = PluginKind::DeliveryStrategy;
+                (kind, GuestFunction::Decide(wake), CallInput::Delivery(view))
             }
-        })
+        };
+        if self.plugin.exports().has(kind) {
+            return Ok((function, input));
+        }
+        let message = format!("{name} does not export `{}`", kind.as_str());
+        Err(ToolError::Fault { fault: Fault::new(FaultKind::NotStarted, message) })
+    }
+
+    async fn tool(&self, input: ToolInput) -> Result<(GuestFunction<'_>, CallInput), ToolError> {
+        let (exports, tool) = (self.plugin.exports(), &input.tool);
+        let no_tool =
+            || ToolError::Other { message: format!("{} has no tool {tool:?}", self.context.name) };
+        let index = self.plugin.tool_index(tool).ok_or_else(no_tool)?;
+        let arguments = self
+            .plugin
+            .check_arguments(index, &input.arguments, self.context.limits().arguments)
+            .await
+            .map_err(|message| ToolError::InvalidArguments { message })?;
+        let function = match exports.plain().and_then(|plain| plain.get(tool)) {
+            Some(tool) => GuestFunction::Plain { tool, arguments },
+            None if exports.has(PluginKind::Tools) => {
+                GuestFunction::Tool { name: tool.clone(), arguments }
+            }
+            None => return Err(no_tool()),
+        };
+        Ok((function, CallInput::Tool(input)))
     }
 
     /// Checks the arguments of a tool call; the error explains the problem to the model.

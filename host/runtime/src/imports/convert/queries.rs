@@ -1,19 +1,20 @@
-//! Conversions of plugin queries and replies: memories, risks, condensations, gate verdicts, the
-//! rulings and results of judges, and the answers of simulated users. An oversized reply is a bad
-//! answer.
+//! Conversions of plugin queries, of their replies and of the errors of exports. An oversized reply
+//! is a bad answer.
 
 use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{
     Condensation, CondenseReason, EntrySpan, GATE_INPUT_MAX, GateInput, GateVerdict, JudgedAnswer,
-    Masked, ObserverReply, PluginReply, RESULT_MAX, Ruling, TaskEnding, TaskResult, Verdict,
+    Masked, ObserverReply, PluginQuery, PluginReply, RESULT_MAX, Ruling, TaskEnding, TaskResult,
+    Verdict,
 };
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::observed::ObservedEvent;
 use conclave_core::types::risk::Risk;
 
-use super::{json_in, message_out, text_in};
+use super::{denied_fault, json_in, message_out, text_in};
 use crate::imports::bindings::exports::conclave::plugin::{
-    condenser, gate, judge, observer, security_analyzer as analyzer,
+    condenser, delivery_strategy, gate, judge, memory, observer, security_analyzer as analyzer,
+    simulated_user,
 };
 
 /// Maximum bytes of an analyzer's or gate's reason, which a user reads.
@@ -22,6 +23,30 @@ const REASON: usize = 4 << 10;
 const SUMMARY: usize = 64 << 10;
 /// Maximum number of spans, and of masked entries.
 const SPANS: usize = 10_000;
+
+/// Converts errors that have the same two cases in the contract.
+macro_rules! faults {
+    ($($interface:ident::$error:ident),*) => {$(
+        impl From<$interface::$error> for Fault {
+            fn from(error: $interface::$error) -> Self {
+                match error {
+                    $interface::$error::Denied(denial) => denied_fault(&denial),
+                    $interface::$error::Other(text) => Self::new(FaultKind::Error, text_in(&text)),
+                }
+            }
+        }
+    )*};
+}
+
+faults!(
+    memory::MemoryError,
+    analyzer::AnalyzerError,
+    condenser::CondenserError,
+    gate::GateError,
+    judge::JudgeError,
+    simulated_user::SimulatedUserError,
+    delivery_strategy::StrategyError
+);
 
 pub(crate) fn verdict_in(verdict: analyzer::Verdict) -> Verdict {
     let risk = match verdict.risk {
@@ -145,91 +170,69 @@ pub(crate) fn observer_reply_in(
     }
 }
 
-/// Returns the reply with escaped reasons, with no more memories than requested, and without a
-/// result value that is null.
-///
-/// # Errors
-/// `BadAnswer` if a part exceeds its limit.
-pub(crate) fn checked(advice: PluginReply, most: u32) -> Result<PluginReply, Fault> {
-    let bad = |message: String| Err(Fault::new(FaultKind::BadAnswer, message));
-    match advice {
-        PluginReply::Memories { mut memories } => {
-            // The plugin knows the number; more would flood the agent that asked.
-            memories.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-            Ok(PluginReply::Memories { memories })
-        }
-        PluginReply::Risk { verdict } if verdict.reason.len() > REASON => bad(format!(
-            "the `reason` of its verdict has {} bytes; it may have {REASON}",
-            verdict.reason.len()
-        )),
-        PluginReply::Risk { verdict } => Ok(PluginReply::Risk {
-            verdict: Verdict { reason: text_in(&verdict.reason), ..verdict },
-        }),
-        PluginReply::Gate { verdict: GateVerdict::Modify { text } }
-            if text.len() > GATE_INPUT_MAX =>
-        {
-            bad(format!("its text has {} bytes; it may have {GATE_INPUT_MAX}", text.len()))
-        }
-        PluginReply::Gate { verdict: GateVerdict::Block { reason } } if reason.len() > REASON => {
-            bad(format!(
-                "the reason of its `block` has {} bytes; it may have {REASON}",
-                reason.len()
-            ))
-        }
-        PluginReply::Gate { verdict: GateVerdict::Block { reason } } => {
-            Ok(PluginReply::Gate { verdict: GateVerdict::Block { reason: text_in(&reason) } })
-        }
-        PluginReply::Gate { verdict } => Ok(PluginReply::Gate { verdict }),
-        PluginReply::Rule { ruling } => {
-            let feedback = ruling.feedback.as_deref().map(text_in);
-            Ok(PluginReply::Rule { ruling: Ruling { feedback, ..ruling } })
-        }
-        PluginReply::Conclude { result } => match result.map(result_checked).transpose() {
-            Ok(result) => Ok(PluginReply::Conclude { result }),
-            Err(message) => bad(message),
-        },
-        PluginReply::AnswerAsUser { text: Some(text) } if text.len() > RESULT_MAX => {
-            bad(format!("its answer has {} bytes; it may have {RESULT_MAX}", text.len()))
-        }
-        PluginReply::AnswerAsUser { text } => Ok(PluginReply::AnswerAsUser { text }),
-        PluginReply::Observe { reply } => Ok(PluginReply::Observe { reply }),
-        PluginReply::Condense { condensation: None } => {
-            Ok(PluginReply::Condense { condensation: None })
-        }
-        PluginReply::Condense { condensation: Some(Condensation { forget, .. }) }
-            if forget.len() > SPANS =>
-        {
-            bad(format!("`forget` has {} spans; it may have {SPANS}", forget.len()))
-        }
-        PluginReply::Condense { condensation: Some(Condensation { mask, .. }) }
-            if mask.len() > SPANS =>
-        {
-            bad(format!("`mask` has {} entries; it may have {SPANS}", mask.len()))
-        }
-        PluginReply::Condense { condensation: Some(condensation) } => {
-            match condensation.summary.as_ref().map(String::len) {
-                Some(length) if length > SUMMARY => {
-                    bad(format!("its `summary` has {length} bytes; it may have {SUMMARY}"))
-                }
-                _ => Ok(PluginReply::Condense { condensation: Some(condensation) }),
-            }
-        }
+/// The maximum number of memories in the reply to a query.
+pub(crate) fn memories_limit(query: &PluginQuery) -> usize {
+    match query {
+        PluginQuery::Memories { limit, .. } => usize::try_from(*limit).unwrap_or(usize::MAX),
+        _ => 0,
     }
 }
 
-/// Returns the result; a value that is null counts as none, because the journal writes both alike.
-fn result_checked(result: TaskResult) -> Result<TaskResult, String> {
-    let TaskResult { text, value } = result;
-    let value = value.filter(|value| !value.is_null());
-    let length = value.as_ref().map_or(0, |value| value.to_string().len());
-    for (part, length) in [("text", text.len()), ("value", length)] {
-        if length > RESULT_MAX {
-            return Err(format!(
-                "the `{part}` of its result has {length} bytes; it may have {RESULT_MAX}"
-            ));
+/// The reply with escaped reasons, with no more memories than `limit`, and without a result value
+/// that is null.
+///
+/// # Errors
+/// `BadAnswer` if a part exceeds its limit.
+pub(crate) fn checked(mut reply: PluginReply, limit: usize) -> Result<PluginReply, Fault> {
+    match &mut reply {
+        // The plugin knows the number; more would flood the agent that asked.
+        PluginReply::Memories { memories } => memories.truncate(limit),
+        PluginReply::Risk { verdict } => {
+            fits("the `reason` of its verdict", verdict.reason.len(), "bytes", REASON)?;
+            verdict.reason = text_in(&verdict.reason);
         }
+        PluginReply::Condense { condensation: Some(condensation) } => {
+            let Condensation { forget, mask, summary } = condensation;
+            fits("`forget`", forget.len(), "spans", SPANS)?;
+            fits("`mask`", mask.len(), "entries", SPANS)?;
+            let length = summary.as_ref().map_or(0, String::len);
+            fits("its `summary`", length, "bytes", SUMMARY)?;
+        }
+        PluginReply::Gate { verdict: GateVerdict::Modify { text } } => {
+            fits("its text", text.len(), "bytes", GATE_INPUT_MAX)?;
+        }
+        PluginReply::Gate { verdict: GateVerdict::Block { reason } } => {
+            fits("the reason of its `block`", reason.len(), "bytes", REASON)?;
+            *reason = text_in(reason);
+        }
+        PluginReply::Rule { ruling } => {
+            ruling.feedback = ruling.feedback.as_deref().map(text_in);
+        }
+        PluginReply::Conclude { result: Some(TaskResult { text, value }) } => {
+            // Null counts as none, because the journal writes both alike.
+            value.take_if(|value| value.is_null());
+            let length = value.as_ref().map_or(0, |value| value.to_string().len());
+            fits("the `text` of its result", text.len(), "bytes", RESULT_MAX)?;
+            fits("the `value` of its result", length, "bytes", RESULT_MAX)?;
+        }
+        PluginReply::AnswerAsUser { text: Some(text) } => {
+            fits("its answer", text.len(), "bytes", RESULT_MAX)?;
+        }
+        PluginReply::Condense { condensation: None }
+        | PluginReply::Gate { verdict: GateVerdict::Allow }
+        | PluginReply::Conclude { result: None }
+        | PluginReply::AnswerAsUser { text: None }
+        | PluginReply::Observe { .. } => {}
     }
-    Ok(TaskResult { text, value })
+    Ok(reply)
+}
+
+fn fits(part: &str, length: usize, unit: &str, limit: usize) -> Result<(), Fault> {
+    if length <= limit {
+        return Ok(());
+    }
+    let message = format!("{part} has {length} {unit}; it may have {limit}");
+    Err(Fault::new(FaultKind::BadAnswer, message))
 }
 
 #[cfg(test)]
@@ -345,7 +348,7 @@ mod tests {
             PluginReply::Memories { memories: vec!["a".to_owned(), "b".to_owned()] }
         );
         assert_eq!(checked(memories(), 0).unwrap(), PluginReply::Memories { memories: Vec::new() });
-        assert_eq!(checked(memories(), u32::MAX).unwrap(), memories());
+        assert_eq!(checked(memories(), usize::MAX).unwrap(), memories());
     }
 
     #[test]
