@@ -41,7 +41,7 @@ fn a_model_without_a_price_is_reported_once_and_only_under_a_limit_of_money() {
     let mut cx = context(MODELS);
     let mut models = ModelCalls::default();
     let mut notices = |cx: &mut RoomContext, plugin: &str, model: &str| {
-        models.report_unknown_price(&cx, &plugin.into(), &model.into());
+        models.report_unknown_price(cx, &plugin.into(), &model.into());
         cx.take_notices()
     };
     let unknown = |model: &str, limit: &str| {
