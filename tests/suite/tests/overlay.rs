@@ -328,7 +328,7 @@ fn a_killed_run_resumes_with_its_changes_and_a_person_applies_them() {
     told.truncate(3);
     let expected = [
         "writes 11 B to an overlay: /project/greet.sh",
-        "writes 8 B to an overlay: /project/new/n",
+        "writes 2 B to an overlay: /project/new/n",
         "removes in an overlay: /project/old.txt",
     ];
     assert_eq!(told, expected);
