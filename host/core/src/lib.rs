@@ -122,6 +122,7 @@ pub mod inspect {
     pub mod prompts;
     pub mod questions;
     pub mod room_row;
+    pub mod telling;
     pub mod timeline;
     pub mod transcript;
 }

@@ -195,7 +195,7 @@ fn steps_without_an_answer_are_marked() {
     assert_eq!(rest.join(" ").matches(skipped).count(), 2, "nothing is cut: {full:#?}");
     let shown = conclave(&rig, 160, &[], &["show"]);
     let shown = text(&shown.stdout);
-    assert!(shown.contains(&format!("nobody had an answer, 1 of 2{skipped}")), "{shown}");
+    assert!(shown.contains(&format!("no answer counted (1 of 2 tries){skipped}")), "{shown}");
 }
 
 #[test]

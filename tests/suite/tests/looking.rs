@@ -163,7 +163,10 @@ fn an_audit_is_in_the_order_of_time_over_all_runs() {
     assert_eq!(named, by_option);
     assert!(named.contains(" in 1 run;") && named.contains(" UTC approved"), "{named}");
     let listed = said(&rig, &["why", &run]);
-    assert!(listed.contains(" approval-requested caller subject.run"), "{listed}");
+    assert!(
+        listed.contains(" approval-requested caller asks for approval of subject.run"),
+        "{listed}"
+    );
     let times: Vec<u64> =
         audit.iter().map(|entry| entry["at"].as_u64().expect("a moment")).collect();
     assert!(times.is_sorted(), "{audit:#?}");

@@ -326,9 +326,9 @@ fn a_killed_run_resumes_with_its_changes_and_a_person_applies_them() {
         entries.map(|entry| entry["message"].as_str().expect("a text").to_owned()).collect();
     told.truncate(3);
     let expected = [
-        "write to overlay /project/greet.sh",
-        "write to overlay /project/new/n",
-        "remove in overlay /project/old.txt",
+        "writes 11 B to an overlay: /project/greet.sh",
+        "writes 2 B to an overlay: /project/new/n",
+        "removes in an overlay: /project/old.txt",
     ];
     assert_eq!(told, expected);
     let shown = text(&conclave(&rig, &["show", &run]).stdout);

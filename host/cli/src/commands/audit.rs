@@ -59,7 +59,7 @@ impl AuditFilter<'_> {
 }
 
 fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
-    let wanted = AuditFilter {
+    let filter = AuditFilter {
         kinds: args.kind.iter().map(|word| kind(word)).collect::<Result<_, _>>()?,
         plugin: args.plugin.as_deref(),
         since: args
@@ -82,7 +82,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
                 let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
                 let rows = rows
                     .into_iter()
-                    .filter(|row| wanted.since.is_none_or(|since| row.updated >= since));
+                    .filter(|row| filter.since.is_none_or(|since| row.updated >= since));
                 runs.extend(rows.map(|row| (row.started, index, row.run)));
             }
             readers
@@ -94,7 +94,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     let mut unread = Vec::new();
     for (_, reader, run) in &runs {
         match entries_of(&readers[*reader], run) {
-            Ok(entries) => found.extend(entries.into_iter().filter(|(_, entry)| wanted.has(entry))),
+            Ok(entries) => found.extend(entries.into_iter().filter(|(_, entry)| filter.has(entry))),
             Err(error) => unread.push(error),
         }
     }
@@ -253,14 +253,14 @@ mod tests {
             let text = anstream::adapter::strip_str(&rows.join(" ")).to_string();
             text.split_whitespace().skip(3).collect::<Vec<_>>().join(" ")
         };
-        let whole = rows("3f2a91c0:17", &entry, 18, None);
+        let unbroken = rows("3f2a91c0:17", &entry, 18, None);
         assert!(
-            words(&whole)
+            words(&unbroken)
                 .ends_with("\\u{1b}[2J(config: outside every granted folder) [3f2a91c0:17]")
         );
         for limit in [40, 60, 80, 120] {
             let rows = rows("3f2a91c0:17", &entry, 18, Some(limit));
-            assert_eq!(words(&rows), words(&whole), "{limit}");
+            assert_eq!(words(&rows), words(&unbroken), "{limit}");
             let columns = |row: &String| width(&anstream::adapter::strip_str(row).to_string());
             assert!(rows.len() > 1 && rows.iter().all(|row| columns(row) <= limit), "{rows:#?}");
         }

@@ -33,8 +33,8 @@ use words::{Asker, CallIndex};
 
 pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliError> {
     let address = args.event.as_deref().map(Address::parse).transpose()?;
-    let places = RunPlaces { journal: args.journal.as_deref(), store: args.store.as_deref() };
-    let run = find::run(places, address.as_ref())?;
+    let run_places = RunPlaces { journal: args.journal.as_deref(), store: args.store.as_deref() };
+    let run = find::run(run_places, address.as_ref())?;
     let config = CurrentConfig::of(args.file.clone().or(run.config.clone()));
     let is_newest = address.is_none();
     match address.and_then(|address| Some((address.seq?, address.child))) {
@@ -110,14 +110,14 @@ struct ListedEvent {
 fn events(rooms: &[RoomJournal]) -> Vec<ListedEvent> {
     let mut events = Vec::new();
     for (room, journal) in rooms.iter().enumerate() {
-        let mut asked = words::Asked::new();
-        for (index, told) in journal.retold.iter().enumerate() {
-            for notice in &told.notices {
+        let mut requests = words::ApprovalRequests::new();
+        for (index, record) in journal.retold.iter().enumerate() {
+            for notice in &record.notices {
                 if let Notice::ApprovalAsked { call, request } = notice {
-                    asked.insert(*call, request.clone());
+                    requests.insert(*call, request.clone());
                 }
-                let listed = words::in_list(notice, &asked)
-                    .filter(|_| !words::repeats_refusal(told, notice));
+                let listed = words::in_list(notice, &requests)
+                    .filter(|_| !words::repeats_refusal(record, notice));
                 events.extend(listed.map(|(sign, what)| ListedEvent { room, index, sign, what }));
             }
         }
@@ -197,35 +197,35 @@ fn event(
         )));
     };
     let calls = CallIndex::of(&journal.retold[..=index]);
-    let told = &journal.retold[index];
-    let explained = explanations(told, &calls);
+    let record = &journal.retold[index];
+    let explained = explanations(record, &calls);
     let address = format!("{}:{seq}", journal.id);
     if output.json {
         let explained = explained.iter().map(|(asker, explanation)| {
-            let mut value = as_json(explanation, &lines_of(told, config, explanation));
+            let mut value = as_json(explanation, &lines_of(record, config, explanation));
             value["requested_by"] = json!(asker);
             value
         });
         let explained: Vec<Value> = explained.collect();
-        let on_behalf = &told.record.principal;
+        let on_behalf = &record.record.principal;
         stdout::json(json!({
             "type": "why",
             "event": address,
             "principal": on_behalf,
-            "record": without_setup(told),
-            "notices": told.notices,
+            "record": without_setup(record),
+            "notices": record.notices,
             "explanations": explained,
         }))?;
         return Ok(exit::OK);
     }
-    let at = format!("on behalf of {}", told.record.principal.0);
-    let head = one_line(&words::head(told, &calls), LONGEST);
+    let at = format!("on behalf of {}", record.record.principal.0);
+    let head = one_line(&words::head(record, &calls), LONGEST);
     stdout::styled(format!(
         "{} {head}  {}",
         paint(NAME, &address),
         paint(FAINT, one_line(&at, 80))
     ))?;
-    for line in words::lines(told) {
+    for line in words::lines(record) {
         stdout::styled(format!("  {}", one_line(&line, LONGEST)))?;
     }
     for (asker, explanation) in &explained {
@@ -240,25 +240,25 @@ fn event(
             one_line(&explanation.target, 200),
             paint(FAINT, asker)
         );
-        print(&lines(explanation, &about, &lines_of(told, config, explanation)))?;
+        print(&lines(explanation, &about, &lines_of(record, config, explanation)))?;
     }
     Ok(exit::OK)
 }
 
 fn lines_of<'a>(
-    told: &ReplayedRecord,
+    record: &ReplayedRecord,
     config: &'a CurrentConfig,
     explanation: &Explanation,
 ) -> ConfigLines<'a> {
-    match &told.setup {
+    match &record.setup {
         Some(setup) => config.lines(setup, explanation.plugin.as_str()),
         None => ConfigLines { config: None, file: &config.file },
     }
 }
 
 /// The layers of each denial and of each allowed request.
-fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explanation)> {
-    let Some(setup) = &told.setup else { return Vec::new() };
+fn explanations(replayed: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explanation)> {
+    let Some(setup) = &replayed.setup else { return Vec::new() };
     // An action has no layers but its executor's.
     let of_request = |request: &ApprovalRequest| {
         let led_by = (&request.delegators[..], &request.led_by[..]);
@@ -269,7 +269,7 @@ fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explan
     let explain_one = |notice: &Notice| -> Option<(Asker, Explanation)> {
         match notice {
             Notice::Denied { call, plugin, record } => {
-                let asker = calls.asker(*call, plugin, &told.record.event);
+                let asker = calls.asker(*call, plugin, &replayed.record.event);
                 let explanation = explain_denial(setup, plugin, record, asker.task.as_ref());
                 Some((asker, explanation))
             }
@@ -292,7 +292,7 @@ fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explan
                 Some((asker, explain(setup, &question).ok()?))
             }
             Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
-                let asker = calls.asker(Some(*call), plugin, &told.record.event);
+                let asker = calls.asker(Some(*call), plugin, &replayed.record.event);
                 let question = AccessQuestion {
                     task: asker.task.clone(),
                     ..words::question(plugin, side_effect)
@@ -302,7 +302,8 @@ fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explan
             _ => None,
         }
     };
-    told.notices
+    replayed
+        .notices
         .iter()
         .filter_map(explain_one)
         .map(|(asker, explanation)| (asker.to_string(), explanation))
@@ -335,8 +336,8 @@ fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
 }
 
 /// The record as JSON without the setup, which is in the journal.
-fn without_setup(told: &ReplayedRecord) -> Value {
-    let mut record = json!(told.record);
+fn without_setup(record: &ReplayedRecord) -> Value {
+    let mut record = json!(record.record);
     if let Some(fields) = record.as_object_mut() {
         fields.remove("setup");
     }

@@ -28,7 +28,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use conclave_core::protocol::notice::SkippedResponder;
+use conclave_core::inspect::telling::Tone;
 
 /// The style of names of plugins and tasks.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
@@ -72,15 +72,16 @@ pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", amounts::count(count), if count == 1 { one } else { several })
 }
 
-/// The responders that were not asked, with the reasons: `; user is not asked here`.
-pub(crate) fn not_asked(skipped: &[SkippedResponder]) -> String {
-    if skipped.is_empty() { String::new() } else { format!("; {}", passed_over(skipped)) }
-}
-
-/// The responders that a step passed over, with the reasons.
-pub(crate) fn passed_over(skipped: &[SkippedResponder]) -> String {
-    let one = |one: &SkippedResponder| format!("{} {}", one.responder, one.reason.as_str());
-    skipped.iter().map(one).collect::<Vec<_>>().join(", ")
+/// The style of a telling of this tone.
+pub(crate) fn style_of(tone: Tone) -> Style {
+    match tone {
+        Tone::Plain => Style::new(),
+        Tone::Faint => FAINT,
+        Tone::Name => NAME,
+        Tone::Good => GOOD,
+        Tone::Odd => ODD,
+        Tone::Bad => BAD,
+    }
 }
 
 /// The answer to a question that was refused. A reason that says no more than the answer is left

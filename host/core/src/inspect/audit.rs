@@ -1,15 +1,16 @@
 //! The audit of a run: grants, refusals, approvals, decisions of gates and judges, side effects, and
-//! interrupted, stopped or replaced work. Derived from the records by the same fold as every view; the store protects the
-//! records themselves. Targets are a plugin's text and are not sanitised.
+//! interrupted, stopped or replaced work. Derived from the records by the same fold as every view;
+//! the store protects the records themselves. Targets are a plugin's text and are not sanitised.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::inspect::permission_summary::{data_can_leave, rights_table};
+use crate::inspect::telling::{Subject, tell};
+use crate::inspect::timeline::short;
 use crate::journal::record::ReplayedRecord;
 use crate::overlay::apply::{ChangeDecision, ChangeDecisionKind};
-use crate::policy::budget::Budget;
 use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
 use crate::setup::Setup;
@@ -148,14 +149,14 @@ impl AuditKind {
 /// The entries of one room, in order.
 #[must_use]
 pub fn entries(retold: &[ReplayedRecord]) -> Vec<AuditEntry> {
-    let mut found = AuditFindings::default();
-    for told in retold {
-        found.event(told);
-        for notice in &told.notices {
-            found.notice(told, notice);
+    let mut findings = AuditFindings::default();
+    for record in retold {
+        findings.event(record);
+        for notice in &record.notices {
+            findings.notice(record, notice);
         }
     }
-    found.entries
+    findings.entries
 }
 
 /// The entry of a decision about changes of an overlay.
@@ -176,7 +177,7 @@ struct AuditFindings {
     /// Whether the room is a child room, whose setup is that of its root.
     is_child: bool,
     /// The approval request of each call.
-    asked: BTreeMap<CallId, ApprovalRequest>,
+    requests: BTreeMap<CallId, ApprovalRequest>,
     /// The plugin of the tool that runs in each call.
     at_work: BTreeMap<CallId, (PluginName, Vec<PluginName>)>,
 }
@@ -287,178 +288,103 @@ impl AuditFindings {
         }
     }
 
+    /// Appends the fault of a tool. Nothing notifies of it but the tool's answer.
     fn fault(&mut self, of: &ReplayedRecord, call: CallId, fault: &Fault) {
         let Some((plugin, _)) = self.at_work.remove(&call) else { return };
-        self.fault_of(of, &plugin, fault);
+        let message = format!("failed: {}: {}", fault.kind.as_str(), fault.message);
+        self.push(of, fault_kind(fault), Some(&plugin), message);
     }
 
-    fn fault_of(&mut self, of: &ReplayedRecord, plugin: &PluginName, fault: &Fault) {
-        let kind = if fault.kind == FaultKind::Interrupted {
-            AuditKind::Interrupted
-        } else {
-            AuditKind::Faulted
-        };
-        self.push(of, kind, Some(plugin), format!("{}: {}", fault.kind.as_str(), fault.message));
-    }
-
-    #[expect(clippy::too_many_lines, reason = "one arm for each notice")]
     fn notice(&mut self, of: &ReplayedRecord, notice: &Notice) {
         match notice {
-            // Steps, strategies and queries. Faults of tools are in the tools' answers.
-            Notice::PluginFaulted { plugin, fault, .. } => self.fault_of(of, plugin, fault),
-            Notice::UserMessageRead { task, message } => {
-                self.push(
-                    of,
-                    AuditKind::Message,
-                    None,
-                    format!(
-                        "a message was sent to {task}: {}",
-                        crate::inspect::timeline::short(message.text())
-                    ),
-                );
-            }
             Notice::ToolCalled { call, name, led_by, .. } => {
                 let plugin = name.split_once('.').map_or(name.as_str(), |(plugin, _)| plugin);
                 self.at_work.insert(*call, (PluginName::from(plugin), led_by.clone()));
             }
-            Notice::Denied { plugin, record, .. } => {
-                let what = format!(
-                    "{}: {} ({}: {})",
-                    record.denial.capability,
-                    record.denial.target,
-                    record.layer.as_str(),
-                    record.reason
-                );
-                self.push(of, AuditKind::Denied, Some(plugin), what);
-            }
             Notice::ApprovalAsked { call, request } => {
-                let by = request.origin();
-                let risk = match (request.risk, &request.risk_reason) {
-                    (Some(risk), Some(reason)) => format!(
-                        "; {} risk: {}",
-                        risk.as_str(),
-                        crate::inspect::timeline::short(reason)
-                    ),
-                    (Some(risk), None) => format!("; {} risk", risk.as_str()),
-                    (None, _) => String::new(),
-                };
-                let what = format!(
-                    "{} {}{by} ({}{risk})",
-                    request.tool, request.arguments, request.source
-                );
-                self.push(of, AuditKind::ApprovalRequested, Some(&request.caller), what);
-                self.asked.insert(*call, request.clone());
+                self.requests.insert(*call, request.clone());
             }
-            Notice::ApprovalGiven { call, approval, author } => {
-                let asked = self.asked.remove(call);
-                let tool =
-                    asked.as_ref().map(|request| format!("{}: ", request.tool)).unwrap_or_default();
-                let kind = match approval {
-                    Approval::Approved | Approval::Edited { .. } => AuditKind::Approved,
-                    Approval::Refused { .. } | Approval::Invalid { .. } => {
-                        AuditKind::ApprovalRefused
-                    }
-                };
-                self.push(
-                    of,
-                    kind,
-                    asked.as_ref().map(|request| &request.caller),
-                    format!("{tool}{} ({author})", decided(approval)),
-                );
-            }
-            Notice::TopUpAsked { top_up, .. } => {
-                let what = match &top_up.problem {
-                    Some(problem) => {
-                        format!("asked again, because the answer was no amount: {problem}")
-                    }
-                    None => format!("a higher limit was requested: {}", top_up.sentence()),
-                };
-                self.push(of, AuditKind::LimitRequested, None, what);
-            }
-            Notice::ToppedUp { budget, more, reason, author, .. } => {
-                let what = match more {
-                    Some(more) => format!("{} was raised by {more} ({author})", budget.key()),
-                    None => {
-                        format!(
-                            "{} was not raised: {}",
-                            budget.key(),
-                            reason.as_deref().unwrap_or("no reason was given")
-                        ) + &format!(" ({author})")
-                    }
-                };
-                let kind =
-                    if more.is_some() { AuditKind::LimitRaised } else { AuditKind::LimitRefused };
-                self.push(of, kind, None, what);
-            }
-            Notice::AttemptLost { model, reason: Some(reason), .. } => {
-                let what = format!("the run was left without an answer of {model}: {reason}");
-                self.push(of, AuditKind::Interrupted, None, what);
-            }
-            Notice::AttemptLost { model, input_tokens, cost_micro_usd, .. } => {
-                let (tokens, cost) =
-                    (Budget::Tokens.show(*input_tokens), Budget::Cost.show(*cost_micro_usd));
-                let what = format!(
-                    "a request to the model {model} got no answer; {tokens} and {cost} are counted for it"
-                );
-                self.push(of, AuditKind::Interrupted, None, what);
-            }
-            Notice::PriceUnknown { model, limit } => {
-                let what =
-                    format!("{limit} did not limit the model {model}: its price is not known");
-                self.push(of, AuditKind::LimitIgnored, None, what);
-            }
-            Notice::SideEffectStarted { call, plugin, side_effect, overlay, .. } => {
-                let (verb, _) = crate::inspect::timeline::verb_of(side_effect, *overlay);
-                let by = self.at_work.get(call).map(|(_, by)| by.as_slice()).unwrap_or_default();
-                let by = led_by(", requested by", by);
-                let what = format!("{verb} {}{by}", side_effect.target());
-                self.push(of, AuditKind::SideEffect, Some(plugin), what);
-            }
-            Notice::SideEffectEnded {
-                plugin,
-                answer: SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message },
-                ..
-            } => {
-                self.push(of, AuditKind::Interrupted, Some(plugin), message.clone());
-            }
-            other => {
-                if let Some((kind, plugin, what)) = plugin_decision(other) {
-                    self.push(of, kind, Some(plugin), what);
-                }
-            }
+            _ => {}
         }
+        let request = match notice {
+            Notice::ApprovalGiven { call, .. } => self.requests.remove(call),
+            _ => None,
+        };
+        let Some(decision) = audited(notice, request.as_ref()) else { return };
+        let by = match notice {
+            Notice::SideEffectStarted { call, .. } => self.at_work.get(call),
+            _ => None,
+        };
+        let by = by.map(|(_, by)| led_by(", requested by", by)).unwrap_or_default();
+        let message = format!("{}{by}", decision.message);
+        self.push(of, decision.kind, decision.plugin, message);
     }
 }
 
-/// The decision of a gate or judge in this notice, with its plugin and a description.
+/// What a notice adds to an audit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditedNotice<'a> {
+    pub kind: AuditKind,
+    /// The plugin concerned; `None` for the whole run.
+    pub plugin: Option<&'a PluginName>,
+    /// A description for the operator, without the plugin.
+    pub message: String,
+}
+
+/// What the notice adds to an audit; `None` if nothing. `request` is the approval request that it
+/// answers.
 #[must_use]
-pub fn plugin_decision(notice: &Notice) -> Option<(AuditKind, &PluginName, String)> {
+pub fn audited<'a>(
+    notice: &'a Notice,
+    request: Option<&'a ApprovalRequest>,
+) -> Option<AuditedNotice<'a>> {
+    let kind = audit_kind(notice)?;
+    let telling = tell(notice);
+    let plugin = match telling.subject {
+        Subject::Plugin(plugin) => Some(plugin),
+        _ => request.map(|request| &request.caller),
+    };
+    let message = match (telling.subject, request) {
+        (Subject::Task(_), _) => short(&telling.sentence()),
+        (_, Some(request)) => format!("{}: {}", request.tool, telling.statement()),
+        _ => telling.statement(),
+    };
+    Some(AuditedNotice { kind, plugin, message })
+}
+
+/// The kind of a notice in an audit; `None` for one that it leaves out. Faults of tools are in the
+/// tools' answers.
+fn audit_kind(notice: &Notice) -> Option<AuditKind> {
     Some(match notice {
-        Notice::GateBlocked { point, plugin, reason } => {
-            (AuditKind::GateBlocked, plugin, format!("{}: {reason}", point.as_str()))
-        }
-        Notice::GateModified { point, plugin } => {
-            (AuditKind::GateModified, plugin, format!("{}: the text was changed", point.as_str()))
-        }
-        Notice::AnswerOverruled { task, plugin, responder, ruling } => {
-            let what = format!("an answer of {responder} in {task}: {}", ruling.to_text());
-            (AuditKind::AnswerOverruled, plugin, what)
-        }
-        Notice::ResultReplaced { task, plugin } => {
-            let what = format!("the result of {task} was replaced");
-            (AuditKind::ResultReplaced, plugin, what)
-        }
+        Notice::PluginFaulted { fault, .. } => fault_kind(fault),
+        Notice::UserMessageRead { .. } => AuditKind::Message,
+        Notice::Denied { .. } => AuditKind::Denied,
+        Notice::ApprovalAsked { .. } => AuditKind::ApprovalRequested,
+        Notice::ApprovalGiven { approval, .. } => match approval {
+            Approval::Approved | Approval::Edited { .. } => AuditKind::Approved,
+            Approval::Refused { .. } | Approval::Invalid { .. } => AuditKind::ApprovalRefused,
+        },
+        Notice::TopUpAsked { .. } => AuditKind::LimitRequested,
+        Notice::ToppedUp { more: Some(_), .. } => AuditKind::LimitRaised,
+        Notice::ToppedUp { more: None, .. } => AuditKind::LimitRefused,
+        Notice::AttemptLost { .. } => AuditKind::Interrupted,
+        Notice::PriceUnknown { .. } => AuditKind::LimitIgnored,
+        Notice::SideEffectStarted { .. } => AuditKind::SideEffect,
+        Notice::SideEffectEnded {
+            answer: SideEffectAnswer::Failed { cause: FailureCause::Interrupted, .. },
+            ..
+        } => AuditKind::Interrupted,
+        Notice::GateBlocked { .. } => AuditKind::GateBlocked,
+        Notice::GateModified { .. } => AuditKind::GateModified,
+        Notice::AnswerOverruled { .. } => AuditKind::AnswerOverruled,
+        Notice::ResultReplaced { .. } => AuditKind::ResultReplaced,
         _ => return None,
     })
 }
 
-fn decided(approval: &Approval) -> String {
-    match approval {
-        Approval::Approved => "approved".to_owned(),
-        Approval::Edited { arguments } => format!("approved with {arguments}"),
-        Approval::Refused { reason } => format!("refused: {reason}"),
-        Approval::Invalid { message } => {
-            format!("refused, because its arguments are not valid: {message}")
-        }
+fn fault_kind(fault: &Fault) -> AuditKind {
+    match fault.kind {
+        FaultKind::Interrupted => AuditKind::Interrupted,
+        _ => AuditKind::Faulted,
     }
 }

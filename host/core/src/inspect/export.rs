@@ -116,8 +116,8 @@ impl ExportLog {
     /// Adds the observations that the agent gets before its next step.
     fn since(&mut self, at: Millis, frame: FrameId, since: &[PastAction]) {
         // A user message that arrived in between was exported on arrival.
-        let since = since.iter().filter(|past| !self.exported.contains(&past.seq));
-        let observations = since.filter_map(|past| past.observation.as_ref());
+        let since = since.iter().filter(|action| !self.exported.contains(&action.seq));
+        let observations = since.filter_map(|action| action.observation.as_ref());
         for observation in observations.collect::<Vec<_>>() {
             let cause = self
                 .turns
@@ -132,17 +132,17 @@ impl ExportLog {
     fn put(&mut self, at: Millis, source: &Source, cause: Option<i64>, event: Value) -> i64 {
         let id = i64::try_from(self.events.len()).unwrap_or(i64::MAX);
         let Value::Object(fields) = event else { return id };
-        let mut whole = Map::from_iter([
+        let mut event_fields = Map::from_iter([
             ("id".to_owned(), json!(id)),
             ("timestamp".to_owned(), json!(moment(at))),
             ("source".to_owned(), json!(source.name())),
         ]);
-        whole.extend(cause.map(|cause| ("cause".to_owned(), json!(cause))));
-        whole.extend(fields);
+        event_fields.extend(cause.map(|cause| ("cause".to_owned(), json!(cause))));
+        event_fields.extend(fields);
         // Adds the line for people; a kind outside both eras has none.
-        let whole = Value::Object(whole);
-        let event = crate::trajectory::TrajectoryEvent::from_json(&whole)
-            .map_or(whole, |event| event.to_json(self.era));
+        let event_fields = Value::Object(event_fields);
+        let event = crate::trajectory::TrajectoryEvent::from_json(&event_fields)
+            .map_or(event_fields, |event| event.to_json(self.era));
         self.events.push(event);
         id
     }

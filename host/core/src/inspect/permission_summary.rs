@@ -65,12 +65,12 @@ pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Ve
 pub fn data_can_leave(setup: &Setup) -> String {
     // Destructured without `..`, so that a grant or a model field that reaches out does not compile
     // before it is counted here.
-    let mut places = BTreeSet::new();
+    let mut hosts = BTreeSet::new();
     for (name, plugin) in &setup.plugins {
         if plugin.facts.mcp {
-            places.insert(format!("wherever the MCP server {name} sends it"));
+            hosts.insert(format!("wherever the MCP server {name} sends it"));
         } else if plugin.facts.is_native() {
-            places.insert(format!("wherever the native plugin {name} sends it"));
+            hosts.insert(format!("wherever the native plugin {name} sends it"));
         }
         let Grants {
             model,
@@ -86,10 +86,10 @@ pub fn data_can_leave(setup: &Setup) -> String {
             exec,
         } = plugin.grants.requested_by(&plugin.facts.manifest);
         for rule in fetch.iter().flat_map(|grant| &grant.rules) {
-            places.insert(format!("{} ({name})", rule.url));
+            hosts.insert(format!("{} ({name})", rule.url));
         }
         if exec.is_some_and(|grant| grant.network) {
-            places.insert(format!("wherever the programs of {name} send it"));
+            hosts.insert(format!("wherever the programs of {name} send it"));
         }
         for name in model.iter().flat_map(|grant| &grant.names) {
             if let Some(ModelSetup {
@@ -103,14 +103,14 @@ pub fn data_can_leave(setup: &Setup) -> String {
                 min_output: _,
             }) = setup.models.get(name)
             {
-                places.extend(reached_at.as_ref().map(|server| format!("{server} (model {name})")));
+                hosts.extend(reached_at.as_ref().map(|server| format!("{server} (model {name})")));
             }
         }
     }
-    if places.is_empty() {
+    if hosts.is_empty() {
         NOWHERE.to_owned()
     } else {
-        places.into_iter().collect::<Vec<_>>().join(", ")
+        hosts.into_iter().collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -131,7 +131,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         exec,
     } = granted;
     let calls = tools.as_ref().and_then(|tools| tools.calls);
-    let outside = plugin
+    let servers = plugin
         .facts
         .mcp
         .then(|| "do whatever its server can: it runs outside the sandbox".to_owned());
@@ -154,7 +154,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         channels.as_ref().map(may_send),
         history.map(may_read_history),
     ];
-    outside.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
+    servers.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
 }
 
 /// The decisions or texts that the config lets a plugin contribute; these need no grant.
@@ -162,7 +162,7 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
     let tasks = |uses: &dyn Fn(&TaskSetup) -> bool| {
         join(setup.tasks.iter().filter(|(_, task)| uses(task)).map(|(name, _)| name.as_str()))
     };
-    let is_it = |wanted: Option<&PluginName>| wanted == Some(plugin);
+    let is_it = |name: Option<&PluginName>| name == Some(plugin);
     let condensed = tasks(&|task| is_it(task.condense.as_ref().map(|rules| &rules.plugin)));
     let rated = tasks(&|task| {
         task.confirm.policy != ConfirmPolicy::Never && is_it(task.confirm.analyzer.as_ref())
@@ -215,8 +215,8 @@ fn may_observe(events: Option<&BTreeSet<String>>) -> String {
         0 => String::new(),
         more => format!(" and {more} more kinds"),
     };
-    let shown = join(events.iter().take(EVENTS_SHOWN).map(String::as_str));
-    format!("read these events of runs: {shown}{rest}")
+    let listed = join(events.iter().take(EVENTS_SHOWN).map(String::as_str));
+    format!("read these events of runs: {listed}{rest}")
 }
 
 fn passes(point: GatePoint) -> &'static str {

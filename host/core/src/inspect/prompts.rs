@@ -68,7 +68,7 @@ pub fn prompts(records: Vec<Record>) -> Vec<ModelPrompt> {
         return Vec::new();
     };
     let (id, mut room) = (opening.room.clone(), Room::new());
-    let mut begun: BTreeMap<CallId, u64> = BTreeMap::new();
+    let mut starts: BTreeMap<CallId, u64> = BTreeMap::new();
     let mut prompts = Vec::new();
     for record in records {
         let seq = record.seq;
@@ -80,10 +80,10 @@ pub fn prompts(records: Vec<Record>) -> Vec<ModelPrompt> {
             }
         }
         while let Some(effect) = room.poll_effect() {
-            begun.extend(effect.starts().map(|call| (call, seq)));
+            starts.extend(effect.starts().map(|call| (call, seq)));
             let Effect::CallModel { call, ordinal, model, prompt } = effect else { continue };
             let Some((task, plugin)) = callers.remove(&(call, ordinal)) else { continue };
-            let call_seq = begun.get(&call).copied().unwrap_or(seq);
+            let call_seq = starts.get(&call).copied().unwrap_or(seq);
             prompts.push(ModelPrompt {
                 room: id.clone(),
                 seq,

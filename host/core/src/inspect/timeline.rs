@@ -14,7 +14,6 @@ use crate::protocol::event::Record;
 use crate::types::ids::{Millis, RoomId, TaskName};
 use crate::types::outcome::Status;
 
-pub(crate) use fold::verb_of;
 pub use row::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
 
 /// The number of characters kept of a text.

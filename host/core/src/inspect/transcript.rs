@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::inspect::telling::tell;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
@@ -85,7 +86,7 @@ pub struct Transcript {
     /// The keys of sent messages. A message that is sent again has the same key.
     sent: BTreeSet<(RoomId, String)>,
     /// What the agent said last, while it is unknown whether that is its answer.
-    said: Option<(TaskName, String)>,
+    speech: Option<(TaskName, String)>,
     /// The task whose work for its user ended last.
     ended: Option<TaskName>,
     tools: BTreeMap<CallId, String>,
@@ -111,7 +112,7 @@ impl Transcript {
             root,
             entries: Vec::new(),
             sent: BTreeSet::new(),
-            said: None,
+            speech: None,
             ended: None,
             tools: BTreeMap::new(),
             background: BTreeMap::new(),
@@ -282,8 +283,8 @@ impl Transcript {
     }
 
     /// Adds what the agent said last as an interim text: it works on.
-    fn add_said(&mut self, at: Millis) {
-        if let Some((task, text)) = self.said.take() {
+    fn add_speech(&mut self, at: Millis) {
+        if let Some((task, text)) = self.speech.take() {
             self.add(at, EntryKind::Interim, Some(task.to_string()), text);
         }
     }
@@ -291,7 +292,7 @@ impl Transcript {
     fn notice(&mut self, folded: &FoldedRoom, at: Millis, notice: Notice) {
         match notice {
             Notice::Inbound { channel, sender, text, .. } if channel == self.channel => {
-                self.add_said(at);
+                self.add_speech(at);
                 let from = Some(sender).filter(|sender| !sender.is_empty());
                 self.add(at, EntryKind::User, from, text);
             }
@@ -299,43 +300,43 @@ impl Transcript {
                 // A message of the host about the agent's own may precede the answer.
                 let text = message_text(&message).filter(|_| self.may_show_interim(&folded.room));
                 if let Some(text) = text.filter(|_| folded.holder() == Some(&task)) {
-                    self.add_said(at);
-                    self.said = Some((task, text));
+                    self.add_speech(at);
+                    self.speech = Some((task, text));
                 }
             }
-            Notice::StepStarted { task, .. } if folded.holder() == Some(&task) => self.add_said(at),
+            Notice::StepStarted { task, .. } if folded.holder() == Some(&task) => {
+                self.add_speech(at)
+            }
             Notice::ToolCalled { call, task, name, .. } => {
                 if folded.holder() == Some(&task) {
-                    self.add_said(at);
+                    self.add_speech(at);
                 }
                 self.tools.insert(call, name);
             }
             Notice::ToolAnswered { call: Some(call), .. } => drop(self.tools.remove(&call)),
             Notice::TaskEnded { task, .. } => self.ended = Some(task),
             Notice::TurnStopped { reason, .. } => {
-                self.add_said(at);
+                self.add_speech(at);
                 self.note(folded, at, stopped(&reason));
             }
             Notice::ResultReady { outcome } => self.result(folded, at, &outcome),
-            Notice::HandedOff { from, to, .. } => {
-                self.add_said(at);
-                let to = to.as_ref().map_or("you", TaskName::as_str);
-                self.note(folded, at, format!("{from} handed the conversation to {to}."));
+            Notice::HandedOff { .. } => {
+                self.add_speech(at);
+                self.note(folded, at, format!("{}.", tell(&notice).headline()));
             }
             Notice::BackgroundStarted { id, task, .. } => {
                 self.note(folded, at, format!("{task} ({id}) started in the background."));
                 self.background.insert(id, task);
             }
-            Notice::BackgroundEnded { ended } => {
+            Notice::BackgroundEnded { ref ended } => {
                 self.background.remove(&ended.id);
-                let (id, task, end) = (&ended.id, &ended.worker, ended.status.as_str());
-                self.note(folded, at, format!("{task} ({id}): {end}."));
+                self.note(folded, at, format!("{}.", tell(&notice).headline()));
             }
-            Notice::UserMessageDropped { text, reason, .. } => {
-                self.note(folded, at, format!("A message was not read: {reason}. It was: {text}"));
+            Notice::UserMessageDropped { .. } => {
+                self.note(folded, at, format!("{}.", tell(&notice).sentence()));
             }
             Notice::RoomClosed { reason } => {
-                self.add_said(at);
+                self.add_speech(at);
                 self.note(folded, at, format!("The conversation was closed: {reason}."));
             }
             _ => {}
@@ -344,7 +345,7 @@ impl Transcript {
 
     /// Takes the end of a turn. Its answer follows as a message.
     fn result(&mut self, folded: &FoldedRoom, at: Millis, outcome: &Outcome) {
-        self.said = None;
+        self.speech = None;
         self.tools.clear();
         if outcome.status == Status::Kill {
             self.note(folded, at, stopped(&outcome.reason));
@@ -380,7 +381,7 @@ impl Transcript {
         (call, task): (CallId, TaskName),
         prompt: String,
     ) {
-        self.said = None;
+        self.speech = None;
         self.tools.clear();
         self.asking = Some(call);
         if self.can_receive(&folded.room) && !prompt.trim().is_empty() {

@@ -441,32 +441,19 @@ fn decisions_of_gates_and_judges_are_entries_of_the_audit() {
         },
         "expect": {},
     });
-    let decisions = |script: Value| -> Vec<(&str, Option<String>, String)> {
+    let decisions = |script: Value| -> Vec<(&str, Option<String>)> {
         audit::entries(&retold(ran(&case(script))))
             .into_iter()
             .filter(|entry| !matches!(entry.kind, audit::AuditKind::Granted))
-            .map(|entry| {
-                (entry.kind.as_str(), entry.plugin.map(|of| of.to_string()), entry.message)
-            })
+            .map(|entry| (entry.kind.as_str(), entry.plugin.map(|of| of.to_string())))
             .collect()
     };
-    let row = |kind: &'static str, plugin: &str, message: &str| {
-        (kind, Some(plugin.to_owned()), message.to_owned())
-    };
+    let row = |kind: &'static str, plugin: &str| (kind, Some(plugin.to_owned()));
     assert_eq!(
         decisions(judged),
-        [
-            row("answer-overruled", "judge", "an answer of llm in desk: not valid"),
-            row("result-replaced", "judge", "the result of desk was replaced"),
-        ]
+        [row("answer-overruled", "judge"), row("result-replaced", "judge")]
     );
-    assert_eq!(
-        decisions(gated),
-        [
-            row("gate-modified", "guard", "subtask: the text was changed"),
-            row("gate-blocked", "guard", "subtask: gate guard blocked it: no secrets"),
-        ]
-    );
+    assert_eq!(decisions(gated), [row("gate-modified", "guard"), row("gate-blocked", "guard")]);
 }
 
 #[test]

@@ -22,18 +22,18 @@ const PROBLEMS: usize = 20;
 /// some store.
 pub(super) fn verify(
     stores: &OpenStores,
-    noted: Option<&str>,
+    expected_head: Option<&str>,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
-    if let Some(noted) = noted
-        && !is_hash(noted)
+    if let Some(expected_head) = expected_head
+        && !is_hash(expected_head)
     {
-        return Err(CliError::usage(format!("{noted:?} is not a hash"))
+        return Err(CliError::usage(format!("{expected_head:?} is not a hash"))
             .hint("write what `conclave audit head` printed: 64 characters of 0-9 and a-f"));
     }
     let (readers, unreadable) = stores.readers_and_unreadable()?;
-    let noted = noted.map(str::to_ascii_lowercase);
-    let checked = check_all(&readers, noted.as_deref())?;
+    let expected_head = expected_head.map(str::to_ascii_lowercase);
+    let checked = check_all(&readers, expected_head.as_deref())?;
     let broken = checked.iter().any(|(_, checked)| !checked.problems.is_empty());
     for (reader, checked) in &checked {
         tell("verified", reader.folder(), checked, output)?;
@@ -43,7 +43,7 @@ pub(super) fn verify(
         stdout::styled(note("no runs are stored, so there is nothing to verify"))?;
     }
     // A noted hash cannot be found if its store is gone.
-    let missing = checked.is_empty() && noted.is_some();
+    let missing = checked.is_empty() && expected_head.is_some();
     Ok(if broken || missing { exit::FAILED } else { exit::OK })
 }
 
@@ -51,17 +51,17 @@ pub(super) fn verify(
 /// chains only.
 fn check_all<'a>(
     readers: &'a [StoreReader],
-    noted: Option<&str>,
+    expected_head: Option<&str>,
 ) -> Result<Vec<(&'a StoreReader, StoreCheck)>, CliError> {
     let plain = |reader: &'a StoreReader| {
         Ok((reader, reader.verify(None).map_err(|error| unusable(&error))?))
     };
     let mut checked: Vec<(&StoreReader, StoreCheck)> =
         readers.iter().map(plain).collect::<Result<_, CliError>>()?;
-    let Some(noted) = noted else { return Ok(checked) };
+    let Some(expected_head) = expected_head else { return Ok(checked) };
     let mut against = Vec::new();
     for reader in readers {
-        against.push(reader.verify(Some(noted)).map_err(|error| unusable(&error))?);
+        against.push(reader.verify(Some(expected_head)).map_err(|error| unusable(&error))?);
     }
     let is_in = |index: usize| against[index].problems.len() == checked[index].1.problems.len();
     if (0..readers.len()).any(is_in) {

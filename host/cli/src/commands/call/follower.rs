@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anstyle::Style;
 use conclave_core::config::edit::Fragment;
+use conclave_core::inspect::telling::{Telling, Tone, tell};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::denial::DenialRecord;
-use conclave_core::types::side_effect::SideEffectAnswer;
 use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::args::OutputArgs;
 use crate::program::shell::shell;
 use crate::ui::screen::{Screen, Verbosity, total_columns};
 use crate::ui::show::entry::EntryText;
-use crate::ui::show::trace::{told_answer, told_side_effect};
+use crate::ui::show::trace::{is_routine, with_telling};
 use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint, plural};
 
 /// Columns of a plugin's line.
@@ -134,20 +134,11 @@ impl Subscriber for CallFollower {
                 }
             }
             RunEvent::Notice { notice: Notice::Denied { record, .. } } => self.denied(record),
-            RunEvent::Notice { notice: Notice::SideEffectStarted { side_effect, overlay, .. } } => {
-                let (what, target) = told_side_effect(side_effect, *overlay);
-                self.put(&EntryText::new(FAINT, what).cut(FAINT, &target));
-            }
             RunEvent::Notice {
-                notice:
-                    Notice::SideEffectEnded { answer: SideEffectAnswer::Failed { message, .. }, .. },
-            } => {
-                self.put(&EntryText::new(FAINT, "failed").whole(FAINT, message));
-            }
-            RunEvent::Notice { notice: Notice::SideEffectEnded { answer, .. } } => {
-                if let Some(text) = told_answer(answer) {
-                    self.line(&paint(FAINT, text));
-                }
+                notice: notice @ (Notice::SideEffectStarted { .. } | Notice::SideEffectEnded { .. }),
+            } if !is_routine(notice) => {
+                let telling = Telling { tone: Tone::Faint, ..tell(notice) };
+                self.put(&with_telling(EntryText::default(), &telling));
             }
             _ => {}
         }

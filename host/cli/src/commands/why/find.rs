@@ -150,8 +150,8 @@ fn one<'a>(names: impl Iterator<Item = &'a str>, begin: &str) -> Result<Option<S
             .first()
             .map(|_| if found.contains(&begin) { begin } else { found[0] }.to_owned()));
     }
-    let shown: Vec<&str> = found.iter().take(SHOWN).copied().collect();
-    Err(CliError::usage(format!("{} runs begin with {begin}: {}", found.len(), shown.join(", ")))
+    let listed: Vec<&str> = found.iter().take(SHOWN).copied().collect();
+    Err(CliError::usage(format!("{} runs begin with {begin}: {}", found.len(), listed.join(", ")))
         .hint("write more of the id"))
 }
 

@@ -3,18 +3,16 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use conclave_core::inspect::audit::{AuditKind, plugin_decision};
+use conclave_core::inspect::audit::{AuditKind, audited};
 use conclave_core::inspect::explain::AccessQuestion;
+use conclave_core::inspect::telling::tell;
 use conclave_core::journal::record::ReplayedRecord;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
-use conclave_core::types::approval::{Approval, ApprovalRequest, led_by};
+use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::capability::Capability;
-use conclave_core::types::denial::{Denial, DenialRecord};
 use conclave_core::types::ids::{CallId, PluginName, TaskName};
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
-
-use crate::ui::show::refusal;
 
 /// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,13 +42,13 @@ impl fmt::Display for Asker {
 pub(super) struct CallIndex {
     askers: HashMap<CallId, Asker>,
     /// The latest approval request about each call.
-    requests: Asked,
+    requests: ApprovalRequests,
 }
 
 impl CallIndex {
-    pub(super) fn of(retold: &[ReplayedRecord]) -> Self {
-        let (mut calls, mut requests) = (HashMap::new(), Asked::new());
-        for notice in retold.iter().flat_map(|told| &told.notices) {
+    pub(super) fn of(records: &[ReplayedRecord]) -> Self {
+        let (mut calls, mut requests) = (HashMap::new(), ApprovalRequests::new());
+        for notice in records.iter().flat_map(|record| &record.notices) {
             match notice {
                 Notice::StepStarted { call, task, agent } => {
                     calls.insert(
@@ -107,34 +105,24 @@ fn call_of(event: &Event) -> Option<CallId> {
 }
 
 /// The description of a record: its refusal, or else its question, or else its event.
-pub(super) fn head(told: &ReplayedRecord, calls: &CallIndex) -> String {
-    let refused = denials(told).map(|(plugin, record)| {
-        let Denial { capability, target, .. } = &record.denial;
-        let target = if target.is_empty() { String::new() } else { format!(" {target}") };
-        format!("{plugin} was refused {capability}{target}")
-    });
-    let refused: Vec<String> = refused.collect();
-    match refused.split_first() {
-        None => told.notices.iter().find_map(asks).unwrap_or_else(|| {
-            let event = &told.record.event;
-            let asker = call_of(event).and_then(|call| calls.askers.get(&call));
-            asker.and_then(|asker| of_call(event, asker)).unwrap_or_else(|| of_event(event))
-        }),
-        Some((first, [])) => first.clone(),
-        Some((first, more)) => format!("{first}, and {} more", more.len()),
-    }
-}
-
-/// The question of a notice to a person.
-fn asks(notice: &Notice) -> Option<String> {
-    match notice {
-        Notice::ApprovalAsked { request, .. } => {
-            Some(format!("{} asks for approval of {}", request.caller, request.tool))
-        }
-        Notice::TopUpAsked { top_up, .. } => {
-            Some(format!("the run asks for more of {}", top_up.budget.key()))
-        }
-        _ => None,
+pub(super) fn head(record: &ReplayedRecord, calls: &CallIndex) -> String {
+    let is_denial = |notice: &&Notice| matches!(notice, Notice::Denied { .. });
+    let is_question = |notice: &&Notice| {
+        matches!(notice, Notice::ApprovalAsked { .. } | Notice::TopUpAsked { .. })
+    };
+    let mut refusals =
+        record.notices.iter().filter(is_denial).map(|denial| tell(denial).headline());
+    match (refusals.next(), refusals.count()) {
+        (Some(first), 0) => first,
+        (Some(first), more) => format!("{first}, and {more} more"),
+        (None, _) => match record.notices.iter().find(is_question) {
+            Some(question) => tell(question).headline(),
+            None => {
+                let event = &record.record.event;
+                let asker = call_of(event).and_then(|call| calls.askers.get(&call));
+                asker.and_then(|asker| of_call(event, asker)).unwrap_or_else(|| of_event(event))
+            }
+        },
     }
 }
 
@@ -150,22 +138,21 @@ fn of_call(event: &Event, asker: &Asker) -> Option<String> {
 
 /// The consequences of a record, a line for each notice. Refusals are left out, since they are
 /// explained below it.
-pub(super) fn lines(told: &ReplayedRecord) -> Vec<String> {
-    told.notices
-        .iter()
-        .filter(|notice| !repeats_denial(told, notice))
-        .filter_map(of_notice)
-        .collect()
+pub(super) fn lines(record: &ReplayedRecord) -> Vec<String> {
+    let notices = record.notices.iter().filter(|notice| !repeats_denial(record, notice));
+    notices.filter_map(of_notice).collect()
 }
 
 /// Whether the notice is the answer of a call whose denial is a notice of its own.
-fn repeats_denial(told: &ReplayedRecord, notice: &Notice) -> bool {
+fn repeats_denial(record: &ReplayedRecord, notice: &Notice) -> bool {
     let Notice::ToolAnswered { content, .. } = notice else { return false };
-    denials(told).any(|(_, record)| record.denial.to_text() == *content)
+    record.notices.iter().any(|other| {
+        matches!(other, Notice::Denied { record, .. } if record.denial.to_text() == *content)
+    })
 }
 
 /// Whether the notice is the answer of a call whose refusal the list has already.
-pub(super) fn repeats_refusal(told: &ReplayedRecord, notice: &Notice) -> bool {
+pub(super) fn repeats_refusal(record: &ReplayedRecord, notice: &Notice) -> bool {
     let is_refusal = |other: &Notice| {
         matches!(
             other,
@@ -176,14 +163,7 @@ pub(super) fn repeats_refusal(told: &ReplayedRecord, notice: &Notice) -> bool {
         )
     };
     let is_answer = matches!(notice, Notice::ToolAnswered { .. });
-    repeats_denial(told, notice) || (is_answer && told.notices.iter().any(is_refusal))
-}
-
-fn denials(told: &ReplayedRecord) -> impl Iterator<Item = (&PluginName, &DenialRecord)> {
-    told.notices.iter().filter_map(|notice| match notice {
-        Notice::Denied { plugin, record, .. } => Some((plugin, record)),
-        _ => None,
-    })
+    repeats_denial(record, notice) || (is_answer && record.notices.iter().any(is_refusal))
 }
 
 /// The description of an event.
@@ -208,9 +188,7 @@ pub(super) fn of_event(event: &Event) -> String {
             format!("a tool asked to call {} ({call})", names.join(", "))
         }
         Event::ModelAnswered { call, .. } => format!("a model answered ({call})"),
-        Event::SideEffectAsked { call, side_effect, .. } => {
-            format!("a plugin was about to {} {} ({call})", verb(side_effect), side_effect.target())
-        }
+        Event::SideEffectAsked { call, .. } => format!("a side effect began ({call})"),
         Event::SideEffectEnded { call, .. } => format!("a side effect ended ({call})"),
         Event::Refused { call, plugin, .. } => {
             format!("an import refused something to {plugin} ({call})")
@@ -221,17 +199,6 @@ pub(super) fn of_event(event: &Event) -> String {
                 .and_then(|value| Some(value.get("event")?.as_str()?.replace('-', " ")));
             kind.unwrap_or_else(|| "something happened".to_owned())
         }
-    }
-}
-
-fn verb(side_effect: &SideEffect) -> &'static str {
-    match side_effect {
-        SideEffect::Fetch { .. } => "send a request to",
-        SideEffect::WriteFile { .. } => "write",
-        SideEffect::RemoveFile { .. } => "remove",
-        SideEffect::SetKey { .. } => "set the key",
-        SideEffect::DeleteKey { .. } => "delete the key",
-        SideEffect::RunProgram { .. } => "run",
     }
 }
 
@@ -254,125 +221,70 @@ pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> AccessQ
 
 /// The line of a notice, if it adds something to the layers.
 fn of_notice(notice: &Notice) -> Option<String> {
-    Some(match notice {
-        Notice::ToolCalled { task, caller, name, arguments, led_by: by, .. } => {
-            let by = led_by(", requested by", by);
-            format!("{caller} called {name} {arguments} for the task {task}{by}")
-        }
-        Notice::ToolAnswered { call, name, is_error, content, .. } => {
-            let verb = match (is_error, call) {
-                (false, _) => "answered",
-                (true, Some(_)) => "failed",
-                (true, None) => "was refused",
-            };
-            format!("{name} {verb}: {content}")
-        }
-        Notice::ApprovalAsked { request, .. } => {
-            format!(
-                "you were asked about {} {} by {}{}: {}",
-                request.tool,
-                request.arguments,
-                request.caller,
-                request.origin(),
-                request.source
-            )
-        }
-        Notice::ApprovalGiven { approval, author, .. } => {
-            format!("the answer of {author}: {}", approved(approval))
-        }
-        Notice::TopUpAsked { top_up, .. } => {
-            format!("you were asked for more: {}", top_up.sentence())
-        }
-        Notice::ToppedUp { budget, more: Some(more), .. } => {
-            format!("the answer: {} more for {}", budget.show(*more), budget.key())
-        }
-        Notice::ToppedUp { reason, .. } => {
-            format!("the answer: no more: {}", reason.as_deref().unwrap_or_default())
-        }
-        Notice::SideEffectEnded {
-            plugin,
-            answer: SideEffectAnswer::Failed { message, .. },
-            ..
-        } => format!("{plugin} failed: {message}"),
-        Notice::SideEffectStarted { side_effect, .. } => {
-            format!("to {} {}", verb(side_effect), side_effect.target())
-        }
-        Notice::PluginFaulted { plugin, fault, .. } => {
-            format!("{plugin} was stopped: {}", fault.message)
-        }
-        Notice::TaskEnded { task, status, reason } => {
-            format!("the task {task} ended: {} {reason}", status.as_str())
-        }
-        Notice::ModelCalled { plugin, model, .. } => format!("{plugin} asked the model {model}"),
-        notice => {
-            let (kind, plugin, decision) = plugin_decision(notice)?;
-            format!("{plugin}: {}, {decision}", kind.as_str())
-        }
-    })
-}
-
-fn approved(approval: &Approval) -> String {
-    match approval {
-        Approval::Approved => "yes".to_owned(),
-        Approval::Edited { arguments } => format!("yes, with {arguments}"),
-        Approval::Refused { reason } => refusal(reason),
-        Approval::Invalid { message } => format!("no: {message}"),
-    }
+    let adds = match notice {
+        Notice::ToolCalled { .. }
+        | Notice::ToolAnswered { .. }
+        | Notice::ApprovalAsked { .. }
+        | Notice::ApprovalGiven { .. }
+        | Notice::TopUpAsked { .. }
+        | Notice::ToppedUp { .. }
+        | Notice::SideEffectStarted { .. }
+        | Notice::PluginFaulted { .. }
+        | Notice::TaskEnded { .. }
+        | Notice::ModelCalled { .. }
+        | Notice::GateBlocked { .. }
+        | Notice::GateModified { .. }
+        | Notice::AnswerOverruled { .. }
+        | Notice::ResultReplaced { .. } => true,
+        Notice::SideEffectEnded { answer, .. } => matches!(answer, SideEffectAnswer::Failed { .. }),
+        _ => false,
+    };
+    adds.then(|| tell(notice).sentence())
 }
 
 /// The latest approval request about each call; the answer does not repeat it.
-pub(super) type Asked = HashMap<CallId, ApprovalRequest>;
+pub(super) type ApprovalRequests = HashMap<CallId, ApprovalRequest>;
 
-/// The sign and subject of a notice in the list of a run. `conclave audit` calls approvals, limits
-/// and the decisions of gates and judges by the same words.
-pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, String)> {
-    Some(match notice {
-        Notice::Denied { plugin, record, .. } => (
-            "DENIED",
-            format!(
-                "{plugin}  {}: {} ({})",
-                record.denial.capability,
-                record.denial.target,
-                record.layer.as_str()
-            ),
-        ),
-        Notice::ApprovalAsked { request, .. } => (
-            AuditKind::ApprovalRequested.as_str(),
-            format!("{}  {} {}", request.caller, request.tool, request.arguments),
-        ),
-        Notice::ApprovalGiven { call, approval, author } => {
-            let about = asked
-                .get(call)
-                .map_or(String::new(), |request| format!("{}  {}: ", request.caller, request.tool));
-            let kind = if matches!(approval, Approval::Approved | Approval::Edited { .. }) {
-                AuditKind::Approved
-            } else {
-                AuditKind::ApprovalRefused
-            };
-            (kind.as_str(), format!("{about}{} ({author})", approved(approval)))
+/// The sign and the description of a notice in the list of a run: those of `conclave audit`, and
+/// calls that failed or were refused.
+pub(super) fn in_list(
+    notice: &Notice,
+    requests: &ApprovalRequests,
+) -> Option<(&'static str, String)> {
+    match notice {
+        Notice::SideEffectEnded { answer: SideEffectAnswer::Failed { .. }, .. } => {
+            return Some(("failed", tell(notice).sentence()));
         }
-        Notice::TopUpAsked { top_up, .. } => {
-            (AuditKind::LimitRequested.as_str(), top_up.sentence())
+        Notice::ToolAnswered { call: None, is_error: true, task, .. } => {
+            return Some(("refused", format!("{task}  {}", tell(notice).sentence())));
         }
-        Notice::ToppedUp { budget, more: Some(more), .. } => (
-            AuditKind::LimitRaised.as_str(),
-            format!("{} more for {}", budget.show(*more), budget.key()),
-        ),
-        Notice::ToppedUp { budget, reason, .. } => (
-            AuditKind::LimitRefused.as_str(),
-            format!("more for {}: {}", budget.key(), reason.as_deref().unwrap_or_default()),
-        ),
-        Notice::SideEffectEnded {
-            plugin,
-            answer: SideEffectAnswer::Failed { message, .. },
-            ..
-        } => ("failed", format!("{plugin}  {message}")),
-        Notice::ToolAnswered { call: None, is_error: true, task, name, content, .. } => {
-            ("refused", format!("{task}  {name}: {content}"))
-        }
-        notice => {
-            let (kind, plugin, decision) = plugin_decision(notice)?;
-            (kind.as_str(), format!("{plugin}  {decision}"))
-        }
-    })
+        _ => {}
+    }
+    let request = match notice {
+        Notice::ApprovalGiven { call, .. } => requests.get(call),
+        _ => None,
+    };
+    let audited = audited(notice, request).filter(|audited| is_listed(audited.kind))?;
+    let sign = if audited.kind == AuditKind::Denied { "DENIED" } else { audited.kind.as_str() };
+    let plugin = audited.plugin.map(|plugin| format!("{plugin}  ")).unwrap_or_default();
+    Some((sign, format!("{plugin}{}", audited.message)))
+}
+
+/// Whether the list has entries of this kind: refusals, approvals, limits, and the decisions of
+/// gates and judges.
+fn is_listed(kind: AuditKind) -> bool {
+    matches!(
+        kind,
+        AuditKind::Denied
+            | AuditKind::ApprovalRequested
+            | AuditKind::Approved
+            | AuditKind::ApprovalRefused
+            | AuditKind::LimitRequested
+            | AuditKind::LimitRaised
+            | AuditKind::LimitRefused
+            | AuditKind::GateBlocked
+            | AuditKind::GateModified
+            | AuditKind::AnswerOverruled
+            | AuditKind::ResultReplaced
+    )
 }

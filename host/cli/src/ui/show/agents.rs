@@ -29,7 +29,7 @@ impl Agents {
             for record in records {
                 room.handle(record.event.clone(), record.at);
                 while let Some(notice) = room.poll_notice() {
-                    agents.told(notice, index == 0);
+                    agents.take_notice(notice, index == 0);
                 }
                 while room.poll_effect().is_some() {}
             }
@@ -37,7 +37,7 @@ impl Agents {
         agents
     }
 
-    fn told(&mut self, notice: Notice, is_root: bool) {
+    fn take_notice(&mut self, notice: Notice, is_root: bool) {
         match notice {
             Notice::PlanChanged { task, plan } => drop(self.plans.insert(task, plan)),
             Notice::AgentStateChanged { task, state, .. } => {
@@ -75,10 +75,10 @@ impl Agents {
 
     /// Returns, for a page, a title with the progress of each agent's plan, and its tree.
     pub(crate) fn plans(&self) -> Vec<(String, Vec<String>)> {
-        let shown = |(task, plan): (&TaskName, &Value)| {
+        let summary_of = |(task, plan): (&TaskName, &Value)| {
             (format!("{task}: {}", plan::summary(plan)), plan::tree(plan))
         };
-        self.plans.iter().map(shown).collect()
+        self.plans.iter().map(summary_of).collect()
     }
 
     /// Adds them to the run's `--json` object.
@@ -102,12 +102,13 @@ mod tests {
         plan.add("", "Find it", &json!(null)).unwrap();
         let mut agents = Agents::default();
         for state in [AgentState::Running, AgentState::AwaitingUserInput] {
-            agents.told(Notice::AgentStateChanged { task: desk(), state, reason: None }, true);
+            agents
+                .take_notice(Notice::AgentStateChanged { task: desk(), state, reason: None }, true);
         }
-        agents.told(Notice::PlanChanged { task: desk(), plan: plan.to_json() }, true);
-        agents.told(Notice::RunPaused { reason: "lunch".to_owned() }, true);
-        agents.told(Notice::RunUnpaused, false);
-        let shown = |is_over| {
+        agents.take_notice(Notice::PlanChanged { task: desk(), plan: plan.to_json() }, true);
+        agents.take_notice(Notice::RunPaused { reason: "lunch".to_owned() }, true);
+        agents.take_notice(Notice::RunUnpaused, false);
+        let plans_of = |is_over| {
             let lines: Vec<String> = agents
                 .lines(is_over)
                 .iter()
@@ -116,7 +117,7 @@ mod tests {
             lines
         };
         assert_eq!(
-            shown(false),
+            plans_of(false),
             [
                 "",
                 "paused: lunch",
@@ -125,7 +126,7 @@ mod tests {
                 "  🔵 0 Find it"
             ]
         );
-        assert_eq!(shown(true), ["", "desk: plan: 0 of 1 done", "  🔵 0 Find it"]);
+        assert_eq!(plans_of(true), ["", "desk: plan: 0 of 1 done", "  🔵 0 Find it"]);
         let mut value = json!({});
         agents.add_to(&mut value);
         assert_eq!(

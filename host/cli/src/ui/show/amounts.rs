@@ -173,12 +173,11 @@ fn parse_day(text: &str) -> Option<u64> {
     if parts.next().is_some() || year.len() != 4 || month.len() != 2 || day.len() != 2 {
         return None;
     }
-    let wanted: (u64, u64, u64) = (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
+    let date: (u64, u64, u64) = (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
     // The first guess is off by a few days at most. A day that no month has is not found.
-    let guess =
-        (wanted.0.checked_sub(1970)? * 365 + (wanted.0 - 1969) / 4 + (wanted.1.max(1) - 1) * 30)
-            .saturating_sub(40);
-    (guess..guess + 120).find(|days| day_of(*days) == wanted)
+    let guess = (date.0.checked_sub(1970)? * 365 + (date.0 - 1969) / 4 + (date.1.max(1) - 1) * 30)
+        .saturating_sub(40);
+    (guess..guess + 120).find(|days| day_of(*days) == date)
 }
 
 /// Parses the value of `--cost`, in micro-US-dollars.
@@ -190,19 +189,19 @@ pub(crate) fn parse_usd(text: &str) -> Result<u64, CliError> {
         CliError::usage(format!("--cost {text:?} is no amount of US dollars"))
             .hint("write a number, such as 0.05")
     };
-    let (whole, part) =
+    let (dollars, part) =
         text.trim_start_matches('$').split_once('.').unwrap_or((text.trim_start_matches('$'), ""));
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if (whole.is_empty() && part.is_empty())
-        || !is_number(whole)
+    if (dollars.is_empty() && part.is_empty())
+        || !is_number(dollars)
         || !is_number(part)
         || part.len() > 6
     {
         return Err(wrong());
     }
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| wrong())? };
+    let dollars: u64 = if dollars.is_empty() { 0 } else { dollars.parse().map_err(|_| wrong())? };
     let micro: u64 = format!("{part:0<6}").parse().map_err(|_| wrong())?;
-    whole.checked_mul(1_000_000).and_then(|whole| whole.checked_add(micro)).ok_or_else(wrong)
+    dollars.checked_mul(1_000_000).and_then(|dollars| dollars.checked_add(micro)).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -212,8 +211,8 @@ mod tests {
     #[test]
     fn computing_that_is_too_short_to_be_known_is_left_out() {
         let cases = [(0, 9_000), (40, 9_000), (60, 55), (60, 60), (1_200, 9_000)];
-        let shown = cases.map(|(cpu, wall)| computing(cpu, wall));
-        assert_eq!(shown, [None, None, None, Some("60 ms".into()), Some("1.2 s".into())]);
+        let texts = cases.map(|(cpu, wall)| computing(cpu, wall));
+        assert_eq!(texts, [None, None, None, Some("60 ms".into()), Some("1.2 s".into())]);
     }
 
     #[test]

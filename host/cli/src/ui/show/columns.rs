@@ -40,41 +40,41 @@ pub(crate) struct FittedText {
 
 /// Joins the parts with blanks, in at most `most` columns. Returns the line and its columns.
 pub(crate) fn line(parts: &[StyledText], most: usize) -> (String, usize) {
-    let (mut shown, mut used) = (String::new(), 0);
+    let (mut row, mut used) = (String::new(), 0);
     for (index, part) in parts.iter().enumerate() {
         let gap = usize::from(used > 0);
         // The sign for omitted text needs a column too.
         let is_last = index + 1 == parts.len();
         let room = most.saturating_sub(used + gap + usize::from(!is_last) * 2);
         if room == 0 {
-            shown.push('…');
-            return (shown, used + 1);
+            row.push('…');
+            return (row, used + 1);
         }
         let piece = cut(&part.text, room);
         if piece.columns == 0 {
             continue;
         }
-        shown.push_str(&" ".repeat(gap));
-        shown.push_str(&paint(part.style, &piece.text));
+        row.push_str(&" ".repeat(gap));
+        row.push_str(&paint(part.style, &piece.text));
         used += gap + piece.columns;
         if piece.is_cut {
-            return (shown, used);
+            return (row, used);
         }
     }
-    (shown, used)
+    (row, used)
 }
 
 /// The parts in exactly `width` columns.
 pub(crate) fn cell(parts: &[StyledText], width: usize) -> String {
-    let (mut shown, used) = line(parts, width);
-    shown.push_str(&" ".repeat(width.saturating_sub(used)));
-    shown
+    let (mut row, used) = line(parts, width);
+    row.push_str(&" ".repeat(width.saturating_sub(used)));
+    row
 }
 
 /// The text in one line of at most `most` columns. Of a long text, only the part that can be shown
 /// is examined.
 pub(crate) fn cut(text: &str, most: usize) -> FittedText {
-    let (mut shown, mut used) = (String::new(), 0);
+    let (mut row, mut used) = (String::new(), 0);
     // The position for the sign, should the text be cut.
     let mut fits = (0, 0);
     let (mut before, mut gap) = (None, "");
@@ -84,36 +84,36 @@ pub(crate) fn cut(text: &str, most: usize) -> FittedText {
             continue;
         }
         if gap == LINE_END {
-            used += push(' ', None, &mut shown);
+            used += push(' ', None, &mut row);
         }
         for c in std::mem::take(&mut gap).chars() {
-            used += push(c, None, &mut shown);
+            used += push(c, None, &mut row);
         }
         // The position before this character, where blanks before it still fit.
         if used < most {
-            fits = (shown.len(), used);
+            fits = (row.len(), used);
         }
-        used += push(c, before, &mut shown);
+        used += push(c, before, &mut row);
         before = Some(c);
-        if used > most || is_flood(&shown, most) {
-            shown.truncate(fits.0);
-            let kept = shown.trim_end().len();
-            let blanks = shown.len() - kept;
-            shown.truncate(kept);
+        if used > most || is_flood(&row, most) {
+            row.truncate(fits.0);
+            let end = row.trim_end().len();
+            let blanks = row.len() - end;
+            row.truncate(end);
             if most > 0 {
-                shown.push('…');
+                row.push('…');
             }
             return FittedText {
-                text: shown,
+                text: row,
                 columns: (fits.1 - blanks + 1).min(most),
                 is_cut: true,
             };
         }
         if used < most {
-            fits = (shown.len(), used);
+            fits = (row.len(), used);
         }
     }
-    FittedText { text: shown, columns: used, is_cut: false }
+    FittedText { text: row, columns: used, is_cut: false }
 }
 
 /// The text in lines of at most `most` columns, broken at blanks if possible. Its own line ends
@@ -200,13 +200,13 @@ pub(crate) fn width(text: &str) -> usize {
 }
 
 /// Appends a character in printable form. Returns its columns.
-fn push(c: char, before: Option<char>, shown: &mut String) -> usize {
+fn push(c: char, before: Option<char>, row: &mut String) -> usize {
     if is_deceptive(c) && !joins_pictures(before, c) {
-        let from = shown.len();
-        shown.extend(c.escape_unicode());
-        return shown.len() - from;
+        let from = row.len();
+        row.extend(c.escape_unicode());
+        return row.len() - from;
     }
-    shown.push(c);
+    row.push(c);
     columns(c)
 }
 
@@ -223,8 +223,8 @@ fn columns(c: char) -> usize {
 }
 
 /// Whether a line has too many characters without a width, such as endless accents.
-fn is_flood(shown: &str, most: usize) -> bool {
-    shown.len() > 64 + 16 * most
+fn is_flood(row: &str, most: usize) -> bool {
+    row.len() > 64 + 16 * most
 }
 
 #[cfg(test)]
@@ -271,9 +271,13 @@ mod tests {
         for most in 8..60 {
             let rows = wrap(&text, most);
             assert!(rows.iter().all(|row| width(row) <= most), "{most}");
-            let whole =
+            let unbroken =
                 |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-            assert_eq!(whole(&rows.concat()), whole(&super::super::printable(&text)), "{most}");
+            assert_eq!(
+                unbroken(&rows.concat()),
+                unbroken(&super::super::printable(&text)),
+                "{most}"
+            );
             assert!(width(&cut(&text, most).text) <= most);
         }
     }

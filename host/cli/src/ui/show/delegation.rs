@@ -59,8 +59,8 @@ pub(crate) fn answer(content: &str) -> Option<String> {
     if !fields.keys().all(|key| ANSWER_KEYS.contains(&key.as_str())) {
         return None;
     }
-    let said = text("output").or(text("error"));
-    Some(said.map_or_else(|| format!("{agent}: {status}"), |said| format!("{agent}: {said}")))
+    let result = text("output").or(text("error"));
+    Some(result.map_or_else(|| format!("{agent}: {status}"), |result| format!("{agent}: {result}")))
 }
 
 #[cfg(test)]
@@ -101,14 +101,14 @@ mod tests {
     #[test]
     fn an_answer_is_what_the_worker_gave() {
         let of = |answer_json: Value| answer(&answer_json.to_string());
-        let done = json!({
+        let answer_json = json!({
             "status": "completed", "task_id": "task-1", "room_id": "r/1", "agent": "research",
             "output": "Lit in 1844.",
         });
-        assert_eq!(of(done.clone()).as_deref(), Some("research: Lit in 1844."));
+        assert_eq!(of(answer_json.clone()).as_deref(), Some("research: Lit in 1844."));
         let started = json!({ "status": "delegated", "task_id": "task-1", "agent": "research" });
         assert_eq!(of(started).as_deref(), Some("research: delegated"));
-        let mut more = done;
+        let mut more = answer_json;
         more["note"] = json!("of a tool's own");
         assert_eq!((of(more), answer("Lit in 1844.")), (None, None));
     }

@@ -121,18 +121,18 @@ impl EntryText {
             return used + blank + MARK_COLUMNS + foreign::width(&row);
         }
         let below = foreign::reading_rows(&text.text, most.saturating_sub(MARK_COLUMNS));
-        let (left, shown) =
+        let (rows_left, rows_shown) =
             (below.len().saturating_sub(ROWS_MAX), below.into_iter().take(ROWS_MAX));
         // Without words of the program, the text begins in the first row.
         rows.retain(|row| !row.is_empty());
         let from = rows.len();
         rows.extend(
-            shown
+            rows_shown
                 .filter(|row| !row.trim().is_empty())
                 .map(|row| format!("{mark}{}", behind(row.trim_end()))),
         );
-        if left > 0 {
-            rows.push(paint(FAINT, format_args!("… {left} more rows")));
+        if rows_left > 0 {
+            rows.push(paint(FAINT, format_args!("… {rows_left} more rows")));
         }
         if rows.len() == from { used } else { most }
     }

@@ -146,7 +146,7 @@ pub(crate) fn readable(text: &str) -> String {
 }
 
 fn escape(text: &str, blanks: Blanks) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     let (mut before, mut marks) = (None, 0);
     while let Some(c) = chars.next() {
@@ -155,7 +155,7 @@ fn escape(text: &str, blanks: Blanks) -> String {
             '\n' => true,
             ' ' => blanks == Blanks::Kept || chars.peek() != Some(&' '),
             '\t' if blanks == Blanks::Kept => {
-                shown.push_str("    ");
+                escaped.push_str("    ");
                 continue;
             }
             // A carriage return before a line feed is part of a line end.
@@ -164,39 +164,39 @@ fn escape(text: &str, blanks: Blanks) -> String {
         };
         before = Some(c);
         if is_plain {
-            shown.push(c);
+            escaped.push(c);
             continue;
         }
         let mut run = 1_u64;
         while chars.next_if_eq(&c).is_some() {
             run += 1;
         }
-        shown.extend(c.escape_unicode());
+        escaped.extend(c.escape_unicode());
         if run > 1 {
-            let _ = write!(shown, "×{run}");
+            let _ = write!(escaped, "×{run}");
         }
     }
-    shown
+    escaped
 }
 
 /// Returns JSON text with the characters that [`readable`] escapes as `\uXXXX`. A parser reads the
 /// same values, since JSON has none of them outside of strings.
 pub(crate) fn escape_json(json: &str) -> String {
-    let (mut shown, mut before, mut marks) = (String::with_capacity(json.len()), None, 0);
+    let (mut escaped, mut before, mut marks) = (String::with_capacity(json.len()), None, 0);
     for c in json.chars() {
         marks = if is_combining(c) { marks + 1 } else { 0 };
         let is_layout = matches!(c, ' ' | '\n' | '\t' | '\r');
         let is_plain = is_layout || is_shown_as_it_is(before, c, marks);
         before = Some(c);
         if is_plain {
-            shown.push(c);
+            escaped.push(c);
             continue;
         }
         for unit in c.encode_utf16(&mut [0; 2]) {
-            let _ = write!(shown, "\\u{unit:04x}");
+            let _ = write!(escaped, "\\u{unit:04x}");
         }
     }
-    shown
+    escaped
 }
 
 /// Whether a character other than a blank can be shown. `marks` is the number of characters without
@@ -225,22 +225,22 @@ impl Flow {
     }
 
     /// Appends the text that can be shown after this character.
-    pub(crate) fn push(&mut self, c: char, shown: &mut String) {
+    pub(crate) fn push(&mut self, c: char, out: &mut String) {
         self.marks = if is_combining(c) { self.marks + 1 } else { 0 };
         let is_plain = is_shown_as_it_is(self.before, c, self.marks);
         match c {
             '\n' => {
-                self.end_word(shown);
-                self.begin_row(shown);
-                self.end_row(shown);
+                self.end_word(out);
+                self.begin_row(out);
+                self.end_row(out);
             }
             ' ' => {
-                self.end_word(shown);
-                self.blank(shown);
+                self.end_word(out);
+                self.blank(out);
             }
             '\t' => {
-                self.end_word(shown);
-                (0..4).for_each(|_| self.blank(shown));
+                self.end_word(out);
+                (0..4).for_each(|_| self.blank(out));
             }
             // Part of a line end. Alone, it would let a row overwrite itself.
             '\r' => {}
@@ -249,7 +249,7 @@ impl Flow {
         }
         self.before = Some(c);
         if width(&self.word) >= self.columns || self.word.len() > 16 * self.columns {
-            self.end_word(shown);
+            self.end_word(out);
         }
     }
 
@@ -259,46 +259,46 @@ impl Flow {
     }
 
     /// Appends the text that was held back.
-    pub(crate) fn finish(&mut self, shown: &mut String) {
-        self.end_word(shown);
+    pub(crate) fn finish(&mut self, out: &mut String) {
+        self.end_word(out);
     }
 
-    fn end_word(&mut self, shown: &mut String) {
+    fn end_word(&mut self, out: &mut String) {
         let word = std::mem::take(&mut self.word);
         if word.is_empty() {
             return;
         }
         if self.used.is_some_and(|used| used > 0 && used + width(&word) > self.columns) {
-            self.end_row(shown);
+            self.end_row(out);
         }
         for c in word.chars() {
             if self.used.is_some_and(|used| used + columns(c) > self.columns) {
-                self.end_row(shown);
+                self.end_row(out);
             }
-            self.begin_row(shown);
-            shown.push(c);
+            self.begin_row(out);
+            out.push(c);
             self.used = self.used.map(|used| used + columns(c));
         }
     }
 
-    fn blank(&mut self, shown: &mut String) {
+    fn blank(&mut self, out: &mut String) {
         if self.used.is_some_and(|used| used >= self.columns) {
             return;
         }
-        self.begin_row(shown);
-        shown.push(' ');
+        self.begin_row(out);
+        out.push(' ');
         self.used = self.used.map(|used| used + 1);
     }
 
-    fn begin_row(&mut self, shown: &mut String) {
+    fn begin_row(&mut self, out: &mut String) {
         if self.used.is_none() {
-            shown.push_str(MARK);
+            out.push_str(MARK);
             self.used = Some(0);
         }
     }
 
-    fn end_row(&mut self, shown: &mut String) {
-        shown.push('\n');
+    fn end_row(&mut self, out: &mut String) {
+        out.push('\n');
         self.used = None;
     }
 }
@@ -461,15 +461,18 @@ mod tests {
     #[test]
     fn a_flow_has_marks_on_every_row_however_its_pieces_are_cut() {
         let text = "One two three four five six seven\n\n  eight \u{1b}[2J \u{a0} 漢字漢字漢字漢字漢字漢字 ".repeat(4);
-        let (mut shown, mut flow) = (String::new(), Flow::new(24));
-        text.chars().for_each(|c| flow.push(c, &mut shown));
-        flow.finish(&mut shown);
-        assert!(shown.lines().all(|row| row.starts_with(MARK) && width(row) <= 25), "{shown}");
+        let (mut text_out, mut flow) = (String::new(), Flow::new(24));
+        text.chars().for_each(|c| flow.push(c, &mut text_out));
+        flow.finish(&mut text_out);
+        assert!(
+            text_out.lines().all(|row| row.starts_with(MARK) && width(row) <= 25),
+            "{text_out}"
+        );
         let words = |text: &str| {
             text.chars().filter(|c| !c.is_whitespace() && *c != '│').collect::<String>()
         };
-        assert_eq!(words(&shown), words(&escape(&text, Blanks::Kept)), "nothing is lost");
-        let rows: Vec<&str> = shown.lines().map(str::trim_end).take(5).collect();
+        assert_eq!(words(&text_out), words(&escape(&text, Blanks::Kept)), "nothing is lost");
+        let rows: Vec<&str> = text_out.lines().map(str::trim_end).take(5).collect();
         assert_eq!(
             rows,
             ["│ One two three four", "│ five six seven", "│", "│   eight \\u{1b}[2J", "│ \\u{a0}"]

@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    fn shown(rows: &[RightsRow], most: usize) -> Vec<String> {
+    fn table_lines(rows: &[RightsRow], most: usize) -> Vec<String> {
         let all = rows.iter().flat_map(|row| lines(row, Widths::of(rows), most));
         all.map(|line| anstream::adapter::strip_str(&line).to_string()).collect()
     }
@@ -198,17 +198,21 @@ mod tests {
             row("chat", "./plugins/of/others/far-away.wasm", &["call search.find", "read docs/"]),
         ];
         assert_eq!(
-            shown(&rows, 80),
+            table_lines(&rows, 80),
             [
                 "  coordinator-of-desks stock                    route to answer",
                 "  chat                 …/far-away.wasm UNSIGNED call search.find, read docs/",
             ]
         );
         let short = [row("a", "stock", &["read docs/"])];
-        assert_eq!(shown(&short, 80), ["  a             stock        read docs/"]);
+        assert_eq!(table_lines(&short, 80), ["  a             stock        read docs/"]);
         for most in [60, 80, 120] {
             let fits = |line: &String| width(line) <= most;
-            assert!(shown(&rows, most).iter().all(fits), "{most}: {:?}", shown(&rows, most));
+            assert!(
+                table_lines(&rows, most).iter().all(fits),
+                "{most}: {:?}",
+                table_lines(&rows, most)
+            );
         }
     }
 
@@ -219,8 +223,8 @@ mod tests {
             ..row("a", "./a.wasm", &["read docs/"])
         };
         assert_eq!(source(&strange), "./a.wasm SIGNED (unknown key)");
-        let named = RightsRow { signed_by: ["alice".to_owned()].into(), ..strange };
-        assert_eq!(source(&named), "./a.wasm SIGNED");
+        let signed = RightsRow { signed_by: ["alice".to_owned()].into(), ..strange };
+        assert_eq!(source(&signed), "./a.wasm SIGNED");
     }
 
     #[test]
@@ -235,6 +239,6 @@ mod tests {
     fn a_name_without_measure_moves_its_own_row_alone() {
         let rows =
             [row(&"n".repeat(60), "stock", &["read docs/"]), row("chat", "stock", &["read docs/"])];
-        assert_eq!(shown(&rows, 120)[1].find("stock"), Some(2 + NAMES.1 + 1));
+        assert_eq!(table_lines(&rows, 120)[1].find("stock"), Some(2 + NAMES.1 + 1));
     }
 }

@@ -18,9 +18,11 @@ pub(crate) fn hunk_rows(change: &TextChange, width: usize) -> Vec<String> {
                 LineSign::Removed => BAD,
                 LineSign::Added => GOOD,
             };
-            let shown = foreign::line_rows(&line.text, width.saturating_sub(1));
+            let wrapped = foreign::line_rows(&line.text, width.saturating_sub(1));
             rows.extend(
-                shown.iter().map(|row| paint(style, format_args!("{}{row}", line.sign.as_char()))),
+                wrapped
+                    .iter()
+                    .map(|row| paint(style, format_args!("{}{row}", line.sign.as_char()))),
             );
             if line.unterminated {
                 rows.push(paint(FAINT, "\\ No newline at end of file"));

@@ -149,15 +149,15 @@ fn trees(out: &mut String, plans: &[(String, Vec<String>)]) {
 
 /// Appends a lane for each room, with bars for its activity over time.
 fn lanes(out: &mut String, timeline: &Timeline) {
-    let mut left = BARS;
+    let mut bars = BARS;
     out.push_str("<h2>Rooms</h2>\n<div class=\"lanes\">\n");
     for lane in &timeline.rooms {
         let of = timeline
             .rows
             .iter()
             .filter(|row| row.room == lane.room && group(&row.what) != RowGroup::Task);
-        let of: Vec<&TimelineRow> = of.take(left).collect();
-        left = left.saturating_sub(of.len());
+        let of: Vec<&TimelineRow> = of.take(bars).collect();
+        bars = bars.saturating_sub(of.len());
         lane_html(out, lane, &of, timeline.took_ms);
     }
     let _ = write!(
@@ -167,7 +167,7 @@ fn lanes(out: &mut String, timeline: &Timeline) {
     );
 }
 
-fn lane_html(out: &mut String, lane: &Lane, rows: &[&TimelineRow], whole: u64) {
+fn lane_html(out: &mut String, lane: &Lane, rows: &[&TimelineRow], span_ms: u64) {
     let title = format!("{} · {} · {} records", lane.room, lane.entry, lane.records);
     let _ = write!(
         out,
@@ -176,19 +176,19 @@ fn lane_html(out: &mut String, lane: &Lane, rows: &[&TimelineRow], whole: u64) {
         escape(lane.room.as_str()),
         escape(lane.entry.as_str()),
     );
-    let (x, wide) = html::span(lane.start_ms, lane.end_ms, whole);
+    let (x, wide) = html::span(lane.start_ms, lane.end_ms, span_ms);
     let _ = write!(
         out,
         "<rect class=\"track\" x=\"{x}\" y=\"0\" width=\"{wide}\" height=\"22\" rx=\"2\"/>"
     );
     for row in rows {
-        let (x, wide) = html::span(row.start_ms, row.end_ms, whole);
+        let (x, wide) = html::span(row.start_ms, row.end_ms, span_ms);
         let (y, high) = group(&row.what).place();
         let class = group(&row.what).class();
         let _ = write!(
             out,
             "<rect class=\"k-{class}\" x=\"{x}\" y=\"{y}\" width=\"{wide}\" height=\"{high}\"><title>{}</title></rect>",
-            escape(&row::told(row))
+            escape(&row::tooltip(row))
         );
     }
     out.push_str("</svg></div>\n");
@@ -213,7 +213,7 @@ fn filters(out: &mut String, rows: &[TimelineRow]) {
 
 fn rows(out: &mut String, timeline: &Timeline, prompts: &RunPrompts) {
     out.push_str("<div class=\"rows\">\n");
-    let mut left = ROWS;
+    let mut rows_left = ROWS;
     let mut prompts = PagePrompts::new(prompts);
     let mut row_html = |out: &mut String, row: &TimelineRow| {
         row_html(out, row, timeline.took_ms, prompts.take(row));
@@ -221,7 +221,7 @@ fn rows(out: &mut String, timeline: &Timeline, prompts: &RunPrompts) {
     for item in fold(&timeline.rows, FEW) {
         match item {
             ShownItem::Row(index) => {
-                left = left.saturating_sub(1);
+                rows_left = rows_left.saturating_sub(1);
                 row_html(out, &timeline.rows[index]);
             }
             ShownItem::Together(range) => {
@@ -233,7 +233,7 @@ fn rows(out: &mut String, timeline: &Timeline, prompts: &RunPrompts) {
                     escape(&text),
                     took(one.end_ms.unwrap_or(one.start_ms).saturating_sub(one.start_ms))
                 );
-                left = left.saturating_sub(range.len());
+                rows_left = rows_left.saturating_sub(range.len());
                 timeline.rows[range].iter().for_each(|row| row_html(out, row));
                 out.push_str("</details>\n");
             }
@@ -244,18 +244,18 @@ fn rows(out: &mut String, timeline: &Timeline, prompts: &RunPrompts) {
                     "<details class=\"more\"><summary>… {}</summary>",
                     escape(&summary(hidden))
                 );
-                for row in hidden.iter().take(left) {
+                for row in hidden.iter().take(rows_left) {
                     row_html(out, row);
                 }
-                if hidden.len() > left {
-                    let rest = hidden.len() - left;
+                if hidden.len() > rows_left {
+                    let rest = hidden.len() - rows_left;
                     let _ = writeln!(
                         out,
                         "<p class=\"faint\">{rest} more are not on this page; <code>conclave show {} --json</code> has all.</p>",
                         escape(timeline.run.as_str())
                     );
                 }
-                left = left.saturating_sub(hidden.len());
+                rows_left = rows_left.saturating_sub(hidden.len());
                 out.push_str("</details>\n");
             }
         }

@@ -258,11 +258,11 @@ mod tests {
             message(&|message| message.tool_results = vec![stopped.clone(); 5]),
             "[a.b ×5] 5 failed"
         );
-        let done = |message: &mut Message| {
+        let finish = |message: &mut Message| {
             (message.signal, message.content) =
                 (Some(Signal::Done { value: None }), Some("42".into()))
         };
-        assert_eq!(message(&done), "done 42");
+        assert_eq!(message(&finish), "done 42");
     }
 
     #[test]

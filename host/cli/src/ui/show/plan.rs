@@ -38,10 +38,11 @@ pub(crate) fn tree(plan: &Value) -> Vec<String> {
 
 /// A summary: `plan: 2 of 5 done; now 0.1 Find out when it was lit`.
 pub(crate) fn summary(plan: &Value) -> String {
-    let (mut all, mut done, mut current) = (0, 0, None);
+    let (mut all, mut done_count, mut current) = (0, 0, None);
     each(plan, &mut |task, _| {
         all += 1;
-        done += usize::from(matches!(text(task, "state"), "completed" | "verified" | "abandoned"));
+        done_count +=
+            usize::from(matches!(text(task, "state"), "completed" | "verified" | "abandoned"));
         if text(task, "state") == "in_progress" {
             // The tasks above it are in progress too, so the last one found is the current one.
             current = Some(format!(
@@ -52,7 +53,7 @@ pub(crate) fn summary(plan: &Value) -> String {
         }
     });
     let now = current.map(|current| format!("; now {current}")).unwrap_or_default();
-    format!("plan: {done} of {all} done{now}")
+    format!("plan: {done_count} of {all} done{now}")
 }
 
 fn text<'a>(task: &'a Value, key: &str) -> &'a str {
@@ -68,10 +69,10 @@ fn each<'a>(plan: &'a Value, visit: &mut impl FnMut(&'a Value, usize)) {
             .into_iter()
             .flatten()
     };
-    let mut left: Vec<(&Value, usize)> = below(plan).map(|task| (task, 0)).collect();
-    while let Some((task, depth)) = left.pop() {
+    let mut open: Vec<(&Value, usize)> = below(plan).map(|task| (task, 0)).collect();
+    while let Some((task, depth)) = open.pop() {
         visit(task, depth);
-        left.extend(below(task).map(|task| (task, depth + 1)));
+        open.extend(below(task).map(|task| (task, depth + 1)));
     }
 }
 

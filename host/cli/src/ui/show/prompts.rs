@@ -50,7 +50,7 @@ impl RunPrompts {
     /// Adds the prompts to the model rows of a timeline in JSON. Those beyond the limit have their
     /// size alone: each holds the whole history.
     pub(crate) fn add_to(&self, timeline: &mut Value) {
-        let mut left = TOGETHER;
+        let mut rows_left = TOGETHER;
         let mut queues = self.queues();
         let rows = timeline["rows"].as_array_mut().into_iter().flatten();
         for row in rows.filter(|row| row["type"] == "model") {
@@ -59,8 +59,8 @@ impl RunPrompts {
             let Some(prompt) = take(&mut queues, &RoomId::from(room), seq) else { continue };
             let written = json!(prompt.written());
             let bytes = written.to_string().len();
-            left = left.saturating_sub(bytes);
-            row["prompt"] = if left > 0 { written } else { json!({ "bytes": bytes }) };
+            rows_left = rows_left.saturating_sub(bytes);
+            row["prompt"] = if rows_left > 0 { written } else { json!({ "bytes": bytes }) };
         }
     }
 
@@ -83,12 +83,12 @@ fn take<'a>(queues: &mut PromptQueues<'a>, room: &RoomId, seq: u64) -> Option<&'
 /// The prompts that a page has space for.
 pub(super) struct PagePrompts<'a> {
     queues: PromptQueues<'a>,
-    left: usize,
+    bytes_left: usize,
 }
 
 impl<'a> PagePrompts<'a> {
     pub(super) fn new(prompts: &'a RunPrompts) -> Self {
-        Self { queues: prompts.queues(), left: TOGETHER }
+        Self { queues: prompts.queues(), bytes_left: TOGETHER }
     }
 
     /// Returns the text of a row's prompt; `None` for other rows than those of model calls.
@@ -98,7 +98,7 @@ impl<'a> PagePrompts<'a> {
         }
         let prompt = take(&mut self.queues, &row.room, row.seq)?;
         let more = format!("conclave show {} --prompt", address(prompt));
-        if self.left == 0 {
+        if self.bytes_left == 0 {
             return Some(more);
         }
         let mut text = text(prompt);
@@ -107,7 +107,7 @@ impl<'a> PagePrompts<'a> {
             text.truncate(cut);
             text = format!("{text}…\n\nThe rest: {more}");
         }
-        self.left = self.left.saturating_sub(text.len());
+        self.bytes_left = self.bytes_left.saturating_sub(text.len());
         Some(text)
     }
 }
@@ -146,7 +146,7 @@ pub(crate) fn rows(prompt: &ModelPrompt, columns: usize) -> Vec<String> {
     for message in prompt.messages() {
         rows.push(String::new());
         rows.push(paint(NAME, message.role));
-        rows.push(foreign::block(&said(&message), Style::new(), INDENT, columns));
+        rows.push(foreign::block(&message_text(&message), Style::new(), INDENT, columns));
     }
     rows
 }
@@ -157,7 +157,7 @@ fn text(prompt: &ModelPrompt) -> String {
     let tools = tools.map(|row| anstream::adapter::strip_str(&row).to_string());
     let mut text = facts(prompt).into_iter().chain(tools).collect::<Vec<_>>().join("\n");
     for message in prompt.messages() {
-        text.push_str(&format!("\n\n[{}]\n{}", message.role, said(&message)));
+        text.push_str(&format!("\n\n[{}]\n{}", message.role, message_text(&message)));
     }
     text.trim_start().to_owned()
 }
@@ -184,7 +184,7 @@ fn facts(prompt: &ModelPrompt) -> Vec<String> {
 }
 
 /// The text of a message, with its calls, results and attachments.
-fn said(message: &PromptMessage) -> String {
+fn message_text(message: &PromptMessage) -> String {
     let mut parts: Vec<String> = Vec::new();
     if !message.text.is_empty() {
         parts.push(message.text.clone());

@@ -6,17 +6,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
+use conclave_core::inspect::telling::{no_answer, not_asked, passed_over, tell};
 use conclave_core::protocol::event::Record;
 use conclave_core::protocol::notice::{Notice, SkippedResponder};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_core::types::message::{Message, Role};
-use conclave_core::types::outcome::Status;
 
 use super::columns::{StyledText, cell, cut, line, width, wrap};
 use super::foreign::reading_rows;
-use super::{BAD, FAINT, GOOD, NAME, ODD, not_asked, paint, passed_over, pending};
+use super::{FAINT, GOOD, NAME, ODD, paint, pending, style_of};
 use crate::args::Detail;
 use crate::ui::screen::{Screen, total_columns};
 
@@ -144,7 +144,7 @@ impl Steps {
     }
 
     /// Prints something outside of the steps.
-    pub(crate) fn aside(&self, who: &str, text: &str) {
+    pub(crate) fn put_beside(&self, who: &str, text: &str) {
         let layout = self.layout();
         let blank = " ".repeat(NUMBER + GAP);
         self.put(&format!(
@@ -164,28 +164,21 @@ impl Steps {
         ));
     }
 
-    /// The columns for the text of [`Steps::aside`].
+    /// The columns for the text of [`Steps::put_beside`].
     pub(crate) fn width(&self) -> usize {
         let layout = self.layout();
         layout.way + GAP + layout.content
     }
 
     /// Shows a notice about a step. Returns false if the notice is shown elsewhere.
-    pub(crate) fn told(&self, room: &RoomId, notice: &Notice) -> bool {
+    pub(crate) fn show_notice(&self, room: &RoomId, notice: &Notice) -> bool {
         match notice {
-            Notice::TaskStarted { task, agent, caller } => {
+            Notice::TaskStarted { task, .. } => {
                 self.state().follow(room, notice);
                 if self.is_full {
-                    let content = format!(
-                        "agent {agent}{}",
-                        caller.as_ref().map(|caller| format!(", for {caller}")).unwrap_or_default()
-                    );
-                    self.about(
-                        room,
-                        task,
-                        StyledText::new(FAINT, "begins"),
-                        StyledText::new(FAINT, content),
-                    );
+                    let telling = tell(notice);
+                    let facts = StyledText::new(FAINT, telling.facts_text());
+                    self.about(room, task, StyledText::new(FAINT, telling.verb), facts);
                 }
             }
             Notice::StepStalled { .. } => self.state().follow(room, notice),
@@ -201,13 +194,10 @@ impl Steps {
                     self.put(&rows.join("\n"));
                 }
             }
-            Notice::TaskEnded { task, status, reason } => {
-                self.about(
-                    room,
-                    task,
-                    StyledText::new(of_status(*status), status.as_str()),
-                    StyledText::plain(reason),
-                );
+            Notice::TaskEnded { task, reason, .. } => {
+                let telling = tell(notice);
+                let status = StyledText::new(style_of(telling.tone), telling.verb);
+                self.about(room, task, status, StyledText::plain(reason));
                 self.state().follow(room, notice);
             }
             Notice::BackgroundStarted { .. } => {
@@ -228,8 +218,7 @@ impl Steps {
         let (layout, (depth, steps, stalled)) = (self.layout(), self.state().count(room, task));
         let number = format!("{steps:>NUMBER$}");
         if let Some(stalled) = stalled {
-            let mut what =
-                format!("no answer counted ({} of {} tries)", stalled.count, stalled.limit);
+            let mut what = no_answer(stalled.count, stalled.limit, &[]);
             if message.is_some_and(Message::says_do_not_know) {
                 what.push_str(", which counts as DO-NOT-KNOW");
             }
@@ -375,18 +364,18 @@ impl Steps {
         let sign = if self.state().background.contains(room) { BACKGROUND } else { "" };
         let indent = (2 * depth.min(DEEPEST)).min(layout.who / 3);
         let start = format!("{}{sign}", " ".repeat(indent));
-        let left = layout.who.saturating_sub(start.len());
+        let columns = layout.who.saturating_sub(start.len());
         let Some(by) = by else {
-            return format!("{start}{}", cell(&[StyledText::plain(task.as_str())], left));
+            return format!("{start}{}", cell(&[StyledText::plain(task.as_str())], columns));
         };
-        let most = left
+        let most = columns
             .saturating_sub(width(task.as_str()))
-            .max(left.saturating_sub(SHORT))
+            .max(columns.saturating_sub(SHORT))
             .saturating_sub(width(ANSWERED));
         let (style, answered) = (of_name(by), cut(by, most));
-        let left = left.saturating_sub(width(ANSWERED) + answered.columns);
-        let task = cut(task.as_str(), left);
-        let blanks = " ".repeat(left.saturating_sub(task.columns));
+        let columns = columns.saturating_sub(width(ANSWERED) + answered.columns);
+        let task = cut(task.as_str(), columns);
+        let blanks = " ".repeat(columns.saturating_sub(task.columns));
         format!(
             "{start}{}{}{}{blanks}",
             task.text,
@@ -441,10 +430,10 @@ impl StepLayout {
     /// Divides a line of this width into columns. The pending message gets most of it.
     fn of(widest: Widest, total: usize) -> Self {
         let label = if widest.label == 0 { 0 } else { widest.label.min(total / 6).max(4) + GAP };
-        let left = total.saturating_sub(label);
-        let who = widest.who.min((left * 3 / 10).max(12));
-        let way = widest.way.min(left / 5).max(STATUS);
-        let content = left.saturating_sub(NUMBER + GAP + who + GAP + way + GAP).max(LEAST);
+        let columns = total.saturating_sub(label);
+        let who = widest.who.min((columns * 3 / 10).max(12));
+        let way = widest.way.min(columns / 5).max(STATUS);
+        let content = columns.saturating_sub(NUMBER + GAP + who + GAP + way + GAP).max(LEAST);
         Self { label, who, way, content }
     }
 
@@ -532,14 +521,6 @@ fn of_name(name: &str) -> Style {
         of_role(Role::System)
     } else {
         Role::from_name(name).map_or(NAME, of_role)
-    }
-}
-
-fn of_status(status: Status) -> Style {
-    match status {
-        Status::Rejected => ODD,
-        status if status.is_success() => GOOD,
-        _ => BAD,
     }
 }
 

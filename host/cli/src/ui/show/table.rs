@@ -28,8 +28,8 @@ pub(crate) fn limit() -> Option<usize> {
     if std::io::stdout().is_terminal() {
         return Some(screen::columns());
     }
-    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    named.filter(|columns| *columns >= NARROW)
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.filter(|columns| *columns >= NARROW)
 }
 
 /// A column, with its priority on narrow terminals.
@@ -54,16 +54,18 @@ pub(crate) fn lines(
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|(_, text)| width(text));
         cells.chain([width(columns[index].head)]).max().unwrap_or(0).min(columns[index].most)
     };
-    let mut kept: Vec<(usize, usize)> =
+    let mut columns_kept: Vec<(usize, usize)> =
         (0..columns.len()).map(|index| (index, needs(index))).collect();
     // A column that is empty in all rows is left out.
-    kept.retain(|(index, _)| {
+    columns_kept.retain(|(index, _)| {
         *index == 0
             || rows.iter().any(|row| row.get(*index).is_some_and(|(_, text)| !text.is_empty()))
     });
     let least = |index: usize, wide: usize| if index == last { wide.min(LAST) } else { wide };
-    while kept.iter().map(|(index, wide)| least(*index, *wide) + GAP).sum::<usize>() > total + GAP {
-        let Some(place) = kept
+    while columns_kept.iter().map(|(index, wide)| least(*index, *wide) + GAP).sum::<usize>()
+        > total + GAP
+    {
+        let Some(place) = columns_kept
             .iter()
             .enumerate()
             .filter(|(_, (index, _))| columns[*index].goes > 0)
@@ -71,12 +73,13 @@ pub(crate) fn lines(
         else {
             break;
         };
-        kept.remove(place.0);
+        columns_kept.remove(place.0);
     }
-    let head = kept.iter().map(|(index, wide)| (*index, *wide, FAINT, columns[*index].head));
+    let head =
+        columns_kept.iter().map(|(index, wide)| (*index, *wide, FAINT, columns[*index].head));
     let mut lines = vec![row_of(head, total)];
     for row in rows {
-        let cells = kept.iter().filter_map(|(index, wide)| {
+        let cells = columns_kept.iter().filter_map(|(index, wide)| {
             row.get(*index).map(|(style, text)| (*index, *wide, *style, text.as_str()))
         });
         lines.push(row_of(cells, total));
@@ -86,19 +89,19 @@ pub(crate) fn lines(
 
 fn row_of<'a>(cells: impl Iterator<Item = (usize, usize, Style, &'a str)>, total: usize) -> String {
     let cells: Vec<_> = cells.collect();
-    let (mut shown, mut used) = (String::new(), 0);
+    let (mut row, mut used) = (String::new(), 0);
     for (place, (_, wide, style, text)) in cells.iter().enumerate() {
-        let left = total.saturating_sub(used);
+        let columns = total.saturating_sub(used);
         if place + 1 == cells.len() {
-            shown.push_str(&line(&[StyledText::new(*style, *text)], left).0);
+            row.push_str(&line(&[StyledText::new(*style, *text)], columns).0);
             break;
         }
-        let wide = (*wide).min(left);
-        shown.push_str(&cell(&[StyledText::new(*style, *text)], wide));
-        shown.push_str(&" ".repeat(GAP.min(left - wide)));
+        let wide = (*wide).min(columns);
+        row.push_str(&cell(&[StyledText::new(*style, *text)], wide));
+        row.push_str(&" ".repeat(GAP.min(columns - wide)));
         used += wide + GAP;
     }
-    shown.trim_end().to_owned()
+    row.trim_end().to_owned()
 }
 
 /// A faint line below a table.

@@ -130,7 +130,7 @@ impl TallyState {
         }
     }
 
-    fn told(&mut self, notice: &Notice) {
+    fn take_notice(&mut self, notice: &Notice) {
         let counts = &mut self.counts;
         match notice {
             Notice::ModelAnswered { usage, error, trouble, .. } => {
@@ -183,9 +183,9 @@ impl Subscriber for RunTally {
     fn on(&self, happening: &Published) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &happening.what {
-            RunEvent::Notice { notice: told } => {
-                state.told(told);
-                state.told_of_result(&happening.room, told);
+            RunEvent::Notice { notice } => {
+                state.take_notice(notice);
+                state.told_of_result(&happening.room, notice);
             }
             RunEvent::Recorded { record } => {
                 state.counts.sandboxes += u64::from(is_sandbox(&record.event))
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_request_that_a_stop_cut_off_counts() {
         let mut state = TallyState::default();
-        let lost = |input_tokens, cost_micro_usd| Notice::AttemptLost {
+        let attempt_lost = |input_tokens, cost_micro_usd| Notice::AttemptLost {
             call: CallId(1),
             ordinal: 0,
             model: ModelName::from("small"),
@@ -226,9 +226,9 @@ mod tests {
             cost_micro_usd,
             reason: None,
         };
-        state.told(&lost(319, 40));
+        state.take_notice(&attempt_lost(319, 40));
         assert_eq!((state.counts.tokens, state.counts.cost()), (319, Some(40)));
-        state.told(&lost(1, 0));
+        state.take_notice(&attempt_lost(1, 0));
         assert_eq!((state.counts.tokens, state.counts.cost()), (320, None));
         assert_eq!(state.counts.estimated, 320);
     }

@@ -6,6 +6,7 @@ pub(crate) mod fold;
 pub(crate) mod words;
 
 use anstyle::Style;
+use conclave_core::inspect::telling::Tone;
 use conclave_core::inspect::timeline::{Timeline, TimelineRow, Totals};
 use conclave_runtime::overlay::ChangeDecision;
 use conclave_runtime::store::RunState;
@@ -13,9 +14,9 @@ use conclave_runtime::store::RunState;
 use super::amounts::{ago, computing, downtime, money, now, thousands, took};
 use super::columns::{StyledText, line, width};
 use super::run_state::run_state;
-use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path};
+use super::{FAINT, NAME, ODD, bytes, foreign, paint, plural, printable, show_path, style_of};
 use fold::{ShownItem, fold};
-use words::{RowText, Tone, words};
+use words::{RowText, words};
 
 /// Blanks between a row's name and its text. Without colors, they separate the two.
 const GAP: usize = 2;
@@ -63,18 +64,18 @@ pub(crate) fn lines(timeline: &Timeline, about: &RunFacts, total: usize, all: bo
     let mut lines = head(timeline, about, total);
     lines.push(String::new());
     let few = if all { usize::MAX } else { FEW };
-    let whole = timeline.took_ms;
-    let shown = fold(&timeline.rows, few).into_iter().filter_map(|item| match item {
+    let span_ms = timeline.took_ms;
+    let items = fold(&timeline.rows, few).into_iter().filter_map(|item| match item {
         ShownItem::Row(index) => {
             let row = &timeline.rows[index];
-            Some(ShownRow::of(row, words(row), whole, total))
+            Some(ShownRow::of(row, words(row), span_ms, total))
         }
-        ShownItem::Together(range) => together(&timeline.rows[range], whole, total),
+        ShownItem::Together(range) => together(&timeline.rows[range], span_ms, total),
         ShownItem::More(range) => Some(more(&timeline.rows[range], total)),
     });
-    let shown: Vec<ShownRow> = shown.collect();
-    let widths = Widths::of(&shown, total);
-    lines.extend(shown.iter().map(|row| row.line(widths)));
+    let rows: Vec<ShownRow> = items.collect();
+    let widths = Widths::of(&rows, total);
+    lines.extend(rows.iter().map(|row| row.line(widths)));
     lines
 }
 
@@ -256,10 +257,10 @@ fn wrapped(pieces: &[String], most: usize) -> Vec<String> {
 }
 
 impl ShownRow {
-    fn of(row: &TimelineRow, words: RowText, whole: u64, total: usize) -> Self {
+    fn of(row: &TimelineRow, words: RowText, span_ms: u64, total: usize) -> Self {
         let length = row.end_ms.map(|end| end.saturating_sub(row.start_ms));
         let length = match (length, row.start_ms) {
-            (None, start) => format!("{}…", took(whole.saturating_sub(start))),
+            (None, start) => format!("{}…", took(span_ms.saturating_sub(start))),
             (Some(0), _) => row
                 .what
                 .sandbox()
@@ -270,7 +271,7 @@ impl ShownRow {
         Self {
             start: took_short(row.start_ms),
             length,
-            bar: if total < BARS { String::new() } else { bar(row, whole, bar_width(total)) },
+            bar: if total < BARS { String::new() } else { bar(row, span_ms, bar_width(total)) },
             indent: indent(row.depth, total),
             words,
         }
@@ -282,7 +283,7 @@ impl ShownRow {
 
     fn line(&self, widths: Widths) -> String {
         let RowText { name, text, amounts, tone } = &self.words;
-        let mut shown = format!(
+        let mut display = format!(
             "{} {:>2$} ",
             paint(FAINT, right(&self.start, widths.start)),
             self.length,
@@ -290,34 +291,34 @@ impl ShownRow {
         );
         let mut used = widths.start + widths.length + 2;
         if !self.bar.is_empty() {
-            shown.push_str(&paint(style_of_bar(*tone), &self.bar));
-            shown.push(' ');
+            display.push_str(&paint(style_of_bar(*tone), &self.bar));
+            display.push(' ');
             used += width(&self.bar) + 1;
         }
-        shown.push_str(&" ".repeat(self.indent));
+        display.push_str(&" ".repeat(self.indent));
         used += self.indent;
         let (name, columns) =
             line(&[StyledText::new(style_of(*tone), name)], widths.total.saturating_sub(used));
-        shown.push_str(&name);
+        display.push_str(&name);
         used += columns;
         let gap = widths.name.saturating_sub(self.indent + columns) + GAP;
         let amounts = if amounts.is_empty() { String::new() } else { format!("({amounts})") };
         let parts = [StyledText::plain(text), StyledText::new(FAINT, amounts)];
         let parts: Vec<StyledText> =
             parts.into_iter().filter(|part| !part.text.is_empty()).collect();
-        let left = widths.total.saturating_sub(used + gap);
-        if left > 0 {
-            shown.push_str(&" ".repeat(gap));
-            shown.push_str(&line(&parts, left).0);
+        let columns = widths.total.saturating_sub(used + gap);
+        if columns > 0 {
+            display.push_str(&" ".repeat(gap));
+            display.push_str(&line(&parts, columns).0);
         }
-        shown.trim_end().to_owned()
+        display.trim_end().to_owned()
     }
 }
 
-fn together(rows: &[TimelineRow], whole: u64, total: usize) -> Option<ShownRow> {
+fn together(rows: &[TimelineRow], span_ms: u64, total: usize) -> Option<ShownRow> {
     let (one, text) = fold::as_one(rows)?;
     let words = RowText { text, ..words(&one) };
-    Some(ShownRow::of(&one, words, whole, total))
+    Some(ShownRow::of(&one, words, span_ms, total))
 }
 
 /// The row in place of rows that are left out.
@@ -354,37 +355,27 @@ fn right(text: &str, wide: usize) -> String {
 }
 
 /// The bar that shows a row's start and duration within the run.
-fn bar(row: &TimelineRow, whole: u64, wide: usize) -> String {
+fn bar(row: &TimelineRow, span_ms: u64, wide: usize) -> String {
     const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
-    let whole = u128::from(whole.max(1));
+    let span_ms = u128::from(span_ms.max(1));
     let at = |ms: u64| {
-        usize::try_from(u128::from(ms) * 8 * wide as u128 / whole).unwrap_or(0).min(8 * wide)
+        usize::try_from(u128::from(ms) * 8 * wide as u128 / span_ms).unwrap_or(0).min(8 * wide)
     };
     let (from, to) = (at(row.start_ms), row.end_ms.map_or(8 * wide, at));
     let first = (from / 8).min(wide - 1);
     let eighths = to.saturating_sub(8 * first).max(1);
     let (full, rest) = (eighths / 8, eighths % 8);
-    let mut shown = " ".repeat(first) + &"█".repeat(full.min(wide - first));
+    let mut bar = " ".repeat(first) + &"█".repeat(full.min(wide - first));
     if rest > 0 && first + full < wide {
-        shown.push(EIGHTHS[rest - 1]);
+        bar.push(EIGHTHS[rest - 1]);
     }
-    let used = shown.chars().count();
-    shown + &" ".repeat(wide.saturating_sub(used))
-}
-
-fn style_of(tone: Tone) -> Style {
-    match tone {
-        Tone::Plain => Style::new(),
-        Tone::Name => NAME,
-        Tone::Good => GOOD,
-        Tone::Odd => ODD,
-        Tone::Bad => BAD,
-    }
+    let used = bar.chars().count();
+    bar + &" ".repeat(wide.saturating_sub(used))
 }
 
 fn style_of_bar(tone: Tone) -> Style {
     match tone {
-        Tone::Plain | Tone::Name => FAINT,
+        Tone::Plain | Tone::Faint | Tone::Name => FAINT,
         other => style_of(other),
     }
 }

@@ -157,11 +157,11 @@ fn shape(schema: &Value, depth: usize) -> String {
     });
     if let Some(alternatives) = alternatives {
         let all = alternatives.len();
-        let mut shown: Vec<String> = alternatives.take(ALTERNATIVES).collect();
+        let mut parts: Vec<String> = alternatives.take(ALTERNATIVES).collect();
         if all > ALTERNATIVES {
-            shown.push("…".to_owned());
+            parts.push("…".to_owned());
         }
-        return shown.join(" | ");
+        return parts.join(" | ");
     }
     match schema.get("type") {
         Some(Value::String(kind)) => typed(schema, kind, depth),
@@ -187,19 +187,19 @@ fn unlimited(schema: &Map<String, Value>, kind: &str, depth: usize) -> String {
     match (kind, schema.get("items"), schema.get("properties").and_then(Value::as_object)) {
         ("array", Some(items), _) => format!("[{}]", shape(items, depth + 1)),
         ("object", _, Some(fields)) if !fields.is_empty() => {
-            let whole = Value::Object(schema.clone());
-            let mut shown: Vec<String> = fields
+            let object = Value::Object(schema.clone());
+            let mut parts: Vec<String> = fields
                 .iter()
                 .take(ALTERNATIVES)
                 .map(|(name, field)| {
-                    let mark = if is_required(&whole, name) { "" } else { "?" };
+                    let mark = if is_required(&object, name) { "" } else { "?" };
                     format!("{name}{mark}: {}", shape(field, depth + 1))
                 })
                 .collect();
             if fields.len() > ALTERNATIVES {
-                shown.push("…".to_owned());
+                parts.push("…".to_owned());
             }
-            format!("{{{}}}", shown.join(", "))
+            format!("{{{}}}", parts.join(", "))
         }
         _ => kind.to_owned(),
     }

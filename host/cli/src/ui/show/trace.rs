@@ -28,7 +28,7 @@ use calls::{CallBook, CallProgress, name_of};
 use layout::{TraceLayout, TraceStyle};
 
 pub(crate) use served::ServedTrace;
-pub(crate) use words::{cost, told_answer, told_side_effect};
+pub(crate) use words::{cost, is_routine, with_telling};
 
 /// Prints a run to stderr.
 pub(crate) struct TracePrinter {
@@ -165,7 +165,7 @@ impl TracePrinter {
             let rows = entry.rows(steps.width());
             let (first, more) =
                 rows.split_first().map_or(("", &[][..]), |(first, more)| (first.as_str(), more));
-            steps.aside(&one_line(who, self.layout.who()), first);
+            steps.put_beside(&one_line(who, self.layout.who()), first);
             more.iter().for_each(|row| steps.more(row));
             return;
         }
@@ -212,8 +212,9 @@ impl TracePrinter {
         let number = self.state().calls.find(room, call).and_then(|(_, number)| number);
         let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
         let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
-        let done = format!("{number}{plugin} {done}{of}");
-        let progress = CallProgress { who, done, message: message.to_owned(), is_told: false };
+        let progress_text = format!("{number}{plugin} {done}{of}");
+        let progress =
+            CallProgress { who, done: progress_text, message: message.to_owned(), is_told: false };
         let is_first = self.state().calls.progressed(room, call, progress.clone());
         if self.screen.has_status() {
             self.show_progress();
@@ -225,11 +226,11 @@ impl TracePrinter {
     /// Shows the progress of all calls in the status line.
     fn show_progress(&self) {
         let under_way = self.state().calls.under_way();
-        let done: Vec<&str> = under_way.iter().map(|progress| progress.done.as_str()).collect();
+        let parts: Vec<&str> = under_way.iter().map(|progress| progress.done.as_str()).collect();
         let message = under_way.last().map(|progress| progress.message.as_str());
         let message = message.filter(|message| !message.trim().is_empty());
         let message = message.map(|message| format!(" {}{}", foreign::MARK, one_line(message, 60)));
-        self.screen.set_progress(&format!("{}{}", done.join(" · "), message.unwrap_or_default()));
+        self.screen.set_progress(&format!("{}{}", parts.join(" · "), message.unwrap_or_default()));
     }
 }
 
@@ -240,9 +241,7 @@ impl Subscriber for TracePrinter {
 
     fn on(&self, happening: &Published) {
         match &happening.what {
-            RunEvent::Notice { notice: told } => {
-                self.show_notice(&happening.room, happening.seq, told)
-            }
+            RunEvent::Notice { notice } => self.show_notice(&happening.room, happening.seq, notice),
             RunEvent::Logged { call, plugin, level, message } => {
                 if self.verbose || *level >= Level::Info {
                     let (who, entry) = self.about(&happening.room, Some(*call), plugin);

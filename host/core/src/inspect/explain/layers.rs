@@ -464,12 +464,12 @@ fn bounds(grants: &Grants, question: &AccessQuestion) -> Option<String> {
                 .collect();
             let list = |names: Vec<&str>| names.join(", ");
             let one = |grant: &&SecretGrant| {
-                let places = grant.request_parts.iter().map(|place| place.as_str()).collect();
+                let place_names = grant.request_parts.iter().map(|place| place.as_str()).collect();
                 format!(
                     "{} only towards {}, and only in {}",
                     grant.name,
                     list(hosts(grant).collect()),
-                    list(places)
+                    list(place_names)
                 )
             };
             Some(bound.iter().map(one).collect::<Vec<_>>().join("; "))

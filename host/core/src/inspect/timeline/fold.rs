@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::clock::HostClock;
 use super::row::{RowSubject, SandboxUsage, TimelineRow};
 use super::{Lane, RoomEnd, Timeline, Totals, short, tree};
+use crate::inspect::telling::tell;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record, RunOpening};
 use crate::protocol::notice::{Notice, SkippedResponder};
@@ -19,8 +20,7 @@ use crate::types::ids::{BackgroundId, CallId, Millis, RoomId, TaskName};
 use crate::types::message::Role;
 use crate::types::outcome::{Outcome, Status};
 
-pub(crate) use words::verb_of;
-use words::{advised, asked, ids_in, kind_of, kinds, says};
+use words::{advised, kind_of, kinds, question_text, says};
 
 /// The key of a row that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -216,10 +216,10 @@ impl Now<'_> {
                 self.end_call(*call, answer.as_ref().map(advised), report);
             }
             Event::UserAnswered { call, text, passed, .. } => {
-                let (said, is_passed) = (text.as_deref().map(short), *passed);
+                let (reply, is_passed) = (text.as_deref().map(short), *passed);
                 self.end(&OpenRowKey::Call(*call), |what| {
                     if let RowSubject::User { prompt, answer, .. } = what {
-                        *answer = said;
+                        *answer = reply;
                         if is_passed {
                             // The prompt was never shown, so an empty prompt keeps it from becoming
                             // a row.
@@ -318,8 +318,8 @@ impl Now<'_> {
                 totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(cost_micro_usd);
                 let parent = self.of_call(call);
                 let tokens = input_tokens;
-                let lost = RowSubject::AttemptLost { model, tokens, cost_micro_usd, reason };
-                self.moment(parent, lost);
+                let row = RowSubject::AttemptLost { model, tokens, cost_micro_usd, reason };
+                self.moment(parent, row);
             }
             Notice::PriceUnknown { model, limit } => {
                 self.moment(self.here(), RowSubject::PriceUnknown { model, limit })
@@ -377,84 +377,27 @@ impl Now<'_> {
                     },
                 );
             }
-            Notice::ResultsRelayed { task, ids, .. } | Notice::ResultsRead { task, ids } => {
-                let results = if ids.len() == 1 { "result" } else { "results" };
-                let event = short(&format!("{task} reads the {results} of {}", ids_in(&ids)));
-                self.moment(self.here(), RowSubject::Other { event });
-            }
             Notice::UserMessageRead { task, message } => {
                 self.moment(self.here(), RowSubject::Message { task, text: short(message.text()) })
             }
-            Notice::UserMessageDropped { task, text, reason } => {
-                let event =
-                    short(&format!("a user message to {task} was not read ({reason}): {text}"));
-                self.moment(self.here(), RowSubject::Other { event });
-            }
             // Each room of a run is paused; only the root's pause becomes a row.
-            Notice::RunPaused { reason } if self.lane.is_none() => {
-                self.moment(
-                    self.here(),
-                    RowSubject::Other { event: short(&format!("paused: {reason}")) },
-                );
-            }
-            Notice::RunUnpaused if self.lane.is_none() => self.moment(
-                self.here(),
-                RowSubject::Other { event: "goes on after a pause".to_owned() },
-            ),
-            Notice::AgentStuck { reason, .. } => {
-                self.moment(self.here(), RowSubject::Other { event: short(&reason) })
-            }
-            Notice::GateBlocked { point, plugin, reason } => {
-                let event = short(&format!(
-                    "the gate {plugin} let nothing pass ({}): {reason}",
-                    point.as_str()
-                ));
-                self.moment(self.here(), RowSubject::Other { event });
-            }
-            Notice::AnswerOverruled { task, plugin, responder, ruling } => {
-                let event = format!(
-                    "in {task} the judge {plugin} ruled on an answer of {responder}: {}",
-                    ruling.to_text()
-                );
-                self.moment(self.here(), RowSubject::Other { event: short(&event) });
-            }
-            Notice::ResultReplaced { task, plugin } => {
-                let event = format!("the judge {plugin} replaced the result of {task}");
-                self.moment(self.here(), RowSubject::Other { event });
-            }
-            Notice::ObserverRetried { observer, attempts, of, reason, .. } => {
-                let event =
-                    format!("observer {observer} failed ({attempts} of {of} calls): {reason}");
-                self.moment(self.here(), RowSubject::Other { event: short(&event) });
-            }
-            Notice::ObserverStopped { observer, reason, .. } => {
-                let event = format!("observer {observer} gets no more events: {reason}");
-                self.moment(self.here(), RowSubject::Other { event: short(&event) });
-            }
-            Notice::HandedOff { from, to, reason, .. } => {
-                let to = to.as_ref().map_or("its user", TaskName::as_str);
-                self.moment(
-                    self.here(),
-                    RowSubject::Other {
-                        event: short(&format!("{from} handed the conversation to {to}: {reason}")),
-                    },
-                );
-            }
-            Notice::HandoffRejected { from, to, refusal } => {
-                let event = short(&format!(
-                    "{from} may not hand the conversation to {to}: {}",
-                    refusal.message
-                ));
-                self.moment(self.here(), RowSubject::Other { event });
-            }
-            Notice::HistoryCondensed { task, forgotten, masked, .. } => {
-                let event = format!(
-                    "the history of {task} was condensed: {forgotten} entries forgotten, {masked} masked"
-                );
-                self.moment(self.here(), RowSubject::Other { event });
-            }
-            Notice::KnowledgeAdded { task, file, trigger } => {
-                let event = short(&format!("{task} reads {file}: the message says {trigger:?}"));
+            Notice::RunPaused { .. } | Notice::RunUnpaused if self.lane.is_some() => {}
+            Notice::ResultsRelayed { .. }
+            | Notice::ResultsRead { .. }
+            | Notice::UserMessageDropped { .. }
+            | Notice::RunPaused { .. }
+            | Notice::RunUnpaused
+            | Notice::AgentStuck { .. }
+            | Notice::GateBlocked { .. }
+            | Notice::AnswerOverruled { .. }
+            | Notice::ResultReplaced { .. }
+            | Notice::ObserverRetried { .. }
+            | Notice::ObserverStopped { .. }
+            | Notice::HandedOff { .. }
+            | Notice::HandoffRejected { .. }
+            | Notice::HistoryCondensed { .. }
+            | Notice::KnowledgeAdded { .. } => {
+                let event = short(&tell(&notice).sentence());
                 self.moment(self.here(), RowSubject::Other { event });
             }
             // Covered by their events, or without a duration.
@@ -475,7 +418,7 @@ impl Now<'_> {
                     task,
                     plugin,
                     kind,
-                    asks: asked(&question),
+                    asks: question_text(&question),
                     says: String::new(),
                     fault: None,
                     sandbox: None,

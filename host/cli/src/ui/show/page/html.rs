@@ -49,10 +49,10 @@ pub(super) fn tag_of(state: RunState) -> &'static str {
 }
 
 /// The start and the width of something in a drawing. The width is always visible.
-pub(super) fn span(start: u64, end: Option<u64>, whole: u64) -> (u64, u64) {
+pub(super) fn span(start: u64, end: Option<u64>, span_ms: u64) -> (u64, u64) {
     const LEAST: u64 = 3;
     let at = |ms: u64| {
-        let units = u128::from(ms) * u128::from(WIDTH) / u128::from(whole.max(1));
+        let units = u128::from(ms) * u128::from(WIDTH) / u128::from(span_ms.max(1));
         u64::try_from(units).unwrap_or(WIDTH).min(WIDTH)
     };
     let from = at(start).min(WIDTH - LEAST);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_bar_is_inside_the_drawing_and_seen() {
-        for (start, end, whole) in [
+        for (start, end, span_ms) in [
             (0, Some(0), 0),
             (5, Some(5), 10),
             (10, Some(10), 10),
@@ -89,8 +89,8 @@ mod tests {
             (u64::MAX, None, 1),
             (9, Some(20), 10),
         ] {
-            let (x, wide) = span(start, end, whole);
-            assert!(wide >= 3 && x + wide <= WIDTH, "{start} {end:?} {whole}: {x} {wide}");
+            let (x, wide) = span(start, end, span_ms);
+            assert!(wide >= 3 && x + wide <= WIDTH, "{start} {end:?} {span_ms}: {x} {wide}");
         }
     }
 }

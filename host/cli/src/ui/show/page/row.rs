@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use conclave_core::inspect::timeline::{Effected, Given, RowSubject, TimelineRow};
+use conclave_core::inspect::telling::Tone;
+use conclave_core::inspect::timeline::{RowSubject, TimelineRow};
 
 use super::html::{escape, span};
-use crate::ui::show::amounts::{computing, thousands, took};
-use crate::ui::show::timeline::words::{RowText, Tone, words};
-use crate::ui::show::{bytes, refusal, time};
+use crate::ui::show::amounts::{computing, took};
+use crate::ui::show::timeline::words::{RowText, details, words};
+use crate::ui::show::{bytes, time};
 
 /// The depth at which deeper rows are shown.
 const DEEPEST: u32 = 8;
@@ -98,7 +99,7 @@ pub(super) fn group(what: &RowSubject) -> RowGroup {
 }
 
 /// A row as one text, for its tooltip.
-pub(super) fn told(row: &TimelineRow) -> String {
+pub(super) fn tooltip(row: &TimelineRow) -> String {
     let RowText { name, text, amounts, .. } = words(row);
     let when = match row.end_ms {
         Some(end) if end > row.start_ms => format!("{} to {}", took(row.start_ms), took(end)),
@@ -110,12 +111,12 @@ pub(super) fn told(row: &TimelineRow) -> String {
 }
 
 /// Appends the row, with the prompt of a model call.
-pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64, prompt: Option<String>) {
+pub(super) fn row(out: &mut String, row: &TimelineRow, span_ms: u64, prompt: Option<String>) {
     let RowText { name, text, amounts, tone } = words(row);
     let kind = group(&row.what).class();
     let stands = if row.what.stands_out() { " s" } else { "" };
     let out_class = if tone == Tone::Bad { " out" } else { "" };
-    let (x, wide) = span(row.start_ms, row.end_ms, whole);
+    let (x, wide) = span(row.start_ms, row.end_ms, span_ms);
     let long = match row.end_ms {
         None => "…".to_owned(),
         Some(end) if end > row.start_ms => took(end - row.start_ms),
@@ -130,7 +131,7 @@ pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64, prompt: Optio
         "<details class=\"row g-{kind}{stands}{out_class}\"><summary title=\"{}\"><span class=\"num\">{}</span><span class=\"num long\">{long}</span>\
          <svg class=\"bar\" viewBox=\"0 0 1000 12\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"track\" y=\"5\" width=\"1000\" height=\"2\"/>\
          <rect class=\"k-{kind}\" x=\"{x}\" width=\"{wide}\" height=\"12\" rx=\"1\"/></svg><span class=\"what d{}\"><b class=\"{}\">{}</b> <span>{}</span> <small>{}</small></span></summary>",
-        escape(&told(row)),
+        escape(&tooltip(row)),
         start(row.start_ms),
         row.depth.min(DEEPEST),
         class_of(tone),
@@ -150,7 +151,7 @@ pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64, prompt: Optio
 
 fn class_of(tone: Tone) -> &'static str {
     match tone {
-        Tone::Plain => "t-plain",
+        Tone::Plain | Tone::Faint => "t-plain",
         Tone::Name => "t-name",
         Tone::Good => "t-good",
         Tone::Odd => "t-odd",
@@ -173,7 +174,7 @@ fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
         None => format!("from {}; its end is not in the store", took(row.start_ms)),
     };
     facts.push(("when", from_to));
-    subject_facts(&row.what, &mut facts);
+    facts.extend(details(&row.what));
     if matches!(row.what, RowSubject::Denied { .. }) {
         facts.push(("more", format!("conclave why {}:{}", row.room, row.seq)));
     }
@@ -193,149 +194,4 @@ fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
     }
     facts.retain(|(_, value)| !value.is_empty());
     facts
-}
-
-#[expect(clippy::too_many_lines, reason = "one arm for each subject")]
-fn subject_facts(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
-    let mut put = |name: &'static str, value: &str| facts.push((name, value.to_owned()));
-    match what {
-        RowSubject::Task { task, agent, caller, status, reason } => {
-            put("task", task.as_str());
-            put("agent", agent.as_str());
-            put("called by", caller.as_ref().map_or("", |caller| caller.as_str()));
-            put("ended", status.map_or("", |status| status.as_str()));
-            put("why", reason);
-        }
-        RowSubject::Step { task, agent, says, fault, .. } => {
-            put("task", task.as_str());
-            put("agent", agent.as_str());
-            put("says", says);
-            put("fault", fault.as_deref().unwrap_or_default());
-        }
-        RowSubject::Model { task, plugin, model, answered_by, usage, error } => {
-            put("plugin", plugin.as_str());
-            put("task", task.as_ref().map_or("", |task| task.as_str()));
-            put("model", model.as_str());
-            put("answered by", answered_by.as_deref().unwrap_or_default());
-            let cost = usage
-                .cost_micro_usd
-                .map_or_else(|| "price not known".to_owned(), crate::ui::show::amounts::money);
-            let cached = thousands(usage.cached_input_tokens);
-            put(
-                "tokens",
-                &format!(
-                    "{} in ({cached} cached), {} out, {cost}",
-                    thousands(usage.input_tokens),
-                    thousands(usage.output_tokens)
-                ),
-            );
-            put("error", error.as_deref().unwrap_or_default());
-        }
-        RowSubject::Tool { task, caller, name, arguments, answer, fault, .. } => {
-            put("tool", name);
-            put("called by", caller.as_ref().map_or("", |caller| caller.as_str()));
-            put("task", task.as_str());
-            put("arguments", arguments);
-            put("answer", answer);
-            put("fault", fault.as_deref().unwrap_or_default());
-        }
-        RowSubject::SideEffect { plugin, verb, target, bytes: sent, came } => {
-            put("plugin", plugin.as_str());
-            put("does", verb);
-            put("to", target);
-            put("sent", &sent.map(bytes).unwrap_or_default());
-            put("came", &came.as_ref().map(came_of).unwrap_or_default());
-        }
-        RowSubject::Approval { task, caller, tool, arguments, source, given, author } => {
-            put("tool", tool);
-            put("wanted by", caller.as_str());
-            put("task", task.as_str());
-            put("arguments", arguments);
-            put("asked because", source);
-            put("answer", &given.as_ref().map_or_else(|| "none yet".to_owned(), given_of));
-            put("answered by", author.as_deref().unwrap_or_default());
-        }
-        RowSubject::User { task, channel, prompt, answer } => {
-            put("task", task.as_str());
-            put("channel", channel.as_str());
-            put("asked", prompt);
-            put("answer", answer.as_deref().unwrap_or("none"));
-        }
-        RowSubject::Background { id, task, child, status, came } => {
-            put("task", task.as_str());
-            put("id", id.as_str());
-            put("room", child.as_str());
-            put("ended", status.as_deref().unwrap_or_default());
-            put("came", came);
-        }
-        RowSubject::PluginQuery { task, plugin, asks, says, fault, .. } => {
-            put("plugin", plugin.as_str());
-            put("task", task.as_str());
-            put("asked", asks);
-            put("says", says);
-            put("fault", fault.as_deref().unwrap_or_default());
-        }
-        RowSubject::Strategy { strategy, wake, decided, fault, .. } => {
-            put("strategy", strategy.as_str());
-            put("woken by", wake);
-            put("decided", decided);
-            put("fault", fault.as_deref().unwrap_or_default());
-        }
-        RowSubject::Delivered { task, strategy, channel, text, .. } => {
-            put("task", task.as_str());
-            put("by", strategy.as_ref().map_or("host", |strategy| strategy.as_str()));
-            put("channel", channel.as_str());
-            put("text", text);
-        }
-        RowSubject::Denied { plugin, capability, target, layer, reason, suggestion } => {
-            put("plugin", plugin.as_str());
-            put("capability", capability);
-            put("target", target);
-            put("layer", layer.as_str());
-            put("why", reason);
-            put("to allow it", suggestion.as_deref().unwrap_or_default());
-        }
-        RowSubject::TopUp { budget, more, reason } => {
-            put("budget", budget);
-            put("more", &more.map(thousands).unwrap_or_default());
-            put("why not", reason.as_deref().unwrap_or_default());
-        }
-        RowSubject::AttemptLost { tokens, reason, .. } => {
-            put("counted", &thousands(*tokens));
-            put("why", reason.as_deref().unwrap_or_default());
-        }
-        RowSubject::PriceUnknown { limit, .. } => put("limit", limit),
-        RowSubject::Replaced { sha256, .. } => put("component", sha256),
-        RowSubject::NotDelivered { reason, .. } | RowSubject::Stopped { reason, .. } => {
-            put("why", reason)
-        }
-        RowSubject::Message { text, .. } => put("text", text),
-        RowSubject::Stalled { .. }
-        | RowSubject::PassedOver { .. }
-        | RowSubject::HistoryCut { .. }
-        | RowSubject::Resumed { .. }
-        | RowSubject::Other { .. } => {}
-    }
-}
-
-fn came_of(came: &Effected) -> String {
-    match came {
-        Effected::Done { length } => format!("done; {} are there now", bytes(*length)),
-        Effected::Answered { status, length, address } => {
-            let address =
-                address.as_ref().map(|address| format!(" from {address}")).unwrap_or_default();
-            format!("{status}, {}{address}", bytes(*length))
-        }
-        Effected::Ran { ending, length } => format!("{ending}; {} of output", bytes(*length)),
-        Effected::Denied { target } => format!("refused on the way: {target}"),
-        Effected::Failed { message } => format!("failed: {message}"),
-    }
-}
-
-fn given_of(given: &Given) -> String {
-    match given {
-        Given::Approved => "yes".to_owned(),
-        Given::Edited { arguments } => format!("yes, with {arguments}"),
-        Given::Refused { reason } => refusal(reason),
-    }
 }

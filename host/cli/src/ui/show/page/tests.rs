@@ -278,8 +278,8 @@ fn nothing_is_loaded_and_nothing_runs() {
             && !policy.contains("script"),
         "{policy}"
     );
-    for outside in ["http:", "https:", "//", "url(", "@import", "<link", "<script", " style=\""] {
-        assert!(!page.contains(outside), "{outside}");
+    for reference in ["http:", "https:", "//", "url(", "@import", "<link", "<script", " style=\""] {
+        assert!(!page.contains(reference), "{reference}");
     }
 }
 

@@ -65,20 +65,20 @@ fn plain_call(rows: &[TimelineRow], index: usize) -> Option<&str> {
 
 /// Combines bursts of the same call.
 fn together(rows: &[TimelineRow], items: Vec<ShownItem>) -> Vec<ShownItem> {
-    let mut shown: Vec<ShownItem> = Vec::with_capacity(items.len());
+    let mut items_shown: Vec<ShownItem> = Vec::with_capacity(items.len());
     let mut burst: Range<usize> = 0..0;
-    let end = |burst: &mut Range<usize>, shown: &mut Vec<ShownItem>| {
+    let end = |burst: &mut Range<usize>, items_shown: &mut Vec<ShownItem>| {
         let burst = std::mem::take(burst);
         if burst.len() < TOGETHER {
-            shown.extend(burst.map(ShownItem::Row))
+            items_shown.extend(burst.map(ShownItem::Row))
         } else {
-            shown.push(ShownItem::Together(burst))
+            items_shown.push(ShownItem::Together(burst))
         }
     };
     for item in items {
         let ShownItem::Row(index) = item else {
-            end(&mut burst, &mut shown);
-            shown.push(item);
+            end(&mut burst, &mut items_shown);
+            items_shown.push(item);
             continue;
         };
         let call = plain_call(rows, index);
@@ -91,15 +91,15 @@ fn together(rows: &[TimelineRow], items: Vec<ShownItem>) -> Vec<ShownItem> {
             burst.end = index + 1;
             continue;
         }
-        end(&mut burst, &mut shown);
+        end(&mut burst, &mut items_shown);
         if call.is_some() {
             burst = index..index + 1;
         } else {
-            shown.push(item);
+            items_shown.push(item);
         }
     }
-    end(&mut burst, &mut shown);
-    shown
+    end(&mut burst, &mut items_shown);
+    items_shown
 }
 
 /// A burst as one row with the total sandbox time, and its text.
@@ -182,18 +182,18 @@ impl TimelineTree {
             children.push(at);
             at = self.ends[at];
         }
-        let (many, mut left) = (children.len() > FIRST + LAST + 1, OUT);
+        let (many, mut outside_count) = (children.len() > FIRST + LAST + 1, OUT);
         let mut work = Vec::new();
         let mut hidden: Option<Range<usize>> = None;
         for (place, index) in children.iter().copied().enumerate() {
             let is_edge = !many || place < FIRST || place + LAST >= children.len();
-            let is_shown = is_edge || (self.out[index] && left > 0);
+            let is_shown = is_edge || (self.out[index] && outside_count > 0);
             if !is_shown {
                 let from = hidden.map_or(index, |range| range.start);
                 hidden = Some(from..self.ends[index]);
                 continue;
             }
-            left -= usize::from(!is_edge);
+            outside_count -= usize::from(!is_edge);
             work.extend(hidden.take().map(left_out));
             work.push(OpenWork::Item(ShownItem::Row(index)));
             if index + 1 < self.ends[index] {

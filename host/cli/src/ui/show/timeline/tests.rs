@@ -43,9 +43,9 @@ fn each_row_has_its_time_its_bar_and_its_place() {
         row(1, 0, Some(500), step("calls search.find")),
         row(1, 500, Some(1_000), step("It was 1844.")),
     ];
-    let shown = plain(&lines(&timeline("When?", rows), &about("conclave.toml"), 100, false));
+    let printed = plain(&lines(&timeline("When?", rows), &about("conclave.toml"), 100, false));
     let rows: Vec<&str> =
-        shown.iter().skip_while(|line| !line.is_empty()).skip(1).map(String::as_str).collect();
+        printed.iter().skip_while(|line| !line.is_empty()).skip(1).map(String::as_str).collect();
     assert_eq!(
         rows,
         [
@@ -65,9 +65,9 @@ fn texts_begin_in_one_column_unless_a_name_is_long() {
         row(5, 500, Some(1_000), step("second")),
         row(1, 700, Some(1_000), long),
     ];
-    let shown = plain(&lines(&timeline("When?", rows), &about("conclave.toml"), 80, false));
+    let printed = plain(&lines(&timeline("When?", rows), &about("conclave.toml"), 80, false));
     let column = |text: &str| {
-        let line = shown.iter().find(|line| line.contains(text)).expect("a row");
+        let line = printed.iter().find(|line| line.contains(text)).expect("a row");
         width(line.split(text).next().unwrap_or_default())
     };
     assert_eq!(column("agent librarian"), column("first"));
@@ -77,19 +77,19 @@ fn texts_begin_in_one_column_unless_a_name_is_long() {
 #[test]
 fn a_message_cannot_forge_rows_and_is_wrapped() {
     let message = format!("one\n  9 denials\n{}", "word ".repeat(20));
-    let shown = plain(&lines(&timeline(&message, vec![]), &about("conclave.toml"), 60, false));
-    let marked = shown.iter().filter(|line| line.starts_with("  │ "));
+    let printed = plain(&lines(&timeline(&message, vec![]), &about("conclave.toml"), 60, false));
+    let marked = printed.iter().filter(|line| line.starts_with("  │ "));
     let words = marked.map(|line| line.matches("word").count()).sum::<usize>();
-    assert_eq!(words, 2 * 20, "in the message and in the reason: {shown:#?}");
-    assert!(shown.iter().all(|line| !line.contains("denials") || line.starts_with("  │ ")));
+    assert_eq!(words, 2 * 20, "in the message and in the reason: {printed:#?}");
+    assert!(printed.iter().all(|line| !line.contains("denials") || line.starts_with("  │ ")));
 }
 
 #[test]
 fn a_run_counts_its_denials_by_the_word_that_its_end_used() {
     let mut timeline = timeline("When?", vec![]);
     timeline.totals.denials = 1;
-    let shown = plain(&lines(&timeline, &about("conclave.toml"), 100, false)).join("\n");
-    assert!(shown.contains("1 denial") && !shown.contains("refusal"), "{shown}");
+    let printed = plain(&lines(&timeline, &about("conclave.toml"), 100, false)).join("\n");
+    assert!(printed.contains("1 denial") && !printed.contains("refusal"), "{printed}");
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn a_burst_of_the_same_call_is_one_line_and_all_shows_each() {
     rows.extend((0..40).map(|at| row(1, at, Some(at + 1), tool("search.read", at == 39))));
     rows.extend((0..3).map(|at| row(1, 100 + at, Some(101 + at), tool("search.find", false))));
     let timeline = timeline("x", rows);
-    let shown = plain(&lines(&timeline, &about("x"), 100, false));
-    let tools: Vec<&String> = shown.iter().filter(|line| line.contains("tool search.")).collect();
-    assert_eq!(tools.len(), 5, "one line for 39, what failed, and three: {shown:#?}");
+    let printed = plain(&lines(&timeline, &about("x"), 100, false));
+    let tools: Vec<&String> = printed.iter().filter(|line| line.contains("tool search.")).collect();
+    assert_eq!(tools.len(), 5, "one line for 39, what failed, and three: {printed:#?}");
     assert!(
         tools[0].contains("39 ms")
             && tools[0].contains("tool search.read  39 times (27 ms · 922 KiB)"),
@@ -155,9 +155,8 @@ fn what_a_person_says_is_theirs() {
         prompt: String::new(),
         answer: Some("hello".into()),
     };
-    let shown =
-        plain(&lines(&timeline("x", vec![row(0, 0, Some(5), user)]), &about("x"), 70, false));
-    assert!(shown.iter().any(|line| line.ends_with("you:  “hello”")), "{shown:#?}");
+    let RowText { name, text, tone, .. } = words(&row(0, 0, Some(5), user));
+    assert_eq!((name.as_str(), text.as_str(), tone), ("you:", "“hello”", Tone::Name));
 }
 
 #[test]
@@ -169,12 +168,13 @@ fn a_long_run_shows_its_ends_and_what_stands_out() {
         row(1, at, Some(at + 1), if at == 6_000 { stalled.clone() } else { step("again") })
     }));
     let timeline = timeline("x", rows);
-    let shown = plain(&lines(&timeline, &about("x"), 100, false));
-    assert!(shown.len() < 30, "{}", shown.len());
-    let folded: Vec<&String> = shown.iter().filter(|line| line.contains("more rows")).collect();
-    assert_eq!(folded.len(), 2, "{shown:#?}");
+    let printed = plain(&lines(&timeline, &about("x"), 100, false));
+    assert!(printed.len() < 30, "{}", printed.len());
+    let folded: Vec<&String> = printed.iter().filter(|line| line.contains("more rows")).collect();
+    assert_eq!(folded.len(), 2, "{printed:#?}");
     assert!(folded[0].contains("5 995 more rows (5 995 step) in 6.0 s"), "{}", folded[0]);
-    assert!(shown.iter().any(|line| line.contains("nobody had an answer")));
+    let stalled = words(&row(1, 6_000, Some(6_001), stalled)).text;
+    assert!(printed.iter().any(|line| line.contains(&stalled)), "{printed:#?}");
     let all = lines(&timeline, &about("x"), 100, true);
     assert!(all.len() > 10_000);
 }

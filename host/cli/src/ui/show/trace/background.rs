@@ -28,7 +28,7 @@ struct ChildRoom {
     outermost: Option<TaskName>,
     status: Option<Status>,
     /// The task's speech that was shown last.
-    shown: Option<String>,
+    last_text: Option<String>,
 }
 
 impl BackgroundTasks {
@@ -62,9 +62,9 @@ impl BackgroundTasks {
     }
 
     /// Records the text of a task that was shown.
-    pub(super) fn shown(&mut self, room: &RoomId, text: &str) {
+    pub(super) fn remember_text(&mut self, room: &RoomId, text: &str) {
         if is_child(room) {
-            self.child_rooms.entry(room.clone()).or_default().shown = Some(text.to_owned());
+            self.child_rooms.entry(room.clone()).or_default().last_text = Some(text.to_owned());
         }
     }
 
@@ -97,7 +97,7 @@ impl BackgroundTasks {
         ShownEnd {
             name: self.name(room, &ended.worker, &ended.id),
             status: status_word(ended.status, child.status),
-            is_output_shown: child.shown.is_some_and(|shown| shown.trim() == output.trim()),
+            is_output_shown: child.last_text.is_some_and(|last| last.trim() == output.trim()),
             is_end_known: child.status.is_some(),
         }
     }
@@ -193,12 +193,12 @@ mod tests {
         let (room, child) = (RoomId::from("3f2a"), RoomId::from("3f2a/1"));
         let mut tasks = BackgroundTasks::default();
         let id = BackgroundId::from("task-1");
-        for (said, expected) in [("It is lit.", true), ("I look.", false)] {
+        for (text, expected) in [("It is lit.", true), ("I look.", false)] {
             tasks.begin(&room, &id, &child);
             tasks.task_started(&child, &"writer".into());
-            tasks.shown(&child, said);
+            tasks.remember_text(&child, text);
             let end = tasks.end(&room, &ended(BackgroundStatus::Completed, Some("It is lit.\n")));
-            assert_eq!(end.is_output_shown, expected, "{said}");
+            assert_eq!(end.is_output_shown, expected, "{text}");
         }
     }
 

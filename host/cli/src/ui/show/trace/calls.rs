@@ -29,7 +29,7 @@ pub(super) struct CallBook {
 /// Calls of one message that are combined into one line.
 #[derive(Debug, Default)]
 struct CallGroup {
-    left: usize,
+    expected: usize,
     answered: usize,
     wall_us: u64,
     memory: u64,
@@ -124,7 +124,7 @@ impl CallBook {
     pub(super) fn begin_batch(&mut self, room: &RoomId, task: &TaskName, calls: usize) {
         self.batches.insert(
             (room.clone(), task.clone()),
-            CallGroup { left: calls, ..CallGroup::default() },
+            CallGroup { expected: calls, ..CallGroup::default() },
         );
     }
 
@@ -145,7 +145,7 @@ impl CallBook {
         batch.answered += 1;
         batch.wall_us += report.wall_us;
         batch.memory = batch.memory.max(report.memory);
-        if batch.answered < batch.left {
+        if batch.answered < batch.expected {
             return None;
         }
         let batch = self.batches.remove(&key)?;
@@ -204,8 +204,8 @@ mod tests {
     fn the_first_nested_calls_are_shown_and_all_are_counted() {
         let (room, mut book) = (RoomId::from("3f2a"), CallBook::default());
         let tool = CallId(1);
-        let shown: Vec<bool> = (2..8).map(|call| book.nest(&room, CallId(call), tool)).collect();
-        assert_eq!(shown, [true, true, true, true, false, false]);
+        let visible: Vec<bool> = (2..8).map(|call| book.nest(&room, CallId(call), tool)).collect();
+        assert_eq!(visible, [true, true, true, true, false, false]);
         let ended: Vec<_> = [2, 6, 9].map(|call| book.end_nested(&room, CallId(call))).into();
         assert_eq!(ended, [Some(true), Some(false), None]);
         assert_eq!((book.take_nested(&room, tool), book.take_nested(&room, tool)), (Some(6), None));
@@ -215,9 +215,9 @@ mod tests {
 
     #[test]
     fn background_work_is_told_apart_from_its_task() {
-        let named = |room: &str| name_of(&RoomId::from(room), &TaskName::from("writer"));
+        let name_in = |room: &str| name_of(&RoomId::from(room), &TaskName::from("writer"));
         assert_eq!(
-            (named("3f2a"), named("3f2a/2"), named("3f2a/2/1")),
+            (name_in("3f2a"), name_in("3f2a/2"), name_in("3f2a/2/1")),
             ("writer".into(), "writer (task-2)".into(), "writer (task-2.1)".into())
         );
     }

@@ -64,8 +64,8 @@ impl TraceLayout {
     /// The columns of a task's name. There are fewer on a narrow terminal, since a line wider than
     /// it would wrap into a row without a mark.
     pub(super) fn who(&self) -> usize {
-        let left = total_columns().saturating_sub(self.before_who() + 1 + ENTRY_COLUMNS_MIN);
-        self.widest.min(left.max(WHO_MIN))
+        let columns = total_columns().saturating_sub(self.before_who() + 1 + ENTRY_COLUMNS_MIN);
+        self.widest.min(columns.max(WHO_MIN))
     }
 
     fn before_who(&self) -> usize {

@@ -2,33 +2,27 @@
 
 use anstyle::Style;
 use conclave_core::config::TERMINAL;
-use conclave_core::policy::budget::Budget;
+use conclave_core::inspect::telling::{Subject, Telling, Tone, no_answer, tell};
 use conclave_core::protocol::notice::Notice;
-use conclave_core::setup::plugin_query::Ruling;
 use conclave_core::types::action::Action;
-use conclave_core::types::completion::StopReason;
 use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::denial::DenialRecord;
-use conclave_core::types::fault::FaultKind;
-use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::types::message::{Message, Role, Signal};
 use conclave_core::types::observed::observer_of_room;
 use conclave_core::types::outcome::Status;
-use conclave_core::types::side_effect::SideEffectAnswer;
-use conclave_core::types::text::show_duration;
 use serde_json::Value;
 
 use super::calls::{TOGETHER, name_of};
 use super::layout::TraceStyle;
-use super::words::{cost, progress, refusal, told_answer, told_side_effect};
+use super::words::{cost, is_routine, progress, refusal, with_telling};
 use super::{PendingText, TracePrinter};
 use crate::ui::show::columns::wrap_styled;
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::plan::summary;
 use crate::ui::show::steps::Steps;
-use crate::ui::show::{
-    BAD, FAINT, GOOD, ODD, amounts, delegation, not_asked, one_line, paint, plural,
-};
+use crate::ui::show::{BAD, FAINT, GOOD, amounts, delegation, one_line, paint};
 
 /// Columns of the names of several tools.
 const CALLS_COLUMNS: usize = 80;
@@ -37,7 +31,6 @@ const TOOL_COLUMNS: usize = 80;
 
 impl TracePrinter {
     /// Shows a notice of a room.
-    #[expect(clippy::too_many_lines, reason = "one arm for each notice")]
     pub(super) fn show_notice(&self, room: &RoomId, seq: Option<u64>, notice: &Notice) {
         let is_parents = match notice {
             Notice::TaskStarted { task, .. } => {
@@ -53,13 +46,13 @@ impl TracePrinter {
         if begins_work(notice) && observer_of_room(room).is_none() {
             self.flush();
         }
-        if self.steps.as_ref().is_some_and(|steps| steps.told(room, notice)) || is_parents {
+        let is_step = self.steps.as_ref().is_some_and(|steps| steps.show_notice(room, notice));
+        if is_step || is_parents || self.is_silent(room, notice) {
             return;
         }
-        let of = |task: &TaskName| name_of(room, task);
         match notice {
             Notice::MessagePosted { task, message, .. } => {
-                self.posted(room, task, message);
+                self.posted(room, task, message, tell(notice));
                 self.begin_batch(room, task, message);
             }
             Notice::StepStarted { call, task, .. } => {
@@ -67,24 +60,14 @@ impl TracePrinter {
                 state.explained.remove(room);
                 state.calls.begin_step(room, *call, task);
             }
-            Notice::StepStalled { task, stalled, of: most, skipped } => {
+            Notice::StepStalled { task, stalled, of, skipped } => {
                 // In a conversation the consequence is visible: it is the user's turn.
                 if self.is_chat() && self.state().explained.remove(room) {
                     return;
                 }
-                let text = format!(
-                    "no answer counted ({stalled} of {most} tries){}",
-                    not_asked(skipped)
-                );
-                self.put(&of(task), &EntryText::new(FAINT, text));
+                let entry = EntryText::new(FAINT, no_answer(*stalled, *of, skipped));
+                self.put(&name_of(room, task), &entry);
             }
-            // The end of a run shows the question in full.
-            Notice::QuestionUnanswered { task, question } if self.is_chat() => {
-                let entry = EntryText::plain("asks its user, and there is none")
-                    .cut(Style::new(), question);
-                self.put(&of(task), &entry);
-            }
-            Notice::QuestionUnanswered { .. } => {}
             Notice::ToolCalled { call, task, name, arguments, within, .. } => {
                 let (number, is_shown) = {
                     let mut state = self.state();
@@ -101,290 +84,120 @@ impl TracePrinter {
             }
             Notice::ToolAnswered { task, .. } => self.answered(room, task, notice),
             Notice::PluginFaulted { call, plugin, fault } => {
-                let is_told = self.state().troubled.remove(&(room.clone(), *call))
-                    && fault.kind == FaultKind::Error;
-                self.state().explained.insert(room.clone());
-                if !is_told {
-                    let is_step = self.state().calls.find(room, *call).is_some();
-                    let (who, entry) = self.about(room, Some(*call), plugin);
-                    let what = if is_step { "step failed" } else { "failed" };
-                    self.put(&who, &entry.words(BAD, what).whole(BAD, &fault.message));
-                }
+                self.faulted(room, *call, plugin, fault)
             }
             Notice::Denied { call, plugin, record } => {
                 self.denied(&address(room, seq), self.about(room, *call, plugin), record)
             }
-            Notice::SideEffectStarted { call, plugin, side_effect, overlay, .. } => {
+            Notice::SideEffectStarted { call, plugin, .. }
+            | Notice::SideEffectEnded { call, plugin, .. } => {
                 let (who, entry) = self.about(room, Some(*call), plugin);
-                let (what, target) = told_side_effect(side_effect, *overlay);
-                self.put(&who, &entry.words(Style::new(), what).cut(Style::new(), &target));
+                self.put(&who, &with_telling(entry, &tell(notice)));
             }
-            Notice::SideEffectEnded { call, plugin, answer, .. } => {
-                let (who, entry) = self.about(room, Some(*call), plugin);
-                match answer {
-                    SideEffectAnswer::Failed { message, .. } => {
-                        self.put(&who, &entry.words(BAD, "that failed").whole(FAINT, message))
-                    }
-                    answer => {
-                        if let Some(text) = told_answer(answer) {
-                            self.put(&who, &entry.words(FAINT, text));
-                        }
-                    }
-                }
-            }
-            Notice::ModelAnswered { error, trouble, fallback: Some(next), .. } => {
-                let why = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref());
-                let what = format!("{next} is asked instead:");
-                let why = why.map_or("", String::as_str);
-                self.put("model", &EntryText::new(ODD, what).whole(FAINT, why));
-            }
-            Notice::ModelAnswered { call, stop, is_empty, error, trouble, .. } => {
-                if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref())
-                {
-                    self.state().troubled.insert((room.clone(), *call));
-                    self.put("model", &EntryText::default().whole(BAD, text));
-                } else if *stop == Some(StopReason::Length) {
-                    self.put(
-                        "model",
-                        &EntryText::new(FAINT, "the server cut the answer at its limit"),
-                    );
-                } else if *stop == Some(StopReason::ContentFilter) {
-                    let what = "the provider's filter cut or refused the answer";
-                    self.put("model", &EntryText::new(ODD, what));
-                } else if *stop == Some(StopReason::Other) {
-                    let what = "the server ended the answer for an unusual reason: it may be cut";
-                    self.put("model", &EntryText::new(ODD, what));
-                } else if *is_empty {
-                    self.put("model", &EntryText::new(ODD, "the model said nothing"));
-                }
-                if *is_empty {
-                    self.state().explained.insert(room.clone());
-                }
-            }
-            Notice::TurnStopped { task, .. } => {
+            Notice::ModelAnswered { .. } => self.model_answered(room, notice),
+            Notice::TurnStopped { .. } => {
                 self.state().calls.stop(room);
                 self.show_progress();
-                self.put(&of(task), &EntryText::new(ODD, "stopped"));
-            }
-            Notice::HistoryCut { task, cut, dropped } => {
-                let what =
-                    if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
-                self.put(
-                    &of(task),
-                    &EntryText::new(
-                        ODD,
-                        format!(
-                            "its history is too long for the model: {what} of its older messages"
-                        ),
-                    ),
-                );
-            }
-            Notice::GateBlocked { point, plugin, reason } => {
-                self.put(
-                    plugin.as_str(),
-                    &EntryText::new(BAD, format!("blocked ({})", point.as_str()))
-                        .whole(Style::new(), reason),
-                );
-            }
-            Notice::GateModified { point, plugin } => {
-                self.put(
-                    plugin.as_str(),
-                    &EntryText::new(FAINT, format!("changed the text ({})", point.as_str())),
-                );
-            }
-            Notice::AnswerOverruled { task, plugin, responder, ruling } => {
-                let what = format!("{plugin}: {}", ruled(responder, ruling));
-                self.put(&of(task), &EntryText::new(ODD, what));
-            }
-            Notice::ResultReplaced { task, plugin } => {
-                let what = format!("{plugin} replaced the result");
-                self.put(&of(task), &EntryText::new(FAINT, what));
-            }
-            Notice::ObserverRetried { observer, attempts, of, pause_ms, reason } => {
-                let pause = show_duration(*pause_ms);
-                let what = format!("failed ({attempts} of {of} calls); again in {pause}");
-                self.put(observer.as_str(), &EntryText::new(ODD, what).whole(FAINT, reason));
-            }
-            Notice::HandedOff { from, to, reason, .. } => {
-                let to = to.as_ref().map_or("its user", |to| to.as_str());
-                self.put(
-                    &of(from),
-                    &EntryText::plain(format!("hands the conversation to {to}"))
-                        .whole(FAINT, reason),
-                );
-            }
-            Notice::HandoffRejected { from, refusal, .. } => {
-                self.put(
-                    &of(from),
-                    &EntryText::new(ODD, "does not hand the conversation over")
-                        .whole(FAINT, &refusal.message),
-                );
-            }
-            Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
-                let summary = if *summarised { ", with a summary in its place" } else { "" };
-                let what = format!(
-                    "its history was condensed: {forgotten} of its messages left out, {masked} masked{summary}"
-                );
-                self.put(&of(task), &EntryText::new(FAINT, what));
-            }
-            Notice::KnowledgeAdded { task, file, trigger } => {
-                self.put(
-                    &of(task),
-                    &EntryText::new(
-                        FAINT,
-                        format!("reads {}, which the message names", one_line(file, 60)),
-                    )
-                    .cut(FAINT, trigger),
-                );
+                self.put_telling(room, &without_text(notice));
             }
             Notice::PlanChanged { task, plan } => {
-                self.put(&of(task), &EntryText::plain("plans").cut(Style::new(), &summary(plan)));
+                let entry = EntryText::plain(tell(notice).verb);
+                self.put(&name_of(room, task), &entry.cut(Style::new(), &summary(plan)));
             }
-            Notice::AgentStuck { task, reason, .. } => {
-                self.put(&of(task), &EntryText::new(ODD, "stuck").whole(Style::new(), reason))
-            }
-            Notice::RunPaused { reason } => {
-                self.put("host", &EntryText::new(ODD, "paused").cut(Style::new(), reason));
-                self.put(
-                    "host",
-                    &EntryText::new(FAINT, format!("`conclave resume {room}` resumes it")),
-                );
-            }
-            Notice::RunUnpaused => self.put("host", &EntryText::plain("resumes")),
-            Notice::UserMessageRead { task, message } => {
-                self.put(
-                    &of(task),
-                    &EntryText::plain("reads what was said").cut(Style::new(), message.text()),
-                );
-            }
-            Notice::UserMessageDropped { task, reason, .. } => {
-                self.put(
-                    &of(task),
-                    &EntryText::new(ODD, "what was said is not read").whole(FAINT, reason),
-                );
+            Notice::RunPaused { .. } => {
+                self.put_telling(room, &tell(notice));
+                let resume = format!("`conclave resume {room}` resumes it");
+                self.put("host", &EntryText::new(FAINT, resume));
             }
             Notice::Resumed { down_ms, is_exact } => {
-                let down = amounts::downtime(*down_ms, *is_exact);
-                let what = format!("resumes where it was interrupted; no host ran for {down}");
-                self.put("host", &EntryText::plain(what));
+                let target = amounts::downtime(*down_ms, *is_exact).into();
+                self.put_telling(room, &Telling { target, ..tell(notice) });
             }
-            // The approver shows the question itself.
-            Notice::TopUpAsked { top_up, .. } => {
-                if let Some(problem) = &top_up.problem {
-                    self.put("budget", &EntryText::new(ODD, "not so").whole(FAINT, problem));
-                }
-            }
-            Notice::ToppedUp { budget, more: Some(more), .. } => {
-                self.put(
-                    "budget",
-                    &EntryText::plain(format!("{} more for {}", budget.show(*more), budget.key())),
-                );
-            }
-            Notice::ToppedUp { budget, more: None, reason, .. } => {
-                let entry = EntryText::new(ODD, format!("no more for {}", budget.key()));
-                self.put("budget", &entry.whole(FAINT, reason.as_deref().unwrap_or_default()));
-            }
-            Notice::PriceUnknown { model, limit } => {
-                let what = format!(
-                    "the price of the model {model} is not known: {limit} does not hold it back, only a limit on tokens does"
-                );
-                self.put("budget", &EntryText::new(ODD, what));
-            }
-            Notice::AttemptLost { model, reason: Some(reason), .. } => {
-                let what = format!("the run is left without an answer of {model}: {reason}");
-                self.put("host", &EntryText::new(ODD, what));
-            }
-            Notice::AttemptLost { model, input_tokens, .. } => {
-                let tokens = Budget::Tokens.show(*input_tokens);
-                let what = format!(
-                    "a request to the model {model} has no answer; {tokens} that it sent are counted"
-                );
-                self.put("host", &EntryText::new(ODD, what));
-            }
-            Notice::Inbound { channel, sender, text, .. } => {
-                let who = if sender.is_empty() { String::new() } else { format!("{sender}: ") };
-                self.put(
-                    channel.as_str(),
-                    &EntryText::default().cut(Style::new(), &format!("{who}{text}")),
-                );
-            }
-            Notice::InboundRefused { channel, reason, .. } => {
-                self.put(channel.as_str(), &EntryText::new(ODD, "not taken").whole(FAINT, reason))
-            }
-            Notice::ChannelRefused { channel, reason, .. } => self
-                .put(channel.as_str(), &EntryText::new(ODD, "was not told").whole(FAINT, reason)),
-            // Each room binds it, so its row carries no information.
-            Notice::ChannelBound { channel, .. } if channel.as_str() == TERMINAL => {}
-            Notice::ChannelBound { channel, binding } => {
-                let muted = if binding.muted { ", muted" } else { "" };
-                self.put(
-                    channel.as_str(),
-                    &EntryText::plain(format!("joined the room ({}{muted})", binding.kind.as_str())),
-                );
-            }
-            Notice::ChannelUnbound { channel } => {
-                self.put(channel.as_str(), &EntryText::plain("left the room"))
-            }
-            // The room of an observer closes after each run.
-            Notice::RoomClosed { .. } if observer_of_room(room).is_some() => {}
-            Notice::RoomClosed { reason } => {
-                self.put("host", &EntryText::plain("the room is closed").cut(FAINT, reason))
-            }
-            Notice::PluginReplaced { plugin, .. } => {
-                self.put(plugin.as_str(), &EntryText::plain("was built anew"))
-            }
-            Notice::InvariantViolated { reason, .. } => {
-                self.put("host", &EntryText::default().whole(BAD, reason))
-            }
-            Notice::BackgroundStarted { id, task, room: child, by, brief } => {
+            Notice::BackgroundStarted { id, room: child, .. } => {
                 self.state().background.begin(room, id, child);
-                let who = by.as_ref().map_or_else(|| "host".to_owned(), of);
-                self.put(&who, &EntryText::plain(format!("→ {task} ({id})")).cut(FAINT, brief));
+                self.put_telling(room, &tell(notice));
             }
             Notice::BackgroundEnded { ended } => self.background_ended(room, ended),
-            // In a conversation the result itself is shown.
-            Notice::Delivered { .. } if self.is_chat() => {}
-            Notice::Delivered { id, worker: agent, strategy, channel, .. } => {
-                let by = strategy.as_ref().map(|strategy| format!(" by {strategy}"));
-                let what = format!("delivered{} on {channel}", by.unwrap_or_default());
-                self.put(&self.background_name(room, agent, id), &EntryText::plain(what));
-            }
-            Notice::NotDelivered { id, worker: agent, reason } => {
-                let entry = EntryText::new(ODD, "not delivered").whole(FAINT, reason);
-                self.put(&self.background_name(room, agent, id), &entry);
-            }
-            Notice::DeadLetter { id, worker: agent, attempts, reason } => {
-                let entry = EntryText::new(BAD, format!("not delivered, tried {attempts} times"));
-                self.put(&self.background_name(room, agent, id), &entry.whole(FAINT, reason));
-            }
-            Notice::ResultsRelayed { task, ids, .. } | Notice::ResultsRead { task, ids } => {
-                let results = plural(ids.len() as u64, "background result", "background results");
-                self.put(&of(task), &EntryText::plain(format!("reads {results}")));
-            }
+            Notice::Delivered { .. } => self.put_telling(room, &without_text(notice)),
+            notice => self.put_telling(room, &tell(notice)),
+        }
+    }
+
+    /// Whether the trace shows nothing for the notice, because something else does or because it is
+    /// too frequent for a line.
+    fn is_silent(&self, room: &RoomId, notice: &Notice) -> bool {
+        match notice {
+            // The end of a run shows the question in full; in a conversation the result itself is
+            // shown.
+            Notice::QuestionUnanswered { .. } => !self.is_chat(),
+            Notice::Delivered { .. } => self.is_chat(),
+            // The approver shows the question itself.
+            Notice::TopUpAsked { top_up, .. } => top_up.problem.is_none(),
+            Notice::SideEffectEnded { .. } => is_routine(notice),
+            Notice::ModelAnswered { .. } => tell(notice).tone == Tone::Plain,
+            // Each room binds it, so its row carries no information.
+            Notice::ChannelBound { channel, .. } => channel.as_str() == TERMINAL,
+            // The room of an observer closes after each run.
+            Notice::RoomClosed { .. } => observer_of_room(room).is_some(),
             // A user who stopped the run sees that at its end.
             Notice::TaskEnded { status: Status::Kill, .. }
-                if !self.is_chat() && !is_child(room) => {}
-            Notice::TaskEnded { task, status, reason }
-                if !status.is_success() && !self.tells_end_itself(room, task) =>
+                if !self.is_chat() && !is_child(room) =>
             {
-                self.put(
-                    &of(task),
-                    &EntryText::new(BAD, status.as_str()).whole(Style::new(), reason),
-                );
+                true
             }
-            // Their calls, and the end of the run, have lines. The rest is too frequent for a
-            // trace; `conclave show` and `--json` have it.
+            Notice::TaskEnded { task, status, .. } => {
+                status.is_success() || self.tells_end_itself(room, task)
+            }
+            // Their calls, and the end of the run, have lines; `conclave show` and `--json` have
+            // the rest.
             Notice::ModelCalled { .. }
             | Notice::AgentStateChanged { .. }
             | Notice::ApprovalAsked { .. }
             | Notice::ApprovalGiven { .. }
             | Notice::StepEnded { .. }
             | Notice::TaskStarted { .. }
-            | Notice::TaskEnded { .. }
             // The run reports it when its deliveries end.
             | Notice::ObserverStopped { .. }
-            | Notice::ResultReady { .. } => {}
+            | Notice::ResultReady { .. } => true,
+            _ => false,
         }
+    }
+
+    /// Shows a telling in an entry of its subject.
+    fn put_telling(&self, room: &RoomId, telling: &Telling<'_>) {
+        let who = match telling.subject {
+            Subject::Task(task) => name_of(room, task),
+            Subject::Background { id, task } => self.state().background.name(room, task, id),
+            subject => subject.name().into_owned(),
+        };
+        self.put(&who, &with_telling(EntryText::default(), telling));
+    }
+
+    fn faulted(&self, room: &RoomId, call: CallId, plugin: &PluginName, fault: &Fault) {
+        let is_explained =
+            self.state().troubled.remove(&(room.clone(), call)) && fault.kind == FaultKind::Error;
+        self.state().explained.insert(room.clone());
+        if !is_explained {
+            let is_step = self.state().calls.find(room, call).is_some();
+            let (who, entry) = self.about(room, Some(call), plugin);
+            let what = if is_step { "step failed" } else { "failed" };
+            self.put(&who, &entry.words(BAD, what).whole(BAD, &fault.message));
+        }
+    }
+
+    /// Shows the answer of a model about which there is something to say.
+    fn model_answered(&self, room: &RoomId, notice: &Notice) {
+        let Notice::ModelAnswered { call, is_empty, error, trouble, fallback: None, .. } = notice
+        else {
+            return self.put_telling(room, &tell(notice));
+        };
+        if trouble.is_some() || error.is_some() {
+            self.state().troubled.insert((room.clone(), *call));
+        }
+        if *is_empty {
+            self.state().explained.insert(room.clone());
+        }
+        self.put_telling(room, &tell(notice));
     }
 
     /// Shows a call with its number.
@@ -484,10 +297,6 @@ impl TracePrinter {
         self.put(&end.name, &entry.tail(took));
     }
 
-    fn background_name(&self, room: &RoomId, agent: &TaskName, id: &BackgroundId) -> String {
-        self.state().background.name(room, agent, id)
-    }
-
     /// Whether this is the task that the user talks to.
     fn is_conversation(&self, in_room: &RoomId, with: &TaskName) -> bool {
         matches!(&self.layout.style, TraceStyle::Chat { room, task } if room == in_room && task == with)
@@ -526,7 +335,7 @@ impl TracePrinter {
         self.state().calls.begin_batch(room, task, message.tool_calls.len());
     }
 
-    fn posted(&self, room: &RoomId, task: &TaskName, message: &Message) {
+    fn posted(&self, room: &RoomId, task: &TaskName, message: &Message, telling: Telling<'_>) {
         for delegate in delegation::delegates(message) {
             let entry = EntryText::plain(format!("→ {}", one_line(&delegate.task, 30)));
             self.put(&name_of(room, task), &entry.cut(FAINT, &delegate.brief));
@@ -542,26 +351,24 @@ impl TracePrinter {
             Role::User => message.sender_name.clone(),
             _ => name_of(room, task),
         };
-        let (text, plain) = (message.text(), Style::new());
+        let text = message.text();
         let has_calls = message.action.is_some() || !message.tool_calls.is_empty();
         let is_done =
             matches!(message.signal, Some(Signal::Done { .. })) && message.sender == Role::Llm;
-        let entry = match (&message.signal, &message.recipient) {
+        let telling = match (&message.signal, &message.recipient) {
             // Its result is shown.
             _ if is_done && !self.verbose => return,
-            _ if is_done => EntryText::new(GOOD, "is done"),
-            (Some(Signal::Rejected), _) => EntryText::new(ODD, "gives up").cut(plain, text),
-            (_, Some(recipient)) => {
-                EntryText::plain(format!("→ {}", one_line(recipient, 30))).cut(FAINT, text)
-            }
+            _ if is_done => Telling { text: None, ..telling },
+            (Some(Signal::Rejected), _) | (_, Some(_)) => telling,
             _ if message.sender == Role::Agent || (has_calls && text.trim().is_empty()) => return,
             // The action has an entry of its own.
             _ if !matches!(message.action, None | Some(Action::Talk { .. })) => return,
             _ => {
-                self.state().background.shown(room, text);
-                EntryText::plain("says").cut(FAINT, text)
+                self.state().background.remember_text(room, text);
+                telling
             }
         };
+        let entry = with_telling(EntryText::default(), &telling);
         let is_entry = matches!(&self.layout.style, TraceStyle::Run { entry, .. } if entry == task);
         let is_result = is_entry && !is_child(room) && !has_calls;
         let is_said = message.signal.is_none() && message.recipient.is_none();
@@ -625,20 +432,9 @@ fn counted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     counts.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns what a judge decided otherwise than the host: `the model's answer does not count`, or
-/// `the answer of user counts and ends the task`.
-fn ruled(responder: &str, ruling: &Ruling) -> String {
-    let answer = match Role::from_name(responder) {
-        Some(Role::Llm) => "the model's answer".to_owned(),
-        _ => format!("the answer of {}", one_line(responder, 30)),
-    };
-    let valid = ruling.valid.map(|valid| if valid { "counts" } else { "does not count" });
-    let done =
-        ruling.is_done.map(|done| if done { "ends the task" } else { "does not end the task" });
-    let decided: Vec<&str> = valid.into_iter().chain(done).collect();
-    let decided = if decided.is_empty() { "stays refused".into() } else { decided.join(" and ") };
-    let feedback = ruling.feedback.as_deref().map(|words| format!(": {}", one_line(words, 200)));
-    format!("{answer} {decided}{}", feedback.unwrap_or_default())
+/// The telling without the text, which is shown elsewhere.
+fn without_text(notice: &Notice) -> Telling<'_> {
+    Telling { text: None, ..tell(notice) }
 }
 
 /// The address of a record's consequences: `3f2a91c0:17`.
@@ -658,7 +454,6 @@ mod tests {
 
     use conclave_core::permissions::policy_rules::Policy;
     use conclave_core::setup::Setup;
-    use conclave_core::types::ids::{CallId, PluginName};
     use conclave_core::types::limits::RunLimits;
 
     use super::*;
@@ -685,15 +480,16 @@ mod tests {
         let (room, task) = (RoomId::from("3f2a"), TaskName::from("desk"));
         let is_held_by = |trace: &TracePrinter| {
             let content = Some("I did it.".to_owned());
-            let message = Message { content, ..Message::new(1, Role::Llm, "desk") };
-            trace.posted(&room, &task, &message);
+            let message = Arc::new(Message { content, ..Message::new(1, Role::Llm, "desk") });
+            let (task, agent) = (task.clone(), PluginName::from("desk"));
+            trace.show_notice(&room, None, &Notice::MessagePosted { task, agent, message });
             trace.state().pending.is_some()
         };
-        let alone = trace();
-        assert!(is_held_by(&alone), "it may be the result");
+        let single = trace();
+        assert!(is_held_by(&single), "it may be the result");
         let (call, agent) = (CallId(7), PluginName::from("desk"));
-        alone.show_notice(&room, None, &Notice::StepStarted { call, task: task.clone(), agent });
-        assert!(alone.state().pending.is_none(), "another step begins");
+        single.show_notice(&room, None, &Notice::StepStarted { call, task: task.clone(), agent });
+        assert!(single.state().pending.is_none(), "another step begins");
         let beside = trace();
         beside.state().background.begin(&room, &"task-1".into(), &"3f2a/1".into());
         assert!(!is_held_by(&beside), "a worker is not done");

@@ -2,54 +2,43 @@
 
 use std::time::Duration;
 
+use anstyle::Style;
+use conclave_core::inspect::telling::{Telling, TellingText, TextRole};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::CallReport;
-use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::types::text::{show_command, show_size};
+use conclave_core::types::side_effect::SideEffectAnswer;
 
 use super::calls::CallProgress;
 use crate::ui::show::entry::EntryText;
-use crate::ui::show::{FAINT, bytes, one_line, time};
+use crate::ui::show::{FAINT, bytes, one_line, style_of, time};
 
 /// Columns of a reason in full.
 const REASON_COLUMNS: usize = 1_000;
+/// Columns of the words in front of a text, which may hold names that a plugin chose.
+const PREDICATE_COLUMNS: usize = 200;
 
-/// A plugin's intended side effect, and its target.
-pub(crate) fn told_side_effect(side_effect: &SideEffect, overlay: bool) -> (String, String) {
-    match side_effect {
-        SideEffect::Fetch { method, url, .. } => (format!("sends {method}"), url.to_string()),
-        SideEffect::WriteFile { path, bytes, .. } => {
-            let to = if overlay { " to an overlay" } else { "" };
-            (format!("writes {}{to}", show_size(bytes.length)), path.to_string())
-        }
-        SideEffect::RemoveFile { path } if overlay => {
-            ("removes in an overlay".to_owned(), path.to_string())
-        }
-        SideEffect::RemoveFile { path } => ("removes".to_owned(), path.to_string()),
-        SideEffect::SetKey { key, value } => {
-            (format!("sets a key of its own to {}", show_size(value.length)), key.to_string())
-        }
-        SideEffect::RunProgram { program, arguments, .. } => {
-            ("runs outside the sandbox".to_owned(), show_command(program, arguments))
-        }
-        SideEffect::DeleteKey { key } => ("deletes a key of its own".to_owned(), key.to_string()),
+/// The entry with predicate and text of a telling.
+pub(crate) fn with_telling(entry: EntryText, telling: &Telling<'_>) -> EntryText {
+    let style = style_of(telling.tone);
+    let predicate = one_line(&telling.predicate(), PREDICATE_COLUMNS);
+    let is_bare = predicate.is_empty();
+    let entry = if is_bare { entry } else { entry.words(style, predicate) };
+    let Some(TellingText { role, text }) = &telling.text else { return entry };
+    match role {
+        TextRole::Reason => entry.whole(FAINT, text),
+        // Without words of the host, the text has the tone.
+        TextRole::Problem => entry.whole(if is_bare { style } else { Style::new() }, text),
+        TextRole::Message => entry.cut(Style::new(), text),
+        TextRole::Aside => entry.cut(FAINT, text),
     }
 }
 
-/// The result of a side effect, if it is worth a line.
-pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
-    match answer {
-        SideEffectAnswer::Fetched { status, body, .. } => {
-            Some(format!("got {status}, {}", show_size(body.length)))
-        }
-        SideEffectAnswer::Ran { ending, stdout, stderr, .. } => {
-            let length = stdout.length.saturating_add(stderr.length);
-            Some(format!("{ending}, {} of output", show_size(length)))
-        }
-        SideEffectAnswer::Failed { .. }
-        | SideEffectAnswer::Done { .. }
-        | SideEffectAnswer::Denied { .. } => None,
-    }
+/// Whether the notice is the end of a side effect about which there is nothing to say: it
+/// succeeded, or its refusal is a notice of its own.
+pub(crate) fn is_routine(notice: &Notice) -> bool {
+    let Notice::SideEffectEnded { answer, .. } = notice else { return false };
+    matches!(answer, SideEffectAnswer::Done { .. } | SideEffectAnswer::Denied { .. })
 }
 
 /// The reason of a refusal and its remedy, in lines.

@@ -165,7 +165,7 @@ impl Now<'_> {
                 self.open(OpenRowKey::Call(call), self.here(), what);
             }
             Notice::ApprovalGiven { call, approval, author } => {
-                let said = match approval {
+                let answer = match approval {
                     Approval::Approved => Given::Approved,
                     Approval::Edited { arguments } => Given::Edited { arguments: json(&arguments) },
                     Approval::Refused { reason } => Given::Refused { reason: short(&reason) },
@@ -173,7 +173,7 @@ impl Now<'_> {
                 };
                 self.end(&OpenRowKey::Call(call), |what| {
                     if let RowSubject::Approval { given, author: by, .. } = what {
-                        (*given, *by) = (Some(said), Some(author.to_string()));
+                        (*given, *by) = (Some(answer), Some(author.to_string()));
                     }
                 });
             }

@@ -7,7 +7,6 @@ use super::super::short;
 use crate::setup::plugin_query::{GateVerdict, ObserverReply, PluginQuery, PluginReply};
 use crate::types::action::{Action, Turn};
 use crate::types::fault::Fault;
-use crate::types::ids::BackgroundId;
 use crate::types::observed::{ObservedEvent, ObservedPosition};
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
@@ -47,7 +46,7 @@ pub(super) fn kinds<T: serde::Serialize>(values: &[T], tag: &str) -> String {
     words.join(", ")
 }
 
-pub(crate) fn verb_of(side_effect: &SideEffect, overlay: bool) -> (String, Option<u64>) {
+pub(super) fn verb_of(side_effect: &SideEffect, overlay: bool) -> (String, Option<u64>) {
     let (verb, bytes) = match side_effect {
         SideEffect::Fetch { method, body, .. } => {
             return (short(method), body.as_ref().map(|body| body.length));
@@ -79,7 +78,7 @@ pub(super) fn effected(answer: SideEffectAnswer) -> Effected {
 }
 
 /// A short text for a query to a plugin.
-pub(super) fn asked(question: &PluginQuery) -> String {
+pub(super) fn question_text(question: &PluginQuery) -> String {
     match question {
         PluginQuery::Memories { query, .. } => short(query),
         PluginQuery::Risk { action, .. } => format!("how risky is {}", action_text(action)),
@@ -99,8 +98,8 @@ pub(super) fn asked(question: &PluginQuery) -> String {
     }
 }
 
-fn host_ruling(valid: bool, done: bool) -> &'static str {
-    match (valid, done) {
+fn host_ruling(valid: bool, ends_task: bool) -> &'static str {
+    match (valid, ends_task) {
         (false, false) => "an answer that counts for nothing,",
         (true, false) => "a valid answer,",
         (_, true) => "an answer that ends the task,",
@@ -177,11 +176,6 @@ fn action_text(action: &Action) -> String {
     } else {
         short(&format!("{} {about}", action.name()))
     }
-}
-
-/// Returns ids of background tasks in one line.
-pub(super) fn ids_in(ids: &[BackgroundId]) -> String {
-    short(&ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join(", "))
 }
 
 fn kind_word(value: &impl serde::Serialize) -> String {
