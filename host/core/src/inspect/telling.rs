@@ -42,7 +42,7 @@ pub fn tell(notice: &Notice) -> Telling<'_> {
         Notice::ToolCalled { task, caller, name, arguments, led_by: by, .. } => {
             of(Plugin(caller), "calls")
                 .target(name)
-                .aside(arguments.to_string())
+                .detail(arguments.to_string())
                 .fact("for the task", task.as_str())
                 .fact("requested by", led_by("", by).trim_start().to_owned())
         }
@@ -71,7 +71,7 @@ pub fn tell(notice: &Notice) -> Telling<'_> {
         Notice::ApprovalAsked { request, .. } => {
             of(Plugin(&request.caller), "asks for approval of")
                 .target(format!("{}{}", request.tool, request.origin()))
-                .aside(request.arguments.to_string())
+                .detail(request.arguments.to_string())
                 .fact("because of", &request.source)
                 .fact("risk", request.risk.map_or("", |risk| risk.as_str()))
                 .fact("rated so because", request.risk_reason.as_deref().unwrap_or_default())
@@ -167,7 +167,7 @@ pub fn tell(notice: &Notice) -> Telling<'_> {
         }
         Notice::KnowledgeAdded { task, file, trigger } => {
             let target = format!("{file}, which the message names");
-            of(Task(task), "reads").target(target).aside(trigger).tone(Tone::Faint)
+            of(Task(task), "reads").target(target).detail(trigger).tone(Tone::Faint)
         }
         Notice::GateBlocked { point, plugin, reason } => of(Plugin(plugin), "blocked")
             .target(format!("({})", point.as_str()))
@@ -212,10 +212,10 @@ pub fn tell(notice: &Notice) -> Telling<'_> {
                 .target(format!("({}{muted})", binding.kind.as_str()))
         }
         Notice::ChannelUnbound { channel } => of(Channel(channel), "left the room"),
-        Notice::RoomClosed { reason } => of(Host, "the room is closed").aside(reason),
+        Notice::RoomClosed { reason } => of(Host, "the room is closed").detail(reason),
         Notice::BackgroundStarted { id, task, by, brief, .. } => {
             let by = by.as_ref().map_or(Host, Task);
-            of(by, "→").target(format!("{task} ({id})")).aside(brief)
+            of(by, "→").target(format!("{task} ({id})")).detail(brief)
         }
         Notice::BackgroundEnded { ended } => {
             let subject = Background { id: &ended.id, task: &ended.worker };
@@ -279,8 +279,8 @@ fn posted<'a>(telling: Telling<'a>, message: &'a Message) -> Telling<'a> {
             telling.verb("is done").message(text).tone(Tone::Good)
         }
         (Some(Signal::Rejected), _) => telling.verb("gives up").message(text).tone(Tone::Odd),
-        (_, Some(recipient)) => telling.verb("→").target(recipient.as_str()).aside(text),
-        _ => telling.verb("says").aside(text),
+        (_, Some(recipient)) => telling.verb("→").target(recipient.as_str()).detail(text),
+        _ => telling.verb("says").detail(text),
     }
 }
 

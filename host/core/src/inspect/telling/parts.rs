@@ -110,7 +110,7 @@ impl<'a> Telling<'a> {
         self.text(TextRole::Message, text.into())
     }
 
-    pub(super) fn aside(self, text: impl Into<Cow<'a, str>>) -> Self {
+    pub(super) fn detail(self, text: impl Into<Cow<'a, str>>) -> Self {
         self.text(TextRole::Aside, text.into())
     }
 
