@@ -253,7 +253,8 @@ impl ApproverState {
         // The call to return to when the user abandons an edit.
         let first = original.unwrap_or_else(|| request.clone());
         if let Some(problem) = request.problem.clone() {
-            let above = marked(&EntryText::new(ODD, "it cannot run").whole(Style::new(), &problem));
+            let above =
+                marked(&EntryText::new(ODD, "it cannot run").in_full(Style::new(), &problem));
             if let Some(arguments) = self.edit(&request, above).await {
                 return by_user(self.edited(first, arguments, talk));
             }
@@ -413,7 +414,7 @@ impl ApproverState {
                 ApprovalStep::Answer(Approval::Approved)
             }
             Err(error) => ApprovalStep::Again(marked(
-                &EntryText::new(ODD, "not written").whole(Style::new(), &error.to_string()),
+                &EntryText::new(ODD, "not written").in_full(Style::new(), &error.to_string()),
             )),
         }
     }
@@ -449,7 +450,7 @@ impl ApproverState {
                     None => return Some(edited),
                     Some(wrong) => {
                         let wrong =
-                            EntryText::new(ODD, "it cannot run").whole(Style::new(), &wrong);
+                            EntryText::new(ODD, "it cannot run").in_full(Style::new(), &wrong);
                         question.text = marked(&wrong);
                     }
                 },

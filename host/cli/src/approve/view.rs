@@ -242,7 +242,7 @@ impl Remark {
     fn rows(&self, most: usize) -> Vec<String> {
         let entry = EntryText::plain(self.words.as_str());
         let entry = match &self.quote {
-            Some(quote) => entry.whole(Style::new(), &foreign::escaped(quote)),
+            Some(quote) => entry.in_full(Style::new(), &foreign::escaped(quote)),
             None => entry,
         };
         let mark = |row: String| {

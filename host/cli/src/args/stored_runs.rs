@@ -134,8 +134,8 @@ pub(crate) struct Audit {
     #[command(subcommand)]
     pub(crate) command: Option<AuditCommand>,
     /// Only this run; a prefix is enough
-    #[arg(value_name = "RUN", conflicts_with = "run")]
-    pub(crate) named: Option<String>,
+    #[arg(id = "named", value_name = "RUN", conflicts_with = "run")]
+    pub(crate) run_prefix: Option<String>,
     /// As RUN
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<String>,

@@ -16,7 +16,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::pending_call::word_of;
 use crate::state::stores::{OpenStores, unusable};
-use crate::ui::show::amounts::{ago, left, now};
+use crate::ui::show::amounts::{ago, now, remaining};
 use crate::ui::show::run_state::state_of_pending;
 use crate::ui::show::table::{self, Column, note};
 use crate::ui::show::{FAINT, NAME, ODD, one_line};
@@ -164,9 +164,9 @@ fn expires(wait: &WaitRow, now: Millis) -> String {
         return String::new();
     };
     if wait.is_live {
-        format!("in {}", left(ms.saturating_sub(now.since(wait.since))))
+        format!("in {}", remaining(ms.saturating_sub(now.since(wait.since))))
     } else {
-        format!("{} of run time", left(ms))
+        format!("{} of run time", remaining(ms))
     }
 }
 

@@ -70,7 +70,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     };
     let stores = OpenStores::of(args.store.as_deref());
     let mut runs: Vec<(Millis, usize, RoomId)> = Vec::new();
-    let readers = match args.named.as_ref().or(args.run.as_ref()) {
+    let readers = match args.run_prefix.as_ref().or(args.run.as_ref()) {
         Some(name) => {
             let found = stores.find(name)?;
             runs.push((Millis(0), 0, found.run()));
@@ -152,7 +152,7 @@ fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEn
 }
 
 fn kind(word: &str) -> Result<AuditKind, CliError> {
-    AuditKind::named(word).ok_or_else(|| {
+    AuditKind::from_name(word).ok_or_else(|| {
         let known = AuditKind::ALL.iter().map(|kind| kind.as_str());
         CliError::usage(format!("the kind {word:?} does not exist")).known(
             word,

@@ -262,11 +262,11 @@ fn finish(
             }
             for call in &outcome.follow_up_calls {
                 let words = format!("follow-up call {}, not run here", one_line(&call.name, 64));
-                follower.put(&EntryText::plain(words).whole(FAINT, &call.arguments.to_string()));
+                follower.put(&EntryText::plain(words).in_full(FAINT, &call.arguments.to_string()));
             }
         }
         Err(error) => {
-            follower.put(&EntryText::new(BAD, "failed").whole(BAD, &error.to_text(tool)));
+            follower.put(&EntryText::new(BAD, "failed").in_full(BAD, &error.to_text(tool)));
             if let Some(limit) = limit(error).filter(|_| !output.quiet) {
                 follower.line(&paint(FAINT, format_args!("to raise the limit: --limit {limit}=…")));
             }

@@ -94,7 +94,7 @@ fn show(
             if !listed.unserved.is_empty() {
                 rows.extend([String::new(), "Functions that cannot be tools".to_owned()]);
                 rows.extend(listed.unserved.iter().take(IMPORTS).flat_map(|function| {
-                    EntryText::plain(" ").whole(FAINT, function).rows(columns)
+                    EntryText::plain(" ").in_full(FAINT, function).rows(columns)
                 }));
             }
         }
@@ -102,7 +102,7 @@ fn show(
             rows.push(String::new());
             rows.extend(
                 EntryText::plain("Tools could not be listed, so no host loads it:")
-                    .whole(BAD, error)
+                    .in_full(BAD, error)
                     .rows(columns),
             );
         }

@@ -223,7 +223,7 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
         "" => Ok(()),
         text => {
             let rows = EntryText::new(FAINT, name)
-                .whole(Style::new(), text)
+                .in_full(Style::new(), text)
                 .rows(table::total().saturating_sub(2));
             rows.iter().try_for_each(|row| stdout::styled(format!("  {row}")))
         }

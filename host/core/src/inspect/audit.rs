@@ -141,7 +141,7 @@ impl AuditKind {
 
     /// The kind for this word; `None` if there is no such kind.
     #[must_use]
-    pub fn named(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }

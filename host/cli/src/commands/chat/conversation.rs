@@ -190,7 +190,7 @@ impl TerminalChat {
         if let Some(why) = why.filter(|_| self.screen.is_quiet()) {
             // Any other failure was reported when it happened.
             EntryText::new(BAD, "no answer")
-                .whole(Style::new(), why.trim())
+                .in_full(Style::new(), why.trim())
                 .rows(total_columns())
                 .iter()
                 .for_each(|row| self.screen.notice(row));

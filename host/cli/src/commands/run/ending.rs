@@ -96,7 +96,7 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
             .filter(|text| outcome.status != Status::Kill && !text.trim().is_empty());
         if let Some(last_message) = last_message {
             let rows = EntryText::new(FAINT, "last message")
-                .whole(FAINT, last_message.trim())
+                .in_full(FAINT, last_message.trim())
                 .rows(total_columns());
             let _ = writeln!(err, "{}", rows.join("\n"));
         }
@@ -129,7 +129,7 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
 /// The status and the reason of an end, in rows.
 pub(crate) fn ending(style: Style, outcome: &Outcome) -> String {
     EntryText::new(style, outcome.status.as_str())
-        .whole(Style::new(), outcome.reason.trim())
+        .in_full(Style::new(), outcome.reason.trim())
         .rows(total_columns())
         .join("\n")
 }

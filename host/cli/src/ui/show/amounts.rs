@@ -40,7 +40,7 @@ pub(crate) fn about(ms: u64) -> String {
 }
 
 /// Formats a rough remaining time, rounded up.
-pub(crate) fn left(ms: u64) -> String {
+pub(crate) fn remaining(ms: u64) -> String {
     let unit = match ms {
         0..SECOND => 1,
         SECOND..MINUTE => SECOND,
@@ -258,7 +258,13 @@ mod tests {
         );
         let ten = 10 * MINUTE;
         assert_eq!(
-            [left(ten), left(ten - 7), left(ten - MINUTE), left(59_500), left(0)],
+            [
+                remaining(ten),
+                remaining(ten - 7),
+                remaining(ten - MINUTE),
+                remaining(59_500),
+                remaining(0)
+            ],
             ["10 min", "10 min", "9 min", "1 min", "0 ms"]
         );
         assert_eq!(

@@ -47,7 +47,7 @@ pub(crate) fn head(
     let mut rows = wrap_hanging(&line, 2, columns);
     match manifest.description.trim() {
         "" => rows.push(paint(FAINT, NO_DESCRIPTION)),
-        text => rows.extend(EntryText::default().whole(Style::new(), text).rows(columns)),
+        text => rows.extend(EntryText::default().in_full(Style::new(), text).rows(columns)),
     }
     rows
 }
@@ -76,8 +76,8 @@ fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String>
     let entry = match (ask.why.trim(), note) {
         ("", None) => EntryText::new(FAINT, NO_REASON),
         ("", Some((style, note))) => EntryText::new(style, note),
-        (why, None) => EntryText::default().whole(Style::new(), why),
-        (why, Some((style, note))) => EntryText::new(style, note).whole(Style::new(), why),
+        (why, None) => EntryText::default().in_full(Style::new(), why),
+        (why, Some((style, note))) => EntryText::new(style, note).in_full(Style::new(), why),
     };
     let first = format!(
         "  {} {}  ",
@@ -111,7 +111,8 @@ pub(crate) fn settings(manifest: &Manifest, columns: usize) -> Vec<String> {
             default.unwrap_or_default(),
             description.unwrap_or_default()
         );
-        let rows = EntryText::default().whole(Style::new(), &text).rows(columns.saturating_sub(2));
+        let rows =
+            EntryText::default().in_full(Style::new(), &text).rows(columns.saturating_sub(2));
         rows.into_iter().filter(|row| !row.is_empty()).map(|row| format!("  {row}"))
     };
     let mut rows: Vec<String> = manifest.config.iter().take(ASKS).flat_map(setting).collect();

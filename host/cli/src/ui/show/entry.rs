@@ -61,7 +61,7 @@ impl EntryText {
     }
 
     /// Sets a plugin's text, which is shown in full up to [`ROWS_MAX`] rows.
-    pub(crate) fn whole(self, style: Style, text: &str) -> Self {
+    pub(crate) fn in_full(self, style: Style, text: &str) -> Self {
         Self { form: ForeignForm::Whole, ..self.cut(style, text) }
     }
 
@@ -156,18 +156,18 @@ mod tests {
         let entry =
             EntryText::plain("#1 search.find").cut(none, "3 matches\nin 2 files").tail("2 ms");
         assert_eq!(plain(&entry, 60), ["#1 search.find │ 3 matches ↵ in 2 files  2 ms"]);
-        let entry = EntryText::plain("failed").whole(none, "one two three\nfour");
+        let entry = EntryText::plain("failed").in_full(none, "one two three\nfour");
         assert_eq!(plain(&entry, 40), ["failed", "│ one two three", "│ four"]);
-        let entry = EntryText::plain("failed").whole(none, "one two three");
+        let entry = EntryText::plain("failed").in_full(none, "one two three");
         assert_eq!(plain(&entry, 40), ["failed │ one two three"]);
         assert_eq!(plain(&entry, 14), ["failed", "│ one two", "│ three"]);
-        let entry = EntryText::default().whole(none, "one two three");
+        let entry = EntryText::default().in_full(none, "one two three");
         assert_eq!(plain(&entry, 12), ["│ one two", "│ three"], "no empty row in front");
         let entry = EntryText::plain("log").exact(none, "    ~~^^ ");
         assert_eq!(plain(&entry, 40), ["log │     ~~^^"]);
         let long = "line\n".repeat(40);
         assert_eq!(
-            plain(&EntryText::plain("x").whole(none, &long), 40).last().map(String::as_str),
+            plain(&EntryText::plain("x").in_full(none, &long), 40).last().map(String::as_str),
             Some("… 28 more rows")
         );
     }
@@ -182,7 +182,7 @@ mod tests {
                     EntryText::plain("hands the conversation to billing:").words(BAD, "blocked");
                 for entry in [
                     entry.clone().cut(BAD, text).tail("1.2 ms · 3.4 MiB"),
-                    entry.whole(BAD, text).tail("12 ms"),
+                    entry.in_full(BAD, text).tail("12 ms"),
                 ] {
                     let rows = plain(&entry, most);
                     assert!(

@@ -55,7 +55,7 @@ fn tool(tool: &ToolSpec, columns: usize) -> Vec<String> {
     if let Some(title) = &tool.title {
         put(EntryText::new(FAINT, "title").cut(Style::new(), title));
     }
-    put(EntryText::default().whole(Style::new(), tool.description.trim()));
+    put(EntryText::default().in_full(Style::new(), tool.description.trim()));
     let arguments = arguments(&tool.input_schema);
     for argument in arguments.iter().take(ARGUMENTS) {
         rows.extend(takes(argument, columns));

@@ -213,8 +213,12 @@ impl TracePrinter {
         let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
         let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
         let progress_text = format!("{number}{plugin} {done}{of}");
-        let progress =
-            CallProgress { who, done: progress_text, message: message.to_owned(), is_told: false };
+        let progress = CallProgress {
+            who,
+            amount: progress_text,
+            message: message.to_owned(),
+            is_told: false,
+        };
         let is_first = self.state().calls.progressed(room, call, progress.clone());
         if self.screen.has_status() {
             self.show_progress();
@@ -226,7 +230,7 @@ impl TracePrinter {
     /// Shows the progress of all calls in the status line.
     fn show_progress(&self) {
         let under_way = self.state().calls.under_way();
-        let parts: Vec<&str> = under_way.iter().map(|progress| progress.done.as_str()).collect();
+        let parts: Vec<&str> = under_way.iter().map(|progress| progress.amount.as_str()).collect();
         let message = under_way.last().map(|progress| progress.message.as_str());
         let message = message.filter(|message| !message.trim().is_empty());
         let message = message.map(|message| format!(" {}{}", foreign::MARK, one_line(message, 60)));
@@ -257,10 +261,10 @@ impl Subscriber for TracePrinter {
             }
             RunEvent::ObserverStopped { observer, undelivered, reason } => {
                 let what = format!("gets no more events; {undelivered} are waiting");
-                self.put(observer.as_str(), &EntryText::new(BAD, what).whole(FAINT, reason));
+                self.put(observer.as_str(), &EntryText::new(BAD, what).in_full(FAINT, reason));
             }
             RunEvent::ModelWaiting { reason, .. } => {
-                self.put("model", &EntryText::default().whole(FAINT, reason));
+                self.put("model", &EntryText::default().in_full(FAINT, reason));
             }
             RunEvent::Recorded { .. } | RunEvent::Streamed { .. } => {}
             RunEvent::Progressed { call, plugin, completed, total, message } => {

@@ -365,7 +365,7 @@ fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>
 /// Returns how the plugin's tasks restrict a grant: tools by their toolbox, all else by `narrow`.
 fn in_tasks(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<String>)> {
     if question.capability != Capability::Tools {
-        return tasks::said(setup, question);
+        return tasks::narrowing_text(setup, question);
     }
     let tool = question.target.as_deref()?;
     let tasks = tasks_of(setup, question);

@@ -80,7 +80,10 @@ fn can_be_narrowed(capability: Capability) -> bool {
 }
 
 /// A text with the tasks that leave it, and the deciding key.
-pub(super) fn said(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<String>)> {
+pub(super) fn narrowing_text(
+    setup: &Setup,
+    question: &AccessQuestion,
+) -> Option<(String, Option<String>)> {
     let tasks = tasks_of(setup, question);
     if !can_be_narrowed(question.capability) || tasks.is_empty() {
         return None;

@@ -256,8 +256,8 @@ fn examples() -> Vec<Notice> {
     ];
     let values = groups.iter().flat_map(|group| group.as_array().expect("a list")).cloned();
     let read = |value: Value| {
-        let shown = value.to_string();
-        serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}: {shown}"))
+        let text = value.to_string();
+        serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}: {text}"))
     };
     values.map(read).collect()
 }

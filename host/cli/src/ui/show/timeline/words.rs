@@ -168,8 +168,8 @@ fn tell_row(what: &RowSubject) -> RowTelling {
                 .some("came", came.as_ref().map(came_text))
         }
         RowSubject::Approval { task, caller, tool, arguments, source, given, author } => {
-            let (answer, tone) = given.as_ref().map_or((None, Tone::Odd), |given| {
-                let (answer, tone) = given_text(given);
+            let (answer, tone) = given.as_ref().map_or((None, Tone::Odd), |answer| {
+                let (answer, tone) = given_text(answer);
                 (Some(answer), tone)
             });
             let mut state = answer.clone().unwrap_or_else(|| "waits".to_owned());

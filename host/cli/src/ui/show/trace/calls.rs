@@ -39,8 +39,8 @@ struct CallGroup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CallProgress {
     pub(super) who: String,
-    /// The done amount: `4 of 30`.
-    pub(super) done: String,
+    /// The part of the work that is done: `4 of 30`.
+    pub(super) amount: String,
     /// The plugin's own words.
     pub(super) message: String,
     /// Whether this progress was shown.

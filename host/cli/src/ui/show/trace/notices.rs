@@ -181,7 +181,7 @@ impl TracePrinter {
             let is_step = self.state().calls.find(room, call).is_some();
             let (who, entry) = self.about(room, Some(call), plugin);
             let what = if is_step { "step failed" } else { "failed" };
-            self.put(&who, &entry.words(BAD, what).whole(BAD, &fault.message));
+            self.put(&who, &entry.words(BAD, what).in_full(BAD, &fault.message));
         }
     }
 
@@ -259,8 +259,8 @@ impl TracePrinter {
                     let answer = delegation::answer(content);
                     entry.cut(Style::new(), answer.as_deref().unwrap_or(content))
                 }
-                (true, None) => entry.words(BAD, "refused").whole(BAD, content),
-                (true, Some(_)) => entry.words(BAD, "failed").whole(BAD, content),
+                (true, None) => entry.words(BAD, "refused").in_full(BAD, content),
+                (true, Some(_)) => entry.words(BAD, "failed").in_full(BAD, content),
             };
             let calls = nested.map(|count| format!("{count} calls of tools"));
             let tail = [cost(report)].into_iter().chain(calls).filter(|it| !it.is_empty());
@@ -286,7 +286,7 @@ impl TracePrinter {
         let entry = match (&ended.output, &ended.error) {
             (None, error) => {
                 let error = error.as_deref().unwrap_or_default();
-                EntryText::new(BAD, end.status).whole(Style::new(), error)
+                EntryText::new(BAD, end.status).in_full(Style::new(), error)
             }
             // A strategy shows the whole result when it delivers it.
             (Some(_), _) if end.is_output_shown || self.delivered.contains(&ended.worker) => {

@@ -26,9 +26,9 @@ pub(crate) fn with_telling(entry: EntryText, telling: &Telling<'_>) -> EntryText
     let entry = if is_bare { entry } else { entry.words(style, predicate) };
     let Some(TellingText { role, text }) = &telling.text else { return entry };
     match role {
-        TextRole::Reason => entry.whole(FAINT, text),
+        TextRole::Reason => entry.in_full(FAINT, text),
         // Without words of the host, the text has the tone.
-        TextRole::Problem => entry.whole(if is_bare { style } else { Style::new() }, text),
+        TextRole::Problem => entry.in_full(if is_bare { style } else { Style::new() }, text),
         TextRole::Message => entry.cut(Style::new(), text),
         TextRole::Aside => entry.cut(FAINT, text),
     }
@@ -61,5 +61,5 @@ pub(crate) fn cost(report: &CallReport) -> String {
 
 /// The progress of a call.
 pub(super) fn progress(progress: &CallProgress) -> EntryText {
-    EntryText::new(FAINT, progress.done.clone()).cut(FAINT, &progress.message)
+    EntryText::new(FAINT, progress.amount.clone()).cut(FAINT, &progress.message)
 }
