@@ -110,17 +110,19 @@ use views::{
 };
 
 /// A conversation and the work that runs in it: the parts that own its data, and the router that
-/// joins them. A part changes only what it owns. A view (`Dialogue`, `ToolRounds`, …) borrows the
-/// parts that its concern needs, so it can reach no other, and calls point from the larger view to
-/// the smaller one.
+/// joins them. A part's method has any other part that it reads or changes as an argument. A view
+/// (`Dialogue`, `ToolRounds`, …) borrows the parts that its concern needs, so it can reach no other,
+/// and calls point from the larger view to the smaller one. What no view fits exactly is a function
+/// of its concern's file, with the parts as its first arguments.
 ///
 /// A room has four kinds of methods, and its caller uses them in this order for each event:
 ///
 /// 1. **Before the event**: [`has_received`](Self::has_received), [`effect_of`](Self::effect_of) and
 ///    [`is_in_flight`](Self::is_in_flight) say whether it will change anything. What changes nothing
 ///    is not journalled.
-/// 2. **The event**: [`handle`](Self::handle), the only method that changes the state. The first
-///    event is `RoomOpened`. Nothing of the next step is performed before the event is on disk.
+/// 2. **The event**: [`handle`](Self::handle), the only method that applies events; polling takes
+///    from queues. The first event is `RoomOpened`. Nothing of the next step is performed before the
+///    event is on disk.
 /// 3. **What follows from it**: [`poll_effect`](Self::poll_effect) and
 ///    [`poll_notice`](Self::poll_notice), each until `None`; their order is the order of causes.
 ///    [`ended_calls`](Self::ended_calls) are those whose work the caller stops. An effect with a
@@ -130,8 +132,9 @@ use views::{
 ///    [`conversation_view`](Self::conversation_view), [`callable_tools`](Self::callable_tools),
 ///    [`delivery_view`](Self::delivery_view). They are what the plugin may see, as of now.
 ///
-/// The other methods return state, and may be called at any time. After a restart the same events
-/// make the same room; effects and notices of the past are polled again and dropped.
+/// The other methods return state or free memory, and may be called at any time. After a restart
+/// the same events make the same room; effects and notices of the past are polled again and
+/// dropped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Room {
     cx: RoomContext,
@@ -286,7 +289,8 @@ impl Room {
     /// 2. An exhausted budget ends the run before a further turn or delivery begins.
     /// 3. Turns and deliveries alternate, until neither gives the other work.
     /// 4. A violation ends the room before it can finish as if nothing had happened.
-    /// 5. A tool call whose turn has come starts, once no call before it is left.
+    /// 5. Observers get what is new. A tool call whose turn has come starts, once no call before it
+    ///    is left.
     /// 6. The run finishes if nothing is pending; only then is the pause of a finished run dropped.
     /// 7. States are reported once, as they are now; links that nothing uses go last, when no part
     ///    holds them any more.

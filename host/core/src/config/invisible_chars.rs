@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::types::text::{is_deceptive, is_mark, joins_pictures};
+use crate::types::text::{is_deceptive, is_emoji_joiner, is_mark};
 use crate::types::tool::ToolSpec;
 
 /// Marks on one letter, at most: more than any script needs. Each further one could be a bit.
@@ -78,7 +78,7 @@ fn is_hidden(before: Option<char>, c: char, next: Option<char>) -> bool {
     let Some(before) = before else { return is_deceptive(c) && !matches!(c, '\n' | '\t') };
     match c {
         '\n' | '\t' => false,
-        c if joins_pictures(Some(before), c) => false,
+        c if is_emoji_joiner(Some(before), c) => false,
         // A keycap emoji.
         '\u{fe0f}' => !(matches!(before, '0'..='9' | '#' | '*') && next == Some('\u{20e3}')),
         // A run of joiners could encode a hidden text bit by bit; scripts use one at a time,

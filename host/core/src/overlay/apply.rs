@@ -81,7 +81,7 @@ impl ChangeDecisionKind {
     }
 }
 
-/// Returns what to do with a change.
+/// The step that applies a change to the folder as it is `now`.
 #[must_use]
 pub fn apply_step(change: &ChangedFile, content: &ChangeContent, now: &BaseEntry) -> ApplyStep {
     let content = match content {

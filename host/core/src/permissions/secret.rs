@@ -10,7 +10,7 @@ mod scrub;
 mod views;
 
 pub(crate) use ask::complete;
-pub use ask::{AskError, NamedAsk, named_asks};
+pub use ask::{AskError, NamedAsk, requested_secrets};
 pub use placeholder::{Placeholders, Seed};
 pub use request::{RequestParts, SecretPlan, Use, check, is_same_origin};
 pub use scrub::{Scrubber, SecretValue, ValueError, mask};

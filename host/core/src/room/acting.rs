@@ -5,10 +5,6 @@
 pub(super) mod executors;
 pub(super) mod jobs;
 
-use crate::room::confirming;
-use crate::room::planning::change_plan;
-use crate::room::queries::consult;
-use crate::room::{Frames, RoomContext, ToolRounds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,7 +14,11 @@ use serde_json::Value;
 use super::approvals::{Consent, ConsentRuling};
 use super::delegates::delegate_slots;
 use super::frame::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
-use super::{Invariant, Purpose, QueryPurpose, TimerPurpose};
+use super::planning::change_plan;
+use super::queries::consult;
+use super::{
+    Frames, Invariant, Purpose, QueryPurpose, RoomContext, TimerPurpose, ToolRounds, confirming,
+};
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
@@ -29,7 +29,6 @@ use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{CallId, FrameId, PluginName, TaskName, TimerId};
 use crate::types::message::{Message, ToolResult};
 use crate::types::plan::Plan;
-
 use jobs::{Job, UnreadOutput};
 pub(super) use jobs::{JobCall, KILL, exit_of};
 
@@ -97,7 +96,7 @@ impl ToolRounds<'_> {
         // A delegation passes its gates first, and is then put to the rules of consent.
         if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
             // O-110: all actions with an effect are checked alike, under any name.
-            match confirming::consent(
+            match confirming::consent_to_action(
                 self.frames,
                 self.cx,
                 id,

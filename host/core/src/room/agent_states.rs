@@ -2,14 +2,13 @@
 //! reported once (O-069). A room does not know a provider's rate limits, so no state is
 //! `rate_limited`.
 
-use crate::room::{Budgets, Pausing, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::frame::{Frame, FrameWait};
-use super::{Purpose, Room};
-use crate::protocol::notice::Notice;
 use serde::{Deserialize, Serialize};
 
+use super::frame::{Frame, FrameWait};
+use super::{Budgets, Pausing, Purpose, Room, RoomContext};
+use crate::protocol::notice::Notice;
 use crate::types::agent_state::AgentState;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::outcome::Status;

@@ -1,17 +1,14 @@
 //! The operator's policy on tool calls. A call is refused by a rule, waits for an approver, or
 //! runs. A waiting call has started nothing.
 
-use crate::room::confirming::consent_to;
-use crate::room::confirming::delegators;
-use crate::room::{Frames, RoomContext};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::confirming::{ByRule, RequestedAct};
+use super::confirming::{ByRule, RequestedAct, consent_to, delegators};
 use super::messages::unknown_plugin;
 use super::tools::failed;
-use super::{Purpose, Room, TimerPurpose};
+use super::{Frames, Purpose, Room, RoomContext, TimerPurpose};
 use crate::permissions::policy_rules::{Decide, Rule};
 use crate::policy::decision::{DecisionSource, PolicyDecision, decide_for_participants};
 use crate::protocol::effect::Effect;

@@ -28,9 +28,9 @@ use crate::types::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, TaskN
 use crate::types::message::ToolCall;
 use crate::types::request::RequestId;
 use crate::types::usage::{Spent, UsedByPlugin};
+use running::RunningTasks;
 
 pub(super) use records::TaskRecords;
-use running::RunningTasks;
 
 /// The background tasks of a room.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

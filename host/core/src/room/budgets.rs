@@ -5,20 +5,17 @@
 #[cfg(test)]
 mod tests;
 
-use super::frame::Frame;
-use super::limit_increase::HeldRequest;
-use crate::room::{
-    Background, BackgroundWork, Frames, Histories, ModelCalls, PluginCalls, RoomContext, RunControl,
-};
-use crate::types::usage::Used;
-use crate::types::usage::UsedByPlugin;
-use crate::types::view::Remaining;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Purpose;
-use super::frame::FrameWait;
+use serde::{Deserialize, Serialize};
+
+use super::frame::{Frame, FrameWait};
+use super::limit_increase::HeldRequest;
 use super::models::ModelCall;
+use super::{
+    Background, BackgroundWork, Frames, Histories, ModelCalls, PluginCalls, Purpose, RoomContext,
+    RunControl,
+};
 use crate::permissions::grant::ModelGrant;
 use crate::policy::budget::{Budget, BudgetShortfall};
 use crate::protocol::notice::Notice;
@@ -27,7 +24,8 @@ use crate::tool_calls::truncate::{BYTES_PER_TOKEN, MAX_OUTPUT, MIN_OUTPUT};
 use crate::types::completion::{Completion, ModelError, Prompt, TokenUsage};
 use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::types::limits::RunLimits;
-use crate::types::usage::Spent;
+use crate::types::usage::{Spent, Used, UsedByPlugin};
+use crate::types::view::Remaining;
 
 /// Number of tokens that a price is for.
 const PER: u128 = 1_000_000;

@@ -2,14 +2,13 @@
 //! applied. `setup::plugin_query` decides what it may do to a history; the
 //! log keeps everything.
 
-use crate::room::{Dialogue, Histories, RoomContext, RunControl, StepLoop};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::QueryPurpose;
 use super::frame::FrameWait;
 use super::queries::consult;
+use super::{Dialogue, Histories, QueryPurpose, RoomContext, RunControl, StepLoop};
 use crate::protocol::notice::Notice;
 use crate::setup::CondenseRules;
 use crate::setup::plugin_query::{

@@ -1,15 +1,12 @@
-//! Consent to actions and tool calls by risk (O-109…O-111). None is exempt. If an analyzer fails,
-//! an approver is asked. A waiting action has started nothing (O-110, O-185).
+//! Consent to actions and tool calls by risk (O-109…O-111). No kind of action or call is exempt. If
+//! an analyzer fails, an approver is asked. A waiting action has started nothing (O-110, O-185).
 
-use crate::room::acting::executors::executor_of;
-use crate::room::approvals::ask_approver;
-use crate::room::queries::consult;
-use crate::room::{Frames, RoomContext, ToolRounds};
-
-use super::approvals::{Consent, ConsentRuling};
+use super::acting::executors::executor_of;
+use super::approvals::{Consent, ConsentRuling, ask_approver};
 use super::frame::{CallOutcome, SlotAnswer, SlotState};
+use super::queries::consult;
 use super::tools::failed;
-use super::{Invariant, QueryPurpose};
+use super::{Frames, Invariant, QueryPurpose, RoomContext, ToolRounds};
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
 use crate::types::action::{Action, Observation, Reply};
 use crate::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Delegator};
@@ -41,8 +38,9 @@ pub(super) struct ByRule {
     pub(super) expires_ms: Option<u64>,
 }
 
-/// Checks an action against the task's rules of consent. Tool calls are checked in `rule_on`.
-pub(super) fn consent(
+/// Checks an action against the task's rules of consent. Tool calls are checked in
+/// `approvals::apply_rules`.
+pub(super) fn consent_to_action(
     frames: &mut Frames,
     cx: &mut RoomContext,
     id: FrameId,
@@ -91,7 +89,7 @@ pub(super) fn consent_to(
                         QueryPurpose::Risk { slot: act.slot },
                     );
                     return match call {
-                        Some(_) => waits_for_consent(frames, cx, act),
+                        Some(_) => wait_for_consent(frames, cx, act),
                         None => refusal(),
                     };
                 }
@@ -144,10 +142,10 @@ pub(super) fn consent_to(
             problem: None,
         },
     );
-    waits_for_consent(frames, cx, act)
+    wait_for_consent(frames, cx, act)
 }
 
-fn waits_for_consent(
+fn wait_for_consent(
     frames: &mut Frames,
     cx: &mut RoomContext,
     act: &RequestedAct<'_>,

@@ -3,7 +3,6 @@
 //! images are not counted, because their cost is unknown here. `tool_calls::truncate` computes the
 //! cut of each entry.
 
-use crate::room::{Dialogue, Histories, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::histories::open_calls;
+use super::{Dialogue, Histories, RoomContext};
 use crate::protocol::notice::Notice;
 use crate::tool_calls::truncate::{
     self, BYTES_PER_TOKEN, DoesNotFit, HistoryEntry, Limits, MAX_OUTPUT, MIN_OUTPUT, PromptRole,

@@ -6,14 +6,13 @@ pub(super) mod broadcast;
 mod inbound;
 mod limits;
 
-use crate::room::{ResultDelivery, RoomContext};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Room;
 use super::pausing::UserMessage;
+use super::{ResultDelivery, Room, RoomContext};
 use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
 use crate::types::channel::{Activity, Binding, ChannelKind};

@@ -2,13 +2,13 @@
 //! tool is offered once a result of the task was cut. It returns what the task's own tools have
 //! answered, so it needs no grant; pages are as long as the limit that cut the result.
 
-use crate::room::Dialogue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Dialogue;
 use super::frame::CallOutcome;
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget};
 use crate::tool_calls::truncate;

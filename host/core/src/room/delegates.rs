@@ -1,18 +1,17 @@
 //! Delegates: children in the run that work while their caller waits (O-088…O-092). Several run at
 //! once if the caller asks for it and they share no task.
 
-use crate::room::background::checks::may_delegate;
-use crate::room::prompt_agent::lacks_inputs;
-use crate::room::{Dialogue, Frames, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::Invariant;
+use super::background::checks::may_delegate;
 use super::frame::{CallOutcome, Frame, FrameWait, Responder, Slot, SlotAnswer, SlotState};
 use super::messages::text_form;
+use super::prompt_agent::lacks_inputs;
 use super::termination::FrameEnd;
+use super::{Dialogue, Frames, Invariant, RoomContext};
 use crate::types::action::{Action, Observation, Turn};
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Label, Message, Role, Signal};

@@ -16,14 +16,13 @@ mod strategies;
 mod tests;
 mod texts;
 
-use crate::room::{Background, Frames, ResultDelivery, RoomChannels, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::queue_limit::{QUEUE_BYTES, QUEUE_MAX, QueueLimit};
-use super::{Purpose, Room};
+use super::{Background, Frames, Purpose, ResultDelivery, Room, RoomChannels, RoomContext};
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
 use crate::types::channel::Binding;
@@ -33,11 +32,10 @@ use crate::types::delivery::{
 };
 use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 use crate::types::request::{Refusal, RefusalCode, RequestId};
-
-pub(super) use inbox::is_data;
-
 use announcing::KeyedAnnouncement;
 use strategies::StrategyState;
+
+pub(super) use inbox::is_data;
 
 /// The reason why nothing is said in a closed room.
 const ROOM_CLOSED: &str = "room_closed";

@@ -4,8 +4,6 @@ mod past_actions;
 #[cfg(test)]
 mod tests;
 
-use super::RoomContext;
-use crate::setup::{ResponderName, Setup, TaskSetup};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -15,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use smallvec::SmallVec;
 
-pub(super) use past_actions::PastActions;
-
+use super::RoomContext;
 use super::acting::Acting;
 use super::judging::RuledAnswer;
 use super::loop_detection::LoopDetector;
@@ -24,13 +21,15 @@ use super::passages::FrameHold;
 use super::stuck_detection::StuckWatch;
 use crate::protocol::event::RoleCall;
 use crate::protocol::notice::{SkipReason, SkippedResponder};
+use crate::setup::{ResponderName, Setup, TaskSetup};
 use crate::tool_calls::parse::ParsedCalls;
 use crate::types::action::{Action, Observation};
 use crate::types::denial::Denial;
-use crate::types::ids::PluginName;
-use crate::types::ids::{CallId, FrameId, TaskName};
+use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
 use crate::types::message::{Label, Message, Role, ToolCall};
 use crate::types::view::Peer;
+
+pub(super) use past_actions::PastActions;
 
 /// A responder: a role or a sub-task that may answer the pending message (L-020).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

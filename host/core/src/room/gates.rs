@@ -5,18 +5,17 @@
 #[cfg(test)]
 mod tests;
 
-use crate::room::acting::drop_timers;
-use crate::room::{BackgroundWork, GateChecks, RoomContext};
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::acting::drop_timers;
 use super::background::{Delegating, TaskOrigin};
 use super::delivery::GatedMessage;
 use super::passages::{Passage, PassageKind, passage_facts};
 use super::queue_limit::QueueLimit;
-use super::{Invariant, Purpose, Room, TimerPurpose};
+use super::{BackgroundWork, GateChecks, Invariant, Purpose, Room, RoomContext, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::plugin_query::{self, GATE_INPUT_MAX, GateVerdict, PluginQuery, PluginReply};

@@ -5,18 +5,17 @@
 #[cfg(test)]
 mod tests;
 
-use crate::room::gates::has_gate;
-use crate::room::{Frames, RoomContext, StepLoop};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::frame::{CallOutcome, Responder};
+use super::gates::has_gate;
 use super::passages::{FrameHold, Passage, PassageKind};
 use super::prompt_agent::with_message;
 use super::stuck_detection::StuckKind;
-use super::{Invariant, Room, RoomPhase};
+use super::{Frames, Invariant, Room, RoomContext, RoomPhase, StepLoop};
 use crate::protocol::notice::Notice;
 use crate::setup::{GatePoint, Setup, is_user};
 use crate::trajectory::fence;

@@ -5,9 +5,6 @@
 #[cfg(test)]
 mod tests;
 
-use super::context_window::Lost;
-use super::prompts::SystemTexts;
-use crate::room::{Dialogue, RoomContext};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,12 +12,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Room;
 use super::condensing::Condensing;
-use super::context_window::tokens_of;
+use super::context_window::{Lost, tokens_of};
 use super::cut_results::CutResults;
 use super::frame::Responder;
 use super::knowledge::newest_said;
+use super::prompts::SystemTexts;
+use super::{Dialogue, Room, RoomContext};
 use crate::setup::TaskRules;
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::tool_calls::truncate::BYTES_PER_TOKEN;

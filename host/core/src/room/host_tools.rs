@@ -2,7 +2,6 @@
 //! (L-140…L-150), or start another task. A tool plugin needs the `route` grant for them; an agent
 //! steers its own task freely.
 
-use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -11,6 +10,7 @@ use super::frame::CallOutcome;
 use super::messages::text_form;
 use super::termination::calls_in;
 use super::tools::{calls_as_json, host_tool_of, taint_of};
+use super::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use crate::tool_calls::arguments;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
@@ -35,7 +35,7 @@ impl ToolRounds<'_> {
         }
         match tool {
             HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask => {
-                return self.background_work().ask_about_task(id, tool, call);
+                return self.background_work().answer_task_tool(id, tool, call);
             }
             HostTool::ReadResult => return self.dialogue().read_result(id, call),
             HostTool::SubmitResult => {

@@ -5,14 +5,13 @@
 //! Input that may come from outside at any time is no violation. An answer to an abandoned call, a
 //! late timer or an unknown number changes nothing.
 
-use crate::room::{Frames, RoomContext, RunControl};
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::frame::{FrameWait, Slot, ToolRound};
-use super::{Room, RoomPhase};
+use super::{Frames, Room, RoomContext, RoomPhase, RunControl};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::ids::{CallId, FrameId};

@@ -3,17 +3,16 @@
 //! first, and the judge may overrule it. Limits, kills and the user's own goodbye are not its to
 //! decide, and only people approve.
 
-use crate::room::queries::consult;
-use crate::room::{Dialogue, RunControl, StepLoop};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::frame::{Attempt, FrameWait, Responder};
+use super::queries::consult;
 use super::steps::UserSeat;
 use super::termination::FrameEnd;
 use super::tools::taint_of;
-use super::{Invariant, QueryPurpose};
+use super::{Dialogue, Invariant, QueryPurpose, RunControl, StepLoop};
 use crate::protocol::notice::Notice;
 use crate::setup::plugin_query::{JudgedAnswer, PluginQuery, PluginReply, Ruling};
 use crate::types::fault::Fault;

@@ -2,9 +2,9 @@
 //! contains one of its triggers. The choice depends on setup and history only, so a replay makes
 //! the same one. Files are not read here; the setup holds their texts.
 
-use crate::room::Dialogue;
 use std::sync::Arc;
 
+use super::Dialogue;
 use crate::protocol::notice::Notice;
 use crate::setup::Knowledge;
 use crate::types::history::History;

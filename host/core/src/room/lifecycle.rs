@@ -2,20 +2,20 @@
 //! turn, until the room is closed. Histories last from turn to turn. Budgets apply to the whole
 //! room, but the wall time applies to each turn.
 
-use crate::room::pausing::active_frame;
-use crate::room::pausing::report_unread;
-use crate::room::{Dialogue, Frames, Handoffs, RoomChannels, RoomContext, RunControl};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::frame::Responder;
-use super::pausing::UserMessage;
+use super::pausing::{UserMessage, active_frame, report_unread};
 use super::prompt_agent::with_message;
 use super::queue_limit::QueueLimit;
 use super::termination::FrameEnd;
-use super::{Purpose, Room, RoomPhase, TimerPurpose};
+use super::{
+    Dialogue, Frames, Handoffs, Purpose, Room, RoomChannels, RoomContext, RoomPhase, RunControl,
+    TimerPurpose,
+};
 use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
 use crate::types::ids::{ChannelId, FrameId, Millis, RoomId, TaskName};
@@ -291,8 +291,8 @@ impl Dialogue<'_> {
 }
 
 impl RunControl<'_> {
-    /// Stops the work for the user at once. In a persistent room only the turn ends, and background
-    /// work continues.
+    /// Stops the work for the user. In a persistent room only the turn ends, through its judge and
+    /// gates, and background work continues; any other room stops at once.
     pub(super) fn stop_work(&mut self, ending: FrameEnd) {
         match self.cx.phase {
             RoomPhase::Running { root } if self.channels.is_persistent(self.cx) => {

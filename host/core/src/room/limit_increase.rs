@@ -1,13 +1,14 @@
 //! Requests for more budget: one at a time, to an approver. Meanwhile nothing that costs begins,
 //! and running work continues. Only the root room asks; a background task ends with its own budget.
 
-use crate::room::{Budgets, Frames, PluginCalls, RoomContext};
 use serde::{Deserialize, Serialize};
 
 use super::approvals::Consent;
 use super::budgets::BudgetShortage;
 use super::frame::FrameWait;
-use super::{Invariant, Purpose, Room, RoomPhase, TimerPurpose};
+use super::{
+    Budgets, Frames, Invariant, PluginCalls, Purpose, Room, RoomContext, RoomPhase, TimerPurpose,
+};
 use crate::policy::budget::{Budget, BudgetShortfall, LimitIncrease};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;

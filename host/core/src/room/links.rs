@@ -2,11 +2,11 @@
 //! then holds about as many as its histories have entries, rather than one for each message. The
 //! remaining links answer every query as all of them would.
 
-use crate::room::{Dialogue, Frames, Histories};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::frame::{Frame, FrameWait};
+use super::{Dialogue, Frames, Histories};
 use crate::types::message::Message;
 
 /// Number of ancestors that stay with a message in use. A rewind needs the answered message.

@@ -1,18 +1,16 @@
 //! Construction of messages: the stamps that only the host may set, and the message of an agent's
 //! turn.
 
-use crate::room::responders::caller_name;
-use crate::room::responders::forget_reading;
-use crate::room::{Dialogue, Frames, Handoffs, RoomContext};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Invariant;
 use super::frame::Responder;
 use super::prompts::IncompleteAnswer;
+use super::responders::{caller_name, forget_reading};
 use super::tools::failed;
+use super::{Dialogue, Frames, Handoffs, Invariant, RoomContext};
 use crate::protocol::notice::Notice;
 use crate::setup::{AgentResponder, TaskSetup};
 use crate::tool_calls::json;

@@ -5,22 +5,19 @@
 #[cfg(test)]
 mod tests;
 
-use crate::room::budgets::fill_in_usage;
-use crate::room::budgets::is_agent_call;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::budgets::{BudgetShortage, ModelRefusal, Reservation};
+use super::budgets::{BudgetShortage, ModelRefusal, Reservation, fill_in_usage, is_agent_call};
 use super::fallback::{self, Fallback};
 use super::limit_increase::HeldRequest;
 use super::prompts::{IncompleteAnswer, incomplete, is_text};
-use super::{Purpose, Room};
+use super::{Frames, PluginCalls, Purpose, Room, RoomContext, RunControl};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
-use crate::room::{Frames, PluginCalls, RoomContext, RunControl};
 use crate::tool_calls::truncate::DoesNotFit;
 use crate::types::completion::{
     Completion, ModelDiagnostic, ModelDiagnosticKind, ModelError, ModelRequest, TokenUsage,

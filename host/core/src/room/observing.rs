@@ -5,16 +5,15 @@
 #[cfg(test)]
 mod tests;
 
-use crate::room::acting::drop_timers;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Purpose, Room, TimerPurpose};
+use super::acting::drop_timers;
+use super::{Purpose, Room, RoomContext, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::RoomContext;
 use crate::setup::ObserverRule;
 use crate::setup::plugin_query::{ObserverReply, PluginQuery, PluginReply};
 use crate::types::fault::{CallReport, Fault, FaultKind};

@@ -2,25 +2,24 @@
 //! sub-task or delegate, its result, a question to the user, the run's answer, what an agent says
 //! meanwhile, the summary of a handoff. Gates check them; a judge may replace a result first. The activation is held meanwhile.
 
-use crate::room::background::closing::shares_channels;
-use crate::room::background::slots::waits;
-use crate::room::gates::has_gate;
-use crate::room::prompt_agent::own_system;
-use crate::room::queries::consult;
-use crate::room::termination::failed_instead;
-use crate::room::termination::has_answer;
-use crate::room::{Frames, GateChecks, RoomContext, RunControl, StepLoop, ToolRounds};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::background::Waiter;
+use super::background::closing::shares_channels;
+use super::background::slots::waits;
 use super::frame::{Frame, FrameWait, Responder, SlotState};
-use super::gates::GatedAct;
+use super::gates::{GatedAct, has_gate};
 use super::messages::text_form;
-use super::termination::FrameEnd;
-use super::{Invariant, QueryPurpose, Room, RoomPhase};
+use super::prompt_agent::own_system;
+use super::queries::consult;
+use super::termination::{FrameEnd, failed_instead, has_answer};
+use super::{
+    Frames, GateChecks, Invariant, QueryPurpose, Room, RoomContext, RoomPhase, RunControl,
+    StepLoop, ToolRounds,
+};
 use crate::protocol::notice::Notice;
 use crate::setup::GatePoint;
 use crate::setup::plugin_query::{PluginQuery, PluginReply, TaskEnding, TaskResult};

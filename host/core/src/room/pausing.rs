@@ -5,14 +5,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::room::{Frames, RoomContext, StepLoop};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::frame::Responder;
-use super::{Purpose, Room, RoomPhase, TimerPurpose};
+use super::{Frames, Purpose, Room, RoomContext, RoomPhase, StepLoop, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::action::{Action, Reply};

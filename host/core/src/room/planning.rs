@@ -2,11 +2,11 @@
 //! begins with an empty one (O-088), and so does a task that is called again. The agent reads an
 //! invalid change as an error that names the existing tasks; the reference loses it (C-320).
 
-use crate::room::{Frames, RoomContext};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::{Frames, RoomContext};
 use crate::protocol::notice::Notice;
 use crate::tool_calls::truncate;
 use crate::types::action::{Action, PlanState};

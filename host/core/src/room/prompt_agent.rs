@@ -1,12 +1,12 @@
 //! Micro-agents (O-093): the prompt filled with their inputs, and their required outputs.
 
-use crate::room::{Dialogue, RoomContext};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::frame::Responder;
 use super::messages::text_form;
+use super::{Dialogue, RoomContext};
 use crate::config::micro::{missing_inputs, missing_outputs, outputs_text, render};
 use crate::setup::TaskSetup;
 use crate::types::action::{Action, Reply, Turn};

@@ -2,15 +2,14 @@
 //! part of the history, the offered tools. Calls in the text of an answer are parsed here too.
 //! `models` decides about access and cost.
 
-use crate::room::{Dialogue, Frames, Histories, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Purpose;
 use super::frame::Responder;
+use super::{Dialogue, Frames, Histories, Purpose, RoomContext};
 use crate::setup::TaskSetup;
 use crate::tool_calls::instructions::Instructions;
 use crate::tool_calls::parse::CallParser;

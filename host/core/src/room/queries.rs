@@ -1,8 +1,7 @@
-//! Queries to plugins on behalf of a frame: what each is about, and the part that its answer is for.
+//! Queries to plugins: how a frame's query is sent, and which part each answer is for. Their
+//! purposes are in `calls`.
 
-use crate::room::{Frames, RoomContext};
-
-use super::{Purpose, QueryPurpose, Room};
+use super::{Frames, Purpose, QueryPurpose, Room, RoomContext};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
@@ -27,6 +26,7 @@ pub(super) fn consult(
 }
 
 impl Room {
+    /// Leads a plugin's answer to the part that asked.
     pub(super) fn consulted(
         &mut self,
         call: CallId,
@@ -43,8 +43,8 @@ impl Room {
         };
         // Read before `end_call`, which drops it.
         let removals = self.histories.removals.get(&call).cloned().unwrap_or_default();
-        let answer = answer.and_then(|advice| {
-            if answers(&about, &advice) { Ok(advice) } else { Err(another_question()) }
+        let answer = answer.and_then(|reply| {
+            if is_reply_to(&about, &reply) { Ok(reply) } else { Err(another_question()) }
         });
         self.end_call(call, answer.is_ok(), report);
         if let Err(fault) = &answer {
@@ -70,9 +70,9 @@ impl Room {
     }
 }
 
-fn answers(about: &QueryPurpose, advice: &PluginReply) -> bool {
+fn is_reply_to(about: &QueryPurpose, reply: &PluginReply) -> bool {
     matches!(
-        (about, advice),
+        (about, reply),
         (QueryPurpose::Memories { .. }, PluginReply::Memories { .. })
             | (QueryPurpose::Risk { .. }, PluginReply::Risk { .. })
             | (QueryPurpose::Condense, PluginReply::Condense { .. })

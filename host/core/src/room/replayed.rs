@@ -1,7 +1,7 @@
 //! The recorded turns of a replayed run, which replace the first steps of the entry task's agent
 //! (O-119).
 
-use crate::room::{Frames, Room, RoomContext};
+use super::{Frames, Room, RoomContext};
 use crate::types::action::{PastAction, Turn};
 use crate::types::ids::FrameId;
 

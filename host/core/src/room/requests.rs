@@ -1,9 +1,8 @@
 //! Requests from outside to an open room. Each is passed to its handler, and gets one reply once
 //! the journal holds the outcome. The handlers decide the outcome.
 
-use super::{Room, RoomPhase};
+use super::{Room, RoomContext, RoomPhase};
 use crate::protocol::effect::Effect;
-use crate::room::RoomContext;
 use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
 
 impl Room {

@@ -1,11 +1,10 @@
 //! The responders of a task: their order, and which of them may answer the pending message (L-020,
 //! L-032, L-052, L-055, L-063, L-064).
 
-use crate::room::{Dialogue, Frames, Histories, RoomContext};
 use std::sync::Arc;
 
-use super::Invariant;
 use super::frame::{Frame, ParsedMessage, Responder, Responders, SharedCalls};
+use super::{Dialogue, Frames, Histories, Invariant, RoomContext};
 use crate::protocol::notice::SkipReason;
 use crate::setup::{TaskRules, TaskSetup};
 use crate::tool_calls::parse::{CallParser, ParsedCalls};

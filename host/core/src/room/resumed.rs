@@ -3,18 +3,16 @@
 //! received it does not show it twice. The config may have changed meanwhile: the room is narrowed
 //! to the intersection of its setup at the start and today's.
 
-use crate::room::approvals::drop_approval_timer;
-use crate::room::steps::peers;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::approvals::Consent;
-use super::{Purpose, Room, TimerPurpose};
+use super::approvals::{Consent, drop_approval_timer};
+use super::frame::Frames;
+use super::steps::peers;
+use super::{Histories, Purpose, Room, RoomContext, TimerPurpose};
 use crate::permissions::effective::smaller;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::frame::Frames;
-use crate::room::{Histories, RoomContext};
 use crate::setup::Setup;
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget};
 use crate::types::approval::{Approval, ApprovalAuthor};

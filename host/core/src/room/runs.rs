@@ -1,15 +1,13 @@
 //! Runs in a room, one after the other: their openings, the state that they inherit, and the
 //! changes allowed in between (L-050, L-051).
 
-use crate::room::lifecycle::opens_idle;
-use crate::room::lifecycle::wait_for_messages;
-use crate::room::{Histories, RoomContext};
 use std::sync::Arc;
 
 use super::frame::Responder;
+use super::lifecycle::{opens_idle, wait_for_messages};
 use super::prompt_agent::with_message;
 use super::termination::FrameEnd;
-use super::{Room, RoomPhase, TimerPurpose};
+use super::{Histories, Room, RoomContext, RoomPhase, TimerPurpose};
 use crate::protocol::event::{HistoryChange, RunOpening};
 use crate::setup::Setup;
 use crate::types::ids::{FrameId, TaskName};

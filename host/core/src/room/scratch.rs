@@ -2,14 +2,13 @@
 //! Stored with the answer of a successful call, dropped with a failed one. Calls of a tool plugin
 //! that asks for scratch take turns, or the last one to end would undo what the others stored.
 
-use crate::room::{Frames, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::acting::JobCall;
-use super::{Purpose, Room};
+use super::{Frames, Purpose, Room, RoomContext};
 use crate::protocol::effect::Effect;
 use crate::types::base64_bytes;
 use crate::types::capability::Capability;

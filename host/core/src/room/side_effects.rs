@@ -2,12 +2,12 @@
 //! the plugin learns of it. The import checks a single request; this module checks limits of the
 //! whole run.
 
-use crate::room::models::caller_of;
 use url::Url;
 
+use super::models::caller_of;
+use super::{Budgets, Frames, RoomContext};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::{Budgets, Frames, RoomContext};
 use crate::types::capability::Capability;
 use crate::types::denial::{Denial, Layer};
 use crate::types::ids::{CallId, PluginName};

@@ -3,22 +3,13 @@
 
 mod judge;
 
-use crate::room::passages::hold_of_new;
-use crate::room::prompt_agent::own_system;
-use crate::room::prompts::say_if_filtered;
-use crate::room::queries::consult;
-use crate::room::replayed::replayed;
-use crate::room::responders::is_valid_recipient;
-use crate::room::steps::judge::report_step;
-use crate::room::{Dialogue, Frames, PluginCalls, RoomContext, StepLoop};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-pub(super) use judge::is_empty;
-
 use super::acting::Acting;
+use super::budgets::BudgetShortage;
 use super::delegates::limit_child;
 use super::frame::{
     Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, PastActions, Responder, Responders,
@@ -26,17 +17,21 @@ use super::frame::{
 };
 use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
-use super::passages::FrameHold;
-use super::prompt_agent::with_message;
-use super::prompts::IncompleteAnswer;
+use super::passages::{FrameHold, hold_of_new};
+use super::prompt_agent::{own_system, with_message};
+use super::prompts::{IncompleteAnswer, say_if_filtered};
+use super::queries::consult;
+use super::replayed::replayed;
+use super::responders::is_valid_recipient;
 use super::stuck_detection::StuckWatch;
 use super::termination::FrameEnd;
 use super::tools::failed;
-use super::{Invariant, Purpose, QueryPurpose};
+use super::{
+    Dialogue, Frames, Invariant, PluginCalls, Purpose, QueryPurpose, RoomContext, StepLoop,
+};
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::budgets::BudgetShortage;
 use crate::setup::PluginKind;
 use crate::setup::plugin_query::PluginQuery;
 use crate::types::action::{Action, Turn};
@@ -45,6 +40,9 @@ use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Blob, Label, Message, Role};
 use crate::types::outcome::Status;
 use crate::types::view::Peer;
+use judge::report_step;
+
+pub(super) use judge::is_empty;
 
 /// Consecutive faults after which an agent is given up, because its next step would most likely
 /// fail too.

@@ -8,7 +8,6 @@ mod tests;
 mod waiting;
 mod watch;
 
-use crate::room::{Dialogue, Frames, RunControl};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
 use super::termination::FrameEnd;
 use super::tools::taint_of;
+use super::{Dialogue, Frames, RunControl};
 use crate::protocol::notice::Notice;
 use crate::setup::{NoTool, TaskSetup};
 use crate::types::action::{Action, Observation};
@@ -29,9 +29,9 @@ use crate::types::ids::FrameId;
 use crate::types::message::{Message, Role, ToolCall};
 use crate::types::outcome::Status;
 use crate::types::stuck_rules::{Recovery, StuckRules};
+use watch::{Act, ActWatch, DoingKind, StuckVerdict};
 
 pub use watch::StuckKind;
-use watch::{Act, ActWatch, DoingKind, StuckVerdict};
 
 /// Messages whose numbers are retained, even if the operator allows longer loops.
 const MAX_KEPT: usize = 256;

@@ -5,15 +5,14 @@ mod nested;
 mod round;
 mod start;
 
-use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Invariant;
 use super::approvals::Consent;
 use super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
 use super::steps::MAX_WEIGHT;
+use super::{Dialogue, Frames, Histories, Invariant, RoomContext, ToolRounds};
 use crate::protocol::notice::Notice;
 use crate::setup::{AgentResponder, NoTool};
 use crate::tool_calls::parse::{ParsedCalls, WrongCall};

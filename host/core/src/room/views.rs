@@ -1,7 +1,7 @@
-//! The views of a room. A view borrows the parts that one concern needs. Methods are on the
-//! smallest view that has the parts for them, so that the types show what they may touch, and a
-//! smaller view cannot call into a larger one. A larger view lends a smaller one by a method of its
-//! name: `self.dialogue()`.
+//! The views of a room. A view borrows the parts that one concern needs. Methods that need a view
+//! are on the smallest one that has the parts for them, so that the types show what they may touch,
+//! and a smaller view cannot call into a larger one. A larger view lends a smaller one by a method
+//! of its name: `self.dialogue()`.
 
 use super::{
     AgentStates, Background, Budgets, Deliveries, Frames, Gating, Handoffs, Histories, ModelCalls,
@@ -100,7 +100,8 @@ pub(super) struct StepLoop<'r> {
     pub(super) deliveries: &'r mut Deliveries,
 }
 
-/// Declares the method that lends a view, on each type that has all of the view's parts.
+/// Declares the method that lends a view, on each of the types behind `by`. They have all of the
+/// view's parts.
 macro_rules! lend {
     ($method:ident -> $view:ident $parts:tt by $($larger:ty),+) => {
         $(impl $larger {

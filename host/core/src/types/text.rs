@@ -44,20 +44,24 @@ fn has_no_known_look(c: char) -> bool {
     )
 }
 
-/// Whether the character is part of the picture before it, as in many emoji: it joins the next
-/// picture to it, or requests color. Anywhere else such a character is deceptive.
+const ZERO_WIDTH_JOINER: char = '\u{200d}';
+/// The variation selector that requests the colored form.
+const EMOJI_STYLE: char = '\u{fe0f}';
+
+/// Whether the character is part of the emoji before it: it joins the next emoji to it, or requests
+/// color. Anywhere else such a character is deceptive.
 #[must_use]
-pub fn joins_pictures(before: Option<char>, c: char) -> bool {
+pub fn is_emoji_joiner(before: Option<char>, c: char) -> bool {
     match c {
-        '\u{200d}' => before.is_some_and(|before| is_picture(before) || before == '\u{fe0f}'),
-        '\u{fe0f}' => before.is_some_and(is_picture),
+        ZERO_WIDTH_JOINER => before.is_some_and(|before| is_emoji(before) || before == EMOJI_STYLE),
+        EMOJI_STYLE => before.is_some_and(is_emoji),
         _ => false,
     }
 }
 
-/// Whether the character can begin a picture; digits and the like are excluded, although Unicode
+/// Whether the character can begin an emoji; digits and the like are excluded, although Unicode
 /// lists them.
-fn is_picture(c: char) -> bool {
+fn is_emoji(c: char) -> bool {
     !c.is_ascii() && CodePointSetData::new::<Emoji>().contains(c)
 }
 
@@ -227,13 +231,13 @@ mod tests {
             ('क', '\u{200d}', false),
         ] {
             assert_eq!(
-                joins_pictures(Some(before), c),
+                is_emoji_joiner(Some(before), c),
                 expected,
                 "{} {}",
                 before.escape_unicode(),
                 c.escape_unicode()
             );
         }
-        assert!(!joins_pictures(None, '\u{200d}'));
+        assert!(!is_emoji_joiner(None, '\u{200d}'));
     }
 }

@@ -153,7 +153,7 @@ impl Budget {
             }
             Payload::InstanceSection(section) => {
                 for instance in section.clone() {
-                    self.core_instance(&instance.map_err(|error| malformed(&error))?)?;
+                    self.count_core_instance(&instance.map_err(|error| malformed(&error))?)?;
                 }
                 Ok(())
             }
@@ -262,7 +262,7 @@ impl Budget {
         Ok(())
     }
 
-    fn make(&mut self, instances: u64) -> Result<(), LoadError> {
+    fn count_instances(&mut self, instances: u64) -> Result<(), LoadError> {
         let Some(open) = self.open.last_mut() else { return Ok(()) };
         open.instances = open.instances.saturating_add(instances);
         if open.instances > INSTANCES {
@@ -271,8 +271,9 @@ impl Budget {
         Ok(())
     }
 
-    fn core_instance(&mut self, instance: &Instance<'_>) -> Result<(), LoadError> {
-        self.make(1)?;
+    /// Counts a core instance, and the names that it declares.
+    fn count_core_instance(&mut self, instance: &Instance<'_>) -> Result<(), LoadError> {
+        self.count_instances(1)?;
         match instance {
             Instance::Instantiate { args, .. } => {
                 self.declare_all(args.iter().map(|argument| argument.name))
@@ -291,11 +292,11 @@ impl Budget {
                     .last()
                     .and_then(|open| open.components.get(*component_index as usize).copied());
                 // An index of nothing is an error of the compiler.
-                self.make(known.unwrap_or_default().saturating_add(1))?;
+                self.count_instances(known.unwrap_or_default().saturating_add(1))?;
                 self.declare_all(args.iter().map(|argument| argument.name))
             }
             ComponentInstance::FromExports(exports) => {
-                self.make(1)?;
+                self.count_instances(1)?;
                 self.declare_all(exports.iter().map(|export| export.name.name))
             }
         }

@@ -118,13 +118,13 @@ impl PlainTools {
             }
             require_few(&functions)?;
         }
-        found.name(functions, docs)?;
+        found.add_functions(functions, docs)?;
         Ok(found)
     }
 
-    /// Names the functions, and takes those with plain types. A function has its own name unless
+    /// Adds the functions with plain types as tools. A function has its own name unless
     /// another has it too; then the name of its interface precedes it.
-    fn name(
+    fn add_functions(
         &mut self,
         functions: Vec<ExportedFunction>,
         docs: &FunctionDocs,

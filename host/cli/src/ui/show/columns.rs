@@ -2,7 +2,7 @@
 //! steer a terminal are escaped. This module knows nothing of the columns' contents.
 
 use anstyle::Style;
-use conclave_core::types::text::{is_deceptive, joins_pictures};
+use conclave_core::types::text::{is_deceptive, is_emoji_joiner};
 use unicode_width::UnicodeWidthChar;
 
 use super::paint;
@@ -201,7 +201,7 @@ pub(crate) fn width(text: &str) -> usize {
 
 /// Appends a character in printable form. Returns its columns.
 fn push(c: char, before: Option<char>, row: &mut String) -> usize {
-    if is_deceptive(c) && !joins_pictures(before, c) {
+    if is_deceptive(c) && !is_emoji_joiner(before, c) {
         let from = row.len();
         row.extend(c.escape_unicode());
         return row.len() - from;

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use conclave_core::types::text::{is_deceptive, joins_pictures};
+use conclave_core::types::text::{is_deceptive, is_emoji_joiner};
 use unicode_security::skeleton;
 
 use super::{FAINT, paint};
@@ -202,7 +202,7 @@ pub(crate) fn escape_json(json: &str) -> String {
 /// Whether a character other than a blank can be shown. `marks` is the number of characters without
 /// a width in a row, including this one.
 fn is_shown_as_it_is(before: Option<char>, c: char, marks: u32) -> bool {
-    !c.is_whitespace() && (!is_deceptive(c) || joins_pictures(before, c)) && marks <= MARKS_MAX
+    !c.is_whitespace() && (!is_deceptive(c) || is_emoji_joiner(before, c)) && marks <= MARKS_MAX
 }
 
 /// Lays out text as it streams, in marked rows that are broken at words.

@@ -33,7 +33,7 @@ pub(super) fn of_task(
     tools.sort_by(|(_, a), (_, b)| a.summary.name.cmp(&b.summary.name));
     let agents = delegates_of(config, task, plugins);
     tools.extend(HostTool::ALL.into_iter().map(|tool| of_host(task, tool, &agents)));
-    tools.extend(worker_tools(config, task));
+    tools.extend(pinned_delegation_tools(config, task));
     check_names(config, name, &tools, admitted, problems);
     check_delegation(config, name, task, plugins, &tools, problems);
     check_handoff(config, name, task, plugins, &tools, problems);
@@ -162,8 +162,8 @@ pub(super) fn may_start_tasks(config: &Config, task: &TaskConfig, plugins: &Plug
     !delegates_of(config, task, plugins).is_empty()
 }
 
-/// The tools for one worker each.
-fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
+/// The tools of the entries that pin `delegate_task` to one worker.
+fn pinned_delegation_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
     let tool = |(index, entry): (usize, &ToolEntry)| {
         let agent = entry
             .agent

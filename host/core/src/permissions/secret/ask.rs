@@ -36,11 +36,11 @@ pub struct AskError {
     pub problem: String,
 }
 
-/// Returns the secrets that a request for `secrets` names; empty if it is for any.
+/// The secrets that a plugin's request for `secrets` names; empty if it asks for any.
 ///
 /// # Errors
 /// The first entry that is malformed.
-pub fn named_asks(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>, AskError> {
+pub fn requested_secrets(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>, AskError> {
     let read = |(name, detail): (&String, &Value)| {
         let named_ask = NamedAsk::deserialize(detail).map_err(|error| error.to_string());
         let hosts_fit = |named_ask: NamedAsk| match named_ask
@@ -48,7 +48,7 @@ pub fn named_asks(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>,
             .iter()
             .find_map(|host| HostPattern::parse(host).err())
         {
-            Some(problem) => Err(format!("has a host that is none: {problem}")),
+            Some(problem) => Err(format!("has an invalid host: {problem}")),
             None => Ok(named_ask),
         };
         let error = |problem| AskError { name: name.clone(), problem };
@@ -67,9 +67,9 @@ pub fn named_asks(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>,
 /// optional.
 ///
 /// # Errors
-/// As `named_asks`.
+/// As `requested_secrets`.
 pub(crate) fn complete(ask: &mut CapabilityRequest) -> Result<(), AskError> {
-    let asks = named_asks(ask)?;
+    let asks = requested_secrets(ask)?;
     if asks.is_empty() || !ask.why.is_empty() {
         return Ok(());
     }
@@ -103,7 +103,7 @@ pub(super) fn require(
         return Ok(());
     };
     // A malformed request covers nothing.
-    let Ok(asks) = named_asks(ask) else {
+    let Ok(asks) = requested_secrets(ask) else {
         return refuse("its manifest asks for secrets in a form that this host does not know");
     };
     let Some(named_ask) = asks.get(name.as_str()) else {
@@ -170,11 +170,14 @@ mod tests {
 
     #[test]
     fn a_manifest_asks_for_any_or_by_name() {
-        assert_eq!(named_asks(&ask("[asks.secrets]\nwhy = \"Any.\"\n")), Ok(BTreeMap::new()));
+        assert_eq!(
+            requested_secrets(&ask("[asks.secrets]\nwhy = \"Any.\"\n")),
+            Ok(BTreeMap::new())
+        );
         let by_name = ask(
             "[asks.secrets.met_token]\nwhy = \"Lifts the rate limit.\"\nhosts = [\"api.met.no\"]\noptional = true\n",
         );
-        let asks = named_asks(&by_name).expect("it has the form");
+        let asks = requested_secrets(&by_name).expect("it has the form");
         assert_eq!(asks["met_token"].hosts, ["api.met.no"]);
         assert_eq!(
             (by_name.why.as_str(), by_name.optional),
@@ -182,7 +185,7 @@ mod tests {
         );
         let form = |detail: Value| {
             let detail = BTreeMap::from([("met_token".to_owned(), detail)]);
-            named_asks(&CapabilityRequest { detail, ..CapabilityRequest::default() })
+            requested_secrets(&CapabilityRequest { detail, ..CapabilityRequest::default() })
         };
         for wrong in [serde_json::json!({ "places": ["body"] }), serde_json::json!({ "hosts": 1 })]
         {

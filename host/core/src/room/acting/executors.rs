@@ -2,16 +2,16 @@
 //! (`tasks.NAME.action_plugins`). The agent's `tools` grant and the rules apply as for any call. An
 //! executor's answer is data.
 
-use crate::room::acting::jobs::has_room_for_a_job;
-use crate::room::{Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::approvals::Consent;
-use super::super::frame::{CallOutcome, Slot};
-use super::super::messages::{text_form, unknown_plugin};
+use super::jobs::has_room_for_a_job;
 use super::{text_of, unsupported};
+use crate::room::approvals::Consent;
+use crate::room::frame::{CallOutcome, Slot};
+use crate::room::messages::{text_form, unknown_plugin};
+use crate::room::{Frames, Histories, RoomContext, ToolRounds};
 use crate::tool_calls::toolbox::ToolTarget;
 use crate::tool_calls::truncate;
 use crate::trajectory::observation::MAX_COMMAND_OUTPUT;

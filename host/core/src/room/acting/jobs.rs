@@ -8,28 +8,25 @@
 //! before the kill, and the room stays open until the kill is answered. A second stop does not wait
 //! for it.
 
-use crate::room::acting::drop_limit;
-use crate::room::acting::drop_timers;
-use crate::room::acting::executors::offers;
-use crate::room::acting::executors::without_executor;
-use crate::room::scratch::call_tool;
-use crate::room::scratch::takes_turns;
-use crate::room::{Dialogue, Frames, PluginCalls, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::approvals::Consent;
-use super::super::frame::{Frame, Slot};
-use super::super::knowledge::newest_said;
-use super::super::{Invariant, Purpose, Room, TimerPurpose};
-use super::text_of;
+use super::executors::{offers, without_executor};
+use super::{drop_limit, drop_timers, text_of};
 use crate::permissions::policy_rules::Decide;
 use crate::policy::budget::Budget;
 use crate::policy::decision::decide;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::approvals::Consent;
+use crate::room::frame::{Frame, Slot};
+use crate::room::knowledge::newest_said;
+use crate::room::scratch::{call_tool, takes_turns};
+use crate::room::{
+    Dialogue, Frames, Invariant, PluginCalls, Purpose, Room, RoomContext, TimerPurpose, ToolRounds,
+};
 use crate::trajectory::observation::MAX_COMMAND_OUTPUT;
 use crate::trajectory::truncate;
 use crate::types::action::{Observation, PastAction, exit_code};

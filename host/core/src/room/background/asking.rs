@@ -1,16 +1,16 @@
 //! Queries, messages and stops for background tasks: by tools of the task that started them (R-066,
 //! R-089), or from outside.
 
-use crate::room::{Background, BackgroundWork, RoomContext};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::frame::CallOutcome;
-use super::super::termination::FrameEnd;
 use super::ending::EndRecipient;
 use super::opening::cut;
 use crate::protocol::effect::Effect;
+use crate::room::frame::CallOutcome;
+use crate::room::termination::FrameEnd;
+use crate::room::{Background, BackgroundWork, RoomContext};
 use crate::types::delegation::{BackgroundRecord, BackgroundState};
 use crate::types::delivery::DeliveryState;
 use crate::types::host_tool::HostTool;
@@ -41,7 +41,7 @@ impl BackgroundWork<'_> {
 
     /// Answers `task_status`, `cancel_task` and `tell_task` for tasks that the calling task
     /// started.
-    pub(in crate::room) fn ask_about_task(
+    pub(in crate::room) fn answer_task_tool(
         &mut self,
         id: FrameId,
         tool: HostTool,

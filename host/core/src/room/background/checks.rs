@@ -1,16 +1,15 @@
 //! The checks of a delegation. Each refusal has a code for programs, a sentence that a model can
 //! act on, and the valid choices. The operator reads which grant or limit applied.
 
-use crate::room::delivery::check_strategy;
-use crate::room::{Background, BackgroundWork, Frames, RoomChannels, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::RoomPhase;
 use super::{Delegating, TaskOrigin};
 use crate::permissions::authorize::DelegationChoice;
+use crate::room::delivery::check_strategy;
+use crate::room::{Background, BackgroundWork, Frames, RoomChannels, RoomContext, RoomPhase};
 use crate::types::capability::Capability;
 use crate::types::channel::Binding;
 use crate::types::delegation::{
@@ -116,7 +115,7 @@ impl BackgroundWork<'_> {
         let context = checked_context(delegation)?;
         check_key(delegation.key.as_ref(), "a delegation")?;
         check_structured(delegation)?;
-        let notify = checked_notify(self.cx, delegation, by.as_ref())?;
+        let notify = task_to_notify(self.cx, delegation, by.as_ref())?;
         if let Deliver::By(strategy) = &delegation.deliver {
             check_strategy(self.cx, strategy)?;
         }
@@ -327,7 +326,8 @@ fn allow_choice(
     })
 }
 
-fn checked_notify(
+/// The task that reads the result: the one that the delegation names, or the configured one.
+fn task_to_notify(
     cx: &RoomContext,
     delegation: &Delegation,
     by: Option<&TaskName>,

@@ -1,8 +1,8 @@
 //! The end of background tasks when their parent is stopped or closed, by the `on_close` of each
 //! (R-063 done right).
 
-use super::super::termination::FrameEnd;
 use super::ending::EndRecipient;
+use crate::room::termination::FrameEnd;
 use crate::room::{Background, BackgroundWork, Budgets, RoomChannels, RoomContext};
 use crate::types::delegation::OnClose;
 use crate::types::ids::BackgroundId;

@@ -2,27 +2,23 @@
 //! a fixed form (R-084 done right). The others pass the gates, are checked again, and are put to
 //! the rules of consent as the gates left them.
 
-use crate::room::background::opening::delegators_of_child;
-use crate::room::background::slots::outcome_of_delegation;
-use crate::room::background::slots::waits;
-use crate::room::confirming::consent_to;
-use crate::room::gates::has_gate;
-use crate::room::{BackgroundWork, Frames, RoomContext};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::Purpose;
-use super::super::approvals::{Consent, ConsentRuling};
-use super::super::confirming::RequestedAct;
-use super::super::frame::{CallOutcome, SlotState};
-use super::super::gates::GatedAct;
 use super::checks::CheckedDelegation;
+use super::opening::delegators_of_child;
+use super::slots::{outcome_of_delegation, waits};
 use super::{
     BackgroundTask, Delegating, DelegationAnswer, RequestedDelegation, TaskOrigin, Waiter,
 };
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::approvals::{Consent, ConsentRuling};
+use crate::room::confirming::{RequestedAct, consent_to};
+use crate::room::frame::{CallOutcome, SlotState};
+use crate::room::gates::{GatedAct, has_gate};
+use crate::room::{BackgroundWork, Frames, Purpose, RoomContext};
 use crate::setup::GatePoint;
 use crate::types::action::Action;
 use crate::types::delegation::{BackgroundRecord, Delegation};

@@ -2,21 +2,23 @@
 //! later report only adds what was used (R-040, R-041, R-060, R-061 done right). Every end takes
 //! the same path.
 
-use crate::room::{Background, BackgroundWork, Budgets, RoomContext, RunControl};
 use serde_json::{Value, json};
 
-use super::super::delivery::Undelivered as Delivering;
-use super::super::termination::FrameEnd;
-use super::super::{Invariant, Purpose};
 use super::asking::CANCELLED;
 use super::structured::never_handed_in;
 use super::{BackgroundTask, DelegationAnswer, Waiter};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::termination::FrameEnd;
+use crate::room::{
+    Background, BackgroundWork, Budgets, Invariant, Purpose, RoomContext, RunControl,
+};
 use crate::types::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState, EndedTask};
 use crate::types::ids::{BackgroundId, CallId, TaskName};
 use crate::types::outcome::{EndCause, Status};
 use crate::types::usage::{Spent, UsedByPlugin};
+
+use super::super::delivery::Undelivered as Delivering;
 
 /// The errors recorded for a task that gives none.
 const NO_ANSWER: &str = "it ended without an answer";

@@ -1,15 +1,14 @@
 //! The opening of a child room (R-021, R-025, R-037 done right): its first message and its
 //! metadata. The message holds facts and an excerpt of the conversation as fenced data.
 
-use crate::room::confirming::delegators;
-use crate::room::lifecycle::deadline_in_background;
-use crate::room::{BackgroundWork, Budgets, Frames, Histories, RoomContext};
 use serde_json::{Map, Value, json};
 
-use super::super::confirming::brief_of;
 use super::checks::CheckedDelegation;
 use super::{RequestedDelegation, TaskOrigin};
 use crate::protocol::event::RunOpening;
+use crate::room::confirming::{brief_of, delegators};
+use crate::room::lifecycle::deadline_in_background;
+use crate::room::{BackgroundWork, Budgets, Frames, Histories, RoomContext};
 use crate::trajectory::fence;
 use crate::types::approval::Delegator;
 use crate::types::delegation::{CONVERSATION_MAX, Delegation, STRUCTURED_RETRIES};

@@ -5,15 +5,14 @@
 #[cfg(test)]
 mod tests;
 
-use crate::room::Background;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Room;
 use super::BackgroundTask;
 use super::structured::Structured;
+use crate::room::{Background, Room};
 use crate::types::delegation::{BackgroundRecord, BackgroundState, Delegation};
 use crate::types::delivery::{DeliveryRecord, DeliveryState, EndedTask};
 use crate::types::ids::{BackgroundId, Millis, RoomId, TaskName};

@@ -1,11 +1,11 @@
 //! Slots of a round that wait for a delegation: for its receipt while gates are asked, or for its
 //! result. A waiter that is over gets no answer.
 
-use crate::room::{BackgroundWork, Frames, RoomContext};
 use std::sync::Arc;
 
-use super::super::frame::{CallOutcome, Slot, SlotState};
 use super::{DelegationAnswer, Waiter};
+use crate::room::frame::{CallOutcome, Slot, SlotState};
+use crate::room::{BackgroundWork, Frames, RoomContext};
 use crate::types::ids::FrameId;
 use crate::types::message::Label;
 

@@ -1,14 +1,14 @@
 //! Results in a fixed form. The entry task of such a room submits its result with `submit_result`.
 //! It is asked again if it ends without one, and fails after the last attempt (R-021, D17, D18).
 
-use crate::room::{Background, BackgroundWork, Frames, Histories, RoomContext};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::frame::{CallOutcome, Frame, Responder};
-use super::super::termination::FrameEnd;
+use crate::room::frame::{CallOutcome, Frame, Responder};
+use crate::room::termination::FrameEnd;
+use crate::room::{Background, BackgroundWork, Frames, Histories, RoomContext};
 use crate::tool_calls::arguments::{check, explain};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, TaskName};

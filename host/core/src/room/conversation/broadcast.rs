@@ -3,9 +3,8 @@
 
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::Purpose;
 use crate::room::background::closing::shares_channels;
-use crate::room::{RoomChannels, RoomContext};
+use crate::room::{Purpose, RoomChannels, RoomContext};
 use crate::types::channel::Binding;
 use crate::types::delivery::OutgoingMessage;
 use crate::types::ids::{CallId, ChannelId};

@@ -4,12 +4,9 @@
 
 use super::limits::Bucket;
 use crate::protocol::notice::Notice;
-use crate::room::gates::GatedAct;
-use crate::room::gates::has_gate;
-use crate::room::pausing::UserMessage;
-use crate::room::pausing::active_frame;
-use crate::room::{Frames, RoomChannels, RoomContext};
-use crate::room::{Room, RoomPhase};
+use crate::room::gates::{GatedAct, has_gate};
+use crate::room::pausing::{UserMessage, active_frame};
+use crate::room::{Frames, Room, RoomChannels, RoomContext, RoomPhase};
 use crate::setup::GatePoint;
 use crate::types::channel::Binding;
 use crate::types::ids::TaskName;

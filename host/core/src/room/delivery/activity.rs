@@ -3,8 +3,9 @@
 
 use super::Room;
 use crate::room::frame::FrameWait;
-use crate::room::{Deliveries, Frames, ResultDelivery, RoomChannels, RoomContext};
-use crate::room::{Purpose, RoomPhase};
+use crate::room::{
+    Deliveries, Frames, Purpose, ResultDelivery, RoomChannels, RoomContext, RoomPhase,
+};
 use crate::types::channel::Activity;
 use crate::types::delivery::Wake;
 use crate::types::ids::{ChannelId, PluginName};

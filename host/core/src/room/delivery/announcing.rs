@@ -2,11 +2,11 @@
 //! Each request gets the outcome. A request with a known key gets the outcome of the first
 //! one.
 
-use crate::room::queue_limit::{QUEUE_MAX, QueueLimit};
-use crate::room::{Deliveries, Purpose, ResultDelivery, RoomChannels, RoomContext};
 use serde::{Deserialize, Serialize};
 
 use super::{GatedMessage, ROOM_CLOSED};
+use crate::room::queue_limit::{QUEUE_MAX, QueueLimit};
+use crate::room::{Deliveries, Purpose, ResultDelivery, RoomChannels, RoomContext};
 use crate::types::delegation::CHAIN_MAX;
 use crate::types::delivery::{DeliveryRecord, DeliveryState, OutgoingMessage, preferred_channel};
 use crate::types::ids::ChannelId;

@@ -2,14 +2,13 @@
 //! posted to people. The agent reads them once, right before its next step, as one fenced message in its history (R-050…R-055 done right). Its
 //! system text never grows.
 
-use crate::room::{Dialogue, StepLoop};
 use std::sync::Arc;
 
 use serde_json::json;
 
-use super::super::Invariant;
 use super::texts;
 use crate::protocol::notice::Notice;
+use crate::room::{Dialogue, Invariant, StepLoop};
 use crate::types::action::{Observation, PastAction};
 use crate::types::delivery::{DeliveryState, EndedTask};
 use crate::types::ids::{BackgroundId, ChannelId, FrameId};

@@ -3,15 +3,16 @@
 //! that waits for its user takes the turn at once, and then asks again. A task at work reads it in
 //! its next step.
 
-use crate::room::{Background, Frames, ResultDelivery, RoomChannels, RoomContext, StepLoop};
 use std::sync::Arc;
 
-use super::super::Invariant;
 use super::{GatedMessage, Room, texts};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::frame::{FrameWait, Responder};
-use crate::room::{Purpose, RoomPhase};
+use crate::room::{
+    Background, Frames, Invariant, Purpose, ResultDelivery, RoomChannels, RoomContext, RoomPhase,
+    StepLoop,
+};
 use crate::types::delegation::BackgroundState;
 use crate::types::delivery::{DeliveryRecord, DeliveryState};
 use crate::types::ids::{CallId, FrameId, TaskName};

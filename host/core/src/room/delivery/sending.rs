@@ -2,8 +2,6 @@
 //! afterwards. All attempts at one message have the same key, even after a crash; a channel never
 //! shows it twice.
 
-use crate::room::gates::has_gate;
-use crate::room::{Background, Deliveries, Frames, ResultDelivery, RoomChannels, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,10 +9,12 @@ use super::{GatedMessage, ROOM_CLOSED, texts};
 use crate::config::TERMINAL;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::Purpose;
-use crate::room::gates::GatedAct;
+use crate::room::gates::{GatedAct, has_gate};
 use crate::room::messages::unknown_plugin;
 use crate::room::queue_limit::QueueLimit;
+use crate::room::{
+    Background, Deliveries, Frames, Purpose, ResultDelivery, RoomChannels, RoomContext,
+};
 use crate::setup::GatePoint;
 use crate::types::capability::Capability;
 use crate::types::channel::ChannelKind;

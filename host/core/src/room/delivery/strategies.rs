@@ -2,17 +2,18 @@
 //! meanwhile are merged into the next one, so that ten thousand results do not cost ten thousand
 //! calls. If a strategy fails or never decides, its results wait for the agent's next turn.
 
-use crate::room::{Background, Deliveries, Frames, ResultDelivery, RoomChannels, RoomContext};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Invariant;
 use super::{Purpose, Room};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::TimerPurpose;
+use crate::room::{
+    Background, Deliveries, Frames, Invariant, ResultDelivery, RoomChannels, RoomContext,
+    TimerPurpose,
+};
 use crate::types::channel::{Activity, Channel, ChannelAccess};
 use crate::types::delivery::{Decision, DeliveryState, DeliveryView, Wake};
 use crate::types::fault::{CallReport, Fault};

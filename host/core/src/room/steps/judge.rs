@@ -1,15 +1,14 @@
 //! Judging an answer (L-054…L-062): whether it is valid, whether it ends the task, and what becomes
 //! pending. `steps` decides which responder is asked.
 
-use crate::room::{Dialogue, Frames, RoomContext, StepLoop};
 use std::sync::Arc;
 
-use super::super::Invariant;
-use super::super::frame::{Attempt, FrameWait, Responder, Responders};
-use super::super::judging::RuledAnswer;
-use super::super::termination::FrameEnd;
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::{Notice, SkipReason};
+use crate::room::frame::{Attempt, FrameWait, Responder, Responders};
+use crate::room::judging::RuledAnswer;
+use crate::room::termination::FrameEnd;
+use crate::room::{Dialogue, Frames, Invariant, RoomContext, StepLoop};
 use crate::setup::{Setup, TaskSetup};
 use crate::tool_calls::routing::PASS;
 use crate::tool_calls::toolbox::ToolTarget;

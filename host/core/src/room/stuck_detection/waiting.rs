@@ -2,12 +2,11 @@
 //! the agent, and no loop: nothing has changed *yet*. Whether something is under way follows from
 //! the task's records and from the answers of its tools, not from what the calls are called.
 
-use crate::room::{Histories, RoomContext, StepLoop};
-
 use serde_json::Value;
 
-use super::super::acting::{KILL, exit_of};
-use super::super::tools::host_tool_of;
+use crate::room::acting::{KILL, exit_of};
+use crate::room::tools::host_tool_of;
+use crate::room::{Histories, RoomContext, StepLoop};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{BackgroundId, FrameId, PluginName, TaskName};

@@ -1,14 +1,14 @@
 //! What ends a task: the checks of an answer after each step (L-081, L-085…L-094).
 
-use crate::room::responders::caller_name;
-use crate::room::{Dialogue, Frames, Histories, RoomContext};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::room::Invariant;
+use super::FrameEnd;
 use crate::room::frame::{ParsedMessage, Responder, SequenceAnswer};
+use crate::room::responders::caller_name;
 use crate::room::steps::is_empty;
+use crate::room::{Dialogue, Frames, Histories, Invariant, RoomContext};
 use crate::tool_calls::routing;
 use crate::tool_calls::sequence::{Happened, MessageKind};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
@@ -16,8 +16,6 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::FrameId;
 use crate::types::message::{Message, Role, Signal, ToolCall};
 use crate::types::outcome::Status;
-
-use super::FrameEnd;
 
 /// Texts with which a user ends a task (L-086).
 const QUIT_WORDS: [&str; 6] = ["q", "x", "quit", "exit", "bye", "DONE"];

@@ -1,20 +1,18 @@
 //! The end of an activation, with the calls and children that it had, and of the run.
 
-use crate::room::delegates::waits_for_delegate;
-use crate::room::passages::withholds_result;
-use crate::room::{BackgroundWork, Frames, RoomContext, RunControl};
 use std::sync::Arc;
-
-use crate::protocol::notice::Notice;
-use crate::room::delegates::children_of;
-use crate::room::frame::{Frame, FrameWait, Responder};
-use crate::room::result_types;
-use crate::room::{Invariant, Purpose, RoomPhase};
-use crate::types::ids::{CallId, FrameId, TaskName};
-use crate::types::outcome::{EndCause, Outcome, Status};
 
 use super::FrameEnd;
 use super::result::{failed_instead, has_answer, without_quotes};
+use crate::protocol::notice::Notice;
+use crate::room::delegates::{children_of, waits_for_delegate};
+use crate::room::frame::{Frame, FrameWait, Responder};
+use crate::room::passages::withholds_result;
+use crate::room::{
+    BackgroundWork, Frames, Invariant, Purpose, RoomContext, RoomPhase, RunControl, result_types,
+};
+use crate::types::ids::{CallId, FrameId, TaskName};
+use crate::types::outcome::{EndCause, Outcome, Status};
 
 impl RunControl<'_> {
     /// Ends a frame, after its judge and the gates have decided on its result.
@@ -36,7 +34,8 @@ impl RunControl<'_> {
         let ending = failed_instead(self.cx, &frame, ending);
         let task = self.cx.setup.tasks.get(&frame.task);
         let outlives = task.is_some_and(|task| task.rules().pending_outlives_activation);
-        // A run of so many turns is a part of the task: the next run goes on where it stopped.
+        // After a run with a fixed number of turns the task is not over: the next run goes on where
+        // it stopped.
         let goes_on = !outlives
             && frame.caller.is_none()
             && ending.status == Status::FixedTurns
@@ -66,7 +65,7 @@ impl RunControl<'_> {
             // the same question asked again. An interactive root asks its user itself, and ends
             // that way. The frame is put back so that it ends together with its callers.
             self.frames.insert(id, frame);
-            self.end_circle(caller, ending);
+            self.end_delegation(caller, ending);
             return;
         }
         match frame.caller {
@@ -85,7 +84,7 @@ impl RunControl<'_> {
     /// Ends the work that a sub-task belongs to when it loops or its question has no user: its
     /// delegation, or else the run. Unlike in the reference (O-106), the delegating task is not
     /// ended with it. It reads that there is no answer, and can do something else.
-    fn end_circle(&mut self, caller: FrameId, ending: FrameEnd) {
+    fn end_delegation(&mut self, caller: FrameId, ending: FrameEnd) {
         let mut next = Some(caller);
         while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
             let (id, above) = (frame.id, frame.caller);
@@ -151,7 +150,7 @@ impl RunControl<'_> {
                 result_types::describe(return_type)
             );
         }
-        // What gates decide on has the structured value in its message.
+        // A result that gates decide on has the structured value in its message already.
         let structured = self
             .background
             .structured_result()
@@ -169,7 +168,7 @@ impl RunControl<'_> {
             cause: ending.cause,
             ..Outcome::new(ending.status, ending.reason)
         });
-        // The question for more budget is dropped first, so that no grant can revive the ended run.
+        // Dropped before the phase changes, so that no grant can revive the ended run.
         self.budgets.drop_top_up(self.cx);
         self.cx.notify(Notice::ResultReady { outcome: Arc::clone(&outcome) });
         self.cx.phase = RoomPhase::Draining { outcome: Arc::clone(&outcome) };
@@ -201,6 +200,7 @@ impl RunControl<'_> {
 }
 
 impl BackgroundWork<'_> {
+    /// Removes a frame and those below it, with their calls.
     pub(in crate::room) fn remove_frame(&mut self, id: FrameId) -> Option<Frame> {
         let frame = self.frames.remove(&id)?;
         self.abandon_calls_of(id);
@@ -209,6 +209,7 @@ impl BackgroundWork<'_> {
         Some(frame)
     }
 
+    /// Drops the calls of a frame.
     pub(super) fn abandon_calls_of(&mut self, id: FrameId) {
         self.stop_waited_for(id);
         self.abandon_passages(id);

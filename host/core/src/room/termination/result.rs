@@ -1,15 +1,16 @@
 //! The result of a task that ended, for its caller or as the outcome of the run.
 
-use crate::room::passages::withholds_result;
-use crate::room::{Dialogue, Frames, Histories, RoomContext};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::FrameEnd;
+use super::done::{EndScope, calls_in, is_host_tool};
 use crate::room::delivery::is_data;
 use crate::room::frame::Frame;
 use crate::room::messages::text_form;
-use crate::room::result_types;
+use crate::room::passages::withholds_result;
+use crate::room::{Dialogue, Frames, Histories, RoomContext, result_types};
 use crate::setup::ReturnType;
 use crate::tool_calls::toolbox::ToolTarget;
 use crate::tool_calls::{arguments, routing};
@@ -17,9 +18,6 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::TaskName;
 use crate::types::message::{Label, Message, Role, Signal, ToolCall};
 use crate::types::outcome::Status;
-
-use super::FrameEnd;
-use super::done::{EndScope, calls_in, is_host_tool};
 
 impl Dialogue<'_> {
     /// Returns the result of a task. `None` if it has none, or if gates did not let it pass.
@@ -59,7 +57,7 @@ impl Dialogue<'_> {
                 message.labels.extend(rules.marks_results.then_some(Label::Task));
                 return Some(message);
             }
-            // L-089: when a limit ends the task, the pending message is its result.
+            // L-089: after any other end the pending message is the result.
             _ => self.cx.stamp(Role::User, frame.task.as_str()),
         };
         // A finished task without a message has an empty result, unlike a stalled one.
@@ -112,7 +110,7 @@ impl Dialogue<'_> {
             }
             None => {}
         }
-        // The same applies to calls that end a task.
+        // A call that ended this task must not end its caller either.
         message.tools.retain(|call| EndScope::of(&toolbox, call) != Some(EndScope::Task));
         message.labels.clone_from(&pending.labels);
         message.led_by.clone_from(&pending.led_by);

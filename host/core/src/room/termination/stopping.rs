@@ -1,18 +1,16 @@
 //! Hard stops: of a turn, of all work in the room, and the end of a room that has none left.
 
-use crate::room::acting::jobs::is_clearing_up;
-use crate::room::{PluginCalls, RoomContext, RunControl};
 use std::sync::Arc;
 
+use super::FrameEnd;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::acting::jobs::is_clearing_up;
 use crate::room::delegates::children_of;
 use crate::room::frame::Responder;
-use crate::room::{Invariant, Purpose, Room, RoomPhase};
+use crate::room::{Invariant, PluginCalls, Purpose, Room, RoomContext, RoomPhase, RunControl};
 use crate::types::ids::CallId;
 use crate::types::outcome::{Outcome, Status};
-
-use super::FrameEnd;
 
 impl RunControl<'_> {
     /// Stops all work in the room at once.
@@ -41,7 +39,7 @@ impl RunControl<'_> {
         let calls: Vec<CallId> = self.cx.calls.keys().copied().collect();
         for call in calls {
             if was_running && is_clearing_up(self.cx, call) {
-                // A second stop does not wait for the cleanup of the first.
+                // The first stop lets a cleanup end; a second one does not wait for it.
                 continue;
             }
             if let Some(Purpose::Background { id }) = self.cx.calls.get(&call) {

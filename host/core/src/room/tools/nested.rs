@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::frame::{CallOutcome, Nested, Slot, SlotAnswer, SlotState, ToolRound};
-use super::super::{Purpose, QueryPurpose, Room};
 use super::host_tool_of;
 use super::round::{MAX_CHAIN, name_in_task};
 use crate::protocol::effect::Effect;
-use crate::room::frame::FrameWait;
+use crate::room::frame::{CallOutcome, FrameWait, Nested, Slot, SlotAnswer, SlotState, ToolRound};
 use crate::room::messages::unknown_plugin;
-use crate::room::{Dialogue, Frames, PluginCalls, RoomContext, ToolRounds};
+use crate::room::{
+    Dialogue, Frames, PluginCalls, Purpose, QueryPurpose, Room, RoomContext, ToolRounds,
+};
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::capability::Capability;
 use crate::types::denial::Denial;

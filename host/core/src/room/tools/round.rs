@@ -1,18 +1,17 @@
 //! The end of a round of calls: the outcome of each, and the calls that it leads to (L-121). The
 //! agent role joins the outcomes in one message (L-117).
 
-use crate::room::acting::drop_limit;
-use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
-use super::super::approvals::Consent;
-use super::super::cut_results::ResultCut;
-use super::super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
-use super::super::messages::text_form;
-use super::super::steps::MAX_WEIGHT;
-use super::super::{Invariant, Purpose, Room};
 use super::{MAX_ROUND, ONE_CALL, TOO_MANY, host_tool_of};
 use crate::protocol::notice::Notice;
+use crate::room::acting::drop_limit;
+use crate::room::approvals::Consent;
+use crate::room::cut_results::ResultCut;
+use crate::room::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
+use crate::room::messages::text_form;
+use crate::room::steps::MAX_WEIGHT;
+use crate::room::{Dialogue, Frames, Histories, Invariant, Purpose, Room, RoomContext, ToolRounds};
 use crate::setup::TaskSetup;
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::tool_calls::{routing, truncate};

@@ -1,19 +1,15 @@
 //! The start of a plugin's tool. Grants, remaining amounts, the operator's rules and the run's
 //! budget are checked each time. A refusal names the missing grant or budget.
 
-use super::super::Purpose;
-use super::super::approvals::{Consent, ConsentRuling};
-use super::super::frame::SlotState;
-use super::super::messages::unknown_plugin;
-use super::super::scratch::ScratchTurns;
 use super::failed;
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::approvals::apply_rules;
-use crate::room::scratch::call_tool;
-use crate::room::scratch::takes_turns;
-use crate::room::{Budgets, Histories, RoomContext, ToolRounds};
+use crate::room::approvals::{Consent, ConsentRuling, apply_rules};
+use crate::room::frame::SlotState;
+use crate::room::messages::unknown_plugin;
+use crate::room::scratch::{ScratchTurns, call_tool, takes_turns};
+use crate::room::{Budgets, Histories, Purpose, RoomContext, ToolRounds};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};

@@ -97,7 +97,7 @@ impl Condensation {
                 .ok_or_else(bad)?;
             forget_flags[start..end].fill(true);
         }
-        let mut groups = Groups::of(history);
+        let mut groups = Groups::of_history(history);
         let retained_places = places_kept(history, retained);
         // O-125: a call and its results are dropped together or not at all.
         let staying: BTreeSet<usize> =
@@ -211,31 +211,33 @@ fn bounded(text: &str) -> String {
     format!("{}{CUT}", &text[..end])
 }
 
-/// Groups of entries that belong together: a call and its results.
+/// Groups of entries that belong together: a call and its results. Each entry has the place of an
+/// earlier one of its group, or its own (a union-find forest).
 struct Groups(Vec<usize>);
 
 impl Groups {
-    fn of(history: &History) -> Self {
+    fn of_history(history: &History) -> Self {
         let mut groups = Self((0..history.len()).collect());
         // Ids are unique within one message only, so a result belongs to the newest message with
         // its id.
-        let (mut calls, mut work) = (BTreeMap::new(), BTreeMap::new());
+        let (mut newest_call, mut messages_with_work) = (BTreeMap::new(), BTreeMap::new());
         for (place, entry) in history.iter().enumerate() {
             for result in &entry.tool_results {
-                if let Some(call) = calls.get(result.call_id.as_str()) {
+                if let Some(call) = newest_call.get(result.call_id.as_str()) {
                     groups.join(*call, place);
                 }
             }
             if entry.sender == Role::Agent
-                && let Some(asking) = entry.parent.and_then(|parent| work.get(&parent))
+                && let Some(request) =
+                    entry.parent.and_then(|parent| messages_with_work.get(&parent))
             {
-                // What the host says to an action, or to a call that stands in a text.
-                groups.join(*asking, place);
+                // The host's answer to an action, or to a call that stands in a text.
+                groups.join(*request, place);
             }
             if entry.sender == Role::Llm {
-                calls.extend(entry.tool_calls.iter().map(|call| (call.id.as_str(), place)));
+                newest_call.extend(entry.tool_calls.iter().map(|call| (call.id.as_str(), place)));
                 if entry.has_work_for_host() || !entry.tools.is_empty() {
-                    work.insert(entry.seq, place);
+                    messages_with_work.insert(entry.seq, place);
                 }
             }
         }

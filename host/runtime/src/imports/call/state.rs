@@ -277,7 +277,7 @@ impl CallState {
 
     /// Records the refusal of a function that this build of the host lacks.
     #[cfg(not(feature = "fetch"))]
-    pub(crate) fn not_yet(
+    pub(crate) fn refuse_unbuilt(
         &mut self,
         capability: conclave_core::types::capability::Capability,
         target: &str,

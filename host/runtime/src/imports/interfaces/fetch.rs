@@ -104,7 +104,7 @@ impl fetch::Host for CallState {
         request: fetch::Request,
     ) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
         let denial =
-            self.not_yet(conclave_core::types::capability::Capability::Fetch, &request.url)?;
+            self.refuse_unbuilt(conclave_core::types::capability::Capability::Fetch, &request.url)?;
         Ok(Err(FetchError::Denied(denial)))
     }
 }

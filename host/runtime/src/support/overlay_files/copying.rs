@@ -74,7 +74,8 @@ fn copy_overlay(overlay: &Path, to: &Path) -> io::Result<()> {
     copy_file(&overlay.join(READS), &to.join(READS))
 }
 
-/// Copies a file as it was at one moment; an absent one is no error.
+/// Copies a file as it was at one moment, or, if it changes during each of eight attempts, as the
+/// last attempt read it; an absent one is no error.
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     // A plugin may write to the middle of a file in several steps.
     const ATTEMPTS: usize = 8;

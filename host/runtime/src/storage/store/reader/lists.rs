@@ -138,6 +138,7 @@ fn json<T: serde::de::DeserializeOwned>(text: &str, column: usize) -> rusqlite::
     })
 }
 
+/// Finds a room by its name, in which the id of its run may be abbreviated.
 pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<RunMatch> {
     let exact = connection
         .prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?
@@ -147,18 +148,18 @@ pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<RunM
         return Ok(RunMatch::One(RoomId::from(name)));
     }
     // Only the run's part of a child room's name can be abbreviated.
-    let (begins, rest) = match name.split_once('/') {
+    let (run_prefix, rest) = match name.split_once('/') {
         Some((run, rest)) => (run, format!("/{rest}")),
         None => (name, String::new()),
     };
-    if begins.is_empty() {
+    if run_prefix.is_empty() {
         return Ok(RunMatch::Nothing);
     }
     let mut query = connection.prepare_cached(
         "SELECT room FROM rooms WHERE room = run || ?1 AND substr(run, 1, length(?2)) = ?2 ORDER BY started DESC, room LIMIT ?3",
     )?;
-    let found =
-        query.query_map(params![rest, begins, SEVERAL as i64], |row| row.get::<_, String>(0))?;
+    let found = query
+        .query_map(params![rest, run_prefix, SEVERAL as i64], |row| row.get::<_, String>(0))?;
     let mut found: Vec<RoomId> =
         found.map(|room| room.map(RoomId::from)).collect::<rusqlite::Result<_>>()?;
     Ok(match found.len() {
