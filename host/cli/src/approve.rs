@@ -551,7 +551,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_for_this_run_covers_only_the_other_arguments_of_question() {
+    fn an_answer_for_this_run_covers_only_the_same_kind_of_question() {
         let own = request(json!({}));
         let follow_up = ApprovalRequest { led_by: vec!["sneaky".into()], ..own.clone() };
         let confirmed = ApprovalRequest { causes: vec![ApprovalCause::Confirm], ..own.clone() };

@@ -8,7 +8,7 @@ use crate::failure::XtaskFailure;
 use crate::place::{Checkout, files_below};
 
 /// The folders that are checked, each by itself.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 9] = [
     "host/core",
     "host/runtime",
     "host/cli",
@@ -17,6 +17,7 @@ const FOLDERS: [&str; 8] = [
     "host/trajectory",
     "sdk/rust",
     "plugins",
+    "docs/examples/plugins",
 ];
 
 /// The largest share of doc comments that begin with `Returns`. It is not zero: beside an effect,

@@ -1,5 +1,5 @@
-//! Checks that the product grows only where somebody says for what: the tokens of Rust of each crate,
-//! without comments and tests, beside the figures of `tests/counts/tokens.txt`.
+//! Checks that the product grows only where somebody says for what: the tokens of Rust of each
+//! crate, without comments and tests, beside the figures of `tests/counts/tokens.txt`.
 //!
 //! A row is a crate's figure. Below it stand the raises, each with its reason, as in
 //! `host/core +1_200 a gate at the results of tools`. A figure that fell is lowered, and the raises

@@ -12,8 +12,8 @@ pub(crate) struct Init {
     /// The config to write, or the folder for it
     #[arg(default_value = CONFIG)]
     pub(crate) file: PathBuf,
-    /// Write a chat with this model: the address of a Chat Completions server, and the model's name
-    /// there, such as http://127.0.0.1:11434/v1#qwen3:8b
+    /// Answer with this model, in place of a script with fixed replies: the address of a Chat
+    /// Completions server, and the model's name there, such as http://127.0.0.1:11434/v1#qwen3:8b
     #[arg(long, value_name = "URL#NAME")]
     pub(crate) model: Option<String>,
     /// The folder to grant for reading [default: `docs` beside the config, or else a new folder
@@ -23,7 +23,7 @@ pub(crate) struct Init {
     /// Allow a folder that is too broad to grant by accident, such as the home folder
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Overwrite an existing config
+    /// Overwrite an existing config, and the script beside it
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -43,13 +43,16 @@ pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
         CliError::usage(format!("{}\n\n{problems}", "these values make the config invalid"))
     })?;
     let script = beside.join(script(&name));
-    if model.is_none() && script.exists() && !args.force {
+    let replies = model.is_none().then(|| replies(&folder));
+    // The same script is left from an attempt that failed behind it, and is no obstacle.
+    let new_replies =
+        replies.filter(|replies| std::fs::read_to_string(&script).ok().as_deref() != Some(replies));
+    if new_replies.is_some() && script.exists() && !args.force {
         let what = format!("{} already exists", show_path(&script));
         return Err(CliError::usage(what).hint("move it elsewhere, or overwrite it with --force"));
     }
     write_schema(&beside.join(schema::FILE))?;
-    if model.is_none() {
-        let replies = replies(&folder);
+    if let Some(replies) = new_replies {
         create(&script, &replies, args.force).map_err(|error| unwritten(&script, &error))?;
     }
     folder.make().map_err(|error| unwritten(&folder.path, &error))?;
@@ -107,6 +110,10 @@ fn tell(
             "file": file.display().to_string(),
             "changed": true,
             "granted": { "files": folder.path.display().to_string() },
+            "replies": match answerer {
+                Answerer::Model(_) => None,
+                Answerer::Script(script) => Some(script.display().to_string()),
+            },
             "next": next,
         }))?;
     } else if !output.quiet {

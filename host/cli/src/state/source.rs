@@ -104,7 +104,8 @@ impl ComponentPlace {
     }
 }
 
-/// Finds a component and inspects it. `command_for` returns the command to type with a better source.
+/// Finds a component and inspects it. `command_for` returns the command to type with a better
+/// source.
 ///
 /// # Errors
 /// If there is none, or it is not a plugin.

@@ -1,12 +1,13 @@
 //! The one description of each notice: a code, a subject, a verb, a target, a text, facts and a
 //! tone. The trace, the timeline, `why`, the audit and the transcript select and lay out; they have
-//! no words of their own for what is described here. Texts come from plugins, models and people;
+//! words of their own only for calls, faults, refusals and the end of a background task. Texts come from plugins, models and people;
 //! they are neither cut nor sanitised.
 
 mod parts;
 #[cfg(test)]
 mod tests;
 
+use crate::inspect::timeline::short;
 use crate::protocol::notice::{Notice, SkippedResponder};
 use crate::types::approval::led_by;
 use crate::types::ids::BackgroundId;
@@ -74,7 +75,10 @@ pub fn tell(notice: &Notice) -> Telling<'_> {
                 .detail(request.arguments.to_string())
                 .fact("because of", &request.source)
                 .fact("risk", request.risk.map_or("", |risk| risk.as_str()))
-                .fact("rated so because", request.risk_reason.as_deref().unwrap_or_default())
+                .fact(
+                    "rated so because",
+                    request.risk_reason.as_deref().map(short).unwrap_or_default(),
+                )
         }
         Notice::ApprovalGiven { approval, author, .. } => {
             approved(of(Host, ""), approval).fact("by", author.to_string())
@@ -104,7 +108,8 @@ pub fn tell(notice: &Notice) -> Telling<'_> {
         }
         Notice::AttemptLost { model, reason: Some(reason), .. } => {
             of(Host, "the run is left without an answer of")
-                .target(format!("{model}: {reason}"))
+                .target(model.as_str())
+                .reason(reason)
                 .tone(Tone::Odd)
         }
         Notice::AttemptLost { model, input_tokens, cost_micro_usd, reason: None, .. } => {

@@ -441,19 +441,32 @@ fn decisions_of_gates_and_judges_are_entries_of_the_audit() {
         },
         "expect": {},
     });
-    let decisions = |script: Value| -> Vec<(&str, Option<String>)> {
+    let decisions = |script: Value| -> Vec<(&str, Option<String>, String)> {
         audit::entries(&retold(ran(&case(script))))
             .into_iter()
             .filter(|entry| !matches!(entry.kind, audit::AuditKind::Granted))
-            .map(|entry| (entry.kind.as_str(), entry.plugin.map(|of| of.to_string())))
+            .map(|entry| {
+                (entry.kind.as_str(), entry.plugin.map(|of| of.to_string()), entry.message)
+            })
             .collect()
     };
-    let row = |kind: &'static str, plugin: &str| (kind, Some(plugin.to_owned()));
+    let row = |kind: &'static str, plugin: &str, message: &str| {
+        (kind, Some(plugin.to_owned()), message.to_owned())
+    };
     assert_eq!(
         decisions(judged),
-        [row("answer-overruled", "judge"), row("result-replaced", "judge")]
+        [
+            row("answer-overruled", "judge", "overrules an answer of llm in desk: not valid"),
+            row("result-replaced", "judge", "replaced the result of desk"),
+        ]
     );
-    assert_eq!(decisions(gated), [row("gate-modified", "guard"), row("gate-blocked", "guard")]);
+    assert_eq!(
+        decisions(gated),
+        [
+            row("gate-modified", "guard", "changed the text (subtask)"),
+            row("gate-blocked", "guard", "blocked (subtask): gate guard blocked it: no secrets"),
+        ]
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The delegator of the examples: study, work, verify; repeated if the work is not good, up to a limit.
+//! The delegator of the examples: study, work, verify; repeated if the work is not good, up to a
+//! limit.
 
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, guest};

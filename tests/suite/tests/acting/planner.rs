@@ -1,5 +1,5 @@
-//! The planner of the examples with a scripted model: a plan of three levels executed to its end, and a model
-//! with malformed replies.
+//! The planner of the examples with a scripted model: a plan of three levels executed to its end,
+//! and a model with malformed replies.
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;

@@ -1,5 +1,6 @@
-//! The description of a timeline's row: one line for the terminal and the page, and the details that
-//! open below it on the page. Plugins' and models' text in it is not escaped; its consumers do that.
+//! The description of a timeline's row: one line for the terminal and the page, and the details
+//! that open below it on the page. Plugins' and models' text in it is not escaped; its consumers do
+//! that.
 
 use std::time::Duration;
 
