@@ -289,8 +289,8 @@ impl Room {
     /// 2. An exhausted budget ends the run before a further turn or delivery begins.
     /// 3. Turns and deliveries alternate, until neither gives the other work.
     /// 4. A violation ends the room before it can finish as if nothing had happened.
-    /// 5. Observers get what is new. A tool call whose turn has come starts, once no call before it
-    ///    is left.
+    /// 5. Observers get the new events. Then the next waiting tool call starts, if the calls before it
+    ///    have ended.
     /// 6. The run finishes if nothing is pending; only then is the pause of a finished run dropped.
     /// 7. States are reported once, as they are now; links that nothing uses go last, when no part
     ///    holds them any more.

@@ -2,10 +2,10 @@
 //! begin with `Returns`, which hides the noun of a getter behind a verb that all functions share.
 
 use std::fs;
-use std::path::Path;
 
 use crate::failure::XtaskFailure;
 use crate::place::{Checkout, files_below};
+use crate::rust_text::is_product;
 
 /// The folders that are checked, each by itself.
 const FOLDERS: [&str; 9] = [
@@ -76,14 +76,6 @@ pub(crate) fn docs_begin_with_the_thing(place: &Checkout) -> Result<(), XtaskFai
     )))
 }
 
-/// Whether a file below a crate's folder is part of what it builds.
-fn is_product(inside: &Path) -> bool {
-    let is_test = inside.components().any(|part| {
-        ["tests", "benches", "target"].iter().any(|folder| part.as_os_str() == *folder)
-    });
-    !is_test && !inside.ends_with("tests.rs")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,12 +98,5 @@ mod tests {
         assert!(!Openings { comments: 100, returns: MAX_PERCENT }.is_too_many());
         assert!(Openings { comments: 100, returns: MAX_PERCENT + 1 }.is_too_many());
         assert!(!Openings::default().is_too_many());
-    }
-
-    #[test]
-    fn tests_are_no_product() {
-        assert!(is_product(Path::new("src/room/frame.rs")));
-        assert!(!is_product(Path::new("src/room/frame/tests.rs")));
-        assert!(!is_product(Path::new("tests/room/pausing.rs")));
     }
 }

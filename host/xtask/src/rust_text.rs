@@ -1,5 +1,15 @@
 //! Rust's text as tokens, for the checks that read it without a compiler.
 
+use std::path::Path;
+
+/// Whether a file below a folder of crates is part of what a crate builds.
+pub(crate) fn is_product(inside: &Path) -> bool {
+    let is_test = inside.components().any(|part| {
+        ["tests", "benches", "target"].iter().any(|folder| part.as_os_str() == *folder)
+    });
+    !is_test && !inside.ends_with("tests.rs")
+}
+
 /// A word or a mark of Rust's text, with its line from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
@@ -174,5 +184,12 @@ mod tests {
             product("#[cfg(not(test))]\nfn d() {}"),
             "# [ cfg ( not ( test ) ) ] fn d ( ) { }"
         );
+    }
+
+    #[test]
+    fn tests_are_no_product() {
+        assert!(is_product(Path::new("src/room/frame.rs")));
+        assert!(!is_product(Path::new("src/room/frame/tests.rs")));
+        assert!(!is_product(Path::new("tests/room/pausing.rs")));
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::failure::XtaskFailure;
 use crate::place::{Checkout, files_below};
-use crate::rust_text;
+use crate::rust_text::{self, is_product};
 
 const RECORDED: &str = "tests/counts/tokens.txt";
 
@@ -61,14 +61,6 @@ fn sizes(place: &Checkout) -> Result<Sizes, XtaskFailure> {
         }
     }
     Ok(sizes)
-}
-
-/// Whether a file below a folder of crates is part of what a crate builds.
-fn is_product(inside: &Path) -> bool {
-    let is_test = inside.components().any(|part| {
-        ["tests", "benches", "target"].iter().any(|folder| part.as_os_str() == *folder)
-    });
-    !is_test && !inside.ends_with("tests.rs")
 }
 
 /// The row that a file of a folder counts for, such as `host/core`.

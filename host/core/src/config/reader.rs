@@ -497,7 +497,7 @@ impl<'a> SpannedValue<'a> {
 }
 
 impl Table<'_> {
-    /// Checks the keys of a table found by `named_tables`. A separate step, because a table of a later
+    /// Checks the keys of a table of `named_tables`. A separate step, because a table of a later
     /// version is refused as a whole.
     pub(crate) fn checked(self, reader: &mut ConfigReader) -> Self {
         self.check_keys(reader);

@@ -1,7 +1,7 @@
 //! The one description of each notice: a code, a subject, a verb, a target, a text, facts and a
 //! tone. The trace, the timeline, `why`, the audit and the transcript select and lay out; they have
-//! words of their own only for calls, faults, refusals and the end of a background task. Texts come from plugins, models and people;
-//! they are neither cut nor sanitised.
+//! words of their own only for calls, faults, refusals and the end of a background task. Texts come
+//! from plugins, models and people; they are neither cut nor sanitised.
 
 mod parts;
 #[cfg(test)]

@@ -205,17 +205,14 @@ impl<'a> Rights<'a> {
             Some(format!("[plugins.{}] grants.exec = {}", self.plugin, list(all)))
         };
         self.require(Capability::Exec, &command_text, smallest)?;
+        let refuse = |reason: &str| {
+            self.refuse(Capability::Exec, &command_text, Layer::Runtime, reason, None)
+        };
         let length: usize = arguments.iter().map(String::len).sum();
         if arguments.len() > ARGUMENTS || length > ARGUMENT_BYTES {
             let reason =
                 format!("a command has {ARGUMENTS} arguments and {ARGUMENT_BYTES} bytes at most");
-            return Err(self.refuse(
-                Capability::Exec,
-                &command_text,
-                Layer::Runtime,
-                &reason,
-                None,
-            ));
+            return Err(refuse(&reason));
         }
         let mut paths: Vec<&str> = granted()
             .filter(|pattern| pattern.names(program))
@@ -224,13 +221,7 @@ impl<'a> Rights<'a> {
         paths.dedup();
         if paths.len() > 1 {
             let reason = format!("{program:?} names {}; write the path", paths.join(" and "));
-            return Err(self.refuse(
-                Capability::Exec,
-                &command_text,
-                Layer::Runtime,
-                &reason,
-                None,
-            ));
+            return Err(refuse(&reason));
         }
         let grant = self.grants.exec.as_ref();
         let found = grant.and_then(|grant| {

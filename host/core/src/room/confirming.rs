@@ -226,7 +226,7 @@ impl ToolRounds<'_> {
         self.cx.risk_reason = None;
     }
 
-    /// Resumes a slot that waited for consent, or for budget. `consent` is what it has.
+    /// Resumes a slot that waited for consent, or for budget. `consent` is the consent so far.
     pub(super) fn resume_slot(&mut self, id: FrameId, slot: usize, consent: Consent) {
         let Some(waiting) = self.frames.slot_mut(self.cx, id, slot) else { return };
         // It was answered meanwhile; the round continues with its other slots.

@@ -42,7 +42,7 @@ pub enum TextRole {
     Reason,
     /// Why it failed, or how it ended: as important as what happened.
     Problem,
-    /// What somebody wrote: the text is what happened.
+    /// The text of a person, a model or a plugin, such as a message.
     Message,
     /// A detail, such as arguments.
     Aside,

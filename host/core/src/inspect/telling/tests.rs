@@ -294,7 +294,7 @@ fn a_telling_has_no_loose_ends() {
         assert!(!sentence.trim().is_empty(), "{telling:?}");
         assert_eq!(sentence, sentence.trim(), "{telling:?}");
         assert!(telling.facts.iter().all(|(_, value)| !value.is_empty()), "{telling:?}");
-        // A delegation is told of the task that delegates.
+        // The subject of a delegation is the task that delegates.
         if let (Subject::Task(task), Some(about)) = (telling.subject, notice.task())
             && !matches!(notice, Notice::BackgroundStarted { .. })
         {

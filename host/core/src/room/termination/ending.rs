@@ -34,8 +34,8 @@ impl RunControl<'_> {
         let ending = failed_instead(self.cx, &frame, ending);
         let task = self.cx.setup.tasks.get(&frame.task);
         let outlives = task.is_some_and(|task| task.rules().pending_outlives_activation);
-        // After a run with a fixed number of turns the task is not over: the next run goes on where
-        // it stopped.
+        // A fixed number of turns is no end of the task: the next run continues with its pending
+        // message.
         let goes_on = !outlives
             && frame.caller.is_none()
             && ending.status == Status::FixedTurns
