@@ -1,11 +1,10 @@
 //! A delivery strategy: it decides when, where and how results of background tasks are delivered.
 //! It only decides: the host delivers, waits and ensures that nothing is delivered twice.
-//! [`harness`] checks one natively against scripts, and reports the guarantees that it breaks.
+//! The crate `conclave-harness` plays scripts to one in a test, and reports the guarantees that it
+//! breaks.
 
 mod context;
 mod due;
-#[cfg(not(target_family = "wasm"))]
-pub mod harness;
 mod waited;
 
 use crate::Result;

@@ -1,6 +1,6 @@
 //! Native tests of plugins: a host that grants what a test says, and the task that an agent, a
 //! responder, an analyzer, a condenser, a judge or a simulated user reads. The harness of strategies is
-//! [`delivery::harness`](crate::delivery::harness).
+//! the crate `conclave-harness`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::bindings::agent::conclave::plugin::state::{
     PastAction, Peer, RemainingBudgets, RunMetrics, ToolSummary,
 };
+use crate::delivery::{EndedTask, TaskStatus};
 use crate::fetch::Header;
 use crate::judge::{Answer, Ending, TaskResult};
 use crate::model::{Completion, StopReason};
@@ -225,6 +226,22 @@ impl FakeHost {
     /// The requests that were sent, oldest first.
     pub fn requests(&self) -> &[FakeRequest] {
         &self.fake.requests
+    }
+}
+
+/// A background task that completed without an answer, as a start for a test's own:
+/// `EndedTask { attempts: 2, ..ended("a") }`.
+pub fn ended(task_id: &str) -> EndedTask {
+    EndedTask {
+        task_id: task_id.to_owned(),
+        worker: "worker".to_owned(),
+        description: "Find out.".to_owned(),
+        status: TaskStatus::Completed,
+        output: None,
+        error: None,
+        duration_ms: 1_000,
+        attempts: 0,
+        metadata: "{}".to_owned(),
     }
 }
 

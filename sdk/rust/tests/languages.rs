@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 const PAGE: &str = include_str!("../../../docs/write-plugins/languages.md");
 const TYPES: &str = include_str!("../../js/types/index.d.ts");
 const TESTING: &str = include_str!("../../js/types/testing.d.ts");
+const HARNESS: &str = include_str!("../../harness/src/lib.rs");
 
 macro_rules! rust {
     ($path:literal) => {
@@ -31,7 +32,7 @@ fn code() -> [String; 3] {
         rust!("agent.rs"),
         rust!("background.rs"),
         rust!("config.rs"),
-        rust!("delivery/harness.rs"),
+        HARNESS,
         rust!("files.rs"),
         rust!("model.rs"),
         rust!("outcome.rs"),
@@ -117,7 +118,7 @@ fn kinds() -> Vec<Part> {
         ),
         part(
             "The harness",
-            &[rust!("delivery/harness.rs")],
+            &[HARNESS],
             &[(python!("harness.py"), "Harness")],
             (block(TESTING, "export interface Harness", "\n}"), &["  "]),
         ),

@@ -29,8 +29,9 @@ conclave_sdk::export!(delivery: ContextOnly);
 
 #[cfg(test)]
 mod tests {
-    use conclave_sdk::delivery::harness::{Harness, ended};
+    use conclave_harness::Harness;
     use conclave_sdk::delivery::{Activity, DeliveryStrategy, TaskStatus};
+    use conclave_sdk::testing::ended;
 
     use super::{ContextOnly, move_to_inbox, next};
 

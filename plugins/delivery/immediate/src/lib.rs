@@ -55,10 +55,11 @@ conclave_sdk::export!(delivery: Immediate);
 
 #[cfg(test)]
 mod tests {
-    use conclave_sdk::delivery::harness::{Guarantee, Harness, ended};
+    use conclave_harness::{Guarantee, Harness};
     use conclave_sdk::delivery::{
         Activity, ChannelKind, DeliveryStrategy, EndedTask, TaskStatus, Wake, wait,
     };
+    use conclave_sdk::testing::ended;
 
     use super::{Immediate, deliver, move_to_inbox, next};
 

@@ -81,8 +81,8 @@ conclave_sdk::export!(delivery: Queued);
 
 #[cfg(test)]
 mod tests {
+    use conclave_harness::{Harness, Report};
     use conclave_sdk::Result;
-    use conclave_sdk::delivery::harness::{Harness, Report};
     use conclave_sdk::delivery::{
         Activity, ChannelKind, Context, Decision, DeliveryStrategy, TaskStatus, Wake,
     };

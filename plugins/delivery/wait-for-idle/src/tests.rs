@@ -1,11 +1,12 @@
 //! Tests of the strategy with scripts, each checked for all guarantees.
 
+use conclave_harness::{Harness, Report, Script};
 use conclave_sdk::Result;
 use conclave_sdk::config::Span;
-use conclave_sdk::delivery::harness::{Harness, Report, Script, ended};
 use conclave_sdk::delivery::{
     Activity, Channel, ChannelKind, Context, Decision, DeliveryStrategy, TaskStatus, Wake, wait_for,
 };
+use conclave_sdk::testing::ended;
 use serde_json::json;
 
 use super::{Memory, Settings, WaitForIdle, next};

@@ -66,7 +66,7 @@ pub fn due(wake: &Wake, waiting: &[EndedTask]) -> Due {
 mod tests {
     use super::{Wake, backoff, due, move_to_inbox, wait};
     use crate::delivery::EndedTask;
-    use crate::delivery::harness::ended;
+    use crate::testing::ended;
 
     fn tried(attempts: &[(&str, u32)]) -> Vec<EndedTask> {
         attempts

@@ -8,7 +8,8 @@ use super::EndedTask;
 /// number of results. When the oldest one is delivered, the next one's time begins.
 ///
 /// ```
-/// use conclave_sdk::delivery::{Waited, harness::ended};
+/// use conclave_sdk::delivery::Waited;
+/// use conclave_sdk::testing::ended;
 ///
 /// let mut waited = Waited::default();
 /// assert_eq!(waited.ms(&[ended("a"), ended("b")], 1_000), 0);

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use conclave_sdk::delivery::harness::{Guarantee, Harness, Script};
+use conclave_harness::{Guarantee, Harness, Script};
 use conclave_sdk::delivery::{
     Activity, ChannelKind, Context, Decision, DeliveryMessage, TaskStatus, Wake, deliver,
     deliver_on, due, give_up, interrupt, move_to_inbox, wait, wait_for,

@@ -10,7 +10,7 @@ mod files {
     pub(crate) mod second;
 }
 
-use conclave_sdk::delivery::harness::{Harness, Script};
+use conclave_harness::{Harness, Script};
 use conclave_sdk::delivery::{Activity, DeliveryStrategy};
 
 const PAGE: &str = include_str!("../../../docs/write-plugins/strategy.md");

@@ -1,10 +1,10 @@
-//! The test kit for strategies. Like the host, it plays a script of rooms, clocks, channels and
-//! failures to a strategy, and reports the guarantees that the strategy breaks. It needs no host,
-//! no component and no waiting, since the clock is the script's. It runs natively, in a test.
+//! The test kit for delivery strategies. It plays a script of times, channels and failures to a
+//! strategy, in a room of the host's core, and reports the guarantees that the strategy breaks. It
+//! needs no component and no waiting, since the clock is the script's. It runs natively, in a test.
 //!
 //! ```
+//! use conclave_harness::{Guarantee, Harness};
 //! use conclave_sdk::Result;
-//! use conclave_sdk::delivery::harness::{Guarantee, Harness};
 //! use conclave_sdk::delivery::{Activity, ChannelKind, Context, Decision, Wake, deliver};
 //!
 //! /// Says everything at once, and never thinks of who is speaking.
@@ -22,23 +22,25 @@
 //! ```
 //!
 //! The script is played four times. The first two plays are unchanged, and must have the same
-//! result. The third joins everything that happens in one moment into one wake, as a host does
-//! while it is deciding. The fourth loses the answer of each wake once, as in a crash, and asks
+//! result. In the third everything of one moment happens while the strategy decides, so that the
+//! room joins the wakes. In the fourth the host stops once in each wake, and the strategy is asked
 //! again a second later. All guarantees must hold in every play.
 
+mod native;
+mod play;
 mod report;
 mod room;
 mod script;
 
+use conclave_sdk::Result;
+use conclave_sdk::delivery::{Activity, ChannelKind, Context, Decision, TaskStatus, Wake};
+use conclave_sdk::testing::FakeHost;
 use serde_json::Value;
 
-use super::{Activity, ChannelKind, Context, Decision, EndedTask, TaskStatus, Wake};
-use crate::{Error, Result, native};
-
+pub use play::{Answer, Decide, play};
 pub use report::{AcceptedMessage, Breach, Broken, Guarantee, InboxEntry, Report, WakeRecord};
-use room::{Play, Room};
 pub use script::Script;
-use script::{Line, ScriptEvent};
+use script::{Line, ScriptChannel, ScriptEvent};
 
 /// A strategy, and the script that is played to it.
 #[must_use = "nothing is played before `run`"]
@@ -69,14 +71,18 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
     }
 
     /// Adds a channel on which the strategy may speak.
-    pub fn channel(mut self, id: &str, kind: ChannelKind) -> Self {
-        self.script.add_channel(id, kind, 0);
-        self
+    pub fn channel(self, id: &str, kind: ChannelKind) -> Self {
+        self.add_channel(id, kind, 0)
     }
 
     /// Adds a channel that is busy for this many milliseconds with each message, like a voice.
-    pub fn voice(mut self, id: &str, says_ms: u64) -> Self {
-        self.script.add_channel(id, ChannelKind::Voice, says_ms);
+    pub fn voice(self, id: &str, says_ms: u64) -> Self {
+        self.add_channel(id, ChannelKind::Voice, says_ms)
+    }
+
+    fn add_channel(mut self, id: &str, kind: ChannelKind, says_ms: u64) -> Self {
+        let kind = native::kind(kind);
+        self.script.channels.push(ScriptChannel { id: id.to_owned(), kind, says_ms });
         self
     }
 
@@ -88,15 +94,14 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
 
     /// Completes a background task with that answer.
     pub fn completes(self, task: &str, output: &str) -> Self {
-        let ended = EndedTask { output: Some(output.to_owned()), ..ended(task) };
-        self.happens(ScriptEvent::Ends(ended))
+        self.happens(ScriptEvent::completes(task.to_owned(), output.to_owned()))
     }
 
-    /// Ends a background task with another status and an error; with [`TaskStatus::Completed`],
-    /// without an answer.
+    /// Ends a background task with another status and an error.
     pub fn ends(self, task: &str, status: TaskStatus, error: &str) -> Self {
-        let error = (status != TaskStatus::Completed).then(|| error.to_owned());
-        self.happens(ScriptEvent::Ends(EndedTask { status, error, output: None, ..ended(task) }))
+        let status = native::status(status);
+        let (task, error) = (task.to_owned(), Some(error.to_owned()));
+        self.happens(ScriptEvent::Ends { task, status, output: None, error })
     }
 
     /// Completes this many background tasks in the same moment: `NAME-0`, `NAME-1` and so on.
@@ -106,8 +111,9 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
     }
 
     /// Makes a channel busy, or idle again.
-    pub fn activity(self, channel: &str, activity: Activity) -> Self {
-        self.happens(ScriptEvent::Activity { channel: channel.to_owned(), activity })
+    pub fn activity(self, name: &str, activity: Activity) -> Self {
+        let activity = native::activity(activity);
+        self.happens(ScriptEvent::Activity { channel: name.to_owned(), activity })
     }
 
     /// Makes a channel reject its next `times` messages.
@@ -143,51 +149,10 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
 
     /// Plays the script, and returns the report. It describes the first of the four plays, and
     /// contains the breaches of all.
-    pub fn run(mut self) -> Report {
-        self.script.lines.sort_by_key(|line| line.at);
-        let before = native::set_config(self.config.is_object().then(|| self.config.to_string()));
-        let mut report = self.play(Play { name: "", asks_twice: true, ..Play::default() });
-        report.expect(self.script.expected.as_ref());
-        let replay = self.play(Play { name: "played again", ..Play::default() });
-        if replay.wakes != report.wakes {
-            report.breaks(
-                Guarantee::Deterministic,
-                0,
-                "the same script, played again, was answered otherwise".to_owned(),
-            );
-        }
-        let others = [
-            Play { name: "with wakes of one moment joined", joins: true, ..Play::default() },
-            Play { name: "with each answer lost once", loses_answers: true, ..Play::default() },
-        ];
-        for play in others {
-            report.breaches.extend(self.play(play).breaches);
-        }
-        native::set_config(before);
-        report
+    pub fn run(self) -> Report {
+        let Self { decide, script, config, .. } = self;
+        let play =
+            || play(&script, &mut |wake, view, before| native::ask(&decide, wake, view, before));
+        if config.is_object() { FakeHost::new().config(config).run(play) } else { play() }
     }
-
-    fn play(&self, play: Play) -> Report {
-        Room::new(&self.decide, &self.script, play).play()
-    }
-}
-
-/// A task that completed without an answer, as a start for a test's own: `EndedTask { attempts: 2,
-/// ..ended("a") }`.
-pub fn ended(task_id: &str) -> EndedTask {
-    EndedTask {
-        task_id: task_id.to_owned(),
-        worker: "worker".to_owned(),
-        description: "Find out.".to_owned(),
-        status: TaskStatus::Completed,
-        output: None,
-        error: None,
-        duration_ms: 1_000,
-        attempts: 0,
-        metadata: "{}".to_owned(),
-    }
-}
-
-fn unknown(what: &str, name: &str, known: &[&str]) -> Error {
-    Error::invalid_arguments(format!("{name:?} is no {what}: there are {}", known.join(", ")))
 }

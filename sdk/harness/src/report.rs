@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::script::Expected;
-use crate::delivery::{Decision, Wake};
+use conclave_core::types::delivery::{Decision, Wake};
+
+use crate::script::Expected;
 
 /// A strategy's guarantee to the users that it speaks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,7 +151,7 @@ pub struct Report {
     pub pending: Vec<String>,
     /// All wakes.
     pub wakes: Vec<WakeRecord>,
-    pub(super) breaches: Vec<Breach>,
+    pub(crate) breaches: Vec<Breach>,
 }
 
 impl Report {
@@ -184,11 +185,11 @@ impl Report {
             .map(|message| message.at)
     }
 
-    pub(super) fn breaks(&mut self, guarantee: Guarantee, at: u64, what: String) {
-        self.breaches.push(Breach { guarantee, at, what, play: "" });
+    pub(crate) fn breaks(&mut self, guarantee: Guarantee, at: u64, what: impl Into<String>) {
+        self.breaches.push(Breach { guarantee, at, what: what.into(), play: "" });
     }
 
-    pub(super) fn expect(&mut self, expected: Option<&Expected>) {
+    pub(crate) fn expect(&mut self, expected: Option<&Expected>) {
         let Some(Expected { delivered, inbox }) = expected else { return };
         let came: Vec<(u64, Vec<String>)> =
             self.delivered.iter().map(|message| (message.at, message.tasks.clone())).collect();

@@ -1,5 +1,5 @@
 //! A user who speaks, and a phone that refuses.
-use conclave_sdk::delivery::harness::Harness;
+use conclave_harness::Harness;
 use conclave_sdk::delivery::{Activity, DeliveryStrategy};
 
 use super::Polite;

@@ -1,0 +1,127 @@
+//! A strategy in Rust, called as a function: its view of the room and its decisions in the types of
+//! the SDK.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use conclave_core::types::delivery::{BackgroundStatus, DeliveryView};
+use conclave_core::types::{channel, delivery};
+use conclave_sdk::delivery::{
+    Activity, Channel, ChannelKind, Context, Decision, DeliveryMessage, EndedTask, Snapshot,
+    TaskStatus, WaitRequest, Wake,
+};
+use conclave_sdk::{Result, scratch};
+
+use crate::play::Answer;
+
+pub(crate) fn ask(
+    decide: impl Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>,
+    wake: &delivery::Wake,
+    view: &DeliveryView,
+    before: &[u8],
+) -> Answer {
+    let wake = match wake.clone() {
+        delivery::Wake::Ended { task } => Wake::Ended(task.to_string()),
+        delivery::Wake::ChannelIdle { channel } => Wake::ChannelIdle(channel.to_string()),
+        delivery::Wake::Timer => Wake::Timer,
+        delivery::Wake::SendFailed { reason } => Wake::SendFailed(reason),
+    };
+    let (room, outer) = (snapshot(view), scratch::bytes());
+    let decisions = match scratch::set_bytes(before) {
+        Err(error) => Err(format!("{error:?}")),
+        Ok(()) => {
+            let answer = catch_unwind(AssertUnwindSafe(|| decide(wake, &room.context())));
+            let answer = answer.map_err(|_| "it panicked".to_owned());
+            answer.and_then(|answer| answer.map_err(|error| error.to_string()))
+        }
+    };
+    let scratch = scratch::bytes();
+    let _ = scratch::set_bytes(&outer);
+    Answer { decisions: decisions.map(|it| it.into_iter().map(decision).collect()), scratch }
+}
+
+fn snapshot(view: &DeliveryView) -> Snapshot {
+    let ended = |ended: &Arc<delivery::EndedTask>| EndedTask {
+        task_id: ended.id.to_string(),
+        worker: ended.worker.to_string(),
+        description: ended.description.clone(),
+        status: match ended.status {
+            BackgroundStatus::Completed => TaskStatus::Completed,
+            BackgroundStatus::Failed => TaskStatus::Failed,
+            BackgroundStatus::Cancelled => TaskStatus::Cancelled,
+            BackgroundStatus::TimedOut => TaskStatus::TimedOut,
+            BackgroundStatus::Interrupted => TaskStatus::Interrupted,
+        },
+        output: ended.output.clone(),
+        error: ended.error.clone(),
+        duration_ms: ended.duration_ms,
+        attempts: ended.attempts,
+        metadata: ended.metadata.to_string(),
+    };
+    let channel = |known: &channel::Channel| Channel {
+        id: known.id.to_string(),
+        kind: match known.kind {
+            channel::ChannelKind::Text => ChannelKind::Text,
+            channel::ChannelKind::Web => ChannelKind::Web,
+            channel::ChannelKind::Voice => ChannelKind::Voice,
+            channel::ChannelKind::Agent => ChannelKind::Agent,
+            channel::ChannelKind::Other => ChannelKind::Other,
+        },
+        activity: match known.activity {
+            channel::Activity::Idle => Activity::Idle,
+            channel::Activity::Speaking => Activity::Speaking,
+            channel::Activity::UserSpeaking => Activity::UserSpeaking,
+            channel::Activity::Generating => Activity::Generating,
+        },
+        muted: known.muted,
+    };
+    Snapshot {
+        room_id: view.room.to_string(),
+        now_ms: view.now.0,
+        pending_results: view.pending_results.iter().map(ended).collect(),
+        channels: view.channels.iter().map(channel).collect(),
+        notified_task: view.notified_task.as_ref().map(ToString::to_string),
+    }
+}
+
+fn decision(decision: Decision) -> delivery::Decision {
+    match decision {
+        Decision::Deliver(DeliveryMessage { tasks, channel, prompt, interrupt }) => {
+            delivery::Decision::Deliver { tasks, channel, prompt, interrupt }
+        }
+        Decision::MoveToInbox(tasks) => delivery::Decision::MoveToInbox { tasks },
+        Decision::Wait(WaitRequest { channel, timeout_ms }) => {
+            delivery::Decision::Wait { channel, timeout_ms }
+        }
+        Decision::GiveUp(reason) => delivery::Decision::GiveUp { reason },
+    }
+}
+
+pub(crate) fn kind(kind: ChannelKind) -> channel::ChannelKind {
+    match kind {
+        ChannelKind::Text => channel::ChannelKind::Text,
+        ChannelKind::Web => channel::ChannelKind::Web,
+        ChannelKind::Voice => channel::ChannelKind::Voice,
+        ChannelKind::Agent => channel::ChannelKind::Agent,
+        ChannelKind::Other => channel::ChannelKind::Other,
+    }
+}
+
+pub(crate) fn activity(activity: Activity) -> channel::Activity {
+    match activity {
+        Activity::Idle => channel::Activity::Idle,
+        Activity::Speaking => channel::Activity::Speaking,
+        Activity::UserSpeaking => channel::Activity::UserSpeaking,
+        Activity::Generating => channel::Activity::Generating,
+    }
+}
+
+pub(crate) fn status(status: TaskStatus) -> BackgroundStatus {
+    match status {
+        TaskStatus::Completed => BackgroundStatus::Completed,
+        TaskStatus::Failed => BackgroundStatus::Failed,
+        TaskStatus::Cancelled => BackgroundStatus::Cancelled,
+        TaskStatus::TimedOut => BackgroundStatus::TimedOut,
+        TaskStatus::Interrupted => BackgroundStatus::Interrupted,
+    }
+}
