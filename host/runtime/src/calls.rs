@@ -191,6 +191,22 @@ pub trait ModelPort: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<Completion, ModelError>>;
 }
 
+/// Refuses every model request, for calls outside a room.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoModels;
+
+impl ModelPort for NoModels {
+    fn ask(
+        &self,
+        _: CallId,
+        _: u32,
+        _: ModelRequest,
+    ) -> BoxFuture<'static, Result<Completion, ModelError>> {
+        let message = "this call has no model".to_owned();
+        Box::pin(std::future::ready(Err(ModelError::Other { message })))
+    }
+}
+
 /// Runs the nested calls of tools.
 pub trait ToolPort: Send + Sync + 'static {
     /// Requests calls, which run at the same time. `ordinal` counts the requests of one call from 0.

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use conclave_core::types::delivery::{Decision, Wake};
+use serde::{Deserialize, Serialize};
 
 use crate::script::Expected;
 
 /// A strategy's guarantee to the users that it speaks to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Guarantee {
     /// It answers each wake, without an error or a panic. Otherwise the host leaves the waiting
     /// results in the inbox and notifies the operator.
@@ -55,6 +57,13 @@ impl Guarantee {
     }
 }
 
+/// Its name in cases, such as `never-over-a-user`.
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// A broken guarantee, with its time and circumstances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
@@ -90,7 +99,7 @@ impl fmt::Display for Broken {
         const SHOWN: usize = 10;
         let mut lines = self.0.iter().map(|Breach { guarantee, at, what, play }| {
             let play = if play.is_empty() { String::new() } else { format!(" ({play})") };
-            format!("{guarantee:?} ({}), at {at} ms{play}: {what}", guarantee.as_str())
+            format!("{guarantee} ({}), at {at} ms{play}: {what}", guarantee.as_str())
         });
         write!(f, "{}", lines.by_ref().take(SHOWN).collect::<Vec<_>>().join("\n"))?;
         match lines.count() {

@@ -139,13 +139,6 @@ impl Script {
     }
 }
 
-impl ScriptEvent {
-    /// A task that completed with an answer.
-    pub(crate) fn completes(task: String, output: String) -> Self {
-        Self::Ends { task, status: completed(), output: Some(output), error: None }
-    }
-}
-
 /// The end of a task, as its room reports it. The room above adds which task it was.
 pub(crate) fn end_of(
     status: BackgroundStatus,

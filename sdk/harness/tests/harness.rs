@@ -330,3 +330,10 @@ fn a_script_is_data() {
         Harness::new(polite).script(script(r#"{"inbox": ["b"]}"#)).run().check().unwrap_err();
     assert!(broken.is(Guarantee::AsExpected), "{broken}");
 }
+
+#[test]
+fn a_thousand_results_are_two_messages() {
+    let report = Harness::new(polite).voice("phone", 2_000).burst("task", 1_000).run();
+    report.check().unwrap();
+    assert_eq!(report.delivered.len(), 2, "the first one, and all that came while it was said");
+}

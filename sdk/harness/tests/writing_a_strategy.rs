@@ -1,28 +1,24 @@
-//! docs/write-plugins/strategy.md: what a reader copies from the page compiles, its tests pass, and
-//! the page shows what the harness says.
+//! docs/write-plugins/strategy.md: what a reader copies from the page compiles, its case passes, and
+//! the page shows what is said of the first version.
 
 #[path = "writing_a_strategy/first.rs"]
 #[expect(unreachable_pub, reason = "the page shows it as a crate's root")]
 mod first;
-#[path = "writing_a_strategy"]
-mod files {
-    #[expect(unreachable_pub, reason = "the page shows it as a crate's root")]
-    pub(crate) mod second;
-}
+#[path = "writing_a_strategy/second.rs"]
+#[expect(unreachable_pub, reason = "the page shows it as a crate's root")]
+mod second;
 
-use conclave_harness::{Harness, Script};
-use conclave_sdk::delivery::{Activity, DeliveryStrategy};
+use conclave_harness::{Broken, Harness, Script};
+use conclave_sdk::Result;
+use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake};
 
 const PAGE: &str = include_str!("../../../docs/write-plugins/strategy.md");
 
 #[test]
 fn the_page_has_the_files_as_they_are() {
-    let files = [
-        include_str!("writing_a_strategy/first.rs"),
-        include_str!("writing_a_strategy/second.rs"),
-        include_str!("writing_a_strategy/second/tests.rs"),
-    ];
-    for file in files {
+    for file in
+        [include_str!("writing_a_strategy/first.rs"), include_str!("writing_a_strategy/second.rs")]
+    {
         assert!(
             PAGE.contains(&format!("```rust\n{file}```")),
             "docs/write-plugins/strategy.md does not have this file as it is:\n{file}"
@@ -30,39 +26,29 @@ fn the_page_has_the_files_as_they_are() {
     }
 }
 
+/// The first block of the page in this language.
+fn block(language: &str) -> &'static str {
+    let rest = PAGE.split_once(&format!("```{language}\n")).expect("the page has such a block").1;
+    rest.split_once("```").expect("the block ends").0
+}
+
+/// Plays the script of the page's case.
+fn played(
+    decide: impl Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>,
+) -> std::result::Result<(), Broken> {
+    let cases: serde_json::Value = serde_json::from_str(block("json")).expect("cases");
+    let script = Script::from_json(&cases[0]["script"].to_string()).expect("a script");
+    Harness::new(decide).script(script).run().check()
+}
+
 #[test]
-fn the_page_shows_what_the_harness_says_of_the_first_try() {
-    let report = Harness::new(first::Polite::decide)
-        .voice("phone", 2_000)
-        .activity("phone", Activity::UserSpeaking)
-        .at(300)
-        .completes("task-1", "48 metres")
-        .at(900)
-        .refuses("phone", 2)
-        .at(1_000)
-        .completes("task-2", "in 1844")
-        .at(5_000)
-        .activity("phone", Activity::Idle)
-        .run();
-    let broken = report.check().expect_err("it is not polite yet").to_string();
-    let excerpt = PAGE
-        .split("```text\n")
-        .nth(1)
-        .and_then(|rest| rest.split_once("…\n```"))
-        .expect("the page shows it")
-        .0;
+fn the_page_shows_what_is_said_of_the_first_version() {
+    let broken = played(first::Polite::decide).expect_err("it is not polite yet").to_string();
+    let excerpt = block("text").trim_end_matches("…\n");
     assert!(broken.starts_with(excerpt), "the page shows:\n{excerpt}\nand it says:\n{broken}");
 }
 
 #[test]
-fn the_page_has_a_script_that_the_second_try_passes() {
-    let script = PAGE
-        .split("```json\n")
-        .nth(1)
-        .and_then(|rest| rest.split_once("```"))
-        .expect("the page has one")
-        .0;
-    let script = Script::from_json(script).unwrap_or_else(|error| panic!("{error}"));
-    let report = Harness::new(files::second::Polite::decide).script(script).run();
-    report.check().unwrap_or_else(|broken| panic!("{broken}"));
+fn the_case_of_the_page_passes_with_the_second_version() {
+    played(second::Polite::decide).unwrap_or_else(|broken| panic!("{broken}"));
 }

@@ -1,4 +1,4 @@
-// A strategy's answer to a wake, as the host and the harness take it.
+// A strategy's answer to a wake, as the host takes it.
 
 import { expect } from "./exports/boundary.js";
 import { settled } from "./kind.js";

@@ -7,7 +7,6 @@ import { toBytes } from "./utf8.js";
 import { View } from "./view.js";
 import { actionTo, extraTo, json, optional, toolCallTo } from "./wire.js";
 
-export { harness } from "./testing/harness.js";
 export { room } from "./testing/room.js";
 
 const GRANTS = [

@@ -1,7 +1,6 @@
 //! A delivery strategy: it decides when, where and how results of background tasks are delivered.
 //! It only decides: the host delivers, waits and ensures that nothing is delivered twice.
-//! The crate `conclave-harness` plays scripts to one in a test, and reports the guarantees that it
-//! breaks.
+//! A case of `conclave plugin test` plays a script to one, and reports the guarantees that it breaks.
 
 mod context;
 mod due;

@@ -82,7 +82,7 @@
 //! natively, without a host. There [`log`] writes to stderr, [`progress`] does nothing, and
 //! everything that needs a grant is denied; a [`testing::FakeHost`] grants what a test names, with
 //! files, keys, answers and replies in memory. A [`testing::TaskSnapshot`] is the task that an agent
-//! reads, and the crate `conclave-harness` tests a whole delivery strategy.
+//! reads. `conclave plugin test` plays the cases of the component.
 
 #![warn(missing_docs)]
 

@@ -1,6 +1,5 @@
 //! Native tests of plugins: a host that grants what a test says, and the task that an agent, a
-//! responder, an analyzer, a condenser, a judge or a simulated user reads. The harness of strategies is
-//! the crate `conclave-harness`.
+//! responder, an analyzer, a condenser, a judge or a simulated user reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

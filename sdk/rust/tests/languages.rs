@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 const PAGE: &str = include_str!("../../../docs/write-plugins/languages.md");
 const TYPES: &str = include_str!("../../js/types/index.d.ts");
 const TESTING: &str = include_str!("../../js/types/testing.d.ts");
-const HARNESS: &str = include_str!("../../harness/src/lib.rs");
 
 macro_rules! rust {
     ($path:literal) => {
@@ -32,7 +31,6 @@ fn code() -> [String; 3] {
         rust!("agent.rs"),
         rust!("background.rs"),
         rust!("config.rs"),
-        HARNESS,
         rust!("files.rs"),
         rust!("model.rs"),
         rust!("outcome.rs"),
@@ -45,7 +43,6 @@ fn code() -> [String; 3] {
         python!("background.py"),
         python!("delivery.py"),
         python!("fetch.py"),
-        python!("harness.py"),
         python!("history.py"),
         python!("log.py"),
         python!("model.py"),
@@ -115,12 +112,6 @@ fn kinds() -> Vec<Part> {
             &[rust!("delivery.rs"), rust!("delivery/due.rs"), rust!("delivery/waited.rs")],
             &[(python!("delivery.py"), ""), (python!("delivery.py"), "Waited")],
             (namespace("delivery"), &["  function ", "    "]),
-        ),
-        part(
-            "The harness",
-            &[HARNESS],
-            &[(python!("harness.py"), "Harness")],
-            (block(TESTING, "export interface Harness", "\n}"), &["  "]),
         ),
     ]
 }

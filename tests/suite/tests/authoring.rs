@@ -103,6 +103,30 @@ fn a_plugin_of_each_kind_is_written_built_tested_and_run() {
 }
 
 #[test]
+fn a_script_names_the_guarantees_that_a_strategy_breaks() {
+    let rig = Rig::new();
+    let repository = root().display().to_string();
+    let new = ["plugin", "new", "silent", "--kind", "strategy", "--sdk", &repository];
+    let wrote = conclave(&rig, &new);
+    assert!(wrote.status.success(), "{}", text(&wrote.stderr));
+    let folder = rig.folder().join("silent");
+    let build = folder.join("target/wasm32-wasip2/release");
+    std::fs::create_dir_all(&build).expect("a test can make a folder");
+    let silent = conclave_test_support::guest("strategy_silent");
+    std::fs::copy(silent, build.join("silent.wasm")).expect("a copy");
+    let script = r#""script": { "channels": [{ "id": "phone", "kind": "voice" }], "script": [{ "do": "ends", "task": "a", "output": "48 m" }] }"#;
+    let cases = format!(
+        r#"[{{ "name": "lost", {script} }}, {{ "name": "on purpose", {script}, "but": ["nothing-lost"] }}]"#
+    );
+    std::fs::write(folder.join("cases.json"), cases).expect("a test can write a file");
+    let output = conclave(&rig, &["plugin", "test", "silent"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    assert!(said.contains("nothing-lost (loses no result)") && said.contains("a still"), "{said}");
+    assert!(said.ends_with("2 cases: 1 failed\n"), "{said}");
+}
+
+#[test]
 fn a_case_that_fails_says_what_was_expected_and_what_was_seen() {
     let rig = Rig::new();
     let repository = root().display().to_string();

@@ -8,14 +8,15 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use conclave_core::config::Config;
 use conclave_core::config::edit::example_of;
+use conclave_core::config::{Config, TERMINAL};
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
+use conclave_core::types::ids::PluginName;
 use conclave_core::types::tool::{ToolError, ToolOutcome, ToolSpec};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{CallToolError, Follow, Host, PrepareError, RunOptions, ToolRun};
+use conclave_runtime::{CallToolError, Follow, Host, PrepareError, Prepared, RunOptions, ToolRun};
 use serde_json::{Value, json};
 
 use crate::args::{CallArgs, OutputArgs};
@@ -101,6 +102,38 @@ pub(crate) async fn once(
         },
     )?;
     Ok((tool, run))
+}
+
+/// Prepares a delivery strategy with the grants and settings of `args` only, for calls without a
+/// room. Returns its name in the config.
+///
+/// # Errors
+/// If these do not fit the component, or it is no strategy.
+pub(crate) async fn strategy(
+    host: &Host,
+    found: &LocatedComponent,
+    (args, folder): (&CallArgs, &Path),
+    follow: &Follow,
+) -> Result<(PluginName, Prepared), CliError> {
+    let manifest = &found.inspection.manifest;
+    if !found.inspection.kinds.contains(&PluginKind::DeliveryStrategy) {
+        return Err(CliError::plugin(format!(
+            "{} is no delivery strategy; it serves as {}",
+            manifest.name,
+            kinds(found)
+        )));
+    }
+    let mut grants = fragments(&args.grants)?;
+    grants.iter().try_for_each(|fragment| check_asked(&manifest.name, manifest, fragment))?;
+    if manifest.ask(Capability::Channels).is_some() {
+        // It only decides here: the channels are those of the room that asks it.
+        grants.extend(fragments(&[format!("channels = [\"{TERMINAL}\"]")])?);
+    }
+    let name = config::name(found);
+    let config = config::config(&found.place, &name, &grants, args, folder)?;
+    require_asked(&config, &name, manifest)?;
+    let prepared = host.prepare(&config, follow).await.map_err(|error| not_prepared(&error))?;
+    Ok((PluginName::from(name), prepared))
 }
 
 /// The same command with another source.
@@ -221,12 +254,16 @@ fn tool_name(
 }
 
 fn no_tools(found: &LocatedComponent) -> CliError {
-    let kinds: Vec<&str> = found.inspection.kinds.iter().map(|kind| kind.as_str()).collect();
     CliError::usage(format!(
         "{} has no tools; it serves as {}",
         found.inspection.manifest.name,
-        kinds.join(", ")
+        kinds(found)
     ))
+}
+
+fn kinds(found: &LocatedComponent) -> String {
+    let kinds: Vec<&str> = found.inspection.kinds.iter().map(|kind| kind.as_str()).collect();
+    kinds.join(", ")
 }
 
 /// A line of help for a tool: its name, its required arguments and its description.

@@ -3,12 +3,14 @@
 
 mod consent;
 mod expectation;
+mod script;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
+use conclave_harness::{Guarantee, Script};
 use conclave_runtime::kv::MemoryKv;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{RunInput, RunOptions};
@@ -39,7 +41,7 @@ const LOG_LINES: usize = 20;
 /// The wait for the observers of a run. One that needs longer fails the case.
 const OBSERVERS: Duration = Duration::from_secs(60);
 
-/// One case: a call of a tool, or a run of a config.
+/// One case: a call of a tool, a run of a config, or a script for a delivery strategy.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -49,6 +51,12 @@ struct Case {
     tool: Option<String>,
     #[serde(default)]
     arguments: Option<Value>,
+    /// The events in a room whose results the strategy delivers, with what is expected of it.
+    #[serde(default)]
+    script: Option<Script>,
+    /// The guarantees that the strategy breaks on purpose.
+    #[serde(default)]
+    but: Vec<Guarantee>,
     /// The grants of the call, as `conclave plugin call --grant` takes them.
     #[serde(default)]
     grants: Vec<String>,
@@ -61,7 +69,9 @@ struct Case {
     /// The config of the run, beside the cases.
     #[serde(default)]
     config: Option<PathBuf>,
-    expect: Expectation,
+    /// What must come of a call or a run.
+    #[serde(default)]
+    expect: Option<Expectation>,
 }
 
 pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, CliError> {
@@ -93,7 +103,7 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
     for case in &chosen {
         let began = Instant::now();
         let seen = play(case, &found, (&beside, &configs), output).await;
-        let problems = case.expect.problems(&seen);
+        let problems = case.problems(&seen);
         failed += u64::from(!problems.is_empty());
         if output.json {
             stdout::json(json!({
@@ -181,18 +191,46 @@ impl Case {
         let leaves = |path: &PathBuf| {
             path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
         };
-        match (&self.tool, &self.run) {
-            (Some(_), Some(_)) | (None, None) => Some("needs one of `tool` and `run`"),
-            (Some(_), None) if self.config.is_some() => {
-                Some("has a `config`, which only `run` takes")
-            }
-            (None, Some(_)) if is_call => {
+        let is_script = self.script.is_some();
+        match (self.tool.is_some(), self.run.is_some(), is_script) {
+            (true, false, false) | (false, true, false) | (false, false, true) => {}
+            _ => return Some("needs one of `tool`, `run` and `script`"),
+        }
+        match &self.run {
+            None if self.config.is_some() => Some("has a `config`, which only `run` takes"),
+            Some(_) if is_call => {
                 Some("has `arguments`, `grants` or `settings`, which only `tool` takes")
+            }
+            _ if is_script && self.arguments.is_some() => {
+                Some("has `arguments`, which only `tool` takes")
+            }
+            _ if is_script && self.expect.is_some() => {
+                Some("has an `expect` beside its `script`, which has its own")
+            }
+            _ if !is_script && self.expect.is_none() => Some("needs an `expect`"),
+            _ if !is_script && !self.but.is_empty() => {
+                Some("has a `but`, which only `script` takes")
             }
             _ if self.config.as_ref().is_some_and(leaves) => {
                 Some("names a `config` outside of the folder of the cases")
             }
             _ => None,
+        }
+    }
+
+    /// The expectations that were not met, and the guarantees that were broken.
+    fn problems(&self, seen: &Seen) -> Vec<String> {
+        self.expect.as_ref().map_or_else(|| seen.broken(), |expect| expect.problems(seen))
+    }
+
+    /// The grants and settings of a call of the component at `source`.
+    fn call_of(&self, source: &LocatedComponent) -> CallArgs {
+        CallArgs {
+            source: source.place.label(),
+            tool: self.tool.clone(),
+            grants: self.grants.clone(),
+            config: self.settings.as_ref().map(Value::to_string),
+            ..CallArgs::default()
         }
     }
 }
@@ -204,8 +242,9 @@ async fn play(
     output: OutputArgs,
 ) -> Seen {
     let seen = Arc::new(expectation::Recorder::default());
-    let played = match (&case.tool, &case.run) {
-        (Some(tool), _) => play_call(case, tool, (found, beside), &seen, output).await,
+    let played = match (&case.script, &case.run) {
+        (Some(script), _) => script::play(script, case, (found, beside), &seen, output).await,
+        (None, None) => play_call(case, (found, beside), &seen, output).await,
         (None, message) => {
             let config = case.config_beside(beside);
             play_run((config, configs), message.as_deref(), &seen, output).await
@@ -216,18 +255,11 @@ async fn play(
 
 async fn play_call(
     case: &Case,
-    tool: &str,
     (found, beside): (&LocatedComponent, &Path),
     seen: &Arc<expectation::Recorder>,
     output: OutputArgs,
 ) -> Result<Value, CliError> {
-    let args = CallArgs {
-        source: found.place.label(),
-        tool: Some(tool.to_owned()),
-        grants: case.grants.clone(),
-        config: case.settings.as_ref().map(Value::to_string),
-        ..CallArgs::default()
-    };
+    let args = case.call_of(found);
     let arguments = case.arguments.clone().unwrap_or_else(|| json!({}));
     let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
     // Each case begins with an empty store of keys.

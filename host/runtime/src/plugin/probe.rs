@@ -7,7 +7,6 @@ use std::sync::Arc;
 use conclave_core::config::invisible_chars::{code_point, in_tool};
 use conclave_core::permissions::grant::Grants;
 use conclave_core::setup::{PluginFacts, PluginSetup};
-use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::Fault;
 use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId};
@@ -20,7 +19,7 @@ use wasmtime::component::{Instance, InstancePre};
 
 use super::LoadError;
 use super::kinds::Exports;
-use crate::calls::{CallStart, ModelPort, NoEffects, NoTools, Observer};
+use crate::calls::{CallStart, NoEffects, NoModels, NoTools, Observer};
 use crate::imports::bindings::exports::conclave::plugin::tools;
 use crate::imports::call::log::excerpt;
 use crate::imports::call::{CallInput, CallState, PluginContext};
@@ -29,7 +28,6 @@ use crate::observe::subscribe::Level;
 use crate::sandbox::engine::Engine;
 use crate::sandbox::plain::is_tool_name;
 use crate::sandbox::run::{self, GuestCall};
-use crate::support::clock::BoxFuture;
 
 /// Maximum tools of one plugin.
 const TOOLS: usize = 128;
@@ -69,7 +67,7 @@ pub(super) async fn probe(
         scratch: Arc::default(),
         trace: Arc::default(),
         task: None,
-        models: Arc::new(NoHost),
+        models: Arc::new(NoModels),
         tools: Arc::new(NoTools),
         effects: Arc::new(NoEffects),
         observer: Arc::new(NoHost),
@@ -193,21 +191,8 @@ fn checked(tools: Vec<ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
     Ok(tools)
 }
 
-/// Discards logs and refuses model requests while a plugin is loaded.
+/// Discards logs while a plugin is loaded.
 struct NoHost;
-
-impl ModelPort for NoHost {
-    fn ask(
-        &self,
-        _: CallId,
-        _: u32,
-        _: ModelRequest,
-    ) -> BoxFuture<'static, Result<Completion, ModelError>> {
-        Box::pin(std::future::ready(Err(ModelError::Other {
-            message: "a plugin that is being loaded has no model".to_owned(),
-        })))
-    }
-}
 
 impl Observer for NoHost {
     fn log(&self, _: CallId, _: Level, _: &str) {}

@@ -22,6 +22,3 @@ impl DeliveryStrategy for Polite {
 }
 
 conclave_sdk::export!(delivery: Polite, asks: [channels]);
-
-#[cfg(test)]
-mod tests;

@@ -19,7 +19,7 @@ WORLD = "python-plugin"
 ENTRY = "conclave_entry"
 
 # Modules of the SDK that only the author's machine needs.
-_NATIVE = ("_build", "harness.py", "testing.py", "__main__.py", "__pycache__")
+_NATIVE = ("_build", "testing.py", "__main__.py", "__pycache__")
 # Folders beside an app that hold nothing for it, and the largest file that is copied.
 _NO_DATA = ("__pycache__", "build", "conclave-sdk", "dist", "node_modules", "target", "tests")
 _DATA_BYTES = 1 << 20

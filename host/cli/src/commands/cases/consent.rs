@@ -38,7 +38,7 @@ pub(super) fn require(
     let mut reached = BTreeSet::new();
     let mut configs = CaseConfigs::new();
     for case in cases {
-        if case.tool.is_some() {
+        if case.run.is_none() {
             let fragments: Vec<Fragment> = fragments(&case.grants)?;
             reach(&granted(&fragments, beside)?, folder, &mut reached);
         } else {

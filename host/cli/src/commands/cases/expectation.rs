@@ -3,8 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 
 use conclave_core::protocol::notice::Notice;
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::ids::CallId;
 use conclave_core::types::risk::Risk;
-use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
+use conclave_runtime::calls::Observer;
+use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -67,8 +70,22 @@ pub(super) struct Seen {
     pub(super) condensed: u64,
     #[serde(rename = "asked")]
     pub(super) risks: Vec<String>,
+    /// The guarantees that a strategy broke, a line for each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    broken: Vec<String>,
     /// Lines of the plugin's log.
     pub(super) log: Vec<String>,
+}
+
+impl Seen {
+    /// The guarantees that a strategy broke, or the reason why none was tried.
+    pub(super) fn broken(&self) -> Vec<String> {
+        self.unplayed.as_deref().map_or_else(|| self.broken.clone(), |why| vec![unplayed(why)])
+    }
+}
+
+fn unplayed(why: &str) -> String {
+    format!("the case could not be played: {why}")
 }
 
 /// Records what happens while a case is played.
@@ -84,6 +101,8 @@ impl Recorder {
                 let text = |key: &str| result[key].as_str().map(str::to_owned);
                 (seen.content, seen.error, seen.status) =
                     (text("content"), text("error"), text("status"));
+                let broken = result["broken"].as_str().into_iter().flat_map(str::lines);
+                seen.broken = broken.map(str::to_owned).collect();
                 if result["is_success"] == false {
                     seen.error = text("reason");
                 }
@@ -97,6 +116,20 @@ impl Recorder {
             Err(error) => seen.unplayed = Some(error),
         }
         seen
+    }
+}
+
+/// A strategy that plays a script is called outside a run.
+impl Observer for Recorder {
+    fn log(&self, _: CallId, _: Level, message: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).log.push(message.to_owned());
+    }
+
+    fn progress(&self, _: CallId, _: u64, _: Option<u64>, _: &str) {}
+
+    fn denied(&self, _: CallId, record: &DenialRecord) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.denied.push(record.denial.capability.clone());
     }
 }
 
@@ -129,7 +162,7 @@ impl Expectation {
     /// The expectations that were not met, each with the observed value.
     pub(super) fn problems(&self, seen: &Seen) -> Vec<String> {
         if let Some(why) = &seen.unplayed {
-            return vec![format!("the case could not be played: {why}")];
+            return vec![unplayed(why)];
         }
         let mut problems = Vec::new();
         let mut check = |is_met: bool, what: &str, expected: String, seen: String| {
