@@ -190,19 +190,19 @@ impl<'a, 'd> Play<'a, 'd> {
     fn check_channels(&mut self, wake: &Wake, view: &DeliveryView, decisions: &[Decision]) {
         let refused = mem::take(&mut self.room.refused);
         for decision in decisions {
-            let Decision::Deliver { tasks, channel: named, .. } = decision else { continue };
+            let Decision::Deliver { tasks, channel: target, .. } = decision else { continue };
             let ids = tasks.join(", ");
             let is_again = tasks.iter().any(|task| refused.contains(task));
             if is_again && matches!(wake, Wake::SendFailed { .. }) {
                 let what = format!("after a failed message about {ids}, it sends it again at once");
                 self.breaks(Guarantee::BacksOff, what);
             }
-            let by_name = |channel: &&Channel| Some(channel.id.as_str()) == named.as_deref();
-            let channel = match named {
+            let by_name = |channel: &&Channel| Some(channel.id.as_str()) == target.as_deref();
+            let channel = match target {
                 Some(_) => view.channels.iter().find(by_name).filter(|channel| !channel.muted),
                 None => view.preferred_channel(),
             };
-            match (channel, named) {
+            match (channel, target) {
                 (Some(Channel { id, activity: Activity::UserSpeaking, .. }), _) => {
                     let what = format!(
                         "it speaks about {ids} on {:?}, whose user is speaking",
