@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use crate::failure::XtaskFailure;
-use crate::phase::{self, Phases};
+use crate::needs;
+use crate::nextest;
+use crate::phase::Phases;
 use crate::place::Checkout;
 use crate::test;
 
@@ -33,12 +35,12 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     let attacks = attacks(&place.read(PAGE)?);
     let tests: BTreeSet<&str> =
         attacks.iter().flat_map(|attack| &attack.tests).map(String::as_str).collect();
-    let mut phases = Phases::new(&place, 5, verbose);
+    needs::check_nextest(&place)?;
+    let mut phases = Phases::new(&place, test::PREPARED + 1, verbose);
     test::prepare(&place, &mut phases)?;
-    let mut command = test::runner_of(&place, &tests)?;
     phases.announce(&format!("trying {} attacks with {} tests", attacks.len(), tests.len()));
-    let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
-    if !status.success() {
+    let report = nextest::run_named(&place, &tests)?;
+    if report.is_broken || report.tests.is_empty() {
         eprintln!("an attack was not stopped, or could not be tried: see above");
         return Ok(ExitCode::FAILURE);
     }

@@ -2,10 +2,10 @@
 //! changes from a review.
 
 use std::fmt::Write as _;
-use std::fs;
 
 use crate::failure::XtaskFailure;
-use crate::place::{Checkout, files_below};
+use crate::place::files_below;
+use crate::sources::Sources;
 
 /// The most characters of a line. Short cases stand on one line, long ones have one key a line.
 const WIDTH: usize = 200;
@@ -20,25 +20,24 @@ const RECORDED: [&str; 4] = [
 ];
 
 /// Fails with the lines of cases that are too long.
-pub(crate) fn cases_are_readable(place: &Checkout) -> Result<(), XtaskFailure> {
+pub(crate) fn cases_are_readable(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
+    let place = sources.place;
     let mut problems = String::new();
-    for file in &files_below(&place.root.join("tests/data"), ".json") {
-        let path = place.relative(file);
+    for file in files_below(&place.root.join("tests/data"), ".json") {
+        let path = place.relative(&file);
         if RECORDED.iter().any(|recorded| path.starts_with(recorded)) {
             continue;
         }
-        let text =
-            fs::read_to_string(file).map_err(|error| XtaskFailure::io("read", file, &error))?;
-        for (number, length) in long_lines(&text) {
+        for (number, length) in long_lines(&place.read(&path)?) {
             let _ = writeln!(problems, "    {path}:{number}  {length} characters");
         }
     }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(XtaskFailure::new(format!(
-        "\n{problems}\nA line of a case has at most {WIDTH} characters, unless it is one long text: write one key a line."
-    )))
+    XtaskFailure::unless_empty(
+        &problems,
+        format_args!(
+            "A line of a case has at most {WIDTH} characters, unless it is one long text: write one key a line."
+        ),
+    )
 }
 
 /// Returns the lines that are too long, from 1, with their lengths.

@@ -1,11 +1,8 @@
 //! Checks that documentation begins with the thing that it describes: few doc comments of a crate
 //! begin with `Returns`, which hides the noun of a getter behind a verb that all functions share.
 
-use std::fs;
-
 use crate::failure::XtaskFailure;
-use crate::place::{Checkout, files_below};
-use crate::rust_text::is_product;
+use crate::sources::Sources;
 
 /// The folders that are checked, each by itself.
 const FOLDERS: [&str; 9] = [
@@ -50,30 +47,23 @@ impl Openings {
 }
 
 /// Fails with the folders in which too many doc comments begin with `Returns`.
-pub(crate) fn docs_begin_with_the_thing(place: &Checkout) -> Result<(), XtaskFailure> {
+pub(crate) fn docs_begin_with_the_thing(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
     let mut wrong = String::new();
     for folder in FOLDERS {
-        let root = place.root.join(folder);
         let mut openings = Openings::default();
-        for file in files_below(&root, ".rs") {
-            if file.strip_prefix(&root).is_ok_and(is_product) {
-                let text = fs::read_to_string(&file)
-                    .map_err(|error| XtaskFailure::io("read", &file, &error))?;
-                openings.count(&text);
-            }
-        }
+        sources.product(&[folder]).for_each(|file| openings.count(file.text));
         if openings.is_too_many() {
             let Openings { comments, returns } = openings;
             wrong += &format!("    {folder}: {returns} of {comments}\n");
         }
     }
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    Err(XtaskFailure::new(format!(
-        "\n{wrong}\nSo many doc comments begin with `Returns`; at most {MAX_PERCENT} % of a crate's may. \
-         Name the thing instead: \"The number of …\", \"Whether …\", \"`None` if …\"."
-    )))
+    XtaskFailure::unless_empty(
+        &wrong,
+        format_args!(
+            "So many doc comments begin with `Returns`; at most {MAX_PERCENT} % of a crate's may. \
+             Name the thing instead: \"The number of …\", \"Whether …\", \"`None` if …\"."
+        ),
+    )
 }
 
 #[cfg(test)]

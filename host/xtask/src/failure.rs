@@ -21,6 +21,14 @@ impl XtaskFailure {
         Self { text: text.to_string(), code: 2 }
     }
 
+    /// Fails with a list of problems and what helps, unless there are none.
+    pub(crate) fn unless_empty(problems: &str, remedy: impl Display) -> Result<(), Self> {
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Self::new(format!("\n{}\n\n{remedy}", problems.trim_end())))
+    }
+
     /// Returns the failure `cannot ACTION PATH: ERROR`.
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
         Self::new(format!("cannot {action} {}: {error}", path.display()))

@@ -3,116 +3,80 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use crate::components;
 use crate::failure::XtaskFailure;
 use crate::phase;
-use crate::place::{Checkout, files_below};
+use crate::place::files_below;
+use crate::rust_text::{Token, attribute, item_length};
+use crate::sources::{SourceFile, Sources};
 
-/// The folders and file types in which rules are cited.
-const CITING: [(&str, &str); 5] = [
-    ("host", ".rs"),
-    ("sdk", ".rs"),
-    ("plugins", ".rs"),
-    ("docs/examples/plugins", ".rs"),
-    ("wit", ".wit"),
-];
+/// The folders in which rules are cited.
+const CITING: [&str; 5] = ["host", "sdk", "plugins", "docs/examples/plugins", "wit"];
 
 /// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and missing from
 /// docs/internals/rules.
-pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> {
-    let pages = files_below(&place.root.join("docs/internals/rules"), ".md");
+pub(crate) fn cited_rules_resolve(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
     let mut written = BTreeSet::new();
-    for page in &pages {
-        written.extend(rules_in(&text_of(page)?).map(|(rule, _)| rule.to_owned()));
+    for page in files_below(&sources.place.root.join("docs/internals/rules"), ".md") {
+        let text = sources.place.read(&sources.place.relative(&page))?;
+        written.extend(rules_in(&text).map(|(rule, _)| rule.to_owned()));
     }
-    let mut unknown: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (folder, ending) in CITING {
-        // xtask's own tests contain fictitious rule numbers.
-        for file in files_below(&place.root.join(folder), ending)
-            .iter()
-            .filter(|file| !file.starts_with(place.root.join("host/xtask")))
-        {
-            for (rule, line) in rules_in(&text_of(file)?) {
-                if !written.contains(rule) {
-                    unknown
-                        .entry(rule.to_owned())
-                        .or_default()
-                        .push(format!("{}:{line}", place.relative(file)));
-                }
-            }
+    let mut unknown: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    // xtask's own tests contain fictitious rule numbers.
+    for file in sources.below(&CITING).filter(|file| !file.is_below("host/xtask")) {
+        for (rule, line) in rules_in(file.text).filter(|(rule, _)| !written.contains(*rule)) {
+            unknown.entry(rule).or_default().push(format!("{}:{line}", file.path));
         }
     }
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let list: String = unknown
-        .iter()
-        .map(|(rule, locations)| format!("    {rule}  {}\n", locations.join(", ")))
-        .collect();
-    let why = if pages.is_empty() {
-        "docs/internals/rules does not hold any page yet."
-    } else {
-        "Write them down in docs/internals/rules, in own words, or correct the number."
-    };
-    Err(XtaskFailure::new(format!(
-        "\n{list}\nCited, but not written down: {} of the rules. {why}",
-        unknown.len()
-    )))
+    let list = unknown.iter().map(|(rule, lines)| format!("    {rule}  {}\n", lines.join(", ")));
+    XtaskFailure::unless_empty(
+        &list.collect::<String>(),
+        "These rules are cited and not written down. Write them down in docs/internals/rules, in \
+         own words, or correct the number.",
+    )
 }
 
 /// Fails with the pages (`docs/use/runs.md`) that comments cite and that do not exist.
-pub(crate) fn cited_pages_exist(place: &Checkout) -> Result<(), XtaskFailure> {
+pub(crate) fn cited_pages_exist(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
     let mut missing = String::new();
     // The comments of plugins name files of their users.
-    let citing = CITING.into_iter().filter(|(folder, _)| *folder != "plugins");
-    for (folder, ending) in citing.chain([("tests", ".rs")]) {
-        for file in &files_below(&place.root.join(folder), ending) {
-            for (page, line) in pages_in(&text_of(file)?) {
-                if !place.root.join(page).is_file() {
-                    let _ = writeln!(missing, "    {page}  {}:{line}", place.relative(file));
-                }
+    for file in sources.files().filter(|file| !file.is_below("plugins")) {
+        for (page, line) in pages_in(file.text) {
+            if !sources.place.root.join(page).is_file() {
+                let _ = writeln!(missing, "    {page}  {}:{line}", file.path);
             }
         }
     }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    Err(XtaskFailure::new(format!("\n{missing}\nThese pages are cited and do not exist.")))
+    XtaskFailure::unless_empty(&missing, "These pages are cited and do not exist.")
 }
 
 /// Fails with the guests and the plugins of examples that no test runs by name.
-pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), XtaskFailure> {
-    let tests = sources(place, "tests/support")?
-        + &sources(place, "tests/suite")?
-        + &sources(place, "tests/conformance")?;
-    let mut runners: Vec<&str> = runners(&tests).collect();
-    let mut guests = components::guests(place)?;
-    guests.extend(components::example_names(place)?);
+pub(crate) fn guests_are_tested(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
+    let folders = ["tests/support", "tests/suite", "tests/conformance"];
+    let tests: String = sources.below(&folders).map(|file| file.text).collect();
+    let runners: BTreeSet<&str> = runners(&tests).collect();
+    let mut guests = components::guests(sources.place)?;
+    guests.extend(components::example_names(sources.place)?);
     let untested = untested(&guests, &runners, &tests);
-    if untested.is_empty() {
-        return Ok(());
-    }
     let list: String = untested.iter().map(|name| format!("    {name}\n")).collect();
-    runners.sort_unstable();
-    runners.dedup();
-    Err(XtaskFailure::new(format!(
-        "\n{list}\nWithout a test: {} of {} guests. Run each in tests/suite as guest(\"NAME\"), through another function whose first parameter\n\
-         is named `guest` (there are {}), or in a loop `for guest in [..]`; or remove it.",
-        untested.len(),
-        guests.len(),
-        runners.join(", ")
-    )))
+    XtaskFailure::unless_empty(
+        &list,
+        format_args!(
+            "Without a test: {} of {} guests. Run each in tests/suite as guest(\"NAME\"), through another function whose first parameter\n\
+             is named `guest` (there are {runners:?}), or in a loop `for guest in [..]`; or remove it.",
+            untested.len(),
+            guests.len(),
+        ),
+    )
 }
 
 /// Fails if the fuzzer's own lock file, which is not the workspace's, does not match the
 /// dependencies: `cargo xtask fuzz` would not build. Without an index of the registry cargo cannot
 /// check it, and the gate passes.
-pub(crate) fn fuzzer_is_locked(place: &Checkout) -> Result<(), XtaskFailure> {
+pub(crate) fn fuzzer_is_locked(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
     let manifest = "tests/fuzz/libfuzzer/Cargo.toml";
-    let mut command = place.cargo([
+    let mut command = sources.place.cargo([
         "update",
         "--workspace",
         "--locked",
@@ -132,22 +96,19 @@ pub(crate) fn fuzzer_is_locked(place: &Checkout) -> Result<(), XtaskFailure> {
     )))
 }
 
-/// Calls that no test makes: sleeps, timeouts and time measurements, because machines can be slow
-/// and busy. They match as the end of a longer name too, such as `recv_timeout(`.
+/// Functions that no test calls: sleeps, timeouts and time measurements, because machines can be
+/// slow and busy. They match as the end of a longer name too, such as `recv_timeout`.
 const TIMED: [&str; 9] = [
-    "sleep(",
-    "sleep_until(",
-    "elapsed()",
-    "timeout(",
-    "timeout_at(",
-    "wait_timeout_while(",
-    "duration_since(",
-    "interval(",
-    "interval_at(",
+    "sleep",
+    "sleep_until",
+    "elapsed",
+    "timeout",
+    "timeout_at",
+    "wait_timeout_while",
+    "duration_since",
+    "interval",
+    "interval_at",
 ];
-
-/// The folders that contain tests.
-const TESTS: [&str; 5] = ["host", "sdk", "plugins", "docs/examples/plugins", "tests"];
 
 /// The exceptions without tests: components that tests run, benchmarks, and this file, which lists
 /// the words.
@@ -209,153 +170,117 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
 ];
 
 /// Fails with the tests that sleep or measure time without a listed reason.
-pub(crate) fn tests_wait_for_facts(place: &Checkout) -> Result<(), XtaskFailure> {
-    let files = TESTS.iter().flat_map(|folder| files_below(&place.root.join(folder), ".rs"));
-    let files = files
-        .map(|file| Ok((place.relative(&file), text_of(&file)?)))
-        .collect::<Result<Vec<_>, XtaskFailure>>()?;
-    let problems = timed_problems(&timed_files(&files), &TIMED_ALL_THE_SAME);
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(XtaskFailure::new(format!(
-        "\n{problems}\nA test waits for what happens, not for time: for an event, a file, a line (`until` of tests/support), and lets the runner end it\n\
-         when that never comes. What may sleep or look at a clock all the same is listed in host/xtask/src/gates.rs with the reason."
-    )))
+pub(crate) fn tests_wait_for_facts(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
+    let files = sources.files().filter(|file| !file.is_below("wit"));
+    XtaskFailure::unless_empty(
+        &timed_problems(&timed_files(files), &TIMED_ALL_THE_SAME),
+        "A test waits for what happens, not for time: for an event, a file, a line (`until` of tests/support), and lets the runner end it\n\
+         when that never comes. What may sleep or look at a clock all the same is listed in host/xtask/src/gates.rs with the reason.",
+    )
 }
 
-/// Returns the files in which tests make these calls, with the lines.
-fn timed_files(files: &[(String, String)]) -> BTreeMap<String, Vec<usize>> {
+/// The files in which tests make these calls, with the lines.
+fn timed_files<'a>(
+    files: impl Iterator<Item = &'a SourceFile<'a>>,
+) -> BTreeMap<&'a str, Vec<usize>> {
+    let files: Vec<&SourceFile<'_>> = files.collect();
     let modules: Vec<String> =
-        files.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
-    let of_module = |file: &str| {
+        files.iter().flat_map(|file| test_modules(file.path, &file.tokens)).collect();
+    let of_module = |path: &str| {
         modules.iter().any(|module| {
-            file.strip_prefix(module).is_some_and(|rest| rest.starts_with(['.', '/']))
+            path.strip_prefix(module.as_str()).is_some_and(|rest| rest.starts_with(['.', '/']))
         })
     };
-    let tests =
-        files.iter().filter(|(file, _)| !NO_TESTS.iter().any(|none| file.starts_with(none)));
-    let found =
-        tests.map(|(file, text)| (file.clone(), timed(text, is_test(file) || of_module(file))));
-    found.filter(|(_, lines)| !lines.is_empty()).collect()
+    let mut found = BTreeMap::new();
+    for file in &files {
+        if !NO_TESTS.iter().any(|none| file.path.starts_with(none)) {
+            let mut lines = Vec::new();
+            add_timed(&file.tokens, is_test(file.path) || of_module(file.path), &mut lines);
+            lines.dedup();
+            found.insert(file.path, lines);
+        }
+    }
+    found.retain(|_, lines| !lines.is_empty());
+    found
 }
 
-/// Returns whether the whole file is a test, by its name or its folder's.
-fn is_test(file: &str) -> bool {
-    let name = file.rsplit('/').next().unwrap_or_default();
-    file.starts_with("tests/")
-        || file.contains("/tests/")
+/// Whether the whole file is a test, by its name or its folder's.
+fn is_test(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    path.starts_with("tests/")
+        || path.contains("/tests/")
         || name == "tests.rs"
         || name.starts_with("test_")
         || name.ends_with("_test.rs")
         || name.ends_with("_tests.rs")
 }
 
-/// Returns the files of modules that are compiled only for tests, without their extension.
-fn test_modules(file: &str, text: &str) -> Vec<String> {
-    let (folder, name) = file.rsplit_once('/').unwrap_or_default();
+/// The files of modules that are compiled only for tests, without their extension.
+fn test_modules(path: &str, tokens: &[Token<'_>]) -> Vec<String> {
+    let (folder, name) = path.rsplit_once('/').unwrap_or_default();
     let folder = match name.trim_end_matches(".rs") {
         "lib" | "main" | "mod" => folder.to_owned(),
         name => format!("{folder}/{name}"),
     };
-    let mut is_next = false;
-    let mut modules = Vec::new();
-    for line in text.lines().map(code_of).map(str::trim) {
-        let module =
-            line.strip_suffix(';').and_then(|item| item.rsplit_once("mod ")).map(|(_, name)| name);
-        match module {
-            _ if is_for_tests(line) => is_next = true,
-            _ if line.is_empty() || line.starts_with("#[") => {}
-            Some(module) if is_next => {
-                modules.push(format!("{folder}/{module}"));
-                is_next = false;
-            }
-            _ => is_next = false,
+    let for_tests = (0..tokens.len()).filter_map(|at| {
+        let (_, item) =
+            attribute(&tokens[at..]).filter(|(attribute, _)| is_for_tests(attribute))?;
+        match item[..item_length(item)] {
+            [.., word, module, end] if word.text == "mod" && end.text == ";" => Some(module.text),
+            _ => None,
         }
-    }
-    modules
+    });
+    for_tests.map(|module| format!("{folder}/{module}")).collect()
 }
 
-/// Returns the lines, from 1, in which tests make these calls. In a file that is no test, only
-/// items compiled for tests count.
-fn timed(text: &str, is_test: bool) -> Vec<usize> {
-    let (mut tested, mut paused): (Option<Item>, Option<Item>) = (None, None);
-    let mut lines = Vec::new();
-    for (line, number) in text.lines().map(code_of).zip(1..) {
-        if tested.is_none() && is_for_tests(line) {
-            tested = Some(Item::below(line));
-        } else if paused.is_none()
-            && line.trim_start().starts_with("#[")
-            && line.contains("start_paused = true")
-        {
+/// Adds the lines in which tests make these calls. In a part that is no test, only items compiled
+/// for tests count.
+fn add_timed(tokens: &[Token<'_>], is_test: bool, lines: &mut Vec<usize>) {
+    let mut rest = tokens;
+    let mut before = "";
+    while let Some((token, after)) = rest.split_first() {
+        rest = match attribute(rest) {
             // A paused clock belongs to the test: no time passes while it waits.
-            paused = Some(Item::below(line));
-        }
-        if (is_test || tested.is_some())
-            && paused.is_none()
-            && TIMED.iter().any(|word| calls(line, word))
-        {
-            lines.push(number);
-        }
-        tested = tested.filter(|item| !item.ends_with(line));
-        paused = paused.filter(|item| !item.ends_with(line));
-        if tested.is_some() && line.ends_with('{') && line.contains("mod ") {
-            // A module of tests is the last item of its file.
-            tested = Some(Item { indent: None });
-        }
-    }
-    lines
-}
-
-/// The item below an attribute, as rustfmt lays it out.
-struct Item {
-    /// The indentation in characters; `None` if it extends to the end of the file.
-    indent: Option<usize>,
-}
-
-impl Item {
-    fn below(attribute: &str) -> Self {
-        Self { indent: Some(indent(attribute)) }
-    }
-
-    fn ends_with(&self, line: &str) -> bool {
-        let code = line.trim();
-        self.indent == Some(indent(line))
-            && !code.starts_with("#[")
-            && (code.starts_with('}') || code.ends_with([';', ',', '}']))
+            Some((words, item)) if pauses_clock(words) => &item[item_length(item)..],
+            Some((words, item)) if is_for_tests(words) && !is_test => {
+                let (tested, after) = item.split_at(item_length(item));
+                add_timed(tested, true, lines);
+                after
+            }
+            _ => {
+                if is_test && before != "fn" && is_timed_call(rest) {
+                    lines.push(token.line);
+                }
+                after
+            }
+        };
+        before = token.text;
     }
 }
 
-fn indent(line: &str) -> usize {
-    line.len() - line.trim_start().len()
+fn pauses_clock(attribute: &[Token<'_>]) -> bool {
+    let words: Vec<&str> = attribute.iter().map(|token| token.text).collect();
+    words.windows(3).any(|words| words == ["start_paused", "=", "true"])
 }
 
-/// Returns a line without its comment.
-fn code_of(line: &str) -> &str {
-    line.split("//").next().unwrap_or_default().trim_end()
+/// Whether an attribute is `#[cfg(test)]`, possibly with other conditions.
+fn is_for_tests(attribute: &[Token<'_>]) -> bool {
+    let words: Vec<&str> = attribute.iter().map(|token| token.text).collect();
+    words.get(2) == Some(&"cfg")
+        && words
+            .windows(3)
+            .any(|words| matches!(words, [before, "(" | ",", "test"] if *before != "not"))
 }
 
-/// Returns whether the line is `#[cfg(test)]`, possibly with other conditions.
-fn is_for_tests(line: &str) -> bool {
-    let Some(condition) = line.trim().strip_prefix("#[cfg(") else { return false };
-    condition.match_indices("test").any(|(at, word)| {
-        let (before, after) = (&condition[..at], &condition[at + word.len()..]);
-        !before.ends_with("not(")
-            && (before.is_empty() || before.ends_with(['(', ' ']))
-            && after.starts_with([')', ','])
-    })
+fn is_timed_call(rest: &[Token<'_>]) -> bool {
+    let [name, open, ..] = rest else { return false };
+    let is_end = |word: &&str| {
+        name.text.strip_suffix(*word).is_some_and(|start| start.is_empty() || start.ends_with('_'))
+    };
+    open.text == "(" && TIMED.iter().any(is_end)
 }
 
-/// Returns whether such a function is called, and not defined.
-fn calls(code: &str, word: &str) -> bool {
-    code.match_indices(word).any(|(at, _)| {
-        let before = code[..at].trim_end_matches(is_word);
-        let prefix = &code[before.len()..at];
-        (prefix.is_empty() || prefix.ends_with('_')) && !before.ends_with("fn ")
-    })
-}
-
-fn timed_problems(found: &BTreeMap<String, Vec<usize>>, allowed: &[(&str, usize, &str)]) -> String {
+fn timed_problems(found: &BTreeMap<&str, Vec<usize>>, allowed: &[(&str, usize, &str)]) -> String {
     let may = |file: &str| {
         allowed.iter().find(|(path, ..)| *path == file).map_or(0, |(_, times, _)| *times)
     };
@@ -384,7 +309,7 @@ fn runners(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn untested<'a>(guests: &'a [String], runners: &[&str], tests: &str) -> Vec<&'a str> {
+fn untested<'a>(guests: &'a [String], runners: &BTreeSet<&str>, tests: &str) -> Vec<&'a str> {
     let runs = |name: &str| {
         tests.match_indices(&format!("\"{name}\"")).any(|(at, _)| is_run(&tests[..at], runners))
     };
@@ -393,16 +318,12 @@ fn untested<'a>(guests: &'a [String], runners: &[&str], tests: &str) -> Vec<&'a 
 
 /// Returns whether a name behind this text is passed to a runner, or is in a list that
 /// `for guest in` iterates.
-fn is_run(before: &str, runners: &[&str]) -> bool {
+fn is_run(before: &str, runners: &BTreeSet<&str>) -> bool {
     let caller = before.trim_end().strip_suffix('(').unwrap_or_default();
     let looped = before.rsplit("for ").next().unwrap_or_default();
-    runners.contains(&caller.rsplit(|letter| !is_word(letter)).next().unwrap_or_default())
+    runners.contains(caller.rsplit(|letter| !is_word(letter)).next().unwrap_or_default())
         || ["guest in [", "(guest,"].iter().any(|start| looped.starts_with(start))
             && !looped.contains('{')
-}
-
-fn sources(place: &Checkout, folder: &str) -> Result<String, XtaskFailure> {
-    files_below(&place.root.join(folder), ".rs").iter().map(|file| text_of(file)).collect()
 }
 
 /// Returns every rule number in a text with its line, from 1.
@@ -443,13 +364,10 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-fn text_of(file: &Path) -> Result<String, XtaskFailure> {
-    fs::read_to_string(file).map_err(|error| XtaskFailure::io("read", file, &error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rust_text::tokens;
 
     fn rules(line: &str) -> Vec<&str> {
         rules_in_line(line).collect()
@@ -480,10 +398,10 @@ mod tests {
         );
     }
 
-    #[test]
-    fn no_test_of_the_repository_waits_for_time() {
-        let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
-        tests_wait_for_facts(&place).unwrap_or_else(|failure| panic!("{}", failure.text));
+    fn timed(text: &str, is_test: bool) -> Vec<usize> {
+        let mut lines = Vec::new();
+        add_timed(&tokens(text), is_test, &mut lines);
+        lines
     }
 
     #[test]
@@ -491,7 +409,7 @@ mod tests {
         let text = "fn a() { sleep(x); }\n#[cfg(test)]\nmod tests {\n  thread::sleep(x); // y\n  // sleep(x)\n  assert!(began.elapsed() < x);\n  fn oversleep() {}\n  oversleep();\n}\n";
         assert_eq!(timed(text, false), [4, 6]);
         assert_eq!(timed(text, true), [1, 4, 6]);
-        let found = [("a.rs".to_owned(), vec![4, 6]), ("b.rs".to_owned(), vec![1])].into();
+        let found = [("a.rs", vec![4, 6]), ("b.rs", vec![1])].into();
         assert_eq!(timed_problems(&found, &[("a.rs", 2, "why"), ("b.rs", 1, "why")]), "");
         assert_eq!(
             timed_problems(&found, &[("a.rs", 1, "why"), ("b.rs", 1, "why")]),
@@ -555,7 +473,7 @@ mod tests {
 
     #[test]
     fn files_of_tests_are_known_by_their_names_and_by_who_declares_them() {
-        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let file = SourceFile::new;
         let sleeps = "fn a() {\n    sleep(x);\n}\n";
         let files = [
             file(
@@ -573,7 +491,7 @@ mod tests {
             file("tests/new/src/lib.rs", sleeps),
             file("tests/guests/src/a.rs", sleeps),
         ];
-        let found: Vec<String> = timed_files(&files).into_keys().collect();
+        let found: Vec<&str> = timed_files(files.iter()).into_keys().collect();
         assert_eq!(
             found,
             [
@@ -591,8 +509,8 @@ mod tests {
     fn a_guest_is_tested_when_a_test_runs_it() {
         let guests = ["echo", "spin", "kv", "panic", "env"].map(String::from);
         let tests = "fn exceeds(\n  guest_name: &str) {}\nfn guest(name: &str) {}\nlet a = guest(\n    \"echo\",\n); return exceeds(\"spin\", 1); for guest in [\"a\", \"kv\"] { text.contains(\"panic\"); } // env";
-        let runners: Vec<&str> = runners(tests).collect();
-        assert_eq!(runners, ["exceeds", "guest"], "by parameter, by name");
+        let runners: BTreeSet<&str> = runners(tests).collect();
+        assert_eq!(runners, BTreeSet::from(["exceeds", "guest"]), "by parameter, by name");
         assert_eq!(untested(&guests, &runners, tests), ["panic", "env"]);
     }
 }

@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use crate::failure::XtaskFailure;
-use crate::place::{Checkout, files_below};
-use crate::rust_text::{Token, tokens};
+use crate::figures::{self, Figures};
+use crate::rust_text::Token;
+use crate::sources::Sources;
 
 const RECORDED: &str = "tests/counts/identifiers.txt";
 
@@ -95,58 +94,37 @@ struct VagueName<'a> {
     line: usize,
 }
 
-/// The number of vague names by row.
-type Counts = BTreeMap<String, usize>;
-
 /// Fails if a crate has another number of vague names than recorded.
-pub(crate) fn names_say_what_things_are(place: &Checkout) -> Result<(), XtaskFailure> {
-    let mut counts = Counts::new();
+pub(crate) fn names_say_what_things_are(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
+    let mut counts = Figures::new();
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for root in ROOTS {
-        for file in files_below(&place.root.join(root), ".rs") {
-            let text = fs::read_to_string(&file)
-                .map_err(|error| XtaskFailure::io("read", &file, &error))?;
-            let Some(package) = package_of(&place.root, &file) else { continue };
-            for VagueName { kind, name, line } in vague_names(&tokens(&text)) {
-                let row = format!("{package}/{}", kind.spelled());
-                *counts.entry(row.clone()).or_default() += 1;
-                let at = format!("    {}:{line}: `{name}`", place.relative(&file));
-                lines.entry(row).or_default().push(at);
-            }
+    for file in sources.below(&ROOTS) {
+        let Some(package) = package_of(file.path) else { continue };
+        for VagueName { kind, name, line } in vague_names(&file.tokens) {
+            let row = format!("{package}/{}", kind.spelled());
+            *counts.entry(row.clone()).or_default() += 1;
+            lines.entry(row).or_default().push(format!("    {}:{line}: `{name}`", file.path));
         }
     }
-    let problems = differences(&counts, &recorded(&place.read(RECORDED)?), &lines);
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(XtaskFailure::new(format!(
-        "\n{problems}\nName a field or a variable by a noun, a function by a verb, and let no `is_…` or `has_…` take \
-         `&mut self`. Where names became fewer, lower the counts of {RECORDED}."
-    )))
+    let recorded = figures::parsed(&sources.place.read(RECORDED)?);
+    XtaskFailure::unless_empty(
+        &differences(&counts, &recorded, &lines),
+        format_args!(
+            "Name a field or a variable by a noun, a function by a verb, and let no `is_…` or `has_…` take \
+             `&mut self`. Where names became fewer, lower the counts of {RECORDED}."
+        ),
+    )
 }
 
 /// The folder of the crate that a file belongs to, such as `host/core`; `None` outside of any.
-fn package_of(root: &Path, file: &Path) -> Option<String> {
-    let inside = file.strip_prefix(root).ok()?;
-    let parts: Vec<_> = inside.iter().take(3).filter_map(|part| part.to_str()).collect();
-    match parts[..] {
-        [root, package, _] => Some(format!("{root}/{package}")),
-        _ => None,
-    }
-}
-
-fn recorded(text: &str) -> Counts {
-    let rows = text.lines().filter(|line| !line.starts_with('#'));
-    let rows = rows.filter_map(|line| {
-        let (row, count) = line.split_once(' ')?;
-        Some((row.to_owned(), count.trim().parse().ok()?))
-    });
-    rows.collect()
+fn package_of(path: &str) -> Option<&str> {
+    let (at, _) = path.match_indices('/').nth(1)?;
+    Some(&path[..at])
 }
 
 fn differences(
-    counts: &Counts,
-    recorded: &Counts,
+    counts: &Figures,
+    recorded: &Figures,
     lines: &BTreeMap<String, Vec<String>>,
 ) -> String {
     let mut text = String::new();
@@ -302,6 +280,7 @@ fn pattern<'a>(rest: &[Token<'a>], ends: &[&str], names: &mut Vec<VagueName<'a>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rust_text::tokens;
 
     fn names_in(text: &str) -> Vec<(Kind, &str, usize)> {
         let names = vague_names(&tokens(text));
@@ -358,13 +337,13 @@ mod tests {
 
     #[test]
     fn a_count_may_neither_grow_nor_stay_above_what_is_there() {
-        let counts = |pairs: &[(&str, usize)]| -> Counts {
+        let counts = |pairs: &[(&str, u64)]| -> Figures {
             pairs.iter().map(|(row, count)| ((*row).to_owned(), *count)).collect()
         };
         let now = counts(&[("host/core/fields", 2), ("host/mcp/fields", 1)]);
         let lines = BTreeMap::from([("host/mcp/fields".to_owned(), vec!["    a.rs:1".to_owned()])]);
         assert_eq!(differences(&now, &now, &lines), "");
-        let text = recorded("# Why.\nhost/core/fields   3\n");
+        let text = figures::parsed("# Why.\nhost/core/fields   3\n");
         assert_eq!(
             differences(&now, &text, &lines),
             "    a.rs:1\n    host/mcp/fields are 1, and 0 are recorded\n    host/core/fields are only 2, and 3 are recorded\n"
@@ -373,15 +352,8 @@ mod tests {
 
     #[test]
     fn files_belong_to_the_crate_of_their_folder() {
-        let package = |file: &str| package_of(Path::new("/r"), Path::new(file));
-        assert_eq!(package("/r/host/core/src/room/frame.rs").as_deref(), Some("host/core"));
-        assert_eq!(package("/r/sdk/rust/tests/a.rs").as_deref(), Some("sdk/rust"));
-        assert_eq!(package("/r/host/a.rs"), None);
-    }
-
-    #[test]
-    fn the_names_of_the_repository_are_as_recorded() {
-        let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
-        names_say_what_things_are(&place).unwrap_or_else(|failure| panic!("{}", failure.text));
+        assert_eq!(package_of("host/core/src/room/frame.rs"), Some("host/core"));
+        assert_eq!(package_of("sdk/rust/tests/a.rs"), Some("sdk/rust"));
+        assert_eq!(package_of("host/a.rs"), None);
     }
 }

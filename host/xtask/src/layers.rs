@@ -1,6 +1,5 @@
-//! The layers of tests: each can be run alone and is timed. The packages come from the workspace,
-//! so a new one is tested without a change here. It belongs to the layer `runtime` until it is
-//! listed.
+//! The layers of tests: each can be run alone and is timed. Which tests belong to a layer is said
+//! in `host/xtask/nextest.toml`; here is what a layer needs before they can run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,18 +12,16 @@ use crate::toml;
 /// The package whose tests run real components through the whole host, or start the program. Its
 /// modules belong to several layers.
 pub(crate) const SUITE: &str = "conclave-suite";
+/// The components for wasm. The check `guests_are_tested` looks that the suite runs each.
+const GUESTS: &str = "conclave-guests";
 
-/// Members of the workspace without tests of their own, with the reason.
-const UNTESTED: [(&str, &str); 2] = [
-    (
-        "conclave-guests",
-        "components for wasm only; the gate `guests_are_tested` looks that the suite runs each",
-    ),
-    (
-        "conclave-libfuzzer",
-        "the entry point of conclave-fuzz under libFuzzer, outside of the workspace; `cargo xtask fuzz` builds it",
-    ),
-];
+/// All packages with tests, as cargo selects them. A new member of the workspace is tested by
+/// default.
+pub(crate) const TESTED: [&str; 4] = ["--all-features", "--workspace", "--exclude", GUESTS];
+/// The packages of the layer `core`. They are built alone when no other layer is run, so that the
+/// layer is quick.
+const CORE: [&str; 4] =
+    ["conclave-core", "conclave-trajectory", "conclave-script", "conclave-xtask"];
 
 /// The artefacts that a layer's tests need besides their own binaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,111 +33,79 @@ pub(crate) enum Needs {
     All,
 }
 
+impl Needs {
+    /// The packages that are built for layers that need this, as cargo selects them. Cargo unifies
+    /// the features of packages that are built together: where the host is needed, all are built
+    /// together, so that nothing is built twice with different features.
+    pub(crate) fn packages(self) -> Vec<&'static str> {
+        match self {
+            Self::Nothing => {
+                let core = CORE.iter().flat_map(|name| ["-p", *name]);
+                core.chain(["--all-features"]).collect()
+            }
+            Self::Stock | Self::All => TESTED.to_vec(),
+        }
+    }
+}
+
 /// Tests that are run and timed together.
 #[derive(Debug)]
 pub(crate) struct TestLayer {
+    /// The name, which is that of a test group of nextest.
     pub(crate) name: &'static str,
     pub(crate) holds: &'static str,
-    /// The packages whose tests all belong to the layer; `prefix-*` matches every package with that
-    /// prefix.
-    packages: &'static [&'static str],
-    /// The modules of the suite that belong to the layer.
-    pub(crate) modules: &'static [&'static str],
     pub(crate) needs: Needs,
 }
+
+pub(crate) const DOCS: &str = "docs";
+/// The layer that is no test group: its tests are ignored, and run with the programs that they
+/// talk to.
+pub(crate) const FOREIGN: &str = "foreign";
 
 /// The layers, from the quickest to the one with the most requirements.
 pub(crate) const LAYERS: [TestLayer; 7] = [
     TestLayer {
         name: "core",
         holds: "the room and everything else that is decided without IO; the chores themselves",
-        packages: &["conclave-core", "conclave-trajectory", "conclave-script", "conclave-xtask"],
-        modules: &[],
         needs: Needs::Nothing,
     },
-    // Includes every package that no other layer lists.
     TestLayer {
-        name: RUNTIME,
+        name: "runtime",
         holds: "the host around it: store, sandbox, models, MCP, the kits; every package that no other layer names",
-        packages: &[],
-        modules: &[],
         needs: Needs::Stock,
     },
     TestLayer {
         name: "guests",
         holds: "plugins by themselves, and guests that try what they may not",
-        packages: &["conclave-plugin-*", "conclave-condensing", "conclave-prose"],
-        modules: &[
-            "any_component",
-            "blobs",
-            "by_hand",
-            "capabilities",
-            "compile",
-            "contract",
-            "fetch",
-            "files_write",
-            "gates",
-            "kv",
-            "limits",
-            "loading",
-            "neighbours",
-            "parking",
-            "wasi",
-        ],
         needs: Needs::All,
     },
     TestLayer {
-        name: THE_SUITE,
+        name: "suite",
         holds: "whole runs of real components in one process; conformance; kills",
-        packages: &["conclave-conformance", "conclave-counts-sandbox", "conclave-soak"],
-        modules: &[],
         needs: Needs::All,
     },
     TestLayer {
         name: "cli",
         holds: "the program: its parts, and what it does when it is started",
-        packages: &["conclave-host"],
-        modules: &[
-            "archive",
-            "audit",
-            "chat",
-            "cli",
-            "cli_batch",
-            "cli_trace",
-            "demo",
-            "keeping",
-            "lock",
-            "looking",
-            "models",
-            "operate",
-            "overlay",
-            "resume_cli",
-            "steering_cli",
-            "tasks_cli",
-            "trajectory_cli",
-        ],
         needs: Needs::All,
     },
     TestLayer {
         name: DOCS,
         holds: "examples in the code's documentation, and what pages show",
-        packages: &[],
-        modules: &["docs"],
         needs: Needs::All,
     },
     TestLayer {
         name: FOREIGN,
         holds: "programs that others wrote: LiteLLM, MCP servers and clients; plugins in Python and JavaScript",
-        packages: &[],
-        modules: &[],
         needs: Needs::All,
     },
 ];
 
-const RUNTIME: &str = "runtime";
-const THE_SUITE: &str = "suite";
-pub(crate) const DOCS: &str = "docs";
-pub(crate) const FOREIGN: &str = "foreign";
+impl TestLayer {
+    pub(crate) fn by_name(name: &str) -> Option<&'static Self> {
+        LAYERS.iter().find(|layer| layer.name == name)
+    }
+}
 
 /// A member of the workspace.
 #[derive(Clone, Debug, Default)]
@@ -152,14 +117,7 @@ pub(crate) struct Package {
     pub(crate) dependencies: BTreeSet<String>,
 }
 
-/// Returns the tested packages, ordered by name.
-pub(crate) fn tested(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
-    let mut packages = members(place)?;
-    packages.retain(|package| UNTESTED.iter().all(|(name, _)| *name != package.name));
-    Ok(packages)
-}
-
-/// Returns the members of the workspace, ordered by name.
+/// The members of the workspace, ordered by name.
 pub(crate) fn members(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
     let members = toml::list(&place.read("Cargo.toml")?, "[workspace]", "members");
     let mut packages = Vec::new();
@@ -184,82 +142,11 @@ pub(crate) fn members(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
     Ok(packages)
 }
 
-/// Returns the folder of a member, or the folders that a final `*` matches.
+/// The folder of a member, or the folders that a final `*` matches.
 fn matching(place: &Checkout, member: &str) -> Vec<PathBuf> {
     let Some(parent) = member.strip_suffix("/*") else { return vec![place.root.join(member)] };
     let entries = fs::read_dir(place.root.join(parent)).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
-}
-
-impl TestLayer {
-    pub(crate) fn by_name(name: &str) -> Option<&'static Self> {
-        LAYERS.iter().find(|layer| layer.name == name)
-    }
-
-    /// Returns the packages whose tests all belong to this layer.
-    pub(crate) fn packages<'a>(&self, tested: &'a [Package]) -> Vec<&'a str> {
-        let own = tested
-            .iter()
-            .map(|package| package.name.as_str())
-            .filter(|name| layer_of(name) == Some(self.name));
-        own.collect()
-    }
-
-    /// Returns whether the layer has tests in the suite.
-    pub(crate) fn has_suite(&self) -> bool {
-        self.name == THE_SUITE || !self.modules.is_empty()
-    }
-
-    /// Returns whether a test of the suite belongs to the layer.
-    pub(crate) fn has_test(&self, name: &str) -> bool {
-        let is_in =
-            |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"));
-        if self.name == THE_SUITE {
-            !layered_modules().any(is_in)
-        } else {
-            self.modules.iter().any(|module| is_in(module))
-        }
-    }
-
-    /// Returns the layer's tests as a filter expression of nextest.
-    pub(crate) fn expression(&self, tested: &[Package]) -> String {
-        let mut parts: Vec<String> =
-            self.packages(tested).iter().map(|name| format!("package(={name})")).collect();
-        if self.name == THE_SUITE {
-            parts.push(format!("(package(={SUITE}) - {})", of_modules(layered_modules())));
-        } else if !self.modules.is_empty() {
-            parts.push(format!(
-                "(package(={SUITE}) & {})",
-                of_modules(self.modules.iter().copied())
-            ));
-        }
-        parts.join(" + ")
-    }
-}
-
-/// Returns the modules of the suite that belong to another layer than `suite`.
-pub(crate) fn layered_modules() -> impl Iterator<Item = &'static str> {
-    LAYERS.iter().flat_map(|layer| layer.modules.iter().copied())
-}
-
-fn of_modules(modules: impl Iterator<Item = &'static str>) -> String {
-    format!("test(/^({})::/)", modules.collect::<Vec<_>>().join("|"))
-}
-
-/// Returns the layer of a package; `None` for the suite itself, which belongs to several.
-fn layer_of(package: &str) -> Option<&'static str> {
-    if package == SUITE {
-        return None;
-    }
-    let names = |pattern: &str| {
-        pattern.strip_suffix('*').map_or(pattern == package, |start| package.starts_with(start))
-    };
-    Some(
-        LAYERS
-            .iter()
-            .find(|layer| layer.packages.iter().any(|pattern| names(pattern)))
-            .map_or(RUNTIME, |layer| layer.name),
-    )
 }
 
 #[cfg(test)]
@@ -267,104 +154,64 @@ mod tests {
     use super::*;
     use crate::place::files_below;
 
+    /// The entry point of conclave-fuzz under libFuzzer, which `cargo xtask fuzz` builds.
+    const OUTSIDE: &str = "conclave-libfuzzer";
+
     fn here() -> Checkout {
         Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text))
     }
 
-    fn packages() -> Vec<Package> {
-        tested(&here()).unwrap_or_else(|failure| panic!("{}", failure.text))
+    fn read(path: &str) -> String {
+        here().read(path).unwrap_or_else(|failure| panic!("{}", failure.text))
     }
 
-    /// A crate added to the workspace is tested by default. This test finds the folders in a
+    /// Nothing but the members of the workspace is tested. This test finds the crates in a
     /// different way.
     #[test]
-    fn every_crate_of_the_repository_is_tested_or_says_why_not() {
+    fn every_crate_of_the_repository_is_a_member() {
         let place = here();
-        let mut found: Vec<String> = ["host", "sdk", "plugins", "docs", "tests"]
+        let mut crates: Vec<String> = ["host", "sdk", "plugins", "docs", "tests"]
             .iter()
             .flat_map(|folder| files_below(&place.root.join(folder), "/Cargo.toml"))
             .filter_map(|file| toml::string(&fs::read_to_string(file).ok()?, "[package]", "name"))
-            .filter(|name| UNTESTED.iter().all(|(untested, _)| untested != name))
+            .filter(|name| name != OUTSIDE)
             .collect();
-        found.sort();
-        let tested: Vec<String> = packages().into_iter().map(|package| package.name).collect();
-        assert_eq!(tested, found);
+        crates.sort();
+        let members = members(&place).unwrap_or_else(|failure| panic!("{}", failure.text));
+        let members: Vec<String> = members.into_iter().map(|package| package.name).collect();
+        assert_eq!(members, crates);
     }
 
     #[test]
-    fn a_crate_that_nobody_has_heard_of_is_of_a_layer() {
-        assert_eq!(layer_of("conclave-brand-new"), Some("runtime"));
-        assert_eq!(
-            (layer_of("conclave-plugin-new"), layer_of("conclave-core")),
-            (Some("guests"), Some("core"))
-        );
-        let new = [Package { name: "conclave-brand-new".to_owned(), ..Package::default() }];
-        let of: Vec<&str> = LAYERS
-            .iter()
-            .filter(|layer| !layer.packages(&new).is_empty())
-            .map(|layer| layer.name)
-            .collect();
-        assert_eq!(of, ["runtime"]);
+    fn every_layer_is_a_group_of_nextest() {
+        let config = read("host/xtask/nextest.toml");
+        let groups = toml::keys(&config, "[test-groups]").collect::<BTreeSet<_>>();
+        let layers = LAYERS.iter().map(|layer| layer.name).filter(|name| *name != FOREIGN);
+        assert_eq!(groups, layers.map(str::to_owned).collect());
+        for group in &groups {
+            assert!(config.contains(&format!("\ntest-group = \"{group}\"\n")), "{group}");
+        }
     }
 
     #[test]
-    fn every_test_is_of_one_layer_and_what_layers_name_is_there() {
-        let tested = packages();
-        for package in &tested {
-            let of = LAYERS
-                .iter()
-                .filter(|layer| layer.packages(&tested).contains(&package.name.as_str()))
-                .count();
-            assert_eq!(of, usize::from(package.name != SUITE), "{}", package.name);
-        }
-        for pattern in LAYERS.iter().flat_map(|layer| layer.packages) {
-            let start = pattern.trim_end_matches('*');
-            assert!(
-                tested.iter().any(|package| package.name.starts_with(start)),
-                "there is no package {pattern}"
-            );
-        }
-        let suite = here()
-            .read("tests/suite/tests/suite.rs")
-            .unwrap_or_else(|failure| panic!("{}", failure.text));
-        let mut modules: Vec<&str> = layered_modules().collect();
+    fn the_core_is_built_of_the_packages_that_belong_to_it() {
+        let packages = CORE.map(|name| format!("package(={name})"));
+        let filter = format!("filter = \"{}\"\ntest-group = \"core\"", packages.join(" + "));
+        assert!(read("host/xtask/nextest.toml").contains(&filter), "{filter}");
+    }
+
+    /// nextest refuses the name of a package that is not there, and takes any name of a test.
+    #[test]
+    fn modules_of_the_suite_that_a_layer_names_are_there() {
+        let (config, suite) = (read("host/xtask/nextest.toml"), read("tests/suite/tests/suite.rs"));
+        let lists = config.split("test(/^(").skip(1).filter_map(|rest| rest.split(')').next());
+        let modules: Vec<&str> = lists.flat_map(|list| list.split('|')).collect();
         for module in &modules {
             assert!(
                 suite.lines().any(|line| line == format!("mod {module};")),
                 "the suite has no module {module}"
             );
         }
-        let count = modules.len();
-        modules.sort_unstable();
-        modules.dedup();
-        assert_eq!(modules.len(), count, "a module is of one layer");
-    }
-
-    #[test]
-    fn a_test_of_the_suite_is_of_the_layer_of_its_module_wherever_its_name_occurs() {
-        let of = |name: &str| {
-            LAYERS
-                .iter()
-                .filter(|layer| layer.has_test(name))
-                .map(|layer| layer.name)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(of("kv::a_quota"), ["guests"]);
-        assert_eq!(of("chat::kv::a_quota"), ["cli"]);
-        assert_eq!(of("kvs::a_quota"), ["suite"]);
-        assert_eq!(of("consulting::kv::a_quota"), ["suite"]);
-    }
-
-    #[test]
-    fn a_layer_is_a_filter() {
-        let docs = TestLayer::by_name("docs").map(|layer| layer.expression(&packages()));
-        assert_eq!(docs.as_deref(), Some("(package(=conclave-suite) & test(/^(docs)::/))"));
-        let suite = TestLayer::by_name("suite")
-            .map(|layer| layer.expression(&packages()))
-            .unwrap_or_default();
-        assert!(suite.starts_with(
-            "package(=conclave-conformance) + package(=conclave-counts-sandbox) + \
-             package(=conclave-soak) + (package(=conclave-suite) - test(/^(any_component|"
-        ));
+        assert_eq!(modules.iter().collect::<BTreeSet<_>>().len(), modules.len(), "{modules:?}");
     }
 }

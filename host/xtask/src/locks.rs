@@ -1,17 +1,17 @@
 //! Checks that no lock of the standard library is held over work that waits: files, processes,
 //! databases, sleep. A lock that async code takes as well would stop its thread for as long. The
-//! check reads text: it knows guards by the functions that return them, and work by the calls that
-//! begin it, through functions of the host too.
+//! check reads tokens: it knows guards by the functions that return them, and work by the calls
+//! that begin it, through functions of the host too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 
 use crate::failure::XtaskFailure;
-use crate::place::{Checkout, files_below};
+use crate::rust_text::{Token, item_length, tokens};
+use crate::sources::{SourceFile, Sources};
 
 const CRATES: [&str; 4] = ["host/models/src", "host/runtime/src", "host/mcp/src", "host/cli/src"];
-/// Calls that wait for the disk, another process or the time.
+/// Calls that wait for the disk, another process or the time. A name at the end may be the
+/// beginning of a longer one.
 const WAITS: [&str; 29] = [
     "fs::read",
     "fs::write",
@@ -52,235 +52,218 @@ const COMMON: [&str; 15] = [
 const ALLOWED: &str = "// Held while it waits: ";
 
 /// A function of the host.
-struct Function<'a> {
+struct Function<'t, 'a> {
     name: &'a str,
-    /// Everything before the body.
-    signature: &'a str,
-    body: &'a str,
-    /// The number of its body's first line.
+    /// What stands before the body.
+    signature: &'t [Token<'a>],
+    body: &'t [Token<'a>],
+}
+
+/// A guard that is held over work that waits.
+struct HeldGuard<'a> {
+    path: &'a str,
     line: usize,
+    call: String,
 }
 
 /// Fails with the guards that are held over work that waits.
-pub(crate) fn no_lock_is_held_over_io(place: &Checkout) -> Result<(), XtaskFailure> {
-    let mut texts = Vec::new();
-    for folder in CRATES {
-        for file in files_below(&place.root.join(folder), ".rs") {
-            if file.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("tests")) {
-                continue;
-            }
-            let text = fs::read_to_string(&file)
-                .map_err(|error| XtaskFailure::new(format!("{}: {error}", file.display())))?;
-            texts.push((file, text));
-        }
-    }
-    let line_of = |(file, line, call): (&Path, usize, String)| {
-        format!("    {}:{line}: held over `{call}`", place.relative(file))
-    };
-    let wrong: Vec<String> = held_guards(&texts).into_iter().map(line_of).collect();
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    Err(XtaskFailure::new(format!(
-        "\n{}\n\nThese guards of a lock are held over work that waits. Do the work before or after, or \
-         keep what readers need under a lock of its own. If only threads that may wait take the lock, say \
-         so above the guard: {ALLOWED}REASON",
-        wrong.join("\n")
-    )))
+pub(crate) fn no_lock_is_held_over_io(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
+    let guards = held_guards(sources.product(&CRATES));
+    let lines: Vec<String> = guards
+        .into_iter()
+        .map(|HeldGuard { path, line, call }| format!("    {path}:{line}: held over `{call}`"))
+        .collect();
+    XtaskFailure::unless_empty(
+        &lines.join("\n"),
+        format_args!(
+            "These guards of a lock are held over work that waits. Do the work before or after, or \
+             keep what readers need under a lock of its own. If only threads that may wait take the \
+             lock, say so above the guard: {ALLOWED}REASON"
+        ),
+    )
 }
 
-/// Returns file, line and call of each guard that is held over work that waits.
-fn held_guards<P: AsRef<Path>>(texts: &[(P, String)]) -> Vec<(&Path, usize, String)> {
-    let codes: Vec<(&Path, String)> =
-        texts.iter().map(|(file, text)| (file.as_ref(), code_of(text))).collect();
-    let functions: Vec<Vec<Function<'_>>> =
-        codes.iter().map(|(_, code)| functions_of(code)).collect();
-    let all: Vec<&Function<'_>> = functions.iter().flatten().collect();
-    let waiting = waiting(&all);
+fn held_guards<'a>(files: impl Iterator<Item = &'a SourceFile<'a>>) -> Vec<HeldGuard<'a>> {
+    let files: Vec<(&SourceFile<'_>, Vec<Token<'_>>)> =
+        files.map(|file| (file, file.product_tokens())).collect();
+    let functions: Vec<Vec<Function<'_, '_>>> =
+        files.iter().map(|(_, tokens)| functions_of(tokens)).collect();
+    let all: Vec<&Function<'_, '_>> = functions.iter().flatten().collect();
+    let waits = WAITS.map(tokens);
+    let calls = WaitingCalls::find(&all, &waits);
     let mut returned: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &all {
         *returned.entry(function.name).or_insert(true) &= returns_guard(function);
     }
     let known = returned.iter().filter(|(_, always)| **always).map(|(name, _)| *name);
     let known: BTreeSet<&str> = known.chain(["lock", "held"]).collect();
-    let mut found = Vec::new();
-    for ((file, _), functions) in codes.iter().zip(&functions) {
+    let mut guards = Vec::new();
+    for ((file, _), functions) in files.iter().zip(&functions) {
+        // A method of this file may have the name of another elsewhere.
+        let own = functions.iter().filter(|it| returns_guard(it)).map(|it| it.name);
+        let names: BTreeSet<&str> = own.chain(known.iter().copied()).collect();
         for function in functions {
-            // A method of this file may have the name of another elsewhere.
-            let own = functions.iter().filter(|it| returns_guard(it)).map(|it| it.name);
-            let guards: BTreeSet<&str> = own.chain(known.iter().copied()).collect();
-            for (line, call) in held_in(function, &guards, &waiting) {
-                found.push((*file, line, call));
-            }
-        }
-    }
-    found
-}
-
-fn returns_guard(function: &Function<'_>) -> bool {
-    let returned = function.signature.rsplit("->").next().unwrap_or_default();
-    function.signature.contains("->")
-        && ["MutexGuard", "RwLockReadGuard", "RwLockWriteGuard"]
-            .iter()
-            .any(|guard| returned.trim_start().trim_start_matches("std::sync::").starts_with(guard))
-}
-
-/// Returns the code without tests, comments and texts; the comments that allow a guard stay. Lines
-/// keep their numbers.
-fn code_of(text: &str) -> String {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    let mut stripped = String::new();
-    for line in code.lines() {
-        if line.trim_start().starts_with(ALLOWED) {
-            stripped.push_str(line);
-        } else {
-            let (mut is_text, mut before) = (false, ' ');
-            let line = line.replace("'\"'", "").replace("'{'", "").replace("'}'", "");
-            for c in line.chars() {
-                if !is_text && before == '/' && c == '/' {
-                    stripped.pop();
-                    break;
+            for (line, call) in held_in(function, &names, &calls) {
+                if !is_allowed(file.text, line) {
+                    guards.push(HeldGuard { path: file.path, line, call });
                 }
-                if c == '"' && before != '\\' {
-                    is_text = !is_text;
-                } else if !is_text {
-                    stripped.push(c);
-                }
-                before = if before == '\\' && c == '\\' { ' ' } else { c };
             }
         }
-        stripped.push('\n');
     }
-    stripped
+    guards
 }
 
-/// Returns the functions of a file.
-fn functions_of(code: &str) -> Vec<Function<'_>> {
-    let mut found = Vec::new();
-    for (at, _) in code.match_indices("fn ") {
-        if !code[..at].ends_with([' ', '\n', '(']) && at > 0 {
-            continue;
-        }
-        let rest = &code[at + 3..];
-        let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
-        let name = name.unwrap_or_default();
-        let end = rest.find(['{', ';']).unwrap_or(rest.len());
-        if name.is_empty() || !rest[end..].starts_with('{') {
-            continue;
-        }
-        let length = block(&rest[end..]);
-        let line = code[..at + 3 + end].matches('\n').count() + 1;
-        let (signature, body) = (&rest[..end], &rest[end..end + length]);
-        found.push(Function { name, signature, body, line });
-    }
-    found
-}
-
-/// Returns the length of the block at the beginning of a text.
-fn block(text: &str) -> usize {
-    let mut depth = 0_i32;
-    for (at, c) in text.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return at + c.len_utf8();
-        }
-    }
-    text.len()
-}
-
-/// Returns the names of functions that wait, directly or through others. Only names that are
-/// there once are followed: a call tells no more than a name.
-fn waiting<'a>(functions: &[&Function<'a>]) -> BTreeSet<&'a str> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    functions.iter().for_each(|it| *counts.entry(it.name).or_default() += 1);
-    let mut waiting = BTreeSet::new();
-    loop {
-        let before = waiting.len();
-        let is_followed = |it: &&&Function<'a>| counts[it.name] == 1 && !COMMON.contains(&it.name);
-        for function in functions.iter().filter(is_followed) {
-            // An async function is called without waiting; its await is what waits.
-            if call_in(function.body, &waiting).is_some() {
-                waiting.insert(function.name);
-            }
-        }
-        if waiting.len() == before {
-            return waiting;
-        }
-    }
-}
-
-/// Returns the first call in a text that waits.
-fn call_in(text: &str, waiting: &BTreeSet<&str>) -> Option<String> {
-    if let Some(call) = WAITS.iter().find(|call| text.contains(*call)) {
-        return Some((*call).to_owned());
-    }
-    let called = |name: &&&str| {
-        text.match_indices(&format!("{name}(")).any(|(at, _)| {
-            let before = text[..at].chars().next_back();
-            !before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+fn returns_guard(function: &Function<'_, '_>) -> bool {
+    let mut parts = function.signature.rsplit(|token| token.text == "->");
+    let returned = parts.next().unwrap_or_default();
+    let is_path = |token: &&Token<'_>| matches!(token.text, "std" | "sync" | "::");
+    parts.next().is_some()
+        && returned.iter().find(|token| !is_path(token)).is_some_and(|token| {
+            matches!(token.text, "MutexGuard" | "RwLockReadGuard" | "RwLockWriteGuard")
         })
-    };
-    waiting.iter().find(called).map(|name| format!("{name}()"))
 }
 
-/// Returns the lines of a function that bind a guard, with what waits in the rest of its block.
-fn held_in(
-    function: &Function<'_>,
-    guards: &BTreeSet<&str>,
-    waiting: &BTreeSet<&str>,
-) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    let mut above = "";
-    let mut at = 0;
-    for (number, line) in function.body.lines().enumerate() {
-        let next = at + line.len() + 1;
-        if let Some(name) = bound_guard(line, guards) {
-            let rest = function.body.get(next..).unwrap_or_default();
-            let scope = rest_of_block(rest);
-            let scope = scope.split(&format!("drop({name})")).next().unwrap_or(scope);
-            if !above.trim_start().starts_with(ALLOWED)
-                && let Some(call) = call_in(scope, waiting)
-            {
-                found.push((function.line + number, call));
+/// Whether the comment above a line, from 1, allows it.
+fn is_allowed(text: &str, line: usize) -> bool {
+    let above = line.checked_sub(2).and_then(|at| text.lines().nth(at));
+    above.is_some_and(|above| above.trim_start().starts_with(ALLOWED))
+}
+
+/// The functions of a file that have a body.
+fn functions_of<'t, 'a>(tokens: &'t [Token<'a>]) -> Vec<Function<'t, 'a>> {
+    let begins = tokens.iter().enumerate().filter(|(_, token)| token.text == "fn");
+    let functions = begins.filter_map(|(at, _)| {
+        let (name, rest) = tokens[at + 1..].split_first().filter(|(name, _)| name.is_word())?;
+        let mut depth = 0;
+        let start = rest.iter().position(|token| {
+            let is_end = depth == 0 && matches!(token.text, "{" | ";");
+            depth += nesting(token);
+            is_end
+        })?;
+        let (signature, rest) = rest.split_at(start);
+        let body = &rest[..item_length(rest)];
+        (rest[0].text == "{").then_some(Function { name: name.text, signature, body })
+    });
+    functions.collect()
+}
+
+/// The calls that wait.
+struct WaitingCalls<'a> {
+    waits: &'a [Vec<Token<'a>>],
+    /// The functions that wait, directly or through others.
+    functions: BTreeSet<&'a str>,
+}
+
+impl<'a> WaitingCalls<'a> {
+    /// Only names that are there once are followed: a call has no more than a name.
+    fn find(functions: &[&Function<'_, 'a>], waits: &'a [Vec<Token<'a>>]) -> Self {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        functions.iter().for_each(|it| *counts.entry(it.name).or_default() += 1);
+        let mut calls = Self { waits, functions: BTreeSet::new() };
+        loop {
+            let before = calls.functions.len();
+            for function in functions {
+                let is_followed = counts[function.name] == 1 && !COMMON.contains(&function.name);
+                // An async function is called without waiting; its await is what waits.
+                if is_followed && calls.first_in(function.body).is_some() {
+                    calls.functions.insert(function.name);
+                }
+            }
+            if calls.functions.len() == before {
+                return calls;
             }
         }
-        above = line;
-        at = next;
     }
-    found
+
+    /// The first of these calls in a part of a function.
+    fn first_in(&self, part: &[Token<'_>]) -> Option<String> {
+        (0..part.len()).find_map(|at| {
+            let rest = &part[at..];
+            if let Some(call) = self.waits.iter().find(|call| begins_with(rest, call)) {
+                return Some(call.iter().map(|token| token.text).collect());
+            }
+            let is_call = rest.get(1).is_some_and(|next| next.text == "(");
+            (is_call && self.functions.contains(rest[0].text))
+                .then(|| format!("{}()", rest[0].text))
+        })
+    }
 }
 
-/// Returns the name of the guard that a line binds; `None` if it binds none.
-fn bound_guard<'a>(line: &'a str, guards: &BTreeSet<&str>) -> Option<&'a str> {
-    let rest = line.trim().strip_prefix("let ")?;
-    let rest = rest.strip_prefix("mut ").unwrap_or(rest);
-    let (name, value) = rest.split_once(" = ")?;
-    // A tokio lock is awaited, and `?` leaves a value of its own.
-    let value = value.strip_suffix(';')?;
-    let value = value.strip_suffix(".unwrap_or_else(PoisonError::into_inner)").unwrap_or(value);
-    let call = value.strip_suffix(')')?;
-    let open = call.rfind('(')?;
-    let function = call[..open].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
-    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && name != "_";
-    (is_name && guards.contains(function)).then_some(name)
+fn begins_with(rest: &[Token<'_>], call: &[Token<'_>]) -> bool {
+    let Some((last, words)) = call.split_last() else { return false };
+    rest.len() >= call.len()
+        && words.iter().zip(rest).all(|(word, token)| word.text == token.text)
+        && rest[words.len()].text.starts_with(last.text)
 }
 
-/// Returns the text up to the end of the block that it begins in.
-fn rest_of_block(text: &str) -> &str {
+/// The lines of a function that bind a guard, with what waits in the rest of its block.
+fn held_in(
+    function: &Function<'_, '_>,
+    guards: &BTreeSet<&str>,
+    calls: &WaitingCalls<'_>,
+) -> Vec<(usize, String)> {
+    let lets = function.body.iter().enumerate().filter(|(_, token)| token.text == "let");
+    let found = lets.filter_map(|(at, token)| {
+        let (statement, rest) = statement(&function.body[at + 1..])?;
+        let name = bound_guard(statement, guards)?;
+        Some((token.line, calls.first_in(scope(rest, name))?))
+    });
+    found.collect()
+}
+
+/// The tokens up to the `;` of a statement, and those behind it.
+fn statement<'t, 'a>(rest: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], &'t [Token<'a>])> {
     let mut depth = 0_i32;
-    for (at, c) in text.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => return &text[..at],
-            '}' => depth -= 1,
+    let end = rest.iter().position(|token| {
+        depth += nesting(token);
+        // A condition, as in `if let`, has no end of its own.
+        depth < 0 || depth == 0 && matches!(token.text, ";" | "}")
+    })?;
+    (rest[end].text == ";").then(|| (&rest[..end], &rest[end + 1..]))
+}
+
+fn nesting(token: &Token<'_>) -> i32 {
+    match token.text {
+        "(" | "[" | "{" => 1,
+        ")" | "]" | "}" => -1,
+        _ => 0,
+    }
+}
+
+/// The name of the guard that a statement binds; `None` if it binds none.
+fn bound_guard<'a>(statement: &[Token<'a>], guards: &BTreeSet<&str>) -> Option<&'a str> {
+    let texts: Vec<&'a str> = statement.iter().map(|token| token.text).collect();
+    let (name, value) = match texts[..] {
+        ["mut", name, "=", ..] => (name, &texts[3..]),
+        [name, "=", ..] => (name, &texts[2..]),
+        _ => return None,
+    };
+    const POISON: [&str; 7] = [".", "unwrap_or_else", "(", "PoisonError", "::", "into_inner", ")"];
+    // A tokio lock is awaited, and `?` leaves a value of its own.
+    let value = value.strip_suffix(&POISON).unwrap_or(value);
+    let call = value.strip_suffix(&[")"])?;
+    let mut depth = 0_i32;
+    let open = call.iter().rposition(|text| {
+        match *text {
+            ")" => depth += 1,
+            "(" => depth -= 1,
             _ => {}
         }
-    }
-    text
+        depth < 0
+    })?;
+    let function = call.get(open.checked_sub(1)?)?;
+    (name != "_" && guards.contains(function)).then_some(name)
+}
+
+/// The rest of a block, or of it up to where the guard is dropped.
+fn scope<'t, 'a>(rest: &'t [Token<'a>], guard: &str) -> &'t [Token<'a>] {
+    let mut depth = 0_i32;
+    let end = rest.iter().enumerate().position(|(at, token)| {
+        depth += nesting(token);
+        let next: Vec<&str> = rest[at..].iter().take(4).map(|token| token.text).collect();
+        depth < 0 || next == ["drop", "(", guard, ")"]
+    });
+    &rest[..end.unwrap_or(rest.len())]
 }
 
 #[cfg(test)]
@@ -288,8 +271,11 @@ mod tests {
     use super::*;
 
     fn guards_in(text: &str) -> Vec<(usize, String)> {
-        let texts = [("a.rs", text.to_owned())];
-        held_guards(&texts).into_iter().map(|(_, line, call)| (line, call)).collect()
+        let file = SourceFile::new("a.rs", text);
+        held_guards([&file].into_iter())
+            .into_iter()
+            .map(|HeldGuard { line, call, .. }| (line, call))
+            .collect()
     }
 
     #[test]

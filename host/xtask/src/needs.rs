@@ -78,6 +78,18 @@ pub(crate) fn check_companions(place: &Checkout) -> Result<(), XtaskFailure> {
     Ok(())
 }
 
+/// Checks that nextest is installed, which runs the tests. It says by itself if it is too old.
+pub(crate) fn check_nextest(place: &Checkout) -> Result<(), XtaskFailure> {
+    if answers(&mut place.cargo(["nextest", "--version"])) {
+        return Ok(());
+    }
+    Err(XtaskFailure::new(
+        "The tests are run by nextest, and `cargo nextest` is missing. Type:\n\n    \
+         cargo install --locked cargo-nextest\n\n\
+         It is compiled in some minutes; https://nexte.st has it ready-made.",
+    ))
+}
+
 /// Returns the host's target triple, such as `x86_64-unknown-linux-gnu`.
 pub(crate) fn host_triple() -> Result<String, XtaskFailure> {
     TargetCompiler::find().map(|compiler| compiler.host)
@@ -97,11 +109,6 @@ pub(crate) fn clippy_driver() -> Option<PathBuf> {
 /// Returns the compiler's version and commit.
 pub(crate) fn compiler() -> Result<String, XtaskFailure> {
     TargetCompiler::find().map(|compiler| compiler.version)
-}
-
-/// Returns whether `cargo nextest` is installed.
-pub(crate) fn has_nextest(place: &Checkout) -> bool {
-    answers(&mut place.cargo(["nextest", "--version"]))
 }
 
 struct TargetCompiler {

@@ -1,15 +1,5 @@
 //! Rust's text as tokens, for the checks that read it without a compiler.
 
-use std::path::Path;
-
-/// Whether a file below a folder of crates is part of what a crate builds.
-pub(crate) fn is_product(inside: &Path) -> bool {
-    let is_test = inside.components().any(|part| {
-        ["tests", "benches", "target"].iter().any(|folder| part.as_os_str() == *folder)
-    });
-    !is_test && !inside.ends_with("tests.rs")
-}
-
 /// A word or a mark of Rust's text, with its line from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
@@ -110,15 +100,18 @@ fn character_length(rest: &str) -> usize {
     }
 }
 
+const FOR_TESTS: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+
 /// The tokens of a product: those that are no item behind `#[cfg(test)]`.
-pub(crate) fn product_tokens(text: &str) -> Vec<Token<'_>> {
-    let all = tokens(text);
+pub(crate) fn product_of<'a>(all: &[Token<'a>]) -> Vec<Token<'a>> {
     let mut product = Vec::with_capacity(all.len());
-    let mut rest = &all[..];
+    let mut rest = all;
     while let Some((token, after)) = rest.split_first() {
-        rest = match after_test_attribute(rest) {
-            Some(item) => &item[item_length(item)..],
-            None => {
+        rest = match attribute(rest) {
+            Some((attribute, item)) if attribute.iter().map(|it| it.text).eq(FOR_TESTS) => {
+                &item[item_length(item)..]
+            }
+            _ => {
                 product.push(*token);
                 after
             }
@@ -127,18 +120,30 @@ pub(crate) fn product_tokens(text: &str) -> Vec<Token<'_>> {
     product
 }
 
-/// What follows a `#[cfg(test)]` at the beginning of these tokens.
-fn after_test_attribute<'t, 'a>(rest: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
-    const ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
-    let (attribute, item) = rest.split_at_checked(ATTRIBUTE.len())?;
-    attribute.iter().map(|token| token.text).eq(ATTRIBUTE).then_some(item)
+/// The attribute at the beginning, and what follows it.
+pub(crate) fn attribute<'t, 'a>(
+    rest: &'t [Token<'a>],
+) -> Option<(&'t [Token<'a>], &'t [Token<'a>])> {
+    let inside = rest.get(2..).filter(|_| rest[0].text == "#" && rest[1].text == "[")?;
+    let mut depth = 1_usize;
+    let end = inside.iter().position(|token| {
+        match token.text {
+            "[" => depth += 1,
+            "]" => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    })?;
+    Some(rest.split_at(end + 3))
 }
 
 /// The number of tokens of the item, statement or field at the beginning, with its attributes.
-fn item_length(item: &[Token<'_>]) -> usize {
-    let mut depth = 0_usize;
+pub(crate) fn item_length(item: &[Token<'_>]) -> usize {
+    let (mut depth, mut generics) = (0_usize, 0_usize);
     for (at, token) in item.iter().enumerate() {
         match token.text {
+            "<" if depth == 0 => generics += 1,
+            ">" if depth == 0 => generics = generics.saturating_sub(1),
             "(" | "[" | "{" => depth += 1,
             // The end of what holds a field or a variant that has no comma of its own.
             ")" | "]" | "}" if depth == 0 => return at,
@@ -149,7 +154,8 @@ fn item_length(item: &[Token<'_>]) -> usize {
                 return at + 1 + usize::from(has_end);
             }
             "}" => depth -= 1,
-            ";" | "," if depth == 0 => return at + 1,
+            ";" if depth == 0 => return at + 1,
+            "," if depth == 0 && generics == 0 => return at + 1,
             _ => {}
         }
     }
@@ -161,7 +167,7 @@ mod tests {
     use super::*;
 
     fn product(text: &str) -> String {
-        let tokens: Vec<&str> = product_tokens(text).iter().map(|token| token.text).collect();
+        let tokens: Vec<&str> = product_of(&tokens(text)).iter().map(|token| token.text).collect();
         tokens.join(" ")
     }
 
@@ -180,16 +186,10 @@ mod tests {
         assert_eq!(product(text), "fn d ( ) { }");
         let text = "struct A {\n    #[cfg(test)]\n    seen: Vec<(u8, u8)>,\n    b: u8,\n}";
         assert_eq!(product(text), "struct A { b : u8 , }");
+        assert_eq!(product("#[cfg(test)]\nfn a<T, U>(t: T, u: U) {}\nfn d() {}"), "fn d ( ) { }");
         assert_eq!(
             product("#[cfg(not(test))]\nfn d() {}"),
             "# [ cfg ( not ( test ) ) ] fn d ( ) { }"
         );
-    }
-
-    #[test]
-    fn tests_are_no_product() {
-        assert!(is_product(Path::new("src/room/frame.rs")));
-        assert!(!is_product(Path::new("src/room/frame/tests.rs")));
-        assert!(!is_product(Path::new("tests/room/pausing.rs")));
     }
 }

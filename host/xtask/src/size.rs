@@ -7,12 +7,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use crate::failure::XtaskFailure;
-use crate::place::{Checkout, files_below};
-use crate::rust_text::{self, is_product};
+use crate::sources::Sources;
 
 const RECORDED: &str = "tests/counts/tokens.txt";
 
@@ -31,43 +28,30 @@ const REASON_WORDS: usize = 3;
 type Sizes = BTreeMap<String, usize>;
 
 /// Fails if a crate is larger or smaller than recorded, or a raise has no reason.
-pub(crate) fn growth_has_a_reason(place: &Checkout) -> Result<(), XtaskFailure> {
-    let sizes = sizes(place)?;
-    let (recorded, mut problems) = recorded(&place.read(RECORDED)?);
-    problems += &differences(&sizes, &recorded);
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(XtaskFailure::new(format!(
-        "\n{problems}\nThese are tokens of Rust without comments and tests. Look first for what the change makes \
-         superfluous. A crate that grew gets a line `CRATE +TOKENS what for` in {RECORDED}, at least {REASON_WORDS} words; \
-         one that shrank gets its figure lowered."
-    )))
-}
-
-fn sizes(place: &Checkout) -> Result<Sizes, XtaskFailure> {
+pub(crate) fn growth_has_a_reason(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
     let mut sizes = Sizes::new();
     for root in ROOTS.into_iter().chain(WHOLE) {
-        let folder = place.root.join(root);
-        for file in files_below(&folder, ".rs") {
-            let Some(inside) = file.strip_prefix(&folder).ok().filter(|inside| is_product(inside))
-            else {
-                continue;
-            };
-            let text = fs::read_to_string(&file)
-                .map_err(|error| XtaskFailure::io("read", &file, &error))?;
-            *sizes.entry(crate_of(root, inside)).or_default() +=
-                rust_text::product_tokens(&text).len();
+        for file in sources.product(&[root]) {
+            *sizes.entry(crate_of(root, file.path)).or_default() += file.product_tokens().len();
         }
     }
-    Ok(sizes)
+    let (recorded, mut problems) = recorded(&sources.place.read(RECORDED)?);
+    problems += &differences(&sizes, &recorded);
+    XtaskFailure::unless_empty(
+        &problems,
+        format_args!(
+            "These are tokens of Rust without comments and tests. Look first for what the change makes \
+             superfluous. A crate that grew gets a line `CRATE +TOKENS what for` in {RECORDED}, at least \
+             {REASON_WORDS} words; one that shrank gets its figure lowered."
+        ),
+    )
 }
 
 /// The row that a file of a folder counts for, such as `host/core`.
-fn crate_of(root: &str, inside: &Path) -> String {
-    let first = inside.components().next().map(|part| part.as_os_str().to_string_lossy());
-    match first {
-        Some(first) if !WHOLE.contains(&root) => format!("{root}/{first}"),
+fn crate_of(root: &str, path: &str) -> String {
+    let end = path[root.len() + 1..].find('/').map(|at| root.len() + 1 + at);
+    match end {
+        Some(end) if !WHOLE.contains(&root) => path[..end].to_owned(),
         _ => root.to_owned(),
     }
 }
@@ -162,13 +146,7 @@ mod tests {
 
     #[test]
     fn plugins_count_together() {
-        assert_eq!(crate_of("host", Path::new("core/src/room.rs")), "host/core");
-        assert_eq!(crate_of("plugins", Path::new("tools/search/src/lib.rs")), "plugins");
-    }
-
-    #[test]
-    fn this_repository_is_as_large_as_recorded() {
-        let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
-        growth_has_a_reason(&place).unwrap_or_else(|failure| panic!("{}", failure.text));
+        assert_eq!(crate_of("host", "host/core/src/room.rs"), "host/core");
+        assert_eq!(crate_of("plugins", "plugins/tools/search/src/lib.rs"), "plugins");
     }
 }

@@ -2,88 +2,90 @@
 //! everything is several types, whatever the number of files that its methods are in.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use crate::failure::XtaskFailure;
-use crate::place::{Checkout, files_below};
+use crate::rust_text::{Token, attribute, item_length};
+use crate::sources::Sources;
 
 const CORE: &str = "host/core/src";
 /// Methods of one type, those of traits not counted.
 const MAX_METHODS: usize = 100;
 
 /// Fails with the types of the core that have too many methods.
-pub(crate) fn types_stay_small(place: &Checkout) -> Result<(), XtaskFailure> {
+pub(crate) fn types_stay_small(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
     let mut counts = BTreeMap::new();
-    for file in files_below(&place.root.join(CORE), ".rs") {
-        let text = fs::read_to_string(&file)
-            .map_err(|error| XtaskFailure::new(format!("{}: {error}", file.display())))?;
-        count_methods(&text, &mut counts);
+    for file in sources.product(&[CORE]) {
+        count_methods(&file.product_tokens(), &mut counts);
     }
-    let large: Vec<String> = counts
-        .iter()
-        .filter(|(_, methods)| **methods > MAX_METHODS)
-        .map(|(name, methods)| format!("    {name} has {methods} methods"))
-        .collect();
-    if large.is_empty() {
-        return Ok(());
-    }
-    Err(XtaskFailure::new(format!(
-        "\n{}\n\nA type of the core has at most {MAX_METHODS}. Look for the part that owns some of its data, \
-         and give that part a type of its own.",
-        large.join("\n")
-    )))
+    let large = counts.iter().filter(|(_, methods)| **methods > MAX_METHODS);
+    let large = large.map(|(name, methods)| format!("    {name} has {methods} methods\n"));
+    XtaskFailure::unless_empty(
+        &large.collect::<String>(),
+        format_args!(
+            "A type of the core has at most {MAX_METHODS}. Look for the part that owns some of its data, \
+             and give that part a type of its own."
+        ),
+    )
 }
 
-/// Adds the methods of a formatted file to the counts of their types. Two types of one name count
-/// together, because names are unique in the core.
-fn count_methods(text: &str, counts: &mut BTreeMap<String, usize>) {
-    let mut owner = None;
-    for line in text.lines() {
-        if line.starts_with("impl") {
-            owner = inherent(line);
-        } else if line == "}" {
-            owner = None;
-        } else if let Some(name) = owner.as_ref().filter(|_| is_method(line)) {
-            *counts.entry(String::clone(name)).or_default() += 1;
+/// Adds the methods of a file to the counts of their types. Two types of one name count together,
+/// because names are unique in the core.
+fn count_methods<'a>(tokens: &[Token<'a>], counts: &mut BTreeMap<&'a str, usize>) {
+    let mut rest = tokens;
+    while !rest.is_empty() {
+        let (mut item, below) = rest.split_at(item_length(rest).max(1));
+        while let Some((_, inside)) = attribute(item) {
+            item = inside;
+        }
+        if let Some(name) = inherent(item) {
+            *counts.entry(name).or_default() += methods(item);
+        }
+        rest = below;
+    }
+}
+
+/// The type of an `impl` block that is not of a trait; `None` for any other item.
+fn inherent<'a>(item: &[Token<'a>]) -> Option<&'a str> {
+    let (start, block) = item.split_first()?;
+    let mut depth = 0_usize;
+    let mut name = None;
+    for token in block.iter().take_while(|_| start.text == "impl") {
+        match token.text {
+            "<" => depth += 1,
+            ">" => depth -= 1,
+            "for" if depth == 0 => return None,
+            "{" | "where" => break,
+            // The last name of a path.
+            word if depth == 0 && token.is_word() => name = Some(word),
+            _ => {}
         }
     }
+    name
 }
 
-/// Returns the type of an `impl` block that is not of a trait.
-fn inherent(line: &str) -> Option<String> {
-    let rest = line.strip_prefix("impl")?.strip_suffix('{')?.trim();
-    // Parameters of the block itself, as in `impl<'a> View<'a>`.
-    let rest = match rest.strip_prefix('<') {
-        Some(rest) => rest.split_once("> ")?.1,
-        None => rest,
-    };
-    if rest.contains(" for ") {
-        return None;
+/// The functions of a block, without those inside of them.
+fn methods(block: &[Token<'_>]) -> usize {
+    let mut depth = 0_usize;
+    let mut count = 0;
+    for pair in block.windows(2) {
+        match pair[0].text {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            "fn" if depth == 1 && pair[1].is_word() => count += 1,
+            _ => {}
+        }
     }
-    let name = rest.split(['<', ' ']).next().unwrap_or(rest);
-    Some(name.rsplit("::").next().unwrap_or(name).to_owned())
-}
-
-/// Returns whether a line begins a method of a block at the margin.
-fn is_method(line: &str) -> bool {
-    let Some(rest) = line.strip_prefix("    ").filter(|rest| !rest.starts_with(' ')) else {
-        return false;
-    };
-    let mut words = rest.split(' ').skip_while(|word| {
-        word.starts_with("pub")
-            || matches!(*word, "const" | "async" | "unsafe" | "in")
-            || word.ends_with(')')
-    });
-    words.next() == Some("fn")
+    count
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rust_text::tokens;
 
-    fn counted(text: &str) -> BTreeMap<String, usize> {
+    fn counted(text: &str) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
-        count_methods(text, &mut counts);
+        count_methods(&tokens(text), &mut counts);
         counts
     }
 
@@ -91,7 +93,7 @@ mod tests {
     fn methods_of_all_blocks_count_together() {
         let text = "impl Room {\n    pub fn a(&self) {\n    }\n\n    fn b() {\n    }\n}\n\n\
                     impl<'r> Room<'r> {\n    pub(in crate::room) const fn c() {\n        fn inner() {}\n    }\n}\n";
-        assert_eq!(counted(text), BTreeMap::from([("Room".to_owned(), 3)]));
+        assert_eq!(counted(text), BTreeMap::from([("Room", 3)]));
     }
 
     #[test]

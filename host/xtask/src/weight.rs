@@ -3,18 +3,26 @@
 //! linked, the largest libraries and the stock components as the tests build them, the size of the
 //! optimised program and of the files beside it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::ExitCode;
 
-use crate::counts::{parsed, spelled};
 use crate::failure::XtaskFailure;
+use crate::figures::{FigureFile, Figures};
 use crate::place::{Checkout, files_below};
 use crate::program::{self, BuiltProgram, CodeTarget, ProgramBuild};
 use crate::test;
 
-const RECORDED: &str = "tests/counts/weight.txt";
+const RECORDED: FigureFile = FigureFile {
+    path: "tests/counts/weight.txt",
+    title: "Crates, and sizes in bytes, written by `cargo xtask weight --record`.",
+    heads: ["part", "now"],
+    // The growth that no one has to explain.
+    tolerance: 5,
+    is_two_sided: false,
+    remedy: "If it is meant, write tests/counts/weight.txt anew (`cargo xtask weight --record`) and say \
+             in the commit what it is for.",
+};
 /// The rows, by name.
 const DEMO_CRATES: &str = "crates-demo";
 const PROGRAM_CRATES: &str = "crates-program";
@@ -25,10 +33,6 @@ const FILES: &str = "program-files-bytes";
 /// The largest libraries. What rustc made of one without optimisation is its functions, the generic
 /// ones once for each set of types, so it grows as the work of LLVM does.
 const LIBRARIES: [&str; 5] = ["core", "runtime", "sdk", "mcp", "models"];
-/// The growth in percent that no one has to explain.
-const TOLERANCE: u64 = 5;
-
-type Weights = BTreeMap<String, u64>;
 
 pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let record = match arguments {
@@ -49,31 +53,27 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
         Some(built) => weights.extend(of_program(&built)),
         None => eprintln!("no optimised program is weighed: `cargo xtask install` builds it"),
     }
-    let mut recorded = read(place).unwrap_or_default();
-    print!("{}", table(&weights, &recorded));
     if record {
         // What is not there now keeps its figure.
-        recorded.extend(weights);
-        let file = place.root.join(RECORDED);
-        fs::write(&file, written(&recorded))
-            .map_err(|error| XtaskFailure::io("write", &file, &error))?;
-        return Ok(ExitCode::SUCCESS);
+        let mut all = RECORDED.read(place).unwrap_or_default();
+        all.append(&mut weights);
+        weights = all;
     }
-    compare(&weights, &recorded).map(|()| ExitCode::SUCCESS)
+    RECORDED.record_or_compare(place, weights, record).map(|()| ExitCode::SUCCESS)
 }
 
 /// Fails if what the tests have just built weighs more than recorded.
 pub(crate) fn check_build(place: &Checkout) -> Result<(), XtaskFailure> {
-    compare(&of_build(place)?, &read(place)?)
+    RECORDED.compare(&of_build(place)?, &RECORDED.read(place)?)
 }
 
 /// Fails if a library that the tests have just built weighs more than recorded. `artifacts` are
 /// cargo's messages about it.
 pub(crate) fn check_libraries(place: &Checkout, artifacts: &str) -> Result<(), XtaskFailure> {
-    compare(&of_libraries(artifacts), &read(place)?)
+    RECORDED.compare(&of_libraries(artifacts), &RECORDED.read(place)?)
 }
 
-fn of_libraries(artifacts: &str) -> Weights {
+fn of_libraries(artifacts: &str) -> Figures {
     let files = paths_in(artifacts, ".rlib");
     let weigh = |library: &str| {
         let name = format!("/libconclave_{library}");
@@ -94,13 +94,13 @@ fn paths_in<'a>(json: &'a str, ending: &str) -> Vec<&'a str> {
     json.split('"').filter(|text| text.ends_with(ending)).collect()
 }
 
-fn of_build(place: &Checkout) -> Result<Weights, XtaskFailure> {
+fn of_build(place: &Checkout) -> Result<Figures, XtaskFailure> {
     // The component in Python is left out where pip cannot make it, and its size is its runtime's.
     let mut files = files_below(&place.stock(), ".wasm");
     files.retain(|file| !file.ends_with("python.wasm"));
     let sizes = files.iter().filter_map(|file| fs::metadata(file).ok());
     let components: u64 = sizes.map(|file| file.len()).sum();
-    let mut weights = Weights::from([
+    let mut weights = Figures::from([
         (DEMO_CRATES.to_owned(), crates(place, &["--no-default-features"])?),
         (PROGRAM_CRATES.to_owned(), crates(place, &[])?),
         (TEST_BINARIES.to_owned(), test_binaries(place)?),
@@ -132,91 +132,20 @@ fn test_binaries(place: &Checkout) -> Result<u64, XtaskFailure> {
     Ok(String::from_utf8_lossy(&output).matches("\"test\":true").count() as u64)
 }
 
-fn of_program(built: &BuiltProgram) -> Weights {
+fn of_program(built: &BuiltProgram) -> Figures {
     let (program, files) = built.weight();
-    Weights::from([(PROGRAM.to_owned(), program), (FILES.to_owned(), files)])
-}
-
-fn read(place: &Checkout) -> Result<Weights, XtaskFailure> {
-    Ok(parsed(&place.read(RECORDED)?))
-}
-
-fn written(weights: &Weights) -> String {
-    let mut text =
-        "# Crates, and sizes in bytes, written by `cargo xtask weight --record`.\n".to_owned();
-    for (name, bytes) in weights {
-        let _ = writeln!(text, "{name:<24}{:>14}", spelled(*bytes));
-    }
-    text
-}
-
-fn table(weights: &Weights, recorded: &Weights) -> String {
-    let mut text = format!("{:<24}{:>14}{:>14}\n", "part", "now", "recorded");
-    for (name, bytes) in weights {
-        let before = recorded.get(name).map_or("–".to_owned(), |bytes| spelled(*bytes));
-        let _ = writeln!(text, "{name:<24}{:>14}{before:>14}", spelled(*bytes));
-    }
-    text
-}
-
-/// Fails for each row above what is recorded. What became smaller is no fault.
-fn compare(weights: &Weights, recorded: &Weights) -> Result<(), XtaskFailure> {
-    let mut lines = Vec::new();
-    for (name, bytes) in weights {
-        let Some(before) = recorded.get(name) else {
-            lines.push(format!("    {name} is not recorded"));
-            continue;
-        };
-        if *bytes * 100 > before * (100 + TOLERANCE) {
-            let percent = (bytes - before) * 100 / before.max(&1);
-            lines.push(format!(
-                "    {name} is {}, {percent} % more than the {} recorded",
-                spelled(*bytes),
-                spelled(*before)
-            ));
-        }
-    }
-    if lines.is_empty() {
-        return Ok(());
-    }
-    Err(XtaskFailure::new(format!(
-        "\n{}\n\nIf it is meant, write {RECORDED} anew (`cargo xtask weight --record`) and say in the \
-         commit what it is for.",
-        lines.join("\n")
-    )))
+    Figures::from([(PROGRAM.to_owned(), program), (FILES.to_owned(), files)])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn weights(pairs: &[(&str, u64)]) -> Weights {
-        pairs.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect()
-    }
-
-    #[test]
-    fn only_growth_above_five_percent_fails() {
-        let recorded = weights(&[(PROGRAM, 1_000), (FILES, 2_000)]);
-        let refused = |bytes| {
-            compare(&weights(&[(PROGRAM, bytes)]), &recorded).err().map(|failure| failure.text)
-        };
-        assert_eq!((refused(1_050), refused(10)), (None, None));
-        assert!(refused(1_060).unwrap().contains("program-bytes is 1_060, 6 % more"));
-        let other = compare(&weights(&[("other", 1)]), &recorded).unwrap_err().text;
-        assert!(other.contains("other is not recorded"), "{other}");
-    }
-
     #[test]
     fn the_libraries_are_found_in_cargos_messages() {
         let lines = "{\"reason\":\"compiler-artifact\",\"filenames\":[\"/t/deps/libconclave_core-0a.rlib\",\"/t/deps/libconclave_core-0a.rmeta\"]}\n\
                      {\"executable\":\"/t/deps/core-1b\",\"filenames\":[]}\n";
         assert_eq!(paths_in(lines, ".rlib"), ["/t/deps/libconclave_core-0a.rlib"]);
-        assert_eq!(of_libraries(lines), weights(&[]), "what is not there has no weight");
-    }
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        let all = weights(&[(PROGRAM, 55_123_456), (FILES, 12)]);
-        assert_eq!(parsed(&written(&all)), all);
+        assert_eq!(of_libraries(lines), Figures::new(), "what is not there has no weight");
     }
 }
