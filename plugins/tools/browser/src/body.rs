@@ -51,10 +51,10 @@ pub(crate) fn decoded(bytes: &[u8], content_type: Option<&str>) -> String {
         return utf16(rest, u16::from_be_bytes);
     }
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_ascii_lowercase();
-    let said = content_type
+    let declared = content_type
         .and_then(|value| charset(&value.to_ascii_lowercase()))
         .or_else(|| charset(&head));
-    match said.as_deref() {
+    match declared.as_deref() {
         Some(
             "iso-8859-1" | "latin1" | "latin-1" | "windows-1252" | "cp1252" | "us-ascii" | "ascii"
             | "iso-8859-15",

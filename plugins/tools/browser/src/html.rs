@@ -1,36 +1,41 @@
 //! A page as readable text: title, headings, paragraphs, lists, links, tables. Scripts are not run.
+//!
+//! The text is written in one pass over the page's tokens, without a tree: elements that are never
+//! closed, or closed twice, cost nothing.
 
-use crate::entities::decoded;
+use std::iter::repeat_n;
+
+use html_escape::decode_html_entities;
+
 use crate::link::resolved;
 use crate::tokens::{Tag, Token, Tokens};
 
-/// Characters above which the rest of a page is dropped.
-const ENOUGH: usize = 1_000_000;
+/// Bytes of text above which the rest of a page is dropped.
+const MOST_BYTES: usize = 1_000_000;
 /// How deep lists are indented.
 const DEEPEST: usize = 8;
 
-/// The readable text of a page; `address` is its own address.
-pub(crate) fn readable(html: &str, address: &str) -> String {
-    Page { base: address.to_owned(), ..Page::default() }.read(html)
-}
-
-/// The readable text with a number behind each link, and the links' addresses. Links past `most`
-/// bytes of addresses have no number.
-pub(crate) fn numbered(html: &str, address: &str, most: usize) -> (String, Vec<String>) {
-    let mut links = Vec::new();
-    let numbers = Some(LinkNumbers { links: &mut links, left: most });
-    let text = Page { base: address.to_owned(), numbers, ..Page::default() }.read(html);
-    (text, links)
-}
-
-struct LinkNumbers<'a> {
-    links: &'a mut Vec<String>,
-    /// Bytes that further addresses may have.
-    left: usize,
+/// The text of a page whose own address is `address`, and the addresses of its numbered links.
+///
+/// Behind each link is its number, as long as the addresses together have at most `number_bytes`
+/// bytes. Further links have their addresses.
+pub(crate) fn readable(html: &str, address: &str, number_bytes: usize) -> (String, Vec<String>) {
+    let mut page = Page { base: address.to_owned(), number_bytes, ..Page::default() };
+    for token in Tokens::new(html) {
+        match token {
+            Token::Text(text) => page.text(text),
+            Token::Start(tag) => page.start(&tag),
+            Token::End(name) => page.end(&name),
+        }
+        if page.out.len() > MOST_BYTES {
+            break;
+        }
+    }
+    page.finish()
 }
 
 #[derive(Default)]
-struct Page<'a> {
+struct Page {
     out: String,
     title: String,
     /// The address to which links are relative.
@@ -43,8 +48,7 @@ struct Page<'a> {
     mark: String,
     /// For each open list, its next number, or 0 if it has none.
     lists: Vec<u32>,
-    /// The start of the open link's text, and its target.
-    link: Option<(usize, String)>,
+    link: Option<Link>,
     /// An element whose content is skipped, and the number of open elements with that name.
     skipped: Option<(String, usize)>,
     in_title: bool,
@@ -52,84 +56,69 @@ struct Page<'a> {
     verbatim: usize,
     /// Cells of the open row.
     cells: usize,
-    /// The numbers of the links; `None` for links with their addresses.
-    numbers: Option<LinkNumbers<'a>>,
+    /// The addresses of the numbered links.
+    links: Vec<String>,
+    /// Bytes that the addresses of further numbered links may have.
+    number_bytes: usize,
 }
 
-impl Page<'_> {
-    fn read(mut self, html: &str) -> String {
-        for token in Tokens::new(html) {
-            match token {
-                Token::Text(text) => self.text(text),
-                Token::Start(tag) => self.start(&tag),
-                Token::End(name) => self.end(&name),
-            }
-            if self.out.len() > ENOUGH {
-                break;
-            }
-        }
-        self.finished()
-    }
+/// An open link.
+struct Link {
+    href: String,
+    /// Where its text begins, if it has any yet.
+    start: Option<usize>,
+}
 
+impl Page {
     fn text(&mut self, text: &str) {
         if self.in_title {
             // The first title counts; a later one belongs to a picture.
             if self.title.is_empty() {
-                self.title = one_line(&decoded(text));
+                self.title = one_line(&decode_html_entities(text));
             }
             return;
         }
-        if self.skipped.is_some() || text.is_empty() {
+        if self.skipped.is_some() {
             return;
         }
-        for letter in decoded(text).chars() {
+        for letter in decode_html_entities(text).chars() {
             match letter {
                 '\n' if self.verbatim > 0 => {
-                    self.breaks = 0;
-                    self.space = false;
+                    (self.breaks, self.space) = (0, false);
                     self.out.push('\n');
                 }
-                ' ' | '\t' if self.verbatim > 0 => self.out.push(letter),
-                _ if letter.is_whitespace() => self.space = true,
-                _ if letter.is_control() => {}
-                _ => {
+                ' ' | '\t' | '\u{a0}' if self.verbatim > 0 => {
                     self.begin();
+                    self.out.push(if letter == '\t' { '\t' } else { ' ' });
+                }
+                _ if letter.is_whitespace() => self.space = true,
+                _ if is_invisible(letter) => {}
+                _ => {
+                    self.begin_text();
                     self.out.push(letter);
                 }
             }
         }
     }
 
-    /// Writes the pending breaks, space and marker before a character.
+    /// Writes the pending breaks, space and marker.
     fn begin(&mut self) {
-        let at_start = self.out.is_empty();
-        if self.breaks > 0 && !at_start {
+        if self.breaks > 0 && !self.out.is_empty() {
             self.trim();
-            (0..self.breaks).for_each(|_| self.out.push('\n'));
-            // A link without any text yet begins behind the break.
-            if let Some((start, _)) = &mut self.link
-                && self.out[(*start).min(self.out.len())..].trim().is_empty()
-            {
-                *start = self.out.len();
-            }
-        } else if self.space && !at_start && !self.out.ends_with(['\n', ' ']) {
+            self.out.extend(repeat_n('\n', self.breaks));
+        } else if self.space && !self.out.is_empty() && !self.out.ends_with(['\n', ' ']) {
             self.out.push(' ');
-            if let Some((start, _)) = &mut self.link
-                && *start + 1 == self.out.len()
-            {
-                *start += 1;
-            }
         }
-        if !self.mark.is_empty() {
-            let mark = std::mem::take(&mut self.mark);
-            self.out.push_str(&mark);
-            if let Some((start, _)) = &mut self.link
-                && *start + mark.len() == self.out.len()
-            {
-                *start += mark.len();
-            }
-        }
+        self.out.push_str(&std::mem::take(&mut self.mark));
         (self.breaks, self.space) = (0, false);
+    }
+
+    /// Like `begin`, before a character that also belongs to the text of an open link.
+    fn begin_text(&mut self) {
+        self.begin();
+        if let Some(link) = &mut self.link {
+            link.start.get_or_insert(self.out.len());
+        }
     }
 
     fn trim(&mut self) {
@@ -145,99 +134,93 @@ impl Page<'_> {
     fn start(&mut self, tag: &Tag<'_>) {
         let name = tag.name.as_str();
         if let Some((skipped, open)) = &mut self.skipped {
-            *open += usize::from(skipped == name);
+            *open += usize::from(skipped == name && !tag.is_empty);
             return;
+        }
+        if let Some(newlines) = line_breaks(name) {
+            self.block(newlines);
         }
         match name {
             "script" | "style" | "template" | "svg" | "math" | "iframe" | "object" | "textarea"
             | "select" | "noembed" | "noframes" => {
-                self.skipped = Some((name.to_owned(), 1));
+                self.skipped = (!tag.is_empty).then(|| (name.to_owned(), 1));
             }
-            "title" => self.in_title = true,
+            "title" => self.in_title = !tag.is_empty,
             "base" => {
-                if let Some(href) =
-                    tag.attribute("href").and_then(|href| resolved(&self.base, &decoded(href)))
-                {
-                    self.base = href;
+                let href = decode_html_entities(tag.href.unwrap_or_default());
+                if let Some(base) = resolved(&self.base, &href) {
+                    self.base = base;
                 }
             }
             "br" => self.breaks = (self.breaks + 1).min(2),
             "hr" => {
-                self.block(2);
                 self.begin();
                 self.out.push_str("---");
                 self.block(2);
             }
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
-                self.block(2);
                 let level = usize::from(name.as_bytes()[1] - b'0');
                 self.mark = format!("{} ", "#".repeat(level));
             }
             "ul" | "ol" | "menu" => {
-                self.block(if self.lists.is_empty() { 2 } else { 1 });
+                self.list_break();
                 self.lists.push(u32::from(name == "ol"));
             }
-            "li" => self.item(),
+            "li" => self.mark = self.item_mark(),
             "dt" => self.block(2),
-            "dd" => {
-                self.block(1);
-                self.mark = "  ".into();
-            }
+            "dd" => self.mark = "  ".into(),
             "pre" | "listing" => {
-                self.block(2);
                 self.begin();
                 self.verbatim += 1;
             }
-            "tr" => {
-                self.block(1);
-                self.cells = 0;
-            }
-            "td" | "th" => {
-                if self.cells > 0 {
-                    self.begin();
-                    self.out.push_str(" | ");
-                }
-                self.cells += 1;
-                (self.breaks, self.space) = (if self.cells > 1 { 0 } else { self.breaks }, false);
-            }
+            "tr" => self.cells = 0,
+            "td" | "th" => self.cell(),
             "a" => {
                 self.end_link();
-                let leads =
-                    tag.attribute("href").and_then(|href| resolved(&self.base, &decoded(href)));
-                self.link = leads.map(|address| (self.out.len(), address));
+                let href = tag.href.map(|href| decode_html_entities(href).into_owned());
+                self.link = href.map(|href| Link { href, start: None });
             }
             "img" => {
-                let alt = one_line(&decoded(tag.attribute("alt").unwrap_or_default()));
+                let alt = one_line(&decode_html_entities(tag.alt.unwrap_or_default()));
                 if !alt.is_empty() {
-                    self.begin();
+                    self.begin_text();
                     self.out.push_str(&format!("[image: {alt}]"));
                 }
             }
-            _ if is_block(name) => self.block(if is_paragraph(name) { 2 } else { 1 }),
             _ => {}
         }
     }
 
-    fn item(&mut self) {
-        self.block(1);
-        let depth = self.lists.len().clamp(1, DEEPEST) - 1;
-        let mark = match self.lists.last_mut() {
+    /// A list within a list begins and ends on the next line, any other behind an empty one.
+    fn list_break(&mut self) {
+        self.block(if self.lists.is_empty() { 2 } else { 1 });
+    }
+
+    fn item_mark(&mut self) -> String {
+        let indent = "  ".repeat(self.lists.len().clamp(1, DEEPEST) - 1);
+        match self.lists.last_mut() {
             Some(number) if *number > 0 => {
                 *number = number.saturating_add(1);
-                format!("{}. ", *number - 1)
+                format!("{indent}{}. ", *number - 1)
             }
-            _ => "- ".to_owned(),
-        };
-        self.mark = format!("{}{mark}", "  ".repeat(depth));
+            _ => format!("{indent}- "),
+        }
+    }
+
+    fn cell(&mut self) {
+        if self.cells > 0 {
+            self.begin();
+            self.out.push_str(" | ");
+        }
+        self.cells += 1;
+        self.space = false;
     }
 
     fn end(&mut self, name: &str) {
         if let Some((skipped, open)) = &mut self.skipped {
-            if skipped == name {
-                *open -= 1;
-                if *open == 0 {
-                    self.skipped = None;
-                }
+            *open -= usize::from(skipped == name);
+            if *open == 0 {
+                self.skipped = None;
             }
             return;
         }
@@ -247,106 +230,69 @@ impl Page<'_> {
             "ul" | "ol" | "menu" => {
                 self.lists.pop();
                 self.mark.clear();
-                self.block(if self.lists.is_empty() { 2 } else { 1 });
+                self.list_break();
             }
-            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
-                self.mark.clear();
-                self.block(2);
-            }
-            "pre" | "listing" => {
-                self.verbatim = self.verbatim.saturating_sub(1);
-                self.block(2);
-            }
-            "table" => self.block(2),
-            "p" => self.block(2),
-            _ if is_block(name) => self.block(if is_paragraph(name) { 2 } else { 1 }),
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => self.mark.clear(),
+            "pre" | "listing" => self.verbatim = self.verbatim.saturating_sub(1),
             _ => {}
         }
+        if let Some(newlines) = line_breaks(name) {
+            self.block(newlines);
+        }
     }
 
+    /// Writes the number or the address of the open link. A link without text, or that leads to
+    /// nothing that can be opened, has none.
     fn end_link(&mut self) {
-        let Some((start, address)) = self.link.take() else { return };
-        let Some(text) = self.out.get(start..).filter(|text| !text.trim().is_empty()) else {
-            return;
-        };
-        let text = one_line(text);
-        self.out.truncate(start);
-        let number = self.numbers.as_mut().and_then(|numbers| {
-            numbers.left = numbers.left.checked_sub(address.len())?;
-            numbers.links.push(address.clone());
-            Some(numbers.links.len())
-        });
-        self.out.push_str(&match number {
-            Some(number) => format!("{text} [{number}]"),
+        let Some(Link { href, start: Some(start) }) = self.link.take() else { return };
+        let Some(address) = resolved(&self.base, &href) else { return };
+        let text = one_line(&self.out.split_off(start));
+        let link = match self.number_bytes.checked_sub(address.len()) {
+            Some(further) => {
+                self.number_bytes = further;
+                self.links.push(address);
+                format!("{text} [{}]", self.links.len())
+            }
             None if text == address => text,
             None => format!("[{text}]({address})"),
-        });
+        };
+        self.out.push_str(&link);
     }
 
-    fn finished(mut self) -> String {
+    fn finish(mut self) -> (String, Vec<String>) {
         self.end_link();
         self.trim();
-        if self.title.is_empty() {
-            return self.out;
-        }
-        let Self { title, out, .. } = self;
-        if out.is_empty() { format!("Title: {title}") } else { format!("Title: {title}\n\n{out}") }
+        let Self { title, out, links, .. } = self;
+        let text = match (title.is_empty(), out.is_empty()) {
+            (true, _) => out,
+            (false, true) => format!("Title: {title}"),
+            (false, false) => format!("Title: {title}\n\n{out}"),
+        };
+        (text, links)
     }
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .chars()
-        .filter(|letter| !letter.is_control())
-        .collect()
+    let words = text.split_whitespace().map(|word| word.replace(is_invisible, ""));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-fn is_paragraph(name: &str) -> bool {
-    matches!(
-        name,
-        "p" | "blockquote"
-            | "table"
-            | "article"
-            | "section"
-            | "header"
-            | "footer"
-            | "main"
-            | "nav"
-            | "aside"
-            | "figure"
-            | "dl"
-            | "form"
-    )
+/// Control characters, which could steer a terminal, and the soft hyphen.
+fn is_invisible(letter: char) -> bool {
+    letter.is_control() || letter == '\u{ad}'
 }
 
-fn is_block(name: &str) -> bool {
-    is_paragraph(name)
-        || matches!(
-            name,
-            "div"
-                | "address"
-                | "caption"
-                | "center"
-                | "details"
-                | "summary"
-                | "fieldset"
-                | "figcaption"
-                | "legend"
-                | "option"
-                | "body"
-                | "html"
-                | "head"
-                | "tbody"
-                | "thead"
-                | "tfoot"
-                | "tr"
-                | "dt"
-                | "dd"
-                | "li"
-                | "noscript"
-        )
+/// The newlines before and after a block, or `None` for an element within a line.
+fn line_breaks(name: &str) -> Option<usize> {
+    match name {
+        "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "pre" | "listing" | "blockquote" | "hr"
+        | "table" | "article" | "section" | "header" | "footer" | "main" | "nav" | "aside"
+        | "figure" | "dl" | "form" => Some(2),
+        "div" | "address" | "caption" | "center" | "details" | "summary" | "fieldset"
+        | "figcaption" | "legend" | "option" | "body" | "html" | "head" | "tbody" | "thead"
+        | "tfoot" | "tr" | "dt" | "dd" | "li" | "noscript" => Some(1),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use conclave_sdk::{Outcome, Result, scratch};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{Form, Page, open};
+use crate::{Page, open};
 
-/// Bytes of the addresses of a page's numbered links, and pages to go back to.
+/// Bytes of the addresses of a page's numbered links.
 const LINK_BYTES: usize = 24 * 1024;
+/// Pages to go back to, and the bytes that the address of each may have. A longer one is skipped.
 const MOST_BACK: usize = 20;
-/// Characters of an address that are kept; longer ones have no number.
-const ADDRESS_CHARS: usize = 1_024;
-const KNOWN: &str = "goto(\"address\"), click(\"number of a link\"), go_back(), noop()";
+const BACK_BYTES: usize = 1_024;
+const ACTIONS: &str = "goto(\"address\"), click(\"number of a link\"), go_back(), noop()";
 
 /// The state of a task's browser.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ struct Session {
 
 /// The effect of one line.
 #[derive(Debug, PartialEq, Eq)]
-enum Move {
+enum Navigation {
     /// Opens an address.
     To(String),
     Back,
@@ -34,63 +34,53 @@ enum Move {
     Stay,
 }
 
-/// Carries out the lines in order, and returns the last page. A line that fails ends them.
+/// Carries out the lines in order, up to the first that fails. The outcome has the last page.
 pub(crate) fn act(actions: &str) -> Result<Outcome> {
     let mut session: Session = scratch::get()?.unwrap_or_default();
-    let mut shown = None;
+    let mut opened: Option<Page> = None;
     let mut last = "";
     let mut problem = String::new();
     for line in actions.lines().map(str::trim).filter(|line| !is_comment(line)) {
+        if opened.as_ref().is_some_and(|page| page.error) {
+            break;
+        }
         last = line;
-        let next = match session.read(line) {
-            Ok(next) => next,
+        match session.parse(line) {
+            Ok(next) => opened = session.destination(next).map(|url| session.open(url)).or(opened),
             Err(why) => {
                 problem = why;
                 break;
             }
-        };
-        let Some(url) = session.leave(next) else { continue };
-        let (page, links) = open(&url, Form::Numbered { most: LINK_BYTES });
-        let is_error = page.error;
-        (session.url, session.links) = (url, links);
-        shown = Some(page);
-        if is_error {
-            break;
         }
     }
-    // Without a move the page is opened again: nothing keeps its text.
-    let page = match shown {
+    let page = match opened {
         Some(page) => page,
-        None if !problem.is_empty() => Page { content: String::new(), status: 0, error: true },
+        None if !problem.is_empty() => Page { error: true, ..Page::default() },
         None if session.url.is_empty() => {
-            Page { content: "No page is open.".to_owned(), status: 0, error: false }
+            Page { content: "No page is open.".to_owned(), ..Page::default() }
         }
-        None => {
-            let (page, links) = open(&session.url, Form::Numbered { most: LINK_BYTES });
-            session.links = links;
-            page
-        }
+        // Without a navigation the page is opened again: nothing stores its text.
+        None => session.open(session.url.clone()),
     };
     scratch::set(&session)?;
-    told(&session.url, page, last, problem)
+    outcome(&session.url, page, last, problem)
 }
 
 impl Session {
     /// Parses a line. The error is for the model.
-    fn read(&self, line: &str) -> std::result::Result<Move, String> {
-        let wrong = || format!("`{line}` is no action. These are: {KNOWN}.");
+    fn parse(&self, line: &str) -> std::result::Result<Navigation, String> {
+        let wrong = || format!("`{line}` is no action. These are: {ACTIONS}.");
         let (name, rest) = line.split_once('(').ok_or_else(wrong)?;
         let argument = rest.trim_end().strip_suffix(')').ok_or_else(wrong)?;
-        let argument = argument.split_once("\",").map_or(argument, |(first, _)| first);
-        let argument = argument.trim().trim_matches(['"', '\'']);
+        let argument = first_argument(argument.trim());
         match name.trim() {
             "goto" if argument.is_empty() => Err(wrong()),
-            "goto" => Ok(Move::To(argument.to_owned())),
+            "goto" => Ok(Navigation::To(argument.to_owned())),
             "click" => {
                 let number = argument.trim_matches(['[', ']']).parse::<usize>().ok();
                 let link = number.and_then(|number| self.links.get(number.checked_sub(1)?));
                 let most = self.links.len();
-                link.map(|link| Move::To(link.clone())).ok_or_else(|| match most {
+                link.map(|link| Navigation::To(link.clone())).ok_or_else(|| match most {
                     0 => format!("`{line}`: the page has no links."),
                     _ => format!("`{line}`: the links of the page are 1 to {most}."),
                 })
@@ -98,37 +88,53 @@ impl Session {
             "go_back" if self.back.is_empty() => {
                 Err("`go_back()`: there is no page before this one.".to_owned())
             }
-            "go_back" => Ok(Move::Back),
-            "noop" | "scroll" | "send_msg_to_user" => Ok(Move::Stay),
+            "go_back" => Ok(Navigation::Back),
+            "noop" | "scroll" | "send_msg_to_user" => Ok(Navigation::Stay),
             name => Err(format!(
-                "`{name}` is not possible: pages are read without scripts and forms. These are: {KNOWN}."
+                "`{name}` is not possible: pages are read without scripts and forms. These are: {ACTIONS}."
             )),
         }
     }
 
-    /// Returns the address to open next, and updates the way back.
-    fn leave(&mut self, next: Move) -> Option<String> {
+    /// The address to which a line leads, if it leaves the page. Updates the way back.
+    fn destination(&mut self, next: Navigation) -> Option<String> {
         match next {
-            Move::To(url) => {
-                if !self.url.is_empty() && self.url.len() <= ADDRESS_CHARS {
+            Navigation::To(url) => {
+                if !self.url.is_empty() && self.url.len() <= BACK_BYTES {
                     self.back.push(self.url.clone());
                     let extra = self.back.len().saturating_sub(MOST_BACK);
                     self.back.drain(..extra);
                 }
                 Some(url)
             }
-            Move::Back => self.back.pop(),
-            Move::Stay => None,
+            Navigation::Back => self.back.pop(),
+            Navigation::Stay => None,
         }
     }
+
+    fn open(&mut self, url: String) -> Page {
+        let mut page = open(&url, LINK_BYTES);
+        (self.url, self.links) = (url, std::mem::take(&mut page.links));
+        page
+    }
+}
+
+/// The first argument of a list, without its quotes.
+fn first_argument(arguments: &str) -> &str {
+    for quote in ['"', '\''] {
+        if let Some(quoted) = arguments.strip_prefix(quote) {
+            return quoted.split(quote).next().unwrap_or_default().trim();
+        }
+    }
+    arguments
 }
 
 fn is_comment(line: &str) -> bool {
     line.is_empty() || line.starts_with('#')
 }
 
-fn told(url: &str, page: Page, last: &str, problem: String) -> Result<Outcome> {
-    let Page { content, status, error } = page;
+fn outcome(url: &str, page: Page, last: &str, problem: String) -> Result<Outcome> {
+    let Page { content, status, error, .. } = page;
     let content = format!("{problem}\n\n{content}").trim().to_owned();
     let extras = json!({
         "url": url, "screenshot": "", "status_code": status, "error": error || !problem.is_empty(),
@@ -144,7 +150,7 @@ mod tests {
     use conclave_sdk::testing::FakeHost;
     use serde_json::Value;
 
-    use super::{MOST_BACK, Move, Session, act};
+    use super::{MOST_BACK, Navigation, Session, act};
 
     fn session() -> Session {
         let links = vec!["https://a.example/1".to_owned(), "https://a.example/2".to_owned()];
@@ -155,15 +161,16 @@ mod tests {
     fn lines_are_moves() {
         let session = session();
         for (line, expected) in [
-            ("goto(\"b.example\")", Move::To("b.example".into())),
-            ("goto('https://b.example/(x)')", Move::To("https://b.example/(x)".into())),
-            ("click(\"2\")", Move::To("https://a.example/2".into())),
-            ("click('[1]')", Move::To("https://a.example/1".into())),
-            ("click(\"2\", button=\"right\")", Move::To("https://a.example/2".into())),
-            ("scroll(0, 500)", Move::Stay),
-            ("send_msg_to_user(\"Done.\")", Move::Stay),
+            ("goto(\"b.example\")", Navigation::To("b.example".into())),
+            ("goto('https://b.example/(x)')", Navigation::To("https://b.example/(x)".into())),
+            ("click(\"2\")", Navigation::To("https://a.example/2".into())),
+            ("click('[1]')", Navigation::To("https://a.example/1".into())),
+            ("click(\"2\", button=\"right\")", Navigation::To("https://a.example/2".into())),
+            ("click('2', button='right')", Navigation::To("https://a.example/2".into())),
+            ("scroll(0, 500)", Navigation::Stay),
+            ("send_msg_to_user(\"Done.\")", Navigation::Stay),
         ] {
-            assert_eq!(session.read(line), Ok(expected), "{line}");
+            assert_eq!(session.parse(line), Ok(expected), "{line}");
         }
     }
 
@@ -177,20 +184,23 @@ mod tests {
             ("open it", "goto("),
             ("goto()", "goto("),
         ] {
-            assert!(session.read(line).is_err_and(|why| why.contains(says)), "{line}");
+            assert!(session.parse(line).is_err_and(|why| why.contains(says)), "{line}");
         }
-        assert!(Session::default().read("click(\"1\")").is_err_and(|why| why.contains("no links")));
+        assert!(
+            Session::default().parse("click(\"1\")").is_err_and(|why| why.contains("no links"))
+        );
     }
 
     #[test]
     fn the_way_back_is_bounded() {
         let mut session = session();
         for number in 0..2 * MOST_BACK {
-            session.url = session.leave(Move::To(format!("https://a.example/{number}"))).unwrap();
+            session.url =
+                session.destination(Navigation::To(format!("https://a.example/{number}"))).unwrap();
         }
         assert_eq!(session.back.len(), MOST_BACK);
         let before = session.back.last().cloned();
-        assert_eq!(session.leave(Move::Back), before);
+        assert_eq!(session.destination(Navigation::Back), before);
     }
 
     #[test]

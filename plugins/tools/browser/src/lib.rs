@@ -4,7 +4,6 @@
 //! `browse_interactive` follows the links of a page by their numbers.
 
 mod body;
-mod entities;
 mod html;
 mod interactive;
 mod link;
@@ -30,9 +29,11 @@ struct Browse {
 }
 
 /// The result of opening an address.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
     content: String,
+    /// The addresses of the links with numbers, which count from 1.
+    links: Vec<String>,
     /// The status; 0 without a response.
     status: u16,
     error: bool,
@@ -41,15 +42,6 @@ struct Page {
 #[derive(Deserialize)]
 struct BrowseInteractive {
     browser_actions: String,
-}
-
-/// The form of a page's links.
-#[derive(Clone, Copy)]
-enum Form {
-    /// With their addresses.
-    Linked,
-    /// With numbers; addresses past `most` bytes have none.
-    Numbered { most: usize },
 }
 
 struct Browser;
@@ -81,20 +73,20 @@ impl Toolset for Browser {
     fn call(name: &str, arguments: Value, _: &Call) -> Result<Outcome> {
         // Irrelevant arguments of the fixed JSON, such as a thought, are accepted.
         if name == "browse_interactive" {
-            let BrowseInteractive { browser_actions } = read(arguments)?;
+            let BrowseInteractive { browser_actions } = parsed(arguments)?;
             return interactive::act(&browser_actions);
         }
-        let Browse { url } = read(arguments)?;
-        told(&url, open(&url, Form::Linked).0)
+        let Browse { url } = parsed(arguments)?;
+        outcome(&url, open(&url, 0))
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: Value) -> Result<T> {
+fn parsed<T: DeserializeOwned>(arguments: Value) -> Result<T> {
     serde_json::from_value(arguments).map_err(|error| Error::invalid_arguments(error.to_string()))
 }
 
-/// Opens an address. Returns the page, and the addresses of its numbered links.
-fn open(url: &str, form: Form) -> (Page, Vec<String>) {
+/// Opens an address. Links have numbers as far as their addresses fit into `number_bytes`.
+fn open(url: &str, number_bytes: usize) -> Page {
     let answer = fetch::get(address(url))
         .header("accept", "text/html, text/plain, application/json, */*;q=0.5")
         .send();
@@ -103,15 +95,11 @@ fn open(url: &str, form: Form) -> (Page, Vec<String>) {
             // The whole body, or its beginning if it is too large.
             let mut bytes = response.bytes();
             bytes.truncate(MOST_BYTES);
-            page(
-                response.status(),
-                response.header("content-type").as_deref(),
-                &bytes,
-                &response.url(),
-                form,
-            )
+            let content_type = response.header("content-type");
+            let from = response.url();
+            page(response.status(), content_type.as_deref(), &bytes, &from, number_bytes)
         }
-        Err(error) => (refused(url, &error), Vec::new()),
+        Err(error) => refused(url, &error),
     }
 }
 
@@ -126,30 +114,19 @@ fn page(
     content_type: Option<&str>,
     bytes: &[u8],
     address: &str,
-    form: Form,
-) -> (Page, Vec<String>) {
+    number_bytes: usize,
+) -> Page {
     let is_failure = status >= 400;
-    let mut links = Vec::new();
-    let content = match body::kind(content_type, bytes) {
-        Kind::Html => {
-            let html = body::decoded(bytes, content_type);
-            match form {
-                Form::Linked => html::readable(&html, address),
-                Form::Numbered { most } => {
-                    let (text, numbered) = html::numbered(&html, address, most);
-                    links = numbered;
-                    text
-                }
-            }
-        }
-        Kind::Text => without_controls(&body::decoded(bytes, content_type)),
+    let (content, links) = match body::kind(content_type, bytes) {
+        Kind::Html => html::readable(&body::decoded(bytes, content_type), address, number_bytes),
+        Kind::Text => (without_controls(&body::decoded(bytes, content_type)), Vec::new()),
         Kind::Other => {
             let kind = content_type.unwrap_or("an unknown kind");
             let content = format!(
                 "{address} answered with {} bytes of {kind}, in which there is no text to read.",
                 bytes.len()
             );
-            return (Page { content, status, error: true }, links);
+            return Page { content, status, error: true, ..Page::default() };
         }
     };
     let content = match content.trim() {
@@ -159,7 +136,7 @@ fn page(
         "" => "The page has no text. It may be made by scripts, which do not run here.".to_owned(),
         _ => truncate(&content, if is_failure { MOST_CHARS_OF_ERROR } else { MOST_CHARS }),
     };
-    (Page { content, status, error: is_failure }, links)
+    Page { content, links, status, error: is_failure }
 }
 
 fn without_controls(text: &str) -> String {
@@ -173,16 +150,13 @@ fn refused(url: &str, error: &Error) -> Page {
         Error::Denied(denial) => format!("this address is not granted ({})", denial.detail),
         error => error.to_string(),
     };
-    Page {
-        content: format!("{} could not be opened: {why}", truncate(url, 500)),
-        status: 0,
-        error: true,
-    }
+    let content = format!("{} could not be opened: {why}", truncate(url, 500));
+    Page { content, error: true, ..Page::default() }
 }
 
 /// A plain success is text only. Facts that the host cannot know are added in the fixed form.
-fn told(url: &str, page: Page) -> Result<Outcome> {
-    let Page { content, status, error } = page;
+fn outcome(url: &str, page: Page) -> Result<Outcome> {
+    let Page { content, status, error, .. } = page;
     if status == 200 && !error {
         return Ok(Outcome::text(content));
     }
@@ -198,12 +172,12 @@ mod tests {
     use conclave_sdk::{Denial, Error};
     use serde_json::{Value, json};
 
-    use super::{Form, MOST_CHARS, Page, address, refused, told};
+    use super::{MOST_CHARS, Page, address, outcome, refused};
 
     const AT: &str = "https://a.example/";
 
     fn page(status: u16, kind: Option<&str>, bytes: &[u8], address: &str) -> Page {
-        super::page(status, kind, bytes, address, Form::Linked).0
+        super::page(status, kind, bytes, address, 0)
     }
 
     #[test]
@@ -234,14 +208,15 @@ mod tests {
         let expected = "https://a.example/ answered with 4 bytes of image/png, in which there is no text to read.";
         assert_eq!(
             page(200, Some("image/png"), b"\x89PNG", AT),
-            Page { content: expected.into(), status: 200, error: true }
+            Page { content: expected.into(), status: 200, error: true, ..Page::default() }
         );
     }
 
     #[test]
     fn a_failure_keeps_its_page_and_status() {
         let missing = page(404, Some("text/html"), b"<h1>Not here</h1>", AT);
-        assert_eq!(missing, Page { content: "# Not here".into(), status: 404, error: true });
+        let content = "# Not here".to_owned();
+        assert_eq!(missing, Page { content, status: 404, error: true, ..Page::default() });
         assert_eq!(
             page(500, None, b"", AT).content,
             "https://a.example/ answered with the status 500 and nothing else."
@@ -264,7 +239,7 @@ mod tests {
             target: AT.into(),
             detail: "no address of this host is granted".into(),
         };
-        let outcome = told(AT, refused(AT, &Error::Denied(denial))).unwrap();
+        let outcome = outcome(AT, refused(AT, &Error::Denied(denial))).unwrap();
         let value: Value = serde_json::from_str(&outcome.value.unwrap()).unwrap();
         let observation = &value["observation"];
         let expected = "https://a.example/ could not be opened: this address is not granted (no address of this host is granted)";
@@ -282,7 +257,8 @@ mod tests {
 
     #[test]
     fn a_success_is_only_text() {
-        let outcome = told(AT, Page { content: "a".into(), status: 200, error: false }).unwrap();
+        let page = Page { content: "a".into(), status: 200, ..Page::default() };
+        let outcome = outcome(AT, page).unwrap();
         assert_eq!((outcome.content.as_deref(), outcome.value), (Some("a"), None));
     }
 }

@@ -1,7 +1,7 @@
 use super::readable;
 
 fn text(html: &str) -> String {
-    readable(html, "https://a.example/dir/page.html?q=1")
+    readable(html, "https://a.example/dir/page.html?q=1", 0).0
 }
 
 #[test]
@@ -38,6 +38,9 @@ fn links_lead_to_whole_addresses() {
         ("<a href=x>never closed", "[never closed](https://a.example/dir/x)"),
         ("a <a href=x> b </a> c", "a [b](https://a.example/dir/x) c"),
         ("<p>a</p><a href=x><h2>b</h2></a>", "a\n\n## [b](https://a.example/dir/x)"),
+        ("<a href=x><hr>b</a>", "---\n\n[b](https://a.example/dir/x)"),
+        ("<td>a<a href=x><td>b</a>", "a | [b](https://a.example/dir/x)"),
+        ("<a href=x><pre></pre><p>b</a>", "[b](https://a.example/dir/x)"),
         ("<ul><li><a href=x>b</a></ul>", "- [b](https://a.example/dir/x)"),
         ("<base href='https://c.example/d/'><a href=x>t</a>", "[t](https://c.example/d/x)"),
         ("<a href='https://b.example'>https://b.example</a>", "https://b.example"),
@@ -47,11 +50,39 @@ fn links_lead_to_whole_addresses() {
 }
 
 #[test]
+fn links_have_numbers_as_far_as_their_addresses_fit() {
+    let html = "<a href=/1>a</a> <a href='#top'>b</a> <a href=/2>c</a> <a href=/3>d</a>";
+    let address = "https://a.example/1";
+    let (text, links) = readable(html, address, 2 * address.len());
+    assert_eq!(text, "a [1] b c [2] [d](https://a.example/3)");
+    assert_eq!(links, [address, "https://a.example/2"]);
+}
+
+#[test]
 fn code_keeps_its_lines() {
-    assert_eq!(
-        text("<p>a</p><pre>fn a() {\n    b();\n}</pre><p>c"),
-        "a\n\nfn a() {\n    b();\n}\n\nc"
-    );
+    for (html, expected) in [
+        ("<p>a</p><pre>fn a() {\r\n    b();\n}</pre><p>c", "a\n\nfn a() {\n    b();\n}\n\nc"),
+        ("<pre><div>a {</div><div>&nbsp; b<br>\tc</div></pre>", "a {\n  b\n\tc"),
+        ("<pre>  <a href=x> b</a></pre>", "   [b](https://a.example/dir/x)"),
+    ] {
+        assert_eq!(text(html), expected, "{html}");
+    }
+}
+
+#[test]
+fn character_references_are_replaced() {
+    for (html, expected) in [
+        ("a &amp; b &lt;c&gt; &amp;amp;", "a & b <c> &amp;"),
+        ("&#233;&#xE9;&eacute;&hearts;&nbsp;&quot;", "ééé♥ \""),
+        ("AT&T; a & b; &unknown; &", "AT&T; a & b; &unknown; &"),
+        // What steers a terminal is none of a page's text.
+        ("a&#27;[31m&#x9b;31m&#0;", "a&#27;[31m31m&#0;"),
+        ("Donau&shy;dampf\u{ad}schiff", "Donaudampfschiff"),
+        ("<title>a&shy;b &#x9b; c</title>", "Title: ab c"),
+        ("<img alt='&lt;b&gt;'>", "[image: <b>]"),
+    ] {
+        assert_eq!(text(html), expected, "{html}");
+    }
 }
 
 #[test]
@@ -64,6 +95,7 @@ fn what_is_not_text_is_left_out() {
         ("a<br>b<br><br><br>c", "a\nb\n\nc"),
         ("a\u{1b}[31mb", "a[31mb"),
         ("<svg><title>icon</title></svg>x", "x"),
+        ("a<svg/>b<svg><svg/></svg><script src=x /><title/>c", "abc"),
         ("<title>only</title>", "Title: only"),
         ("  ", ""),
     ] {
@@ -81,7 +113,9 @@ fn hostile_pages_end() {
         "<pre>",
         "<svg>",
         "<h1>",
+        "&",
         "&amp;",
+        "&#",
         "<a href=x>y",
         "<title>",
         "<br>",
@@ -91,4 +125,10 @@ fn hostile_pages_end() {
         let shown = text(&piece.repeat(20_000));
         assert!(shown.len() <= 4_000_000, "{piece} {}", shown.len());
     }
+    // These took minutes when each link copied the page's base, and each line was compared with all
+    // that its link had so far.
+    let base = format!("<base href='https://a.example/{}'>", "x/".repeat(500_000));
+    assert_eq!(text(&(base + &"<a href=/></a>".repeat(70_000))), "");
+    let lines = "\n".repeat(400_000) + &"x<br>".repeat(40_000);
+    assert!(text(&format!("<pre><a href=x>{lines}")).ends_with("x](https://a.example/dir/x)"));
 }
