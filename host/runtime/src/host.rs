@@ -247,6 +247,16 @@ pub enum PrepareError {
     Plugins(Problems),
 }
 
+impl From<PrepareError> for Problems {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Config(problems)
+            | PrepareError::Keys(problems)
+            | PrepareError::Plugins(problems) => problems,
+        }
+    }
+}
+
 impl Host {
     /// Returns a host with its own engine. A cache that cannot be opened is skipped, and loading
     /// reports it as a warning.

@@ -1,6 +1,7 @@
 //! Components that no compiler produces: many memories, large tables, many instances, long lists.
 //! The template is `tests/data/guests/tool.wat`.
 
+use conclave_core::config::ProblemCode;
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::outcome::Status;
@@ -46,8 +47,16 @@ fn run(component: Vec<u8>, limits: &str) -> Ran {
     Rig::new().with_file("subject.wasm", component).run(&config(limits), "go")
 }
 
-fn problems(component: Vec<u8>) -> String {
-    refused(&Rig::new().with_file("subject.wasm", component), &config(""))
+/// The reason why a component is refused.
+pub(crate) fn reason(component: Vec<u8>) -> String {
+    reason_with(component, "")
+}
+
+/// The reason why a component is refused under these limits.
+fn reason_with(component: Vec<u8>, limits: &str) -> String {
+    let problems = refused(&Rig::new().with_file("subject.wasm", component), &config(limits));
+    assert_eq!(problems.codes(), [ProblemCode::PluginRefused], "{problems}");
+    problems.to_string()
 }
 
 #[test]
@@ -78,13 +87,13 @@ fn more_memories_than_the_host_gives_are_refused_at_load() {
     let instances: String =
         (0..6).map(|index| format!("(core instance $more{index} (instantiate $other))")).collect();
     let component = format!("(core module $other (memory 1)) {instances}");
-    let told = problems(tool(More { component: &component, ..More::default() }));
+    let told = reason(tool(More { component: &component, ..More::default() }));
     assert!(told.contains("`subject` is refused") && told.contains("memories"), "{told}");
 }
 
 #[test]
 fn a_table_that_is_too_large_is_refused_at_load() {
-    let told = problems(tool(More { module: "(table 30000 funcref)", ..More::default() }));
+    let told = reason(tool(More { module: "(table 30000 funcref)", ..More::default() }));
     assert!(
         told.contains("`subject` is refused")
             && told.contains("more than 20000 elements")
@@ -140,7 +149,7 @@ fn more_instances_than_the_host_gives_are_refused_at_load() {
     let instances: String =
         (0..80).map(|index| format!("(core instance $more{index} (instantiate $empty))")).collect();
     let component = format!("(core module $empty) {instances}");
-    let told = problems(tool(More { component: &component, ..More::default() }));
+    let told = reason(tool(More { component: &component, ..More::default() }));
     assert!(
         told.contains("`subject` is refused")
             && told.contains("more than 60 core instances")
@@ -150,6 +159,7 @@ fn more_instances_than_the_host_gives_are_refused_at_load() {
     let loads = Rig::new()
         .with_file("subject.wasm", tool(More { component: &component, ..More::default() }));
     assert!(loads.prepare(&config("instances = 120")).is_ok());
-    let told = refused(&loads, &config("instances = 10"));
+    let told =
+        reason_with(tool(More { component: &component, ..More::default() }), "instances = 10");
     assert!(told.contains("more than 10 core instances"), "{told}");
 }

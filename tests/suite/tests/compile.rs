@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use conclave_core::config::Config;
+use conclave_core::config::{Config, ProblemCode, Problems};
 use conclave_runtime::plugin::Compiler;
-use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared};
+use conclave_runtime::{Follow, Host, HostOptions, Prepared};
 use conclave_test_support::{Rig, bare, block_on, calling, program};
 use serde_json::json;
 
@@ -20,23 +20,20 @@ fn child() -> Compiler {
 }
 
 /// Loads a config with a compiler, and a cache of its own.
-fn prepare(rig: &Rig, compiler: Compiler, cache: &str, config: &str) -> Result<Prepared, String> {
+fn prepare(rig: &Rig, compiler: Compiler, cache: &str, config: &str) -> Result<Prepared, Problems> {
     let folder = rig.folder().to_string_lossy().into_owned();
-    let config =
-        Config::parse("conclave.toml", &folder, config).map_err(|problems| problems.to_string())?;
+    let config = Config::parse("conclave.toml", &folder, config)?;
     let cache = Some(rig.folder().join(cache));
     let host = Host::new(HostOptions { compiler, cache, ..HostOptions::default() })
         .expect("the engine starts");
-    block_on(host.prepare(&config, &(Arc::new(|_| {}) as Follow))).map_err(|error| match error {
-        PrepareError::Config(problems)
-        | PrepareError::Keys(problems)
-        | PrepareError::Plugins(problems) => problems.to_string(),
-    })
+    block_on(host.prepare(&config, &(Arc::new(|_| {}) as Follow))).map_err(Problems::from)
 }
 
-/// Returns the reason why a config does not load.
+/// The reason why the plugin of a config is refused.
 fn refused(rig: &Rig, compiler: Compiler, config: &str) -> String {
-    prepare(rig, compiler, "cache", config).err().expect("it is refused")
+    let problems = prepare(rig, compiler, "cache", config).err().expect("it is refused");
+    assert_eq!(problems.codes(), [ProblemCode::PluginRefused], "{problems}");
+    problems.to_string()
 }
 
 /// Returns a component that is small but slow to compile.

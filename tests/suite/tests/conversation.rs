@@ -1,6 +1,7 @@
 //! Tools that read the conversation of their caller, by `grants.history`: what they see, how much of
 //! it, and what the operator reads where it is not granted.
 
+use conclave_core::config::ProblemCode;
 use conclave_core::types::denial::Layer;
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Rig, guest, refused};
@@ -52,9 +53,11 @@ fn a_third_partys_tool_forwards_what_was_said_with_its_origin() {
 #[test]
 fn without_its_grants_it_is_refused_before_anything_runs() {
     let problems = refused(&Rig::new(), &config("", ROUTE, r#"{ to = "expert" }"#));
-    assert!(problems.contains("`quote` needs `history`, which is not granted"), "{problems}");
+    assert_eq!(problems.codes(), [ProblemCode::MissingGrant], "{problems}");
+    assert!(problems.to_string().contains("`quote` needs `history`"), "{problems}");
     let problems = refused(&Rig::new(), &config(HISTORY, "", r#"{ to = "expert" }"#));
-    assert!(problems.contains("`quote` needs `route`, which is not granted"), "{problems}");
+    assert_eq!(problems.codes(), [ProblemCode::MissingGrant], "{problems}");
+    assert!(problems.to_string().contains("`quote` needs `route`"), "{problems}");
 }
 
 #[test]

@@ -660,8 +660,9 @@ fn a_program_that_a_plugin_can_replace_is_not_granted() {
         calling("exec_any", "run", &json!({ "program": "tool" }), &grants) + secret
     };
     let writes = "grants.files = [{ dir = \"bin\", at = \"/bin\", mode = \"read-write\" }]";
-    let refused =
-        |exec: &str, files: &str| rig.prepare(&config(exec, files)).err().unwrap_or_default();
+    let refused = |exec: &str, files: &str| {
+        rig.prepare(&config(exec, files)).err().unwrap_or_default().to_string()
+    };
     assert!(
         refused("[\"RIG/bin/tool\"]", writes).contains("which a plugin of this config may write")
     );

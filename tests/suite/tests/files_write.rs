@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use conclave_core::config::ProblemCode;
 use conclave_core::protocol::event::Event;
 use conclave_core::types::denial::Layer;
 use conclave_core::types::outcome::Status;
@@ -252,5 +253,5 @@ fn no_folder_is_granted_for_writing_from_which_a_plugin_could_grant_itself_more(
         r#"grants.files = [{ dir = ".", at = "/folder", mode = "read-write" }]"#,
     );
     let problems = conclave_test_support::refused(&Rig::new(), &config);
-    assert!(problems.contains("config/protected-folder"), "{problems}");
+    assert_eq!(problems.codes(), [ProblemCode::ProtectedFolder], "{problems}");
 }

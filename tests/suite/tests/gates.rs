@@ -1,6 +1,7 @@
 //! Gates with real components: messages that pass, are changed or are blocked. A misbehaving gate
 //! blocks, and delays nothing for longer than its deadline.
 
+use conclave_core::config::ProblemCode;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::GatePoint;
 use conclave_core::types::fault::FaultKind;
@@ -219,7 +220,7 @@ fn an_answer_that_a_gate_blocks_reaches_nobody() {
 fn a_plugin_that_is_no_gate_is_refused_before_anything_runs() {
     let text = config("allow", "[[gates]]\non = \"delegate\"\nplugin = \"echo\"\n", "");
     let problems = refused(&Rig::new(), &text);
-    assert!(problems.contains("config/wrong-plugin-kind"), "{problems}");
+    assert_eq!(problems.codes(), [ProblemCode::WrongPluginKind], "{problems}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conclave_core::config::Config;
+use conclave_core::config::{Config, ProblemCode};
 use conclave_core::journal::observed::ObservedFold;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::ids::RoomId;
@@ -151,7 +151,8 @@ fn an_observer_that_traps_fails_or_spins_is_stopped_and_the_run_is_as_ever() {
 fn only_a_plugin_that_exports_observer_can_be_one() {
     let config = config("log", "", "").replace("plugin = \"hook\"", "plugin = \"echo\"");
     let problems = conclave_test_support::refused(&Rig::new(), &config);
-    assert!(problems.contains("`echo` exports no `observer`"), "{problems}");
+    assert_eq!(problems.codes(), [ProblemCode::WrongPluginKind], "{problems}");
+    assert!(problems.to_string().contains("`echo` exports no `observer`"), "{problems}");
 }
 
 /// A receiver of events that answers `503` until it is opened, and records what it takes.

@@ -3,9 +3,10 @@
 
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::outcome::Status;
-use conclave_test_support::{Ran, Rig, calling, guest, refused};
+use conclave_test_support::{Ran, Rig, calling, guest};
 use serde_json::{Value, json};
 
+use crate::by_hand;
 use crate::cli::{conclave, text};
 
 fn run(tool: &str, arguments: Value) -> Ran {
@@ -182,9 +183,8 @@ fn a_component_without_a_function_that_can_be_a_tool_is_refused_with_the_reasons
         (wat::parse_str("(component)"), "no function that could be a tool"),
         (wat::parse_str(only_a_resource), "use-it: it takes or returns a resource"),
     ] {
-        let rig = Rig::new().with_file("subject.wasm", component.expect("it is text"));
-        let problems = refused(&rig, &crate::by_hand::config(""));
-        assert!(problems.contains(says), "{problems}");
+        let reason = by_hand::reason(component.expect("it is text"));
+        assert!(reason.contains(says), "{reason}");
     }
 }
 
@@ -226,14 +226,14 @@ fn many_functions_of_one_large_type_are_refused_with_the_limit() {
                 {exports})"#
         );
         let component = wat::parse_str(component).expect("it is text");
-        refused(&Rig::new().with_file("subject.wasm", component), &crate::by_hand::config(""))
+        by_hand::reason(component)
     };
     for (count, limit) in [
         (5_000, "more than 1000 exports"),
         (900, "more than 524288 bytes in the types of its functions, written out"),
     ] {
-        let problems = of(count);
-        assert!(problems.contains(limit), "{problems}");
+        let reason = of(count);
+        assert!(reason.contains(limit), "{reason}");
     }
 }
 
@@ -253,9 +253,8 @@ fn types_that_grow_without_bounds_are_refused() {
             (func (export "large") (param "it" $t11)
                 (canon lift (core func $i "f") (memory $i "memory") (realloc (func $i "realloc")))))"#
     );
-    let rig = Rig::new().with_file("subject.wasm", wat::parse_str(&component).expect("it is text"));
-    let problems = refused(&rig, &crate::by_hand::config(""));
-    assert!(problems.contains("large: its types are too large"), "{problems:?}");
+    let reason = by_hand::reason(wat::parse_str(&component).expect("it is text"));
+    assert!(reason.contains("large: its types are too large"), "{reason}");
 }
 
 /// Reads the setting `units` from `wasi:config/store`, and returns its text.

@@ -4,6 +4,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use conclave_core::config::ProblemCode;
 use conclave_core::permissions::secret::{Scrubber, SecretValue};
 use conclave_core::types::denial::Layer;
 use conclave_core::types::ids::SecretName;
@@ -313,7 +314,7 @@ fn a_secret_that_is_not_there_or_cannot_be_protected_is_said() {
         .replace("token.txt", "no-such.txt")
         .replace("grants.secrets = [\"met\"]", "grants.secrets = [\"met\", \"other\"]");
     let problems = refused(&rig(), &missing.replace("other.txt", "nor-this.txt"));
-    assert_eq!(problems.matches("error[config/missing-secret]").count(), 2, "{problems}");
+    assert_eq!(problems.codes(), [ProblemCode::MissingSecret; 2], "{problems}");
     let ran = Rig::new()
         .with_file("data/copy.txt", "x")
         .with_file("keys/token.txt", "short")

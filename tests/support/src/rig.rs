@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::config::Config;
+use conclave_core::config::{Config, Problems};
 use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
 use conclave_core::types::outcome::Outcome;
 use conclave_runtime::blobs::MemoryBlobs;
@@ -15,7 +15,7 @@ use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::kv::MemoryKv;
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
-use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared, RunOptions};
+use conclave_runtime::{Follow, Host, HostOptions, Prepared, RunOptions};
 
 use crate::ran::Ran;
 
@@ -102,25 +102,20 @@ impl Rig {
     /// Loads a config.
     ///
     /// # Errors
-    /// All its problems in their printed form.
-    pub fn prepare(&self, config: &str) -> Result<Prepared, String> {
+    /// All its problems.
+    pub fn prepare(&self, config: &str) -> Result<Prepared, Problems> {
         block_on(async { self.prepare_now(config).await })
     }
 
-    async fn prepare_now(&self, config: &str) -> Result<Prepared, String> {
+    async fn prepare_now(&self, config: &str) -> Result<Prepared, Problems> {
         let folder = self.folder.to_string_lossy().into_owned();
-        let config = Config::parse("conclave.toml", &folder, config)
-            .map_err(|problems| problems.to_string())?;
+        let config = Config::parse("conclave.toml", &folder, config)?;
         let host = host_with(HostOptions {
             kv: Arc::clone(&self.kv) as _,
             blobs: Arc::clone(&self.blobs) as _,
             ..HostOptions::default()
         });
-        host.prepare(&config, &(Arc::new(|_| {}) as Follow)).await.map_err(|error| match error {
-            PrepareError::Config(problems)
-            | PrepareError::Keys(problems)
-            | PrepareError::Plugins(problems) => problems.to_string(),
-        })
+        host.prepare(&config, &(Arc::new(|_| {}) as Follow)).await.map_err(Problems::from)
     }
 
     /// Runs a config on a message to its end.
@@ -180,9 +175,9 @@ impl Rig {
     }
 }
 
-/// Returns the problems of a config that must not load, in their printed form.
+/// The problems of a config that must not load.
 #[must_use]
-pub fn refused(rig: &Rig, config: &str) -> String {
+pub fn refused(rig: &Rig, config: &str) -> Problems {
     match rig.prepare(config) {
         Ok(_) => panic!("the config loads, and should not"),
         Err(problems) => problems,

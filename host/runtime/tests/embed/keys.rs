@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::config::KeyRef;
+#[cfg(feature = "http-models")]
+use conclave_runtime::config::ProblemCode;
+use conclave_runtime::config::{KeyRef, Problems};
 use conclave_runtime::models::ApiKey;
 use conclave_runtime::native::{Plugin, Step};
 use conclave_runtime::secrets::SecretSource;
@@ -25,13 +27,8 @@ fn host(secrets: Arc<dyn SecretSource>) -> Host {
     Host::new(HostOptions { native: vec![desk], secrets, ..HostOptions::default() }).unwrap()
 }
 
-async fn problem(secrets: Arc<dyn SecretSource>, key: &str) -> String {
-    host(secrets)
-        .load(&parse(&text(key)))
-        .await
-        .map(drop)
-        .expect_err("it should be refused")
-        .to_string()
+async fn problem(secrets: Arc<dyn SecretSource>, key: &str) -> Problems {
+    host(secrets).load(&parse(&text(key))).await.map(drop).expect_err("it should be refused").into()
 }
 
 /// A source that counts its queries.
@@ -63,9 +60,9 @@ async fn without_the_feature_a_server_is_a_problem_that_names_it() {
         "key = { command = [\"pass\", \"show\"] }",
     )
     .await;
+    assert_eq!(problem.0[0].line, 3, "{problem}");
     assert!(
-        problem.contains("the feature `http-models` of conclave-runtime")
-            && problem.contains("app.toml:3:"),
+        problem.to_string().contains("the feature `http-models` of conclave-runtime"),
         "{problem}"
     );
 }
@@ -95,10 +92,11 @@ async fn a_key_that_is_not_there_is_told_at_its_line() {
         "key = { command = [\"./no-such-program\"] }",
     ] {
         let problem = problem(sources(), key).await;
-        assert!(problem.contains("app.toml:6:1: error[config/missing-secret]"), "{problem}");
+        assert_eq!(problem.codes(), [ProblemCode::MissingSecret], "{problem}");
+        assert_eq!((problem.0[0].line, problem.0[0].column), (6, 1), "{problem}");
     }
     let problem = problem(HostOptions::default().secrets, "key = { env = \"MY_KEY\" }").await;
-    assert!(problem.contains("config/missing-secret"), "{problem}");
+    assert_eq!(problem.codes(), [ProblemCode::MissingSecret], "{problem}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conclave_runtime::Capability;
 use conclave_runtime::completion::{Completion, TokenUsage};
+use conclave_runtime::config::ProblemCode;
 use conclave_runtime::fault::FaultKind;
 use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
@@ -328,7 +329,7 @@ async fn a_model_is_asked_only_with_a_grant() {
         assert_eq!((outcome.status, outcome.spent.tokens), (status, tokens), "{outcome:?}");
     }
     let problem = refused([desk()], &text("")).await;
-    assert!(problem.contains("config/no-client"), "{problem}");
+    assert_eq!(problem.codes(), [ProblemCode::NoClient], "{problem}");
 }
 
 #[tokio::test]
@@ -342,32 +343,30 @@ async fn what_is_not_right_is_said_when_the_config_is_prepared() {
     let agent = |_: Step| async { Ok("") };
     let problem =
         refused([Plugin::agent("book", agent), Plugin::agent("desk", agent)], &only("dsek")).await;
-    assert!(
-        problem.contains("config/missing-plugin") && problem.contains("book, desk"),
-        "{problem}"
-    );
+    assert_eq!(problem.codes(), [ProblemCode::MissingPlugin], "{problem}");
+    assert!(problem.to_string().contains("book, desk"), "{problem}");
     let problem = refused([], &only("desk")).await;
-    assert!(problem.contains("config/missing-plugin"), "{problem}");
+    assert_eq!(problem.codes(), [ProblemCode::MissingPlugin], "{problem}");
     let problem = refused(
         [Plugin::tools("a", [tool("t", json!({ "type": 7 }))]).with_agent(agent)],
         &only("a"),
     )
     .await;
-    assert!(
-        problem.contains("config/plugin-refused") && problem.contains("input schema"),
-        "{problem}"
-    );
+    assert_eq!(problem.codes(), [ProblemCode::PluginRefused], "{problem}");
+    assert!(problem.to_string().contains("input schema"), "{problem}");
     let problem =
         refused([Plugin::tools("a", [tool("T", json!({}))]).with_agent(agent)], &only("a")).await;
-    assert!(problem.contains("must have a name"), "{problem}");
+    assert_eq!(problem.codes(), [ProblemCode::InvalidPlugin], "{problem}");
+    assert!(problem.to_string().contains("must have a name"), "{problem}");
     let problem = refused([Plugin::tools("a", [tool("t", json!({}))])], &only("a")).await;
-    assert!(problem.contains("config/wrong-plugin-kind"), "{problem}");
+    assert_eq!(problem.codes(), [ProblemCode::WrongPluginKind], "{problem}");
     let problem =
         refused([Plugin::agent("a", agent).asks(Capability::Files, "Reads.")], &only("a")).await;
-    assert!(problem.contains("needs no grant for"), "{problem}");
+    assert_eq!(problem.codes(), [ProblemCode::PluginRefused], "{problem}");
+    assert!(problem.to_string().contains("needs no grant for"), "{problem}");
     let problem =
         refused([Plugin::agent("a", agent).asks(Capability::Tools, "Calls.")], &only("a")).await;
-    assert!(problem.contains("config/missing-grant"), "{problem}");
+    assert_eq!(problem.codes(), [ProblemCode::MissingGrant], "{problem}");
 }
 
 #[tokio::test]
@@ -387,7 +386,7 @@ async fn settings_are_declared_and_defaults_filled_in() {
     let outcome = run(&prepared([desk()], &text("")).await, "?", RunOptions::default()).await;
     assert_eq!(outcome.value, Some(json!({ "units": "celsius" })));
     let problem = refused([desk()], &text("config = { unit = \"kelvin\" }")).await;
-    assert!(problem.contains("config/invalid-setting"), "{problem}");
+    assert_eq!(problem.codes(), [ProblemCode::InvalidSetting], "{problem}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use conclave_runtime::config::Config;
+use conclave_runtime::config::{Config, Problems};
 use conclave_runtime::fault::{Fault, FaultKind};
 use conclave_runtime::ids::RoomId;
 use conclave_runtime::native::Plugin;
@@ -33,13 +33,13 @@ pub(crate) async fn prepared(native: impl IntoIterator<Item = Plugin>, text: &st
 }
 
 /// Returns the error of a config that must not load.
-pub(crate) async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> String {
+pub(crate) async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> Problems {
     host(native)
         .load(&parse(text))
         .await
         .map(drop)
         .expect_err("the config should be refused")
-        .to_string()
+        .into()
 }
 
 /// A subscriber that records every event.

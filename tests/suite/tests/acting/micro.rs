@@ -1,5 +1,6 @@
 //! Micro-agents: a text file is an agent, on the stock component.
 
+use conclave_core::config::ProblemCode;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
 use conclave_models::test_server::TestReply;
@@ -120,23 +121,28 @@ fn what_an_input_says_is_put_in_as_it_is() {
 #[test]
 fn a_mistake_in_the_file_is_told_with_its_place() {
     let models = "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n";
-    for (text, place, what) in [
+    for (text, place, code) in [
         (
             REVIEWER.replace("{{ inputs.change }}", "{% if inputs.change %}"),
-            "agents/reviewer.md:10:",
-            "config/invalid-value",
+            ("agents/reviewer.md", 10),
+            ProblemCode::InvalidValue,
         ),
-        (REVIEWER.replace("outputs:", "outputs: none"), "agents/reviewer.md:7:10", "config/syntax"),
-        (REVIEWER.replacen("---\n", "", 1), "agents/reviewer.md:1:1", "config/syntax"),
+        (
+            REVIEWER.replace("outputs:", "outputs: none"),
+            ("agents/reviewer.md", 7),
+            ProblemCode::Syntax,
+        ),
+        (REVIEWER.replacen("---\n", "", 1), ("agents/reviewer.md", 1), ProblemCode::Syntax),
     ] {
         let rig = Rig::new()
             .with_file("agents/reviewer.md", text)
             .with_file("r.json", "{\"replies\": [\"x\"]}");
         let problems = refused(&rig, &config(models));
-        assert!(problems.contains(place) && problems.contains(what), "{problems}");
+        let problem = &problems.0[0];
+        assert_eq!(((&*problem.file, problem.line), problem.code), (place, code), "{problems}");
     }
     let none = refused(&Rig::new().with_file("r.json", "{\"replies\": [\"x\"]}"), &config(models));
-    assert!(none.contains("config/unreadable-file"), "{none}");
+    assert_eq!(none.codes(), [ProblemCode::UnreadableFile], "{none}");
 }
 
 const GIT: &str =
@@ -171,21 +177,20 @@ fn what_a_file_of_knowledge_says_in_vain_keeps_the_config_from_running() {
     let models = "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n";
     let chat = "[plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"chat\"\n\
                 knowledge = [\"git.md\"]\n";
-    for (file, place, what) in [
-        (
-            GIT.replace("type: knowledge", "tools: [search.find]"),
-            "git.md:3:",
-            "config/unknown-tool",
-        ),
-        (GIT.replace("type: knowledge", "agent: CodeActAgent"), "git.md:3:8", "config/conflict"),
-        (GIT.replace("triggers: [git, pull request]\n", ""), "git.md:1:1", "config/missing-key"),
+    for (file, line, code) in [
+        (GIT.replace("type: knowledge", "tools: [search.find]"), 3, ProblemCode::UnknownTool),
+        (GIT.replace("type: knowledge", "agent: CodeActAgent"), 3, ProblemCode::Conflict),
+        (GIT.replace("triggers: [git, pull request]\n", ""), 1, ProblemCode::MissingKey),
     ] {
         let rig =
             Rig::new().with_file("git.md", file).with_file("r.json", "{\"replies\": [\"x\"]}");
         let problems = refused(&rig, &format!("entry = \"desk\"\n{models}\n{chat}"));
-        assert!(
-            problems.contains(place) && problems.contains(what) && problems.contains("help: "),
+        let problem = &problems.0[0];
+        assert_eq!(
+            (&*problem.file, problem.line, problem.code),
+            ("git.md", line, code),
             "{problems}"
         );
+        assert!(problem.remedy.is_some(), "{problems}");
     }
 }

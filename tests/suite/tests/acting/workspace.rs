@@ -1,6 +1,7 @@
 //! File actions with the stock workspace. A written file exists, a failure is an observation, and a
 //! missing executor is reported.
 
+use conclave_core::config::ProblemCode;
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Rig, refused};
 use serde_json::{Value, json};
@@ -180,8 +181,6 @@ fn a_workspace_without_a_folder_is_no_workspace() {
         &workspace(""),
     );
     let problems = refused(&rig(), &config);
-    assert!(
-        problems.contains("config/missing-grant") && problems.contains("grants.files = [{ dir"),
-        "{problems}"
-    );
+    assert_eq!(problems.codes(), [ProblemCode::MissingGrant], "{problems}");
+    assert!(problems.to_string().contains("grants.files = [{ dir"), "{problems}");
 }

@@ -1,6 +1,7 @@
 //! Judges and simulated users with real components: what they decide holds, and whatever goes wrong
 //! in them ends the task instead of passing for a decision.
 
+use conclave_core::config::ProblemCode;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::message::Role;
@@ -210,8 +211,8 @@ fn a_simulated_user_that_misbehaves_ends_the_task() {
 fn a_plugin_of_another_kind_is_refused_before_anything_runs() {
     let user = guest("hostile_user").display().to_string();
     let problems = refused(&Rig::new(), &with("agent_echo", "judge", &user, "", ""));
-    assert!(problems.contains("config/wrong-plugin-kind"), "{problems}");
+    assert_eq!(problems.codes(), [ProblemCode::WrongPluginKind], "{problems}");
     let judge = guest("hostile_judge").display().to_string();
     let problems = refused(&Rig::new(), &with("agent_echo", "simulated_user", &judge, "", ""));
-    assert!(problems.contains("config/wrong-plugin-kind"), "{problems}");
+    assert_eq!(problems.codes(), [ProblemCode::WrongPluginKind], "{problems}");
 }
