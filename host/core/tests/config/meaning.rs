@@ -9,7 +9,7 @@ use conclave_core::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
 use conclave_core::types::message::Role;
 use serde_json::json;
 
-use crate::support::{LIBRARY, Parts, bad, good, parse};
+use crate::support::{LIBRARY, Parts, bad, good, parse, refused};
 
 #[test]
 fn the_library_is_read_whole() {
@@ -592,12 +592,16 @@ fn a_task_names_its_models_in_their_order() {
 #[test]
 fn each_model_of_a_task_must_be_granted_and_in_its_scope() {
     const END: &str = "[models.fast]\nkind = \"native\"\n[models.strong]\nkind = \"native\"";
-    let problems = |plugin, task| bad(&Parts { plugin, task, end: END, ..Parts::default() }.text());
-    let missing = problems("grants.model = [\"fast\"]", "model = [\"fast\", \"strong\"]");
+    let problem = |plugin, task| {
+        let problems = refused(&Parts { plugin, task, end: END, ..Parts::default() }.text());
+        assert_eq!(problems.codes(), [ProblemCode::MissingGrant], "{problems}");
+        problems.to_string()
+    };
+    let missing = problem("grants.model = [\"fast\"]", "model = [\"fast\", \"strong\"]");
     assert!(missing.contains("the agent `chat` may not ask the model `strong`"), "{missing}");
     let grant = "write `grants.model = [\"fast\", \"strong\"]` in [plugins.chat]";
     assert!(missing.contains(grant), "{missing}");
-    let narrowed = problems(
+    let narrowed = problem(
         "grants.model = [\"fast\", \"strong\"]",
         "model = [\"fast\", \"strong\"]\nscope = { model = [\"fast\"] }",
     );

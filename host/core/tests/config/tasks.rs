@@ -214,9 +214,9 @@ fn a_responder_that_ends_a_task_takes_part_in_it() {
     ] {
         let line = format!("done_if_response = [\"{name}\"]");
         let end = "[tasks.other]\nagent = \"chat\"\n[tasks.main]\nagent = \"chat\"\nsubtasks = [\"other\"]";
-        let problem = bad(&Parts { task: &line, end, ..Parts::default() }.text());
-        assert!(problem.contains("this task has no such responder"), "{problem}");
-        assert!(problem.contains(help), "{problem}");
+        let problems = refused(&Parts { task: &line, end, ..Parts::default() }.text());
+        assert_eq!(problems.codes(), [ProblemCode::InvalidValue], "{problems}");
+        assert!(problems.to_string().contains(help), "{problems}");
     }
 }
 

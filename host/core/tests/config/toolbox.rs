@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use conclave_core::config::ProblemCode;
 use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::tool_calls::toolbox::{TaskTool, Toolbox};
 use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{PluginName, TaskName};
 use serde_json::json;
 
-use crate::support::{Parts, RULES, assembled, by_name, misfit, plugin};
+use crate::support::{Parts, RULES, assembled, by_name, misfit, plugin, refused};
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
     let mut search = plugin(&[PluginKind::Tools], &[], &["find", "read"]);
@@ -252,7 +253,8 @@ fn a_description_has_the_limits_of_a_plugins() {
         ("a\u{200b}b".to_owned(), "has an invisible character in it: U+200B"),
     ] {
         let plugin = format!("describe = {{ find = \"{text}\" }}");
-        let problems = crate::support::bad(&Parts { plugin: &plugin, ..Parts::default() }.text());
-        assert!(problems.contains(what), "{problems}");
+        let problems = refused(&Parts { plugin: &plugin, ..Parts::default() }.text());
+        assert_eq!(problems.codes(), [ProblemCode::InvalidValue], "{problems}");
+        assert!(problems.to_string().contains(what), "{problems}");
     }
 }

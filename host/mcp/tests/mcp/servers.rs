@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_core::config::{ConfigPath, KeyRef, McpReach, PluginSource};
+use conclave_core::config::{ConfigPath, KeyRef, McpReach, PluginSource, ProblemCode, Problems};
 use conclave_core::types::message::Label;
 use conclave_mcp::source::Servers;
 use conclave_runtime::config::Config;
@@ -77,11 +77,23 @@ async fn prepared(mode: &str, lines: &str) -> Prepared {
     host(true).load(&config(mode, lines, ALLOWED)).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-async fn refused(mode: &str) -> String {
-    match host(true).load(&config(mode, "", ALLOWED)).await {
+/// The problem of a config that must not load, for this one reason.
+async fn problem(host: &Host, config: &Config) -> (ProblemCode, String) {
+    match host.load(config).await {
         Ok(prepared) => panic!("it was let in with {:?}", prepared.tools()),
-        Err(error) => error.to_string(),
+        Err(error) => {
+            let problems = Problems::from(error);
+            let [problem] = &problems.0[..] else { panic!("{problems}") };
+            (problem.code, problem.to_string())
+        }
     }
+}
+
+/// The reason why a server is refused.
+async fn refused(mode: &str) -> String {
+    let (code, reason) = problem(&host(true), &config(mode, "", ALLOWED)).await;
+    assert_eq!(code, ProblemCode::PluginRefused, "{reason}");
+    reason
 }
 
 async fn call(prepared: &Prepared, tool: &str) -> Result<ToolOutcome, ToolError> {
@@ -402,8 +414,8 @@ async fn an_unreachable_address_is_reported() {
     let plugin = config.plugins.get_mut("it").unwrap();
     let PluginSource::Mcp(source) = &mut plugin.source else { panic!("it is a server") };
     source.reach = McpReach::Address { url: format!("http://127.0.0.1:{port}/mcp"), key: None };
-    let error =
-        host(true).load(&config).await.err().map(|error| error.to_string()).unwrap_or_default();
+    let (code, error) = problem(&host(true), &config).await;
+    assert_eq!(code, ProblemCode::PluginRefused, "{error}");
     assert!(
         error.contains(&format!("127.0.0.1:{port} did not accept the connection: "))
             && error.contains("start the server"),
@@ -497,12 +509,8 @@ impl conclave_runtime::subscribe::Subscriber for Labels {
 
 #[tokio::test]
 async fn a_host_that_speaks_to_no_servers_says_so() {
-    let error = host(false)
-        .load(&config("plain", "", ""))
-        .await
-        .err()
-        .map(|error| error.to_string())
-        .unwrap_or_default();
+    let (code, error) = problem(&host(false), &config("plain", "", "")).await;
+    assert_eq!(code, ProblemCode::PluginRefused, "{error}");
     assert!(
         error.contains("does not speak to MCP servers") && error.contains("HostOptions::servers"),
         "{error}"
