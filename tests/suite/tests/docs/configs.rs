@@ -342,5 +342,5 @@ fn prices(block: &Block) -> Result<(), String> {
     let config = "entry = \"main\"\nprices = \"prices.toml\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
                   [plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.main]\nagent = \"chat\"\n";
     assert!(stock().is_dir(), "the stock plugins are built before tests");
-    rig.prepare(config).map(drop)
+    rig.prepare(config).map(drop).map_err(|problems| problems.to_string())
 }
