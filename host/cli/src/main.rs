@@ -50,6 +50,7 @@ mod state {
     pub(crate) mod source;
     pub(crate) mod state_folder;
     pub(crate) mod stock;
+    pub(crate) mod stored_run;
     pub(crate) mod stores;
     pub(crate) mod toolchain;
     pub(crate) mod watch;

@@ -15,7 +15,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::pending_call::{PendingCall, QUESTIONS};
-use crate::state::stores::{OpenStores, unusable};
+use crate::state::stores::OpenStores;
 use crate::ui::screen::columns;
 use crate::ui::show::amounts::{ago, now};
 use crate::ui::show::run_state::{SERVED, state_of_pending};
@@ -40,10 +40,10 @@ pub(crate) fn answer(args: &args::Answer, output: OutputArgs) -> Result<u8, CliE
 fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     let mut questions: Vec<(WaitRow, OpenQuestion, String)> = Vec::new();
     for reader in stores.readers()? {
-        let waits = reader.waits(None).map_err(|error| unusable(&error))?;
+        let waits = reader.waits(None)?;
         for row in waits.into_iter().filter(QUESTIONS.is_of) {
             let Some(question) = question(&reader, &row)? else { continue };
-            let run = reader.run(&row.room.run()).map_err(|error| unusable(&error))?;
+            let run = reader.run(&row.room.run())?;
             let is_message =
                 |run: &RunRow| is_next_message(&run.command, &run.entry, &question.task);
             // `conclave resume` or the page in a browser takes the next message of a conversation.
@@ -89,7 +89,7 @@ fn is_next_message(command: &str, entry: &str, task: &TaskName) -> bool {
 /// Returns the question of a call; `None` if it was answered since.
 fn question(reader: &StoreReader, row: &WaitRow) -> Result<Option<OpenQuestion>, CliError> {
     let WaitKey::Call(call) = row.wait.key else { return Ok(None) };
-    let records = reader.records(&row.room).map_err(|error| unusable(&error))?;
+    let records = reader.records(&row.room)?;
     Ok(open_questions(records).into_iter().find(|question| question.call == call))
 }
 

@@ -7,7 +7,7 @@ use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::risk::Risk;
-use conclave_runtime::store::{ControlMessage, RunRow, StoreReader, WaitRow};
+use conclave_runtime::store::{ControlMessage, RunRow, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
@@ -15,7 +15,7 @@ use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::pending_call::word_of;
-use crate::state::stores::{OpenStores, unusable};
+use crate::state::stores::OpenStores;
 use crate::ui::show::amounts::{ago, now, remaining};
 use crate::ui::show::run_state::state_of_pending;
 use crate::ui::show::table::{self, Column, note};
@@ -40,25 +40,13 @@ const COLUMNS: [Column; 8] = [
 pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result<u8, CliError> {
     let stores = OpenStores::of(args.store.as_deref());
     let (mut waits, mut runs) = (Vec::new(), BTreeMap::new());
-    let mut read = |reader: &StoreReader, run: Option<&RoomId>| {
-        for wait in reader.approvals(run)? {
+    for (reader, run) in stores.search(args.run.as_deref())? {
+        for wait in reader.approvals(run.as_ref())? {
             let run = wait.room.run();
             if !runs.contains_key(&run) {
                 runs.insert(run.clone(), reader.run(&run)?);
             }
             waits.push(wait);
-        }
-        Ok(())
-    };
-    match &args.run {
-        Some(name) => {
-            let found = stores.find(name)?;
-            read(&found.reader, Some(&found.run())).map_err(|error| unusable(&error))?;
-        }
-        None => {
-            for reader in stores.readers()? {
-                read(&reader, None).map_err(|error| unusable(&error))?;
-            }
         }
     }
     waits.sort_by_key(|wait| wait.since);

@@ -14,7 +14,8 @@ use serde_json::json;
 use crate::args::{self, AuditCommand, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, UnreadableStore, unusable};
+use crate::state::stored_run::journals;
+use crate::state::stores::{OpenStores, UnreadableStore};
 use crate::ui::show::amounts::{moment, now, parse_moment};
 use crate::ui::show::columns::{StyledText, cell, line, wrap_hanging};
 use crate::ui::show::table::{self, note};
@@ -69,31 +70,25 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
             .transpose()?,
     };
     let stores = OpenStores::of(args.store.as_deref());
+    let name = args.run_prefix.as_deref().or(args.run.as_deref());
+    let readers = stores.search(name)?;
     let mut runs: Vec<(Millis, usize, RoomId)> = Vec::new();
-    let readers = match args.run_prefix.as_ref().or(args.run.as_ref()) {
-        Some(name) => {
-            let found = stores.find(name)?;
-            runs.push((Millis(0), 0, found.run()));
-            vec![found.reader]
-        }
-        None => {
-            let readers = stores.readers()?;
-            for (index, reader) in readers.iter().enumerate() {
-                let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
-                let rows = rows
-                    .into_iter()
-                    .filter(|row| filter.since.is_none_or(|since| row.updated >= since));
+    for (index, (reader, run)) in readers.iter().enumerate() {
+        match run {
+            Some(run) => runs.push((Millis(0), index, run.clone())),
+            None => {
+                let rows = reader.runs(&RunFilter::default())?.into_iter();
+                let rows = rows.filter(|row| filter.since.is_none_or(|since| row.updated >= since));
                 runs.extend(rows.map(|row| (row.started, index, row.run)));
             }
-            readers
         }
-    };
+    }
     runs.sort();
     let mut found: Vec<(RoomId, AuditEntry)> = Vec::new();
     // A run that another host wrote must not hide the entries of all others.
     let mut unread = Vec::new();
     for (_, reader, run) in &runs {
-        match entries_of(&readers[*reader], run) {
+        match entries_of(&readers[*reader].0, run) {
             Ok(entries) => found.extend(entries.into_iter().filter(|(_, entry)| filter.has(entry))),
             Err(error) => unread.push(error),
         }
@@ -141,9 +136,9 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
 /// Returns the entries of all rooms of a run, and the decisions about its changes.
 fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEntry)>, CliError> {
     let mut all = Vec::new();
-    for room in reader.rooms(run).map_err(|error| unusable(&error))? {
-        let records = reader.records(&room.room).map_err(|error| unusable(&error))?;
-        all.extend(entries(&retold(records)).into_iter().map(|entry| (room.room.clone(), entry)));
+    for journal in journals(reader, run)? {
+        let (room, records) = journal?;
+        all.extend(entries(&retold(records)).into_iter().map(|entry| (room.clone(), entry)));
     }
     let decisions = change_decisions(reader.folder(), run)
         .map_err(|error| CliError::internal(printable(&error.to_string())))?;

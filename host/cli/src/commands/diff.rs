@@ -19,7 +19,8 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, StoredRoom};
+use crate::state::stored_run::StoredRun;
+use crate::state::stores::OpenStores;
 use crate::ui::screen::{columns, size};
 use crate::ui::show::amounts::thousands;
 use crate::ui::show::columns::wrap_styled;
@@ -128,7 +129,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
 fn newest(
     stores: &OpenStores,
     is_only: bool,
-) -> Result<Option<(StoredRoom, Vec<RoomId>)>, CliError> {
+) -> Result<Option<(StoredRun, Vec<RoomId>)>, CliError> {
     let runs = stores.runs(&RunFilter::default())?;
     let runs = runs.iter().filter(|run| pending_changes(&run.store, &run.run) > 0);
     let mut runs = runs.map(|run| run.run.clone());

@@ -8,12 +8,12 @@ use conclave_runtime::store::{ControlCommand, RunState};
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{pause_reason, report, run_in_progress, send, until};
-use crate::state::stores::OpenStores;
+use crate::state::control::{pause_reason, report, send, until};
+use crate::state::stored_run::StoredRun;
 
 pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, CliError> {
-    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
-    let row = run_in_progress(&found, "pausing")?;
+    let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
+    let row = found.in_progress("pausing")?;
     if pause_reason(&found.reader, &row.run).is_some() {
         report(&row, "paused", "was already paused", output)?;
         return Ok(exit::OK);
@@ -23,7 +23,7 @@ pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, 
     // Any process that looks at the run next, or resumes it, must find it paused.
     let is_over = || found.row().map_or(true, |row| row.state != RunState::Running);
     until(most, || is_over() || pause_reason(&found.reader, &row.run).is_some()).await;
-    run_in_progress(&found, "pausing")?;
+    found.in_progress("pausing")?;
     let what = format!(
         "is paused; calls in progress run to their end; `conclave resume {}` resumes it",
         row.run

@@ -29,7 +29,8 @@ use crate::state::interrupted_runs::{
 use crate::state::journals::RunStorage;
 use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
-use crate::state::stores::{OpenStores, unusable};
+use crate::state::stored_run::has_ended;
+use crate::state::stores::OpenStores;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::run_state::{CLOSED, SERVED, continued_by};
 use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable, show_path};
@@ -58,11 +59,7 @@ pub(crate) async fn resume(
         return deliver_missed(&row, &observers, args, output).await;
     }
     if let RunState::Ended(status) = row.state {
-        let what =
-            format!("the run {} has ended ({}), so it cannot be resumed", row.run, status.as_str());
-        return Err(
-            CliError::usage(what).hint(format!("`conclave show {}` shows what happened", row.run))
-        );
+        return Err(has_ended(&row.run, status, "it cannot be resumed"));
     }
     if row.command == SERVED && row.state == RunState::Interrupted {
         let what = format!("{} is a conversation of browsers, which is {CLOSED}", row.run);
@@ -85,7 +82,7 @@ pub(crate) async fn resume(
             report(&row, "resumed", "continues in its process", output)?;
             Ok(exit::OK)
         }
-        Err(error) => Err(in_use(&error, &row)),
+        Err(error) => Err(in_use(error, &row)),
     }
 }
 
@@ -388,7 +385,7 @@ async fn deliver_missed(
     args: &args::Resume,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
-    let store = Store::open(&row.store).map_err(|error| in_use(&error, row))?;
+    let store = Store::open(&row.store).map_err(|error| in_use(error, row))?;
     let file = config_of(row, args.config.as_deref())?;
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
     let about = origin_of(row, &file, locked);
@@ -446,7 +443,7 @@ pub(crate) fn config_of(row: &RunRow, named_config: Option<&Path>) -> Result<Pat
     Ok(file)
 }
 
-fn in_use(error: &StoreError, row: &RunRow) -> CliError {
+fn in_use(error: StoreError, row: &RunRow) -> CliError {
     match error {
         StoreError::InUse { .. } if row.state == RunState::Running && row.command == SERVED => {
             CliError::usage(format!("{} is open in its server", row.run))
@@ -456,7 +453,7 @@ fn in_use(error: &StoreError, row: &RunRow) -> CliError {
             CliError::usage(format!("the run {} is running in another process", row.run))
                 .hint(format!("`conclave stop {}` stops it", row.run))
         }
-        error => unusable(error),
+        error => error.into(),
     }
 }
 

@@ -6,13 +6,15 @@ use std::path::Path;
 use anstyle::Style;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::overlay::{change_decisions, pending_changes};
-use conclave_runtime::store::{RunFilter, RunRow, RunState};
+use conclave_runtime::store::{RunFilter, RunRow, RunState, StoreReader};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::state::control::pause_reason;
 use crate::state::interrupted_runs::CONVERSATION;
+use crate::state::observers;
 use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
 use crate::ui::show::run_state::{CLOSED, SERVED, run_state};
@@ -67,29 +69,22 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     // Before the list is cut: the hints are about all runs that match.
     let counts = WaitCounts::of(&runs, &waits);
     runs.truncate(args.limit);
-    let downs = stores.down_ms(&runs)?;
-    let paused: BTreeMap<RoomId, String> = stores.paused(&runs);
-    let count = |run: &RunRow| (run.run.clone(), pending_changes(&run.store, &run.run));
-    let changes: BTreeMap<RoomId, usize> =
-        runs.iter().map(count).filter(|(_, count)| *count > 0).collect();
-    let undelivered = stores.undelivered(&runs);
-    // Unreadable decisions are reported by `show`, and must not hide the list of runs.
-    let decided = |run: &RunRow| {
-        let last = change_decisions(&run.store, &run.run).ok()?.pop();
-        last.map(|decision| decision.kind.as_str())
+    let readers: Vec<StoreReader> = stores.readers_quietly().collect();
+    let facts = |row: &RunRow| {
+        let reader = readers.iter().find(|reader| reader.folder() == row.store);
+        let waits = waits.get(&row.run).cloned().unwrap_or_default();
+        RunFacts::of(row, reader, waits, now)
     };
-    let lasted = |run: &RunRow| lasted(run, downs.get(&run.run).copied().unwrap_or_default(), now);
+    let facts: Vec<RunFacts> = runs.iter().map(facts).collect::<Result<_, _>>()?;
     if output.json {
-        for run in &runs {
+        for (run, facts) in runs.iter().zip(&facts) {
             let mut value = json!(run);
             value["type"] = "run".into();
             value["state"] = run_state(run.state, &run.command).1.into();
-            value["paused"] = json!(paused.get(&run.run));
-            value["pending_changes"] = json!(changes.get(&run.run).copied().unwrap_or_default());
-            value["undelivered_events"] =
-                json!(undelivered.get(&run.run).copied().unwrap_or_default());
-            (value["took_ms"], value["waits_for"]) =
-                (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
+            value["paused"] = json!(facts.paused);
+            value["pending_changes"] = json!(facts.changes);
+            value["undelivered_events"] = json!(facts.undelivered);
+            (value["took_ms"], value["waits_for"]) = (facts.took_ms.into(), json!(facts.waits));
             stdout::json(value)?;
         }
         return Ok(exit::OK);
@@ -97,23 +92,8 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     if runs.is_empty() {
         return empty(&filter, status.is_some(), output);
     }
-    let rows: Vec<Vec<(Style, String)>> = runs
-        .iter()
-        .map(|run| {
-            // The column has room for one remark: first what keeps the run from going on.
-            let also = if paused.contains_key(&run.run) {
-                Some("paused".to_owned())
-            } else if waits.contains_key(&run.run) {
-                Some("waiting".to_owned())
-            } else {
-                let changed =
-                    changes.get(&run.run).map(|count| plural(*count as u64, "change", "changes"));
-                let remark = || undelivered.get(&run.run).map(|_| "undelivered".to_owned());
-                changed.or_else(remark)
-            };
-            row(run, also, decided(run), lasted(run), now)
-        })
-        .collect();
+    let rows: Vec<Vec<(Style, String)>> =
+        runs.iter().zip(&facts).map(|(run, facts)| row(run, facts, now)).collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
     if output.quiet {
         return Ok(exit::OK);
@@ -127,14 +107,16 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     if let Some(hint) = counts.hint() {
         stdout::styled(note(hint))?;
     }
-    if !changes.is_empty() {
-        let runs = plural(changes.len() as u64, "run", "runs");
+    let runs_with = |has: fn(&RunFacts) -> bool| {
+        let count = facts.iter().filter(|facts| has(facts)).count() as u64;
+        (count > 0).then(|| plural(count, "run", "runs"))
+    };
+    if let Some(runs) = runs_with(|facts| facts.changes > 0) {
         stdout::styled(note(format_args!(
             "{runs} with changes to apply or drop: `conclave diff RUN`"
         )))?;
     }
-    if !undelivered.is_empty() {
-        let runs = plural(undelivered.len() as u64, "run", "runs");
+    if let Some(runs) = runs_with(|facts| facts.undelivered > 0) {
         stdout::styled(note(format_args!(
             "{runs} with events that observers did not take: `conclave resume RUN` delivers them"
         )))?;
@@ -206,21 +188,65 @@ impl WaitCounts {
     }
 }
 
-/// The run's duration up to now while it runs, or else up to the stop of its process or its newest
-/// record. Time without a running host is left out, as in `conclave show`.
-fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
-    run.until(now).since(run.started).saturating_sub(down_ms)
+/// What the list shows of a run beside its row.
+struct RunFacts {
+    /// The duration up to now while it runs, or else up to the stop of its process or its newest
+    /// record. Time without a running host is left out, as in `conclave show`.
+    took_ms: u64,
+    /// The kinds of waits that a user can end.
+    waits: Vec<String>,
+    /// The reason of its pause; `None` if it is not paused, or has ended.
+    paused: Option<String>,
+    /// The number of files that wait in overlays.
+    changes: usize,
+    /// The number of events that its observers did not take.
+    undelivered: u64,
+    /// The last decision about its changes.
+    decided: Option<&'static str>,
 }
 
-fn row(
-    run: &RunRow,
-    also: Option<String>,
-    decided: Option<&str>,
-    lasted: u64,
-    now: Millis,
-) -> Vec<(Style, String)> {
-    let (style, word) = match (run_state(run.state, &run.command), also, decided) {
-        ((_, word), Some(also), _) => (ODD, format!("{word}, {also}")),
+impl RunFacts {
+    /// Reads them from the run's store; `None` is one that cannot be read, which was reported.
+    fn of(
+        row: &RunRow,
+        reader: Option<&StoreReader>,
+        waits: Vec<String>,
+        now: Millis,
+    ) -> Result<Self, CliError> {
+        let (store, run) = (&row.store, &row.run);
+        let down_ms = reader.map(|reader| reader.down_ms(run)).transpose()?.unwrap_or_default();
+        let is_ended = matches!(row.state, RunState::Ended(_));
+        let undelivered = reader.map(|reader| observers::undelivered(reader, row));
+        // Unreadable decisions are reported by `show`, and must not hide the list of runs.
+        let decided = change_decisions(store, run).ok().and_then(|mut all| all.pop());
+        Ok(Self {
+            took_ms: row.until(now).since(row.started).saturating_sub(down_ms),
+            waits,
+            paused: reader.filter(|_| !is_ended).and_then(|reader| pause_reason(reader, run)),
+            changes: pending_changes(store, run),
+            undelivered: undelivered.unwrap_or_default().values().sum(),
+            decided: decided.map(|decision| decision.kind.as_str()),
+        })
+    }
+
+    /// The remark beside the run's state. The column has room for one: first what keeps the run
+    /// from going on.
+    fn remark(&self) -> Option<String> {
+        if self.paused.is_some() {
+            Some("paused".to_owned())
+        } else if !self.waits.is_empty() {
+            Some("waiting".to_owned())
+        } else if self.changes > 0 {
+            Some(plural(self.changes as u64, "change", "changes"))
+        } else {
+            (self.undelivered > 0).then(|| "undelivered".to_owned())
+        }
+    }
+}
+
+fn row(run: &RunRow, facts: &RunFacts, now: Millis) -> Vec<(Style, String)> {
+    let (style, word) = match (run_state(run.state, &run.command), facts.remark(), facts.decided) {
+        ((_, word), Some(remark), _) => (ODD, format!("{word}, {remark}")),
         ((style, word), None, Some(decided)) => (style, format!("{word}, {decided}")),
         (plain, None, None) => plain,
     };
@@ -238,7 +264,7 @@ fn row(
         (Style::new(), entry),
         (Style::new(), tokens),
         (Style::new(), cost),
-        (Style::new(), took(lasted)),
+        (Style::new(), took(facts.took_ms)),
         (FAINT, run.config.as_deref().map(from_here).unwrap_or_default()),
         (FAINT, run.message.clone()),
     ]

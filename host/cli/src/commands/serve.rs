@@ -37,7 +37,7 @@ use crate::program::shell::shell;
 use crate::state::control_inbox::ControlListener;
 use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup::{self, EngineStart};
-use crate::state::stores::{room_folder, unusable};
+use crate::state::stores::room_folder;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::run_state::SERVED;
@@ -65,7 +65,7 @@ pub(crate) async fn serve(
         return Err(CliError::internal("conversations need a store, and none is there"));
     };
     // After the storage is open: from here on no other process changes the rooms that are read.
-    let reader = StoreReader::open(store.folder()).map_err(|error| unusable(&error))?;
+    let reader = StoreReader::open(store.folder())?;
     check_owner(&reader, &args.file)?;
     // Before the plugins are loaded, so that a port in use is reported at once.
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
@@ -315,7 +315,7 @@ fn storage(
 
 /// Checks that the rooms of the store are conversations of this config.
 fn check_owner(reader: &StoreReader, file: &Path) -> Result<(), CliError> {
-    let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
+    let rows = reader.runs(&RunFilter::default())?;
     let config = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let other =
         rows.iter().find(|row| row.command != SERVED || row.config.as_ref() != Some(&config));

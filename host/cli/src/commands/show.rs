@@ -17,7 +17,7 @@ use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::observers::{undelivered, undelivered_line};
-use crate::state::stores::{OpenStores, StoredRoom, unusable};
+use crate::state::stored_run::{StoredRun, journals};
 use crate::ui::show::agents::Agents;
 use crate::ui::show::amounts::now;
 use crate::ui::show::page::{BEGIN, page};
@@ -38,17 +38,14 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         return Err(CliError::usage(what)
             .hint("read them with `conclave why --journal FOLDER`; `show` reads stores"));
     }
-    let stores = OpenStores::of(args.store.as_deref());
     let (name, seq) = args.run.as_deref().map_or((None, None), |run| match address(run) {
         Some((room, seq)) => (Some(room), Some(seq)),
         None => (Some(run), None),
     });
-    let found = match name {
-        Some(name) => stores.find(name)?,
-        None => stores.newest()?,
-    };
+    let found = StoredRun::resolve(name, args.store.as_deref())?;
     let row = found.row()?;
-    let rooms = rooms(&found.reader, &found.run())?;
+    let rooms = journals(&found.reader, &found.run())?.map(|room| Ok(room?.1));
+    let rooms: Vec<Vec<Record>> = rooms.collect::<Result<_, CliError>>()?;
     if args.prompt {
         return print_prompts(&found, seq, rooms, output);
     }
@@ -125,7 +122,7 @@ fn prompts_of(rooms: Vec<Vec<Record>>) -> RunPrompts {
 
 /// Shows the prompt of a model call, or lists those of a run.
 fn print_prompts(
-    found: &StoredRoom,
+    found: &StoredRun,
     seq: Option<u64>,
     rooms: Vec<Vec<Record>>,
     output: OutputArgs,
@@ -177,22 +174,13 @@ fn has_lines(folder: &Path) -> bool {
     !is_store && entries.any(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
 }
 
-fn timeline(found: &StoredRoom, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliError> {
+fn timeline(found: &StoredRun, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliError> {
     let run = found.run();
     let none = || {
         CliError::usage(format!("the run {run} has no readable records"))
             .hint("`conclave store check` shows the damage")
     };
     Timeline::of(rooms).ok_or_else(none)
-}
-
-/// Returns the records of each room of a run, its root's first.
-pub(crate) fn rooms(
-    reader: &StoreReader,
-    run: &conclave_core::types::ids::RoomId,
-) -> Result<Vec<Vec<Record>>, CliError> {
-    let rooms = reader.rooms(run).map_err(|error| unusable(&error))?;
-    rooms.iter().map(|room| reader.records(&room.room).map_err(|error| unusable(&error))).collect()
 }
 
 fn write_page(

@@ -10,22 +10,21 @@ use conclave_runtime::store::{
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, StoredRoom, unusable};
-use crate::ui::show::printable;
-use crate::ui::stdout;
+use crate::state::control::{EVERY, not_received, report, withdraw};
+use crate::state::stored_run::StoredRun;
 
-/// The interval between two checks whether the run has ended.
-const EVERY: Duration = Duration::from_millis(100);
+/// The type of the JSON line about a run that has ended.
+const STOPPED: &str = "stopped";
 
 pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8, CliError> {
-    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
+    let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
     let row = found.row()?;
     let had_ended = |state: &RunState| match state {
         RunState::Ended(status) => Some(format!("had already ended: {}", status.as_str())),
         _ => None,
     };
     if let Some(what) = had_ended(&row.state) {
-        tell(&row, &what, output)?;
+        report(&row, STOPPED, &what, output)?;
         return Ok(exit::OK);
     }
     match Store::open(&row.store) {
@@ -33,11 +32,11 @@ pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8
             // The store opened, so no process has the run in progress. It may have ended while this
             // one waited for its store.
             if let Some(what) = had_ended(&found.row()?.state) {
-                tell(&row, &what, output)?;
+                report(&row, STOPPED, &what, output)?;
                 return Ok(exit::OK);
             }
-            store.give_up(&row.run, &args.reason).map_err(|error| unusable(&error))?;
-            tell(&row, "was interrupted, and is now ended", output)?;
+            store.give_up(&row.run, &args.reason)?;
+            report(&row, STOPPED, "was interrupted, and is now ended", output)?;
             Ok(exit::OK)
         }
         Err(StoreError::InUse { .. }) => {
@@ -45,10 +44,10 @@ pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8
                 row.run.clone(),
                 ControlCommand::Stop { reason: args.reason.clone() },
             );
-            mail.send(&row.store).map_err(|error| unusable(&error))?;
+            mail.send(&row.store)?;
             wait(&found, (&row, &mail), Duration::from_secs(args.wait), output).await
         }
-        Err(error) => Err(unusable(&error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -77,7 +76,7 @@ fn next(state: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) -> St
 }
 
 async fn wait(
-    found: &StoredRoom,
+    found: &StoredRun,
     (row, mail): (&RunRow, &ControlMessage),
     most: Duration,
     output: OutputArgs,
@@ -88,30 +87,25 @@ async fn wait(
         match next(&found.row()?.state, is_in_use(&row.store), was_ended, Instant::now() >= until) {
             StopStep::Ended(status) => {
                 // Otherwise a resumed run would receive the stop.
-                mail.remove(&row.store).map_err(|error| unusable(&error))?;
-                tell(row, &format!("has ended: {}", status.as_str()), output)?;
+                mail.remove(&row.store)?;
+                report(row, STOPPED, &format!("has ended: {}", status.as_str()), output)?;
                 return Ok(exit::OK);
             }
             StopStep::End => match (Store::open(&row.store), &mail.word) {
                 (Ok(store), ControlCommand::Stop { reason }) => {
-                    mail.remove(&row.store).map_err(|error| unusable(&error))?;
-                    store.give_up(&row.run, reason).map_err(|error| unusable(&error))?;
+                    mail.remove(&row.store)?;
+                    store.give_up(&row.run, reason)?;
                     was_ended = true;
                     continue;
                 }
                 // Another process has resumed the run, and receives the message.
                 (Err(StoreError::InUse { .. }), _) => {}
-                (Err(error), _) => return Err(unusable(&error)),
+                (Err(error), _) => return Err(error.into()),
                 (Ok(_), _) => was_ended = true,
             },
             StopStep::GiveUp => {
-                if take_back(mail, row)? {
-                    let what = format!(
-                        "the process of {} did not receive the message within {} s; the message was withdrawn",
-                        row.run,
-                        most.as_secs()
-                    );
-                    return Err(CliError::internal(what).hint("end that process, and try again"));
+                if withdraw(mail, row)? {
+                    return Err(not_received(row, most).hint("end that process, and try again"));
                 }
                 let what = format!(
                     "{} received the stop, and has not ended within {} s",
@@ -126,25 +120,6 @@ async fn wait(
         }
         tokio::time::sleep(EVERY).await;
     }
-}
-
-/// Takes the message back. Returns whether it had not been received yet.
-fn take_back(word: &ControlMessage, row: &RunRow) -> Result<bool, CliError> {
-    ControlMessage::take_back(&row.store, |mail| mail.id == word.id)
-        .map(|messages| !messages.is_empty())
-        .map_err(|error| unusable(&error))
-}
-
-fn tell(row: &RunRow, what: &str, output: OutputArgs) -> Result<(), CliError> {
-    if output.json {
-        return stdout::json(
-            serde_json::json!({ "type": "stopped", "run": row.run, "message": what }),
-        );
-    }
-    if output.quiet {
-        return Ok(());
-    }
-    stdout::styled(printable(&format!("{} {what}", row.run)))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::commands::audit;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::stores::{OpenStores, unusable};
+use crate::state::stores::OpenStores;
 use crate::ui::show::amounts::{now, parse_moment, thousands};
 use crate::ui::show::table::note;
 use crate::ui::show::{GOOD, ODD, bytes, one_line, paint, plural, show_path};
@@ -64,7 +64,7 @@ fn gc(
             match Store::open(reader.folder()).and_then(|store| store.collect(&retention)) {
                 Ok(collected) => report_collected(reader.folder(), &collected, dry, output)?,
                 Err(StoreError::InUse { folder, who }) => report_in_use(&folder, &who, output)?,
-                Err(error) => return Err(unusable(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -96,7 +96,7 @@ fn retention(
     let Some(keep) = keep else { return Ok(Retention { before, runs: None, dry }) };
     let mut ended: Vec<Millis> = Vec::new();
     for reader in readers {
-        let runs = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
+        let runs = reader.runs(&RunFilter::default())?;
         ended.extend(runs.iter().filter_map(|run| run.ended));
     }
     Ok(Retention { before: Some(limit(ended, before, keep)), runs: None, dry })
@@ -185,7 +185,7 @@ fn backup(
                 CliError::internal(format!("{} could not be created: {error}", show_path(parent)))
             })?;
         }
-        reader.backup(&folder).map_err(|error| unusable(&error))?;
+        reader.backup(&folder)?;
         copy.get_or_insert_with(|| folder.clone());
         if output.json {
             stdout::json(json!({ "type": "backup", "store": reader.folder(), "folder": folder }))?;
@@ -221,7 +221,7 @@ fn check(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     }
     let mut code = exit::OK;
     for reader in &readers {
-        let checked = reader.check().map_err(|error| unusable(&error))?;
+        let checked = reader.check()?;
         audit::report_checked(reader, &checked, output)?;
         if !checked.problems.is_empty() {
             code = exit::FAILED;

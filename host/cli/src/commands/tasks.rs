@@ -16,8 +16,8 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{self, run_in_progress, send};
-use crate::state::stores::{OpenStores, StoredRoom, unusable};
+use crate::state::control::{self, send};
+use crate::state::stored_run::{StoredRun, journals};
 use crate::ui::show::amounts::{now, took};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::table::{self, Column, note};
@@ -42,11 +42,7 @@ struct TaskRow {
 }
 
 pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<u8, CliError> {
-    let stores = OpenStores::of(args.store.as_deref());
-    let found = match &args.run {
-        Some(run) => stores.find(run)?,
-        None => stores.newest()?,
-    };
+    let found = StoredRun::resolve(args.run.as_deref(), args.store.as_deref())?;
     let row = found.row()?;
     let all = listed(&found)?;
     let Some(name) = &args.task else { return list(&row, &all, output) };
@@ -58,18 +54,14 @@ pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<
 }
 
 /// Lists the tasks of the root room and all rooms below it, each folded from the room's journal.
-fn listed(found: &StoredRoom) -> Result<Vec<TaskRow>, CliError> {
+fn listed(found: &StoredRun) -> Result<Vec<TaskRow>, CliError> {
     let run = found.run();
     let (mut all, mut ends) = (Vec::new(), BTreeMap::new());
-    for room in found.reader.rooms(&run).map_err(|error| unusable(&error))? {
-        let records = found.reader.records(&room.room).map_err(|error| unusable(&error))?;
+    for journal in journals(&found.reader, &run)? {
+        let (room, records) = journal?;
         let folded = Unfinished::fold(records).room;
-        let place = room
-            .room
-            .as_str()
-            .strip_prefix(run.as_str())
-            .unwrap_or_default()
-            .trim_start_matches('/');
+        let place = room.as_str().strip_prefix(run.as_str()).unwrap_or_default();
+        let place = place.trim_start_matches('/');
         let mut of_room: Vec<TaskRow> = folded
             .tasks()
             .map(|record| TaskRow {
@@ -78,14 +70,14 @@ fn listed(found: &StoredRoom) -> Result<Vec<TaskRow>, CliError> {
                 } else {
                     format!("{place}/{}", record.id)
                 },
-                parent: room.room.clone(),
+                parent: room.clone(),
                 record: BackgroundRecord::clone(record),
             })
             .collect();
         of_room.sort_by_key(|task| task.record.started);
         all.extend(of_room);
         if let Some(outcome) = folded.outcome() {
-            ends.insert(room.room, (EndedTask::from_outcome(outcome), folded.now()));
+            ends.insert(room, (EndedTask::from_outcome(outcome), folded.now()));
         }
     }
     // A detached task does not report to its parent, so its own room's end counts.
@@ -252,11 +244,11 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
 
 async fn ask(
     args: &args::TasksArgs,
-    found: &StoredRoom,
+    found: &StoredRun,
     task: &TaskRow,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
-    let row = run_in_progress(found, "cancelling or messaging a task")?;
+    let row = found.in_progress("cancelling or messaging a task")?;
     if task.record.state.is_end() {
         let what = format!("{} has already ended: {}", task.name, task.record.state.as_str());
         return Err(CliError::usage(what)

@@ -13,9 +13,8 @@ use conclave_runtime::store::ControlCommand;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control;
-use crate::state::control::{run_in_progress, send};
-use crate::state::stores::{OpenStores, StoredRoom, unusable};
+use crate::state::control::{self, send};
+use crate::state::stored_run::StoredRun;
 use crate::ui::show::printable;
 
 /// Bytes of a text. A message in the mail may have 1 MiB, and JSON can make six bytes of one.
@@ -23,8 +22,8 @@ const MOST: usize = 128 << 10;
 
 pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, CliError> {
     let text = text(&args.text, "conclave tell RUN \"TEXT\"")?;
-    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
-    let row = run_in_progress(&found, "sending a message")?;
+    let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
+    let row = found.in_progress("sending a message")?;
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
     let whom = task.as_ref().map_or_else(|| row.entry.clone(), ToString::to_string);
     let message = ControlCommand::Tell { task, text: text.clone() };
@@ -46,8 +45,8 @@ pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, Cl
 }
 
 /// Returns why the message reached no agent; `None` if one reads it, or may still.
-fn dropped(found: &StoredRoom, id: &ControlId, text: &str) -> Result<Option<String>, CliError> {
-    let records = found.reader.records(&found.run()).map_err(|error| unusable(&error))?;
+fn dropped(found: &StoredRun, id: &ControlId, text: &str) -> Result<Option<String>, CliError> {
+    let records = found.reader.records(&found.run())?;
     Ok(why_dropped(&retold(records), id, text))
 }
 
@@ -87,8 +86,8 @@ pub(super) fn text(argument: &str, usage: &str) -> Result<String, CliError> {
 }
 
 /// Returns a task of the run's config.
-fn task_of(found: &StoredRoom, name: &str) -> Result<TaskName, CliError> {
-    let records = found.reader.records(&found.run()).map_err(|error| unusable(&error))?;
+fn task_of(found: &StoredRun, name: &str) -> Result<TaskName, CliError> {
+    let records = found.reader.records(&found.run())?;
     let task = TaskName::from(name);
     match setup_in_force(&records) {
         Some(setup) if !setup.tasks.contains_key(&task) => {

@@ -14,37 +14,11 @@ use serde_json::json;
 
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
-use crate::state::stores::{StoredRoom, unusable};
 use crate::ui::show::printable;
 use crate::ui::stdout;
 
-/// The interval between two checks whether the message was received.
-const EVERY: Duration = Duration::from_millis(100);
-
-/// Returns the run's present row, if a process has the run in progress. `what` is the intended
-/// command, such as `pause`.
-///
-/// # Errors
-/// If the run has ended or was interrupted.
-pub(crate) fn run_in_progress(found: &StoredRoom, what: &str) -> Result<RunRow, CliError> {
-    let row = found.row()?;
-    match row.state {
-        RunState::Running => Ok(row),
-        RunState::Ended(status) => Err(CliError::usage(format!(
-            "the run {} has ended ({}), so {what} is not possible",
-            row.run,
-            status.as_str()
-        ))),
-        RunState::Interrupted => Err(CliError::usage(format!(
-            "the run {} was interrupted, so {what} is not possible",
-            row.run
-        ))
-        .hint(format!(
-            "`conclave resume {}` resumes it, `conclave stop {}` ends it",
-            row.run, row.run
-        ))),
-    }
-}
+/// The interval between two checks whether a message was received, or a run has ended.
+pub(crate) const EVERY: Duration = Duration::from_millis(100);
 
 /// Sends a message, and waits until the run's journal holds it. Returns its id there.
 ///
@@ -62,7 +36,7 @@ pub(crate) async fn send(
 }
 
 async fn deliver(row: &RunRow, mail: &ControlMessage, most: Duration) -> Result<(), CliError> {
-    mail.send(&row.store).map_err(|error| unusable(&error))?;
+    mail.send(&row.store)?;
     let until = Instant::now() + most;
     loop {
         let is_late = Instant::now() >= until;
@@ -76,15 +50,8 @@ async fn deliver(row: &RunRow, mail: &ControlMessage, most: Duration) -> Result<
             _ if is_over(row) => return after_the_end(row, mail),
             // If the receiver takes it in between, the next check sees it as taken.
             MailState::Waiting if is_late => {
-                let messages = ControlMessage::take_back(&row.store, |other| other.id == mail.id)
-                    .map_err(|error| unusable(&error))?;
-                if !messages.is_empty() {
-                    let what = format!(
-                        "the process of {} did not receive the message within {} s; the message was withdrawn",
-                        row.run,
-                        most.as_secs()
-                    );
-                    return Err(CliError::internal(what)
+                if withdraw(mail, row)? {
+                    return Err(not_received(row, most)
                         .hint("try again with a longer --wait, or end that process"));
                 }
             }
@@ -103,6 +70,21 @@ async fn deliver(row: &RunRow, mail: &ControlMessage, most: Duration) -> Result<
     }
 }
 
+/// Takes a message back. Returns whether it had not been received yet.
+pub(crate) fn withdraw(mail: &ControlMessage, row: &RunRow) -> Result<bool, CliError> {
+    let messages = ControlMessage::take_back(&row.store, |other| other.id == mail.id)?;
+    Ok(!messages.is_empty())
+}
+
+/// The error for a message that was withdrawn after this time.
+pub(crate) fn not_received(row: &RunRow, most: Duration) -> CliError {
+    CliError::internal(format!(
+        "the process of {} did not receive the message within {} s; the message was withdrawn",
+        row.run,
+        most.as_secs()
+    ))
+}
+
 /// Whether no message to the run is received any more, because its process or the run has ended.
 fn is_over(row: &RunRow) -> bool {
     if !is_in_use(&row.store) {
@@ -119,9 +101,9 @@ fn is_over(row: &RunRow) -> bool {
 fn after_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> {
     // Removed before the journal is read, so that a process that resumes the run cannot take it in
     // between.
-    mail.remove(&row.store).map_err(|error| unusable(&error))?;
-    let reader = StoreReader::open(&row.store).map_err(|error| unusable(&error))?;
-    if reader.has_received(&mail.room, &mail.id).map_err(|error| unusable(&error))? {
+    mail.remove(&row.store)?;
+    let reader = StoreReader::open(&row.store)?;
+    if reader.has_received(&mail.room, &mail.id)? {
         return Ok(());
     }
     let what = format!(

@@ -22,7 +22,7 @@ use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreErro
 use crate::args::{Approvals, Keep, Questions, word_of};
 use crate::program::error::CliError;
 use crate::state::state_folder::make_private;
-use crate::state::stores::{bulk_folder, stores_folder, unusable};
+use crate::state::stores::{bulk_folder, stores_folder};
 use crate::ui::show::{ODD, paint, printable};
 
 /// Ended runs that stay in a store of the state folder.
@@ -100,7 +100,7 @@ impl RunStorage {
                 "the durability `sync` needs a store, and no state folder is known",
             )
             .hint("set HOME or CONCLAVE_STATE")),
-            Err(error) if keep.store.is_some() => Err(unusable(&error)),
+            Err(error) if keep.store.is_some() => Err(error.into()),
             Err(error) if durability == Some(Durability::Sync) => {
                 let what =
                     format!("the durability `sync` needs a store, and none can be opened: {error}");

@@ -18,7 +18,7 @@ use crate::args::OutputArgs;
 use crate::program::approval_id::{approval_id, parse_approval_id};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, StoredRoom, unusable};
+use crate::state::stored_run::StoredRun;
 use crate::ui::show::run_state::{continued_by, state_of_pending};
 use crate::ui::show::{NAME, paint};
 use crate::ui::stdout;
@@ -56,7 +56,7 @@ pub(crate) static QUESTIONS: PendingKind = PendingKind {
 
 /// A call that waits for a person.
 pub(crate) struct PendingCall {
-    stored_room: StoredRoom,
+    stored_run: StoredRun,
     call: CallId,
     pub(crate) row: WaitRow,
     kind: &'static PendingKind,
@@ -81,20 +81,19 @@ impl PendingCall {
         kind: &'static PendingKind,
     ) -> Result<Self, CliError> {
         let (room, call) = parse_approval_id(id)?;
-        let stored_room = OpenStores::of(store).find(&room)?;
-        let mut waits =
-            stored_room.reader.waits(Some(&stored_room.run())).map_err(|error| unusable(&error))?;
+        let stored_run = StoredRun::resolve(Some(&room), store)?;
+        let mut waits = stored_run.reader.waits(Some(&stored_run.run()))?;
         waits.retain(kind.is_of);
         let is_this =
-            |row: &WaitRow| row.room == stored_room.room && row.wait.key == WaitKey::Call(call);
+            |row: &WaitRow| row.room == stored_run.room && row.wait.key == WaitKey::Call(call);
         let Some(place) = waits.iter().position(is_this) else {
-            return Err(none(&stored_room.room, call, &waits, kind));
+            return Err(none(&stored_run.room, call, &waits, kind));
         };
-        Ok(Self { call, row: waits.swap_remove(place), kind, stored_room })
+        Ok(Self { call, row: waits.swap_remove(place), kind, stored_run })
     }
 
     pub(crate) fn id(&self) -> String {
-        approval_id(&self.stored_room.room, self.call)
+        approval_id(&self.stored_run.room, self.call)
     }
 
     pub(crate) fn call(&self) -> CallId {
@@ -102,23 +101,22 @@ impl PendingCall {
     }
 
     pub(crate) fn run(&self) -> RoomId {
-        self.stored_room.run()
+        self.stored_run.run()
     }
 
     /// Returns the records of its room.
     pub(crate) fn records(&self) -> Result<Vec<Record>, CliError> {
-        self.stored_room.reader.records(&self.stored_room.room).map_err(|error| unusable(&error))
+        Ok(self.stored_run.reader.records(&self.stored_run.room)?)
     }
 
     /// Whether the message settles this call.
     fn is_meant(&self, mail: &ControlMessage) -> bool {
-        mail.room == self.stored_room.room && mail.word.settles() == Some(self.call)
+        mail.room == self.stored_run.room && mail.word.settles() == Some(self.call)
     }
 
     /// Checks that no decision is pending. The first one counts, so another would be lost silently.
     pub(crate) fn check_unsaid(&self) -> Result<(), CliError> {
-        let pending = ControlMessage::pending(self.stored_room.reader.folder())
-            .map_err(|error| unusable(&error))?;
+        let pending = ControlMessage::pending(self.stored_run.reader.folder())?;
         match pending.into_iter().find(|mail| self.is_meant(mail)) {
             Some(mail) => Err(self.on_its_way(&mail)),
             None => Ok(()),
@@ -146,7 +144,7 @@ impl PendingCall {
             Err(error) => return error,
         };
         CliError::usage(what)
-            .hint(format!("`conclave show {}` shows the state of the run", self.stored_room.run()))
+            .hint(format!("`conclave show {}` shows the state of the run", self.stored_run.run()))
     }
 
     /// Returns the recorded decision about the call.
@@ -168,9 +166,9 @@ impl PendingCall {
     }
 
     fn is_pending(&self) -> Result<bool, StoreError> {
-        let waits = self.stored_room.reader.waits(Some(&self.stored_room.run()))?;
+        let waits = self.stored_run.reader.waits(Some(&self.stored_run.run()))?;
         Ok(waits.iter().any(|row| {
-            row.room == self.stored_room.room && row.wait.key == WaitKey::Call(self.call)
+            row.room == self.stored_run.room && row.wait.key == WaitKey::Call(self.call)
         }))
     }
 
@@ -180,7 +178,7 @@ impl PendingCall {
     /// # Errors
     /// If another decision was recorded, which came from the run's own terminal.
     fn wait_for_record(&self, mail: &ControlMessage) -> Result<bool, CliError> {
-        let (store, until) = (self.stored_room.reader.folder(), Instant::now() + RECORDED_WITHIN);
+        let (store, until) = (self.stored_run.reader.folder(), Instant::now() + RECORDED_WITHIN);
         while mail.state(store) != MailState::Gone {
             if Instant::now() >= until || !is_in_use(store) {
                 return Ok(false);
@@ -199,13 +197,9 @@ impl PendingCall {
     /// If the run's process has received the earlier decision. That one may take effect, and a new
     /// one would not.
     fn take_back(&self) -> Result<(), CliError> {
-        let store = self.stored_room.reader.folder();
-        ControlMessage::take_back(store, |mail| self.is_meant(mail))
-            .map_err(|error| unusable(&error))?;
-        let message = ControlMessage::pending(store)
-            .map_err(|error| unusable(&error))?
-            .into_iter()
-            .find(|mail| self.is_meant(mail));
+        let store = self.stored_run.reader.folder();
+        ControlMessage::take_back(store, |mail| self.is_meant(mail))?;
+        let message = ControlMessage::pending(store)?.into_iter().find(|mail| self.is_meant(mail));
         let Some(message) = message else { return Ok(()) };
         if is_in_use(store) {
             let what = format!(
@@ -214,12 +208,12 @@ impl PendingCall {
             );
             return Err(CliError::usage(what).hint(format!(
                 "`conclave show {}` shows the state of the run",
-                self.stored_room.run()
+                self.stored_run.run()
             )));
         }
         // The receiving process has ended. A decision that it journalled would have ended the wait,
         // which was checked above.
-        message.remove(store).map_err(|error| unusable(&error))
+        Ok(message.remove(store)?)
     }
 
     /// Sends the command that settles the call, and reports it.
@@ -236,16 +230,16 @@ impl PendingCall {
             self.take_back()?;
         }
         let decision = word_of(&command);
-        let mail = ControlMessage::new(self.stored_room.room.clone(), command);
-        let sent = mail.send_decision(self.stored_room.reader.folder(), || self.is_pending());
-        match sent.map_err(|error| unusable(&error))? {
+        let mail = ControlMessage::new(self.stored_run.room.clone(), command);
+        let sent = mail.send_decision(self.stored_run.reader.folder(), || self.is_pending());
+        match sent? {
             DecisionSent::Sent => {}
             DecisionSent::Rival(other) => return Err(self.on_its_way(&other)),
             DecisionSent::Decided => return Err(self.decided_before()),
         }
         let is_live = self.row.is_live;
         let is_recorded = is_live && self.wait_for_record(&mail)?;
-        let (id, row) = (self.id(), self.stored_room.row()?);
+        let (id, row) = (self.id(), self.stored_run.row()?);
         if output.json {
             stdout::json(
                 json!({ "type": self.kind.json, "id": id, "decision": decision, "run_state": state_of_pending(is_live, Some(&row)).1 }),

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, UnreadableStore, unusable};
+use crate::state::stores::{OpenStores, UnreadableStore};
 use crate::ui::show::amounts::thousands;
 use crate::ui::show::table::note;
 use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint};
@@ -53,15 +53,13 @@ fn check_all<'a>(
     readers: &'a [StoreReader],
     expected_head: Option<&str>,
 ) -> Result<Vec<(&'a StoreReader, StoreCheck)>, CliError> {
-    let plain = |reader: &'a StoreReader| {
-        Ok((reader, reader.verify(None).map_err(|error| unusable(&error))?))
-    };
+    let plain = |reader: &'a StoreReader| Ok((reader, reader.verify(None)?));
     let mut checked: Vec<(&StoreReader, StoreCheck)> =
         readers.iter().map(plain).collect::<Result<_, CliError>>()?;
     let Some(expected_head) = expected_head else { return Ok(checked) };
     let mut against = Vec::new();
     for reader in readers {
-        against.push(reader.verify(Some(expected_head)).map_err(|error| unusable(&error))?);
+        against.push(reader.verify(Some(expected_head))?);
     }
     let is_in = |index: usize| against[index].problems.len() == checked[index].1.problems.len();
     if (0..readers.len()).any(is_in) {
@@ -81,7 +79,7 @@ fn is_hash(text: &str) -> bool {
 pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     let (readers, unreadable) = stores.readers_and_unreadable()?;
     for reader in readers {
-        let checked = reader.verify(None).map_err(|error| unusable(&error))?;
+        let checked = reader.verify(None)?;
         let Some(head) = &checked.head else { continue };
         if output.json {
             stdout::json(

@@ -17,7 +17,7 @@ use crate::args::{Keep, RunInputArgs};
 use crate::commands::call::object;
 use crate::program::error::CliError;
 use crate::program::shell::shell;
-use crate::state::stores::{room_folder, unusable};
+use crate::state::stores::room_folder;
 use crate::ui::show::show_path;
 
 /// The most bytes of a file with inputs or answers.
@@ -190,7 +190,7 @@ impl RunRoom {
         let is_stored = match StoreReader::open(&store) {
             Ok(reader) => is_free(&reader, (&id, is_given), config)?,
             Err(StoreError::Missing { .. }) => false,
-            Err(error) => return Err(unusable(&error)),
+            Err(error) => return Err(error.into()),
         };
         Ok(Self { id, keep, is_stored })
     }
@@ -202,7 +202,7 @@ fn is_free(
     (room, is_given): (&RoomId, bool),
     config: &Path,
 ) -> Result<bool, CliError> {
-    let row = reader.run(room).map_err(|error| unusable(&error))?;
+    let row = reader.run(room)?;
     let Some(row) = row else { return Ok(false) };
     // As the row of a stored run has it.
     let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());

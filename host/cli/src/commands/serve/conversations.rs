@@ -23,7 +23,6 @@ use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 use super::conversation::{Conversation, ConversationRow, WebChannel};
 use crate::commands::resume::{changed_lines, unresumable};
 use crate::program::error::CliError;
-use crate::state::stores::unusable;
 use crate::ui::screen::Screen;
 use crate::ui::show::{BAD, paint};
 
@@ -105,7 +104,7 @@ impl Conversations {
     /// # Errors
     /// If the store cannot be read, or a room cannot be resumed.
     pub(super) async fn resume(&self, reader: &StoreReader) -> Result<usize, CliError> {
-        for row in reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))? {
+        for row in reader.runs(&RunFilter::default())? {
             let Some(number) = self.number_of(&row.run) else { continue };
             // New conversations get numbers above those of all stored ones, also of closed ones.
             self.last.fetch_max(number, Ordering::Relaxed);
@@ -167,9 +166,8 @@ impl Conversations {
         room: &RoomId,
     ) -> Result<Arc<Conversation>, CliError> {
         let transcript =
-            Transcript::of_stored(room.clone(), self.channel.clone(), |room| reader.records(room))
-                .map_err(|error| unusable(&error))?;
-        let waits = reader.approvals(Some(room)).map_err(|error| unusable(&error))?;
+            Transcript::of_stored(room.clone(), self.channel.clone(), |room| reader.records(room))?;
+        let waits = reader.approvals(Some(room))?;
         let approvals = waits.into_iter().filter_map(|wait| {
             let WaitKey::Call(call) = wait.wait.key else { return None };
             Some((wait.room, call, *wait.wait.request?))

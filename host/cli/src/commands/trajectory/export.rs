@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use crate::args::{OutputArgs, TrajectoryExport};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, unusable};
+use crate::state::stored_run::StoredRun;
 use crate::ui::show::{foreign, plural, printable, show_path};
 use crate::ui::stdout;
 
 pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, CliError> {
-    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
-    let records = found.reader.records(&found.room).map_err(|error| unusable(&error))?;
+    let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
+    let records = found.reader.records(&found.room)?;
     let events = export::log(records, args.era.into());
     if events.is_empty() {
         return Err(CliError::usage(format!("{} has no events yet", found.room)));

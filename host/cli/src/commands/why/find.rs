@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 use conclave_core::journal::record::{ReplayedRecord, retold};
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{RunFilter, RunRow, StoreReader};
+use conclave_runtime::store::{RunFilter, RunRow};
 
 use super::folder::JournalFolder;
 use crate::program::error::CliError;
-use crate::state::stores::{OpenStores, unusable};
+use crate::state::stored_run::{self, ambiguous, nothing_stored};
+use crate::state::stores::{OpenStores, read};
 use crate::ui::show::show_path;
-
-/// Runs that are listed if a name is ambiguous.
-const SHOWN: usize = 5;
 
 /// An address such as `3f2a91c0/1:17`: a run or its first digits, a child room, a record.
 /// `3f2a91c0.4:17` is in the fourth call of a client.
@@ -58,7 +56,7 @@ impl Address {
 }
 
 /// A stored run.
-pub(super) struct StoredRun {
+pub(super) struct ExplainedRun {
     place: RunPlace,
     /// The run's name, with `.4` if one call of a client is meant. Empty for all calls, and for a
     /// run.
@@ -82,7 +80,10 @@ pub(super) struct RoomJournal {
 }
 
 /// Returns the run of the address, or the newest one without an address.
-pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<StoredRun, CliError> {
+pub(super) fn run(
+    args: RunPlaces<'_>,
+    address: Option<&Address>,
+) -> Result<ExplainedRun, CliError> {
     if let Some(folder) = args.journal {
         return in_folder(&JournalFolder(folder.to_owned()), address);
     }
@@ -93,7 +94,7 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Stor
         None => rows.first().map(|row| serving_of(&row.run).to_owned()),
     };
     let Some(run) = name else {
-        return Err(address.map_or_else(nothing_stored, |address| stores.none(&address.run)));
+        return Err(address.map_or_else(nothing_stored, |address| stores.unknown(&address.run)));
     };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
     let is_meant = |row: &RunRow| {
@@ -102,14 +103,14 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Stor
     };
     let mut rows: Vec<RunRow> = rows.into_iter().filter(is_meant).collect();
     if rows.is_empty() {
-        return Err(stores.none(&format!("{run}{call}")));
+        return Err(stores.unknown(&format!("{run}{call}")));
     }
     // The calls of a client, in order.
     rows.sort_by_key(|row| {
         row.run.as_str().split_once('.').and_then(|(_, call)| call.parse::<u64>().ok())
     });
     let config = rows.iter().find_map(|row| row.config.clone());
-    Ok(StoredRun { place: RunPlace::Store(rows), run, call, config })
+    Ok(ExplainedRun { place: RunPlace::Store(rows), run, call, config })
 }
 
 /// The places in which the command line says to look for runs.
@@ -119,12 +120,7 @@ pub(super) struct RunPlaces<'a> {
     pub(super) store: Option<&'a Path>,
 }
 
-fn nothing_stored() -> CliError {
-    CliError::usage("no runs are stored")
-        .hint("for a run with --journal FOLDER or --store FOLDER, pass the same option")
-}
-
-fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<StoredRun, CliError> {
+fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<ExplainedRun, CliError> {
     let all = folder.runs();
     let none = |why: &str| {
         CliError::usage(format!("{why} in {}", show_path(&folder.0)))
@@ -136,7 +132,7 @@ fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<Stored
         None => all.into_iter().next().ok_or_else(|| none("no journal"))?,
     };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
-    Ok(StoredRun { place: RunPlace::Folder(folder.clone()), run, call, config: None })
+    Ok(ExplainedRun { place: RunPlace::Folder(folder.clone()), run, call, config: None })
 }
 
 /// Returns the name with this prefix, or `None` if there is none.
@@ -150,9 +146,7 @@ fn one<'a>(names: impl Iterator<Item = &'a str>, begin: &str) -> Result<Option<S
             .first()
             .map(|_| if found.contains(&begin) { begin } else { found[0] }.to_owned()));
     }
-    let listed: Vec<&str> = found.iter().take(SHOWN).copied().collect();
-    Err(CliError::usage(format!("{} runs begin with {begin}: {}", found.len(), listed.join(", ")))
-        .hint("write more of the id"))
+    Err(ambiguous(begin, &found))
 }
 
 /// `3f2a91c0` for its call `3f2a91c0.4`, and any other run unchanged.
@@ -161,7 +155,7 @@ fn serving_of(run: &RoomId) -> &str {
 }
 
 /// Returns the journal of one room of a run.
-pub(super) fn room(run: &StoredRun, child: &str) -> Result<RoomJournal, CliError> {
+pub(super) fn room(run: &ExplainedRun, child: &str) -> Result<RoomJournal, CliError> {
     let name = format!("{}{}{child}", run.run, run.call);
     match &run.place {
         RunPlace::Folder(folder) => folder.room(&name).and_then(|records| journal(records, &name)),
@@ -172,35 +166,26 @@ pub(super) fn room(run: &StoredRun, child: &str) -> Result<RoomJournal, CliError
             let row = row.ok_or_else(|| {
                 CliError::usage(format!("{name} is not a call of {}; write {}.1", run.run, run.run))
             })?;
-            read(row, &RoomId::from(name))
+            journal(read(&row.store)?.records(&RoomId::from(name.as_str()))?, &name)
         }
     }
 }
 
 /// Returns the journals of all rooms of a run, its first one first.
-pub(super) fn rooms(run: &StoredRun) -> Result<Vec<RoomJournal>, CliError> {
+pub(super) fn rooms(run: &ExplainedRun) -> Result<Vec<RoomJournal>, CliError> {
     match &run.place {
         RunPlace::Folder(folder) => folder.rooms(&format!("{}{}", run.run, run.call)),
         RunPlace::Store(rows) => {
             let mut journals = Vec::new();
             for row in rows {
-                let rooms = open(row)?.rooms(&row.run).map_err(|error| unusable(&error))?;
-                for room in rooms {
-                    journals.push(read(row, &room.room)?);
+                for stored in stored_run::journals(&read(&row.store)?, &row.run)? {
+                    let (room, records) = stored?;
+                    journals.push(journal(records, room.as_str())?);
                 }
             }
             Ok(journals)
         }
     }
-}
-
-fn open(row: &RunRow) -> Result<StoreReader, CliError> {
-    StoreReader::open(&row.store).map_err(|error| unusable(&error))
-}
-
-fn read(row: &RunRow, room: &RoomId) -> Result<RoomJournal, CliError> {
-    let records = open(row)?.records(room).map_err(|error| unusable(&error))?;
-    journal(records, room.as_str())
 }
 
 pub(super) fn journal(records: Vec<Record>, name: &str) -> Result<RoomJournal, CliError> {
