@@ -36,6 +36,7 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{ScreenHold, columns};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::{FAINT, ODD, paint};
+use crate::ui::stderr;
 use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
 
 pub(crate) use keys::{KeyChoice, choice};
@@ -197,7 +198,7 @@ impl TerminalApprover {
     /// Reports on stderr which rules would have allowed the calls refused for lack of a user.
     pub(crate) fn report_missing(&self) {
         for missing in self.0.lock_missing().iter() {
-            let _ = writeln!(crate::ui::output::stderr(), "{} {missing}", paint(FAINT, "help:"));
+            stderr::line(format_args!("{} {missing}", paint(FAINT, "help:")));
         }
     }
 }
@@ -410,7 +411,7 @@ impl ApproverState {
         };
         match self.about.write(request, is_exact) {
             Ok(text) => {
-                let _ = writeln!(crate::ui::output::stderr(), "{text}");
+                stderr::line(text);
                 ApprovalStep::Answer(Approval::Approved)
             }
             Err(error) => ApprovalStep::Again(marked(

@@ -22,6 +22,7 @@ mod ui {
     pub(crate) mod output;
     pub(crate) mod screen;
     pub(crate) mod show;
+    pub(crate) mod stderr;
     pub(crate) mod stdout;
     pub(crate) mod terminal;
     pub(crate) mod user;
@@ -50,6 +51,7 @@ mod state {
     pub(crate) mod source;
     pub(crate) mod state_folder;
     pub(crate) mod stock;
+    pub(crate) mod store_check;
     pub(crate) mod stored_run;
     pub(crate) mod stores;
     pub(crate) mod toolchain;
@@ -62,7 +64,6 @@ mod commands;
 #[cfg(test)]
 mod documented;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use args::{Cli, Command, OutputArgs, PluginCommand};
@@ -196,12 +197,6 @@ fn report(output: OutputArgs, error: &CliError) -> ExitCode {
         // If stdout cannot be written, stderr still gets the error below.
         let _ = ui::stdout::json(error.to_json());
     }
-    // Names from a component can be part of the error.
-    let _ = writeln!(
-        ui::output::stderr(),
-        "{} {}",
-        ui::show::paint(ui::show::BAD, "error:"),
-        ui::show::printable(&error.to_string())
-    );
+    ui::stderr::error(error);
     ExitCode::from(error.code())
 }

@@ -6,7 +6,6 @@ pub(crate) mod hints;
 mod questions;
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use conclave_core::config::edit::{Fragment, capability_of, proposed_name};
 use conclave_core::config::lockfile::is_pinned;
@@ -29,6 +28,8 @@ use crate::state::source::{self, ComponentPlace, LocatedComponent};
 use crate::ui::ask;
 use crate::ui::screen::total_columns;
 use crate::ui::show::{FAINT, GOOD, ODD, bytes, component, one_line, paint, show_path};
+use crate::ui::stderr;
+use crate::ui::stderr;
 use hints::MissingGrant;
 
 /// Columns of a component's text: longer text could wrap into rows that look like the program's.
@@ -114,7 +115,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         output,
     )?;
     if let Some(pinned) = pinned.filter(|_| !quiet) {
-        let _ = writeln!(crate::ui::output::stderr(), "{pinned}");
+        stderr::line(pinned);
         // `check --locked` wants all of them.
         let others = || {
             edited
@@ -125,11 +126,10 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         };
         if others().any(|(other, _)| !lock.lock.iter().any(|lock| lock.plugins.contains_key(other)))
         {
-            let _ = writeln!(
-                crate::ui::output::stderr(),
+            stderr::line(format_args!(
                 "  {}",
                 paint(FAINT, "other plugins are not pinned: `conclave plugin lock` pins them")
-            );
+            ));
         }
     }
     if !quiet {
@@ -262,55 +262,41 @@ fn show(
     is_dev: bool,
     (signed_by, unknown): (&BTreeSet<String>, &BTreeSet<PublicKey>),
 ) {
-    let mut err = crate::ui::output::stderr();
     let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);
     let columns = total_columns();
     for row in component::head(manifest, &inspection.kinds, columns) {
-        let _ = writeln!(err, "{row}");
+        stderr::line(row);
     }
     let place = one_line(&found.place.label(), TEXT);
-    let _ = writeln!(
-        err,
-        "{}",
-        paint(
-            FAINT,
-            format_args!("{place} · {} · sha256 {}", bytes(inspection.size), inspection.sha256)
-        )
-    );
+    stderr::note(format_args!(
+        "{place} · {} · sha256 {}",
+        bytes(inspection.size),
+        inspection.sha256
+    ));
     if is_dev {
-        let _ = writeln!(
-            err,
-            "{}",
-            paint(
-                ODD,
-                "DEV: built by you, so its bytes are not pinned; any build is accepted while its \
-                 requests and texts stay the same, and none under --locked"
-            )
+        stderr::styled(
+            ODD,
+            "DEV: built by you, so its bytes are not pinned; any build is accepted while its \
+                 requests and texts stay the same, and none under --locked",
         );
     } else if !signed_by.is_empty() {
         let names: Vec<&str> = signed_by.iter().map(String::as_str).collect();
-        let _ = writeln!(
-            err,
-            "{}",
-            paint(GOOD, format_args!("SIGNED by {}", one_line(&names.join(", "), TEXT)))
-        );
+        stderr::styled(GOOD, format_args!("SIGNED by {}", one_line(&names.join(", "), TEXT)));
     } else if let Some(key) = unknown.first() {
         let what = format!("SIGNED by {key}, a key that [trust] does not name");
-        let _ = writeln!(err, "{}", paint(ODD, what));
+        stderr::styled(ODD, what);
     } else if found.place.is_strange() {
-        let _ = writeln!(
-            err,
-            "{}",
-            paint(ODD, "UNSIGNED: its author is not verified; it can access only what you grant")
+        stderr::styled(
+            ODD,
+            "UNSIGNED: its author is not verified; it can access only what you grant",
         );
     }
-    let _ = writeln!(
-        err,
+    stderr::line(format_args!(
         "\n{}",
         if manifest.asks.is_empty() { "It asks for nothing." } else { "It asks for" }
-    );
+    ));
     for row in component::asks(manifest, columns) {
-        let _ = writeln!(err, "{row}");
+        stderr::line(row);
     }
-    let _ = writeln!(err);
+    stderr::line("");
 }

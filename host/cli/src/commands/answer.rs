@@ -12,14 +12,13 @@ use crate::commands::approvals::decisions;
 use crate::commands::tell;
 use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
-use crate::program::exit;
 use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::pending_call::{PendingCall, QUESTIONS};
 use crate::state::stores::OpenStores;
 use crate::ui::screen::columns;
 use crate::ui::show::amounts::{ago, now};
+use crate::ui::show::listing::Listing;
 use crate::ui::show::run_state::{SERVED, state_of_pending};
-use crate::ui::show::table::note;
 use crate::ui::show::{FAINT, NAME, foreign, paint};
 use crate::ui::stdout;
 
@@ -36,9 +35,12 @@ pub(crate) fn answer(args: &args::Answer, output: OutputArgs) -> Result<u8, CliE
     waiting.settle(ControlCommand::Answer { call, text }, args.instead, output)
 }
 
+/// A question, and the state of its run.
+type QuestionRow = (WaitRow, OpenQuestion, String);
+
 /// Lists the questions of all runs, the oldest first.
 fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
-    let mut questions: Vec<(WaitRow, OpenQuestion, String)> = Vec::new();
+    let mut questions: Vec<QuestionRow> = Vec::new();
     for reader in stores.readers()? {
         let waits = reader.waits(None)?;
         for row in waits.into_iter().filter(QUESTIONS.is_of) {
@@ -57,28 +59,29 @@ fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     questions.sort_by_key(|(row, ..)| row.since);
     let answers = decisions(stores);
     let is_answered = |row: &WaitRow| answers.contains_key(&(row.room.clone(), row.wait.key));
-    for (row, OpenQuestion { call, task, prompt, .. }, state) in &questions {
-        let id = approval_id(&row.room, *call);
-        if output.json {
-            stdout::json(json!({
-                "type": "question", "id": id, "room": row.room, "task": task, "question": prompt,
-                "since": row.since, "run_state": state, "is_answered": is_answered(row),
-            }))?;
-            continue;
-        }
+    let (now, columns) = (now(), columns());
+    let rows = |(row, OpenQuestion { call, task, prompt, .. }, state): &QuestionRow| {
         let answered = if is_answered(row) { ", answered" } else { "" };
-        let about = format!("{}, {task}, {state}{answered}", ago(row.since, now()));
-        stdout::styled(format!("{}  {}", paint(NAME, id), paint(FAINT, about)))?;
-        let text = foreign::block(prompt.trim(), anstyle::Style::new(), INDENT, columns());
-        stdout::styled(text)?;
+        let about = format!("{}, {task}, {state}{answered}", ago(row.since, now));
+        let id = paint(NAME, approval_id(&row.room, *call));
+        let head = format!("{id}  {}", paint(FAINT, about));
+        let prompt = foreign::block(prompt.trim(), anstyle::Style::new(), INDENT, columns);
+        [head, prompt].map(|text| stdout::hung(0, text))
+    };
+    let as_json = |(row, OpenQuestion { call, task, prompt, .. }, state): &QuestionRow| {
+        json!({
+            "type": "question", "id": approval_id(&row.room, *call), "room": row.room, "task": task,
+            "question": prompt, "since": row.since, "run_state": state,
+            "is_answered": is_answered(row),
+        })
+    };
+    Listing {
+        rows: questions.iter().flat_map(rows),
+        json: questions.iter().map(as_json),
+        empty: "no task waits for an answer".to_owned(),
+        notes: vec!["`conclave answer ID \"TEXT\"` answers a question".to_owned()],
     }
-    if !output.json && !output.quiet {
-        stdout::styled(note(match questions.is_empty() {
-            true => "no task waits for an answer",
-            false => "`conclave answer ID \"TEXT\"` answers a question",
-        }))?;
-    }
-    Ok(exit::OK)
+    .print(output)
 }
 
 /// Whether a conversation waits for its next message, rather than a task for an answer.

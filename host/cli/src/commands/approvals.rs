@@ -13,14 +13,13 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
-use crate::program::exit;
 use crate::state::pending_call::word_of;
 use crate::state::stores::OpenStores;
 use crate::ui::show::amounts::{ago, now, remaining};
+use crate::ui::show::listing::Listing;
 use crate::ui::show::run_state::state_of_pending;
-use crate::ui::show::table::{self, Column, note};
+use crate::ui::show::table::{self, Cells, Column};
 use crate::ui::show::{FAINT, NAME, ODD, one_line};
-use crate::ui::stdout;
 
 /// Characters of arguments in a table.
 const ARGUMENTS: usize = 400;
@@ -53,25 +52,19 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
     let (now, decisions) = (now(), decisions(&stores));
     let decision = |wait: &WaitRow| decisions.get(&(wait.room.clone(), wait.wait.key)).copied();
     let run = |wait: &WaitRow| runs.get(&wait.room.run()).and_then(Option::as_ref);
-    if output.json {
-        waits.iter().try_for_each(|wait| stdout::json(as_json(wait, run(wait), decision(wait))))?;
-        return Ok(exit::OK);
+    Listing {
+        rows: table::rows(
+            &COLUMNS,
+            waits.iter().map(|wait| row(wait, run(wait), decision(wait), now)),
+        ),
+        json: waits.iter().map(|wait| as_json(wait, run(wait), decision(wait))),
+        empty: "no call waits for an approval".to_owned(),
+        notes: vec![
+            "`conclave approve ID` shows a call in full and approves it; `conclave refuse ID` refuses it"
+                .to_owned(),
+        ],
     }
-    if waits.is_empty() {
-        if !output.quiet {
-            stdout::styled(note("no call waits for an approval"))?;
-        }
-        return Ok(exit::OK);
-    }
-    let rows: Vec<Vec<(Style, String)>> =
-        waits.iter().map(|wait| row(wait, run(wait), decision(wait), now)).collect();
-    table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
-    if !output.quiet {
-        stdout::styled(note(
-            "`conclave approve ID` shows a call in full and approves it; `conclave refuse ID` refuses it",
-        ))?;
-    }
-    Ok(exit::OK)
+    .print(output)
 }
 
 /// The id of the call, or `None` if the entry is not an approval.
@@ -97,12 +90,7 @@ pub(super) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'st
     mail.filter_map(decision).collect()
 }
 
-fn row(
-    wait: &WaitRow,
-    run: Option<&RunRow>,
-    decision: Option<&str>,
-    now: Millis,
-) -> Vec<(Style, String)> {
+fn row(wait: &WaitRow, run: Option<&RunRow>, decision: Option<&str>, now: Millis) -> Cells {
     let request = wait.wait.request.as_deref();
     let arguments = request
         .map(|request| one_line(&request.arguments.to_string(), ARGUMENTS))

@@ -2,7 +2,6 @@
 //! or after a restart. An id means that one call with the arguments that are shown, and nothing
 //! else. The process that has the run in progress applies the decision.
 
-use std::io::Write;
 use std::path::Path;
 
 use conclave_core::inspect::room_row::RoomRowFold;
@@ -23,6 +22,8 @@ use crate::state::pending_call::{APPROVALS, PendingCall};
 use crate::ui::ask;
 use crate::ui::screen::columns;
 use crate::ui::show::{FAINT, one_line, paint, printable};
+use crate::ui::stderr;
+use crate::ui::stderr;
 
 /// The reason of a refusal that gives none.
 const NO: &str = "the operator refused it";
@@ -55,11 +56,7 @@ pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, Cl
         return Err(CliError::policy(what).hint("review it, then pass --yes"));
     }
     if is_asked && !is_approved {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
-            "{}",
-            paint(FAINT, "not approved; the call is still pending")
-        );
+        stderr::note("not approved; the call is still pending");
         return Ok(exit::FAILED);
     }
     let approval = edited.map_or(Approval::Approved, |arguments| Approval::Edited { arguments });
@@ -130,13 +127,12 @@ impl PendingApproval {
     /// Shows the whole call, since an approval requires that. Returns whether the user approves it;
     /// false unless `is_asked`.
     fn show(&self, edited: Option<&Value>, is_asked: bool) -> Result<bool, CliError> {
-        let mut err = crate::ui::output::stderr();
         if self.is_top_up {
             let (run, arguments) = (self.waiting.run(), edited.unwrap_or(&self.request.arguments));
             let more = more(&self.request.tool, arguments);
             let what =
                 paint(FAINT, format_args!("an approval raises the limit of run {run} by {more}"));
-            let _ = writeln!(err, "{}\n  {what}", printable(&self.request.source));
+            stderr::line(format_args!("{}\n  {what}", printable(&self.request.source)));
             return Ok(
                 is_asked && ask::confirm(&format!("Raise the limit of run {run} by {more}?"))
             );
@@ -153,7 +149,7 @@ impl PendingApproval {
         if is_asked {
             return Ok(is_let_run(view, &note));
         }
-        let _ = writeln!(err, "{}{note}", view(columns()).page(0, usize::MAX));
+        stderr::line(format_args!("{}{note}", view(columns()).page(0, usize::MAX)));
         Ok(false)
     }
 }
@@ -181,7 +177,7 @@ fn is_let_run(view: impl Fn(usize) -> ApprovalView, note: &str) -> bool {
             true => (note, format!("Approve it? {}", paint(FAINT, "[y/N]"))),
             false => ("", NEXT_PAGE.to_owned()),
         };
-        let _ = writeln!(crate::ui::output::stderr(), "{above}{note}");
+        stderr::line(format_args!("{above}{note}"));
         match ask::line(&question).as_deref().and_then(choice) {
             Some(KeyChoice::ShowMore | KeyChoice::Once) if pages.is_outdated() => {
                 pages = Pages::new(&view, |_| ROWS_BELOW);

@@ -13,12 +13,12 @@ use serde_json::json;
 
 use crate::args::{self, AuditCommand, OutputArgs};
 use crate::program::error::CliError;
-use crate::program::exit;
 use crate::state::stored_run::journals;
-use crate::state::stores::{OpenStores, UnreadableStore};
+use crate::state::stores::OpenStores;
 use crate::ui::show::amounts::{moment, now, parse_moment};
 use crate::ui::show::columns::{StyledText, cell, line, wrap_hanging};
-use crate::ui::show::table::{self, note};
+use crate::ui::show::listing::Listing;
+use crate::ui::show::table;
 use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, paint, plural, printable};
 use crate::ui::stdout;
 
@@ -99,38 +99,35 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     found.drain(..older);
     let (limit, count) = (table::limit(), found.len() as u64);
     let widest = found.iter().map(|(_, entry)| entry.kind.as_str().len()).max().unwrap_or_default();
-    for (room, entry) in &found {
-        let address = entry.seq.map_or_else(|| room.to_string(), |seq| format!("{room}:{seq}"));
-        if output.json {
-            let mut value = json!(entry);
-            (value["type"], value["event"], value["room"]) =
-                ("audit".into(), json!(entry.seq.map(|_| address)), json!(room));
-            stdout::json(value)?;
-        } else {
-            rows(&address, entry, widest, limit).iter().try_for_each(stdout::unbroken)?;
-        }
-        if stdout::has_gone() {
-            return Ok(exit::OK);
-        }
+    let address = |(room, entry): &(RoomId, AuditEntry)| {
+        entry.seq.map_or_else(|| room.to_string(), |seq| format!("{room}:{seq}"))
+    };
+    let as_json = |found: &(RoomId, AuditEntry)| {
+        let (room, entry) = found;
+        let mut value = json!(entry);
+        (value["type"], value["event"], value["room"]) =
+            ("audit".into(), json!(entry.seq.map(|_| address(found))), json!(room));
+        value
+    };
+    let before = match older as u64 {
+        0 => String::new(),
+        older => format!(" ({older} older; --limit {} shows all)", older + count),
+    };
+    let runs = plural(runs.len() as u64, "run", "runs");
+    let summary = format!("{} in {runs}{before}", plural(count, "entry", "entries"));
+    let help = "`conclave why EVENT` explains one, `conclave audit verify` checks the hash chain";
+    let code = Listing {
+        rows: found.iter().flat_map(|found| rows(&address(found), &found.1, widest, limit)),
+        json: found.iter().map(as_json),
+        notes: vec![format!("{summary}; {help}")],
+        empty: summary,
     }
-    if !output.json && !output.quiet {
-        let rest = if count == 0 {
-            ""
-        } else {
-            "; `conclave why EVENT` explains one, `conclave audit verify` checks the hash chain"
-        };
-        let runs = plural(runs.len() as u64, "run", "runs");
-        let before = match older as u64 {
-            0 => String::new(),
-            older => format!(" ({} older; --limit {} shows all)", older, older + count),
-        };
-        stdout::styled(note(format_args!(
-            "{} in {runs}{before}{rest}",
-            plural(count, "entry", "entries")
-        )))?;
-    }
+    .print(output)?;
     // Printed last, and in the exit code: a list with gaps must not pass for a whole one.
-    unread.into_iter().next().map_or(Ok(exit::OK), Err)
+    match unread.into_iter().next() {
+        Some(error) if !stdout::has_gone() => Err(error),
+        _ => Ok(code),
+    }
 }
 
 /// Returns the entries of all rooms of a run, and the decisions about its changes.
@@ -208,23 +205,6 @@ fn style_of(kind: AuditKind) -> Style {
         AuditKind::Approved | AuditKind::Message | AuditKind::ChangesApplied => GOOD,
         AuditKind::Granted | AuditKind::Signed => FAINT,
     }
-}
-
-/// Reports the result of checking a store.
-pub(crate) fn report_checked(
-    reader: &StoreReader,
-    checked: &conclave_runtime::store::StoreCheck,
-    output: OutputArgs,
-) -> Result<(), CliError> {
-    verify::tell("checked", reader.folder(), checked, output)
-}
-
-/// Reports stores that cannot be read as damaged. Returns whether there are any.
-pub(crate) fn report_unreadable(
-    stores: &[UnreadableStore],
-    output: OutputArgs,
-) -> Result<bool, CliError> {
-    verify::tell_unreadable("checked", stores, output)
 }
 
 #[cfg(test)]

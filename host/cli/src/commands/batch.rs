@@ -6,7 +6,6 @@ mod progress;
 pub(crate) mod results;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,9 +41,9 @@ use crate::ui::show::steps::Steps;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{FAINT, foreign, head, paint, plural, show_path, time};
-use crate::ui::stdout;
 use crate::ui::terminal::is_terminal;
 use crate::ui::user::TerminalUser;
+use crate::ui::{stderr, stdout};
 
 pub(crate) async fn batch(
     args: args::BatchArgs,
@@ -144,7 +143,7 @@ pub(crate) async fn batch(
     runner.approver.report_missing();
     if !output.quiet {
         let summary = runner.summary(&args, &progress, &results);
-        let _ = writeln!(crate::ui::output::stderr(), "\n{}", paint(FAINT, summary));
+        stderr::line(format_args!("\n{}", paint(FAINT, summary)));
     }
     observers::drain(&host, storage.store().is_some(), output, &interrupts).await.map(|()| code)
 }

@@ -20,7 +20,7 @@ use crate::state::project::{MANIFEST, Project};
 use crate::state::source;
 use crate::state::toolchain::Toolchain;
 use crate::ui::show::{FAINT, ODD, paint, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let project = Project::open(&args.folder)?;
@@ -83,14 +83,14 @@ fn script(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), C
     if lock.try_lock().is_err() {
         if !output.quiet && !output.json {
             let what = "waiting for another build of this folder …";
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+            stderr::note(what);
         }
         lock.lock().map_err(unwritten)?;
     }
     let prepared = tools.prepare(&app, &made_in, engine, output)?;
     if !output.quiet {
         for warning in &prepared.warnings {
-            let _ = writeln!(crate::ui::output::stderr(), "{} {warning}", paint(ODD, "warning:"));
+            stderr::warning(warning);
         }
     }
     tools.make(&prepared, &made_in, output)?;

@@ -2,7 +2,7 @@
 //! applies or drops. Paths and contents are a plugin's: exact for a pipe, in marked and escaped rows
 //! for a terminal.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 
 use anstyle::Style;
@@ -29,7 +29,7 @@ use crate::ui::show::timeline::decided;
 use crate::ui::show::{
     BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural, printable, show_path,
 };
-use crate::ui::{ask, stdout};
+use crate::ui::{ask, stderr, stdout};
 
 /// Characters of a digest that are shown.
 const DIGEST: usize = 12;
@@ -48,7 +48,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
             Some((found, others)) => {
                 if !others.is_empty() && !output.json && !output.quiet {
                     let what = not_named(&found.run(), &others);
-                    let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+                    stderr::note(what);
                 }
                 found
             }
@@ -109,18 +109,15 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
         }
         let question = format!("{} {files} {way} {folders}?", capitalized(verb));
         if !review(&changes, &run, args, &question)? {
-            let _ = writeln!(crate::ui::output::stderr(), "nothing was changed");
+            stderr::line("nothing was changed");
             return Ok(exit::OK);
         }
     }
     let outcome = if args.apply { changes.apply() } else { changes.discard() };
     let count = outcome.map_err(|error| failed(&error, &run))?;
     let word = if args.apply { "applied" } else { "dropped" };
-    if output.json {
-        stdout::json(json!({ "type": word, "run": run, "files": count }))?;
-    } else if !output.quiet {
-        stdout::styled(format!("{} {files} {way} {folders}", paint(GOOD, word)))?;
-    }
+    let what = format!("{} {files} {way} {folders}", paint(GOOD, word));
+    stdout::report(output, json!({ "type": word, "run": run, "files": count }), what)?;
     Ok(exit::OK)
 }
 
@@ -159,7 +156,7 @@ fn names(runs: &[RoomId]) -> String {
 /// Says that there is nothing to do. As JSON that is no line.
 fn nothing(what: &str, output: OutputArgs) -> Result<u8, CliError> {
     if !output.json && !output.quiet {
-        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+        stderr::note(what);
     }
     Ok(exit::OK)
 }
@@ -252,7 +249,7 @@ fn show(
                 continue;
             }
             if let Some(row) = conflict(file, columns()) {
-                let _ = writeln!(crate::ui::output::stderr(), "{row}");
+                stderr::line(row);
             }
             if args.stat {
                 stdout::styled(stat(folder, file, &diff))?;
@@ -261,7 +258,7 @@ fn show(
             } else if let Some(reason) = not_in_patch(&diff, file) {
                 let what = format!("not in the patch: {}: {reason}", show_path(&file.path));
                 let rows = foreign::line_with_mark(&what, columns());
-                let _ = writeln!(crate::ui::output::stderr(), "{}", paint_rows(ODD, &rows));
+                stderr::line(paint_rows(ODD, &rows));
             } else {
                 stdout::write(&patch(file, &diff))?;
             }
@@ -298,7 +295,7 @@ fn review(
         let pages = pages(rows, list, size.1.saturating_sub(below));
         let count = pages.len();
         for (index, page) in pages.into_iter().enumerate() {
-            let _ = writeln!(crate::ui::output::stderr(), "{}", page.join("\n"));
+            stderr::line(page.join("\n"));
             let number = index + 1;
             if number < count {
                 let next =
@@ -314,7 +311,7 @@ fn review(
             return Ok(is_agreed);
         }
         let what = "the terminal's size has changed; read the changes again";
-        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, what));
+        stderr::styled(ODD, what);
     }
 }
 

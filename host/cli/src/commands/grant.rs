@@ -1,7 +1,6 @@
 //! `conclave grant` and `conclave revoke`: change a plugin's grants in the config. Both show the
 //! change before it takes effect.
 
-use std::io::Write;
 use std::path::Path;
 
 use conclave_core::config::edit::{
@@ -19,6 +18,7 @@ use crate::state::config_file::{ConfigFile, refused, tell};
 use crate::state::folders::{FolderGuard, check_by_host};
 use crate::state::source;
 use crate::ui::show::{FAINT, ODD, paint, show_path};
+use crate::ui::stderr;
 
 /// Adds grants to a plugin.
 pub(crate) fn grant(args: &Grant, output: OutputArgs) -> Result<u8, CliError> {
@@ -94,19 +94,17 @@ fn missing(plugin: &str, edited: &EditedConfig, file: &Path) -> Vec<Hint> {
 }
 
 fn show(edited: &EditedConfig, missing: &[Hint], file: &Path) {
-    let mut err = crate::ui::output::stderr();
-    let _ = write!(err, "{}", edited.warnings);
+    stderr::text(edited.warnings);
     for hint in missing {
-        let _ = writeln!(err, "{} {}\n  {}", paint(ODD, "warning:"), hint.what, hint.how);
+        stderr::warning(format_args!("{}\n  {}", hint.what, hint.how));
     }
     // Only the file was edited. Whether the config still fits its plugins is left to `check`.
     if !edited.changes.is_empty() {
-        let _ = writeln!(
-            err,
+        stderr::line(format_args!(
             "{}\n  conclave check {}",
             paint(FAINT, "then"),
             shell(&file.display().to_string())
-        );
+        ));
     }
 }
 

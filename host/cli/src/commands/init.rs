@@ -4,7 +4,7 @@
 mod folder;
 mod template;
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, schema};
@@ -16,7 +16,7 @@ use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::config_file::{create, unwritten};
 use crate::ui::show::{FAINT, GOOD, ODD, paint, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 use folder::ProjectFolder;
 use template::{Model, replies, script, text};
@@ -117,33 +117,29 @@ fn tell(
             "next": next,
         }))?;
     } else if !output.quiet {
-        let mut err = crate::ui::output::stderr();
         let new = if folder.is_new { ", a new folder with one page" } else { "" };
-        let _ = writeln!(err, "{} {}", paint(GOOD, "wrote"), show_path(file));
-        let _ = writeln!(
-            err,
+        stderr::line(format_args!("{} {}", paint(GOOD, "wrote"), show_path(file)));
+        stderr::line(format_args!(
             "  search may read {}/{new}; no other plugin may access files",
             show_path(&folder.path)
-        );
+        ));
         match answerer {
             Answerer::Model(model) => {
-                let _ = writeln!(
-                    err,
+                stderr::line(format_args!(
                     "  chat may use {} at {}: {}",
                     model.name,
                     model.url,
                     paint(ODD, "everything that it reads is sent there")
-                );
+                ));
             }
             Answerer::Script(script) => {
-                let _ = writeln!(
-                    err,
+                stderr::line(format_args!(
                     "  a script, {}, stands for a model; no key, no network: no data can leave",
                     show_path(script)
-                );
+                ));
             }
         }
-        let _ = writeln!(err, "\n{}", paint(FAINT, "next"));
+        stderr::line(format_args!("\n{}", paint(FAINT, "next")));
         stdout::line(format_args!("  {next}\n  conclave check {file_argument}"))?;
     }
     Ok(exit::OK)

@@ -2,7 +2,6 @@
 //! that differ are left unchanged; accepting those takes `upgrade`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::Path;
 
 use conclave_core::config::lockfile::{Lockfile as PinnedPlugins, Pinned, diff, is_pinned};
@@ -19,7 +18,7 @@ use crate::state::lock_file::LockFile;
 use crate::state::setup::{self, Models};
 use crate::state::source::{ComponentPlace, LocatedComponent, is_build};
 use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint, plural, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliError> {
     let mut config = setup::read_config(&args.file, &Models::new())?;
@@ -152,37 +151,33 @@ fn tell(
     if output.quiet {
         return Ok(());
     }
-    let mut err = crate::ui::output::stderr();
-    let _ = writeln!(err, "{}", show_path(file.path()));
+    stderr::line(show_path(file.path()));
     let is_dev = |name: &PluginName| lock.plugins.get(name).is_some_and(|pinned| pinned.dev);
     let line = |name: &PluginName| {
         facts.get(name).map(|facts| pinned_line(name, facts, is_dev(name))).unwrap_or_default()
     };
     for name in added {
-        let _ = writeln!(err, "  {} {}", paint(GOOD, "+"), line(name));
+        stderr::line(format_args!("  {} {}", paint(GOOD, "+"), line(name)));
     }
     for name in removed {
-        let _ = writeln!(
-            err,
+        stderr::line(format_args!(
             "  {} {} {}",
             paint(ODD, "-"),
             paint(NAME, name),
             paint(FAINT, "removed: no longer in the config")
-        );
+        ));
     }
     for name in differ {
         let what = "differs from its pin, which was left as it was; to review it:";
-        let _ = writeln!(
-            err,
+        stderr::line(format_args!(
             "  {} {} {what} conclave plugin upgrade {name}{}",
             paint(ODD, "!"),
             paint(NAME, name),
             file.option()
-        );
+        ));
     }
     if added.is_empty() && removed.is_empty() && differ.is_empty() {
-        let _ = writeln!(
-            err,
+        stderr::line(format_args!(
             "  {}",
             paint(
                 FAINT,
@@ -191,7 +186,7 @@ fn tell(
                     plural(facts.len() as u64, "plugin", "plugins")
                 )
             )
-        );
+        ));
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! `conclave completions SHELL` and `conclave man FOLDER`: the command line in the forms that other
 //! programs read.
 
-use std::io::Write;
 use std::path::Path;
 
 use clap::CommandFactory;
@@ -12,7 +11,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
 use crate::ui::show::show_path;
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 /// Writes a shell's completions to stdout.
 pub(crate) fn completions(shell: Shell) -> Result<u8, CliError> {
@@ -34,12 +33,11 @@ pub(crate) fn man(folder: &Path, output: OutputArgs) -> Result<u8, CliError> {
         ))
     })?;
     if !output.quiet {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
+        stderr::line(format_args!(
             "wrote the man pages to {}; `man -l {}` shows one",
             show_path(folder),
             shell(&folder.join("conclave.1").display().to_string())
-        );
+        ));
     }
     Ok(exit::OK)
 }

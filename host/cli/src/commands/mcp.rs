@@ -5,7 +5,6 @@
 mod client_pipes;
 mod refusals;
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -29,6 +28,7 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{FAINT, head, paint, plural};
+use crate::ui::stderr;
 use crate::ui::terminal::NoClient;
 use refusals::RefusalPrinter;
 
@@ -82,7 +82,7 @@ pub(crate) async fn mcp(
         head::print_served(&prepared, loading.elapsed());
         let count = plural(names.len() as u64, "tool", "tools");
         let what = format!("serving {id}: {count} on stdin and stdout: {}", names.join(", "));
-        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+        stderr::note(what);
     }
     let ids = ClientCallIds::new(id);
     let screen = Screen::new(Verbosity::of(output));

@@ -4,7 +4,6 @@
 
 mod kinds;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::check_name;
@@ -19,7 +18,7 @@ use crate::state::config_file::{create, unwritten};
 use crate::state::sdk;
 use crate::state::toolchain::SDK;
 use crate::ui::show::{FAINT, GOOD, ODD, paint, plural, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 /// Names that collide with the SDK's crates, or with a plugin of the new config.
 const RESERVED: [&str; 5] =
@@ -70,13 +69,11 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
     }
     let is_crate = args.lang == Language::Rust;
     if let Some(workspace) = outer_workspace(&folder).filter(|_| is_crate && !output.quiet) {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
-            "{} {} takes every folder as a member, and this crate is a workspace of its own: write `exclude = [{}]` under [workspace] there",
-            paint(ODD, "warning:"),
+        stderr::warning(format_args!(
+            "{} takes every folder as a member, and this crate is a workspace of its own: write `exclude = [{}]` under [workspace] there",
             show_path(&workspace),
             quoted(&folder.file_name().unwrap_or_default().to_string_lossy())
-        );
+        ));
     }
     tell(&folder, args, files.len(), output)
 }
@@ -145,15 +142,13 @@ fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Re
             "next": next,
         }))?;
     } else if !output.quiet {
-        let mut err = crate::ui::output::stderr();
-        let _ = writeln!(
-            err,
+        stderr::line(format_args!(
             "{} {}: a plugin of kind {}, {}",
             paint(GOOD, "wrote"),
             show_path(folder),
             args.kind.as_str(),
             plural(count as u64, "file", "files")
-        );
+        ));
         let code = match args.lang {
             Language::Rust => ("src/lib.rs", "the plugin, with a native test (cargo test)"),
             Language::Python => ("app.py", "the plugin; test_app.py tests it natively (pytest)"),
@@ -167,9 +162,9 @@ fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Re
             ("cases.json", "calls of the component with what they must return"),
             ("conclave.toml", "a config that uses it, with replies from a file"),
         ] {
-            let _ = writeln!(err, "  {file:<22}{}", paint(FAINT, what));
+            stderr::line(format_args!("  {file:<22}{}", paint(FAINT, what)));
         }
-        let _ = writeln!(err, "\n{}", paint(FAINT, "next"));
+        stderr::line(format_args!("\n{}", paint(FAINT, "next")));
         next.iter().try_for_each(|command| stdout::line(format_args!("  {command}")))?;
     }
     Ok(exit::OK)

@@ -1,7 +1,6 @@
 //! `conclave plugin pull REFERENCE`: writes a component of an OCI registry to a file. Runs nothing
 //! of it, and need not be a plugin.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::limits::COMPONENT_BYTES;
@@ -15,7 +14,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::registry::{failed, reference, registry};
 use crate::ui::show::{FAINT, bytes, paint, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError> {
     let reference = reference(&args.reference)?;
@@ -47,7 +46,7 @@ pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError
     } else {
         if !output.quiet {
             let what = format!("{}, {}", show_path(&file), bytes(component.len() as u64));
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+            stderr::note(what);
         }
         stdout::line(pulled)?;
     }

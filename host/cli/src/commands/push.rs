@@ -2,7 +2,6 @@
 //! of it. A tag that names something else is replaced only if the user confirms it.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use conclave_core::config::{PublicKey, lost_signers};
 use conclave_core::types::oci::OciReference;
@@ -20,7 +19,7 @@ use crate::state::registry::{envelopes_beside, failed as failed_pull, reference,
 use crate::state::source::{self, ComponentPlace};
 use crate::ui::ask;
 use crate::ui::show::{FAINT, ODD, bytes, one_line, paint};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 /// Columns of a text that a registry states.
 const TEXT: usize = 64;
@@ -49,7 +48,7 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
     // Before the question, so that the user decides with them in view.
     if !output.json {
         for warning in &warnings {
-            let _ = writeln!(crate::ui::output::stderr(), "{} {warning}", paint(ODD, "warning:"));
+            stderr::warning(warning);
         }
     }
     if let Some(replaced) = replaced.filter(|_| !args.replace) {
@@ -82,13 +81,9 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
                 one_line(&manifest.version, TEXT),
                 bytes(found.inspection.size)
             );
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+            stderr::note(what);
             for key in &signed_by {
-                let _ = writeln!(
-                    crate::ui::output::stderr(),
-                    "{}",
-                    paint(FAINT, format_args!("signed by {key}"))
-                );
+                stderr::note(format_args!("signed by {key}"));
             }
         }
         stdout::line(pushed)?;

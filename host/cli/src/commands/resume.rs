@@ -2,7 +2,6 @@
 //! side effects that may have happened are not repeated; the core decides both.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +33,7 @@ use crate::state::stores::OpenStores;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::run_state::{CLOSED, SERVED, continued_by};
 use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 /// How long to wait until the process of a paused run has received the resume.
 const RECEIVED: Duration = Duration::from_secs(30);
@@ -100,7 +99,7 @@ async fn all(
     let (mut codes, mut counts) = (Vec::new(), ResumeCounts::default());
     let says = |what: String| {
         if !output.quiet && !output.json {
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+            stderr::note(what);
         }
     };
     let mut folders: Vec<PathBuf> = runs.iter().map(|run| run.store.clone()).collect();
@@ -113,12 +112,7 @@ async fn all(
         let store = match Store::open(&folder) {
             Ok(store) => store,
             Err(error) => {
-                let _ = writeln!(
-                    crate::ui::output::stderr(),
-                    "{} {}",
-                    paint(ODD, "warning:"),
-                    printable(&error.to_string())
-                );
+                stderr::warning(printable(&error.to_string()));
                 // A broken store must not keep the runs of the others from their end.
                 codes.push(exit::FAILED);
                 continue;
@@ -149,12 +143,7 @@ async fn all(
                     continue;
                 }
                 Err(error) => {
-                    let _ = writeln!(
-                        crate::ui::output::stderr(),
-                        "{} {}",
-                        paint(BAD, "error:"),
-                        printable(&error.to_string())
-                    );
+                    stderr::error(&error);
                     error.code()
                 }
             };
@@ -278,7 +267,7 @@ async fn resume_now(
             stdout::json(json!({ "type": "skipped", "run": row.run, "message": what }))
                 .map(|()| None)
         } else {
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+            stderr::note(what);
             Ok(None)
         };
     }
@@ -294,7 +283,7 @@ async fn resume_now(
         let rights = (&prepared, session.effective_setup().as_ref());
         head::print_effective(rights, Some(&row.run), loading.elapsed());
         for line in changed_lines(session.changed_components()) {
-            let _ = writeln!(crate::ui::output::stderr(), "{line}");
+            stderr::line(line);
         }
     }
     context.legend();
@@ -355,7 +344,7 @@ fn report_unnamed(
                 "observer {observer} of {run} is not in the config any more; the events that it did \
                  not take stay in the journal until [[observers]] names it again"
             );
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, line));
+            stderr::styled(ODD, line);
         }
     }
     Ok(())
@@ -414,7 +403,7 @@ async fn deliver_missed(
                 format!("; others are left: {}", one_line(reason, REASON))
             });
             let line = format!("observer {} took {count} of {}{rest}", report.observer, row.run);
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, line));
+            stderr::note(line);
         }
     }
     if reports.is_empty() {

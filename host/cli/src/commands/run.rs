@@ -5,7 +5,6 @@ mod context;
 mod ending;
 mod input;
 
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,6 +23,7 @@ use crate::state::setup::{self, EngineStart};
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, head, paint, printable};
+use crate::ui::stderr;
 
 pub(crate) use context::{JsonLinesOnStdout, RunContext, RunStyle, broken_off, unkept};
 pub(crate) use ending::{
@@ -49,12 +49,7 @@ pub(crate) async fn run(
             Ok(code) => code,
             // Under `--watch` the author fixes the error and saves, which starts the next run.
             Err(error) => {
-                let _ = writeln!(
-                    crate::ui::output::stderr(),
-                    "{} {}",
-                    paint(BAD, "error:"),
-                    printable(&error.to_string())
-                );
+                stderr::error(&error);
                 error.code()
             }
         };
@@ -62,11 +57,10 @@ pub(crate) async fn run(
             return Ok(code);
         }
         if !output.quiet {
-            let _ = writeln!(
-                crate::ui::output::stderr(),
+            stderr::line(format_args!(
                 "{}\n",
                 paint(FAINT, "waiting for a file to change; Ctrl-C ends")
-            );
+            ));
         }
         tokio::select! {
             () = watch::changes(&file) => {}

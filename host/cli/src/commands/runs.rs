@@ -7,20 +7,19 @@ use anstyle::Style;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::overlay::{change_decisions, pending_changes};
 use conclave_runtime::store::{RunFilter, RunRow, RunState, StoreReader};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
-use crate::program::exit;
 use crate::state::control::pause_reason;
 use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::observers;
 use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
+use crate::ui::show::listing::Listing;
 use crate::ui::show::run_state::{CLOSED, SERVED, run_state};
-use crate::ui::show::table::{self, Column, note};
+use crate::ui::show::table::{self, Cells, Column};
 use crate::ui::show::{FAINT, NAME, ODD, plural};
-use crate::ui::stdout;
 
 /// The value of `--status` for all runs that have ended.
 const ENDED: &str = "ended";
@@ -76,55 +75,46 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         RunFacts::of(row, reader, waits, now)
     };
     let facts: Vec<RunFacts> = runs.iter().map(facts).collect::<Result<_, _>>()?;
-    if output.json {
-        for (run, facts) in runs.iter().zip(&facts) {
-            let mut value = json!(run);
-            value["type"] = "run".into();
-            value["state"] = run_state(run.state, &run.command).1.into();
-            value["paused"] = json!(facts.paused);
-            value["pending_changes"] = json!(facts.changes);
-            value["undelivered_events"] = json!(facts.undelivered);
-            (value["took_ms"], value["waits_for"]) = (facts.took_ms.into(), json!(facts.waits));
-            stdout::json(value)?;
-        }
-        return Ok(exit::OK);
-    }
-    if runs.is_empty() {
-        return empty(&filter, status.is_some(), output);
-    }
-    let rows: Vec<Vec<(Style, String)>> =
-        runs.iter().zip(&facts).map(|(run, facts)| row(run, facts, now)).collect();
-    table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
-    if output.quiet {
-        return Ok(exit::OK);
-    }
-    if all > runs.len() {
-        stdout::styled(note(format_args!(
-            "{} more; --limit {all} shows all",
-            thousands((all - runs.len()) as u64)
-        )))?;
-    }
-    if let Some(hint) = counts.hint() {
-        stdout::styled(note(hint))?;
-    }
-    let runs_with = |has: fn(&RunFacts) -> bool| {
-        let count = facts.iter().filter(|facts| has(facts)).count() as u64;
-        (count > 0).then(|| plural(count, "run", "runs"))
+    let stored = || runs.iter().zip(&facts);
+    let is_any = filter == RunFilter::default() && status.is_none();
+    let empty = if is_any {
+        "no runs are stored yet; `conclave run` and `conclave chat` store theirs, unless --no-journal or --journal is given"
+    } else {
+        "no stored run matches; `conclave runs` without options lists the newest"
     };
-    if let Some(runs) = runs_with(|facts| facts.changes > 0) {
-        stdout::styled(note(format_args!(
-            "{runs} with changes to apply or drop: `conclave diff RUN`"
-        )))?;
+    let runs_with = |has: fn(&RunFacts) -> bool, what: &str| {
+        let count = facts.iter().filter(|facts| has(facts)).count() as u64;
+        (count > 0).then(|| format!("{} {what}", plural(count, "run", "runs")))
+    };
+    let more = all - runs.len();
+    let notes = [
+        (more > 0).then(|| format!("{} more; --limit {all} shows all", thousands(more as u64))),
+        counts.hint(),
+        runs_with(|facts| facts.changes > 0, "with changes to apply or drop: `conclave diff RUN`"),
+        runs_with(
+            |facts| facts.undelivered > 0,
+            "with events that observers did not take: `conclave resume RUN` delivers them",
+        ),
+        (interrupted > 0).then(|| resume_hint(interrupted as u64)),
+    ];
+    Listing {
+        rows: table::rows(&COLUMNS, stored().map(|(run, facts)| row(run, facts, now))),
+        json: stored().map(|(run, facts)| as_json(run, facts)),
+        empty: empty.to_owned(),
+        notes: notes.into_iter().flatten().collect(),
     }
-    if let Some(runs) = runs_with(|facts| facts.undelivered > 0) {
-        stdout::styled(note(format_args!(
-            "{runs} with events that observers did not take: `conclave resume RUN` delivers them"
-        )))?;
-    }
-    if interrupted > 0 {
-        stdout::styled(note(resume_hint(interrupted as u64)))?;
-    }
-    Ok(exit::OK)
+    .print(output)
+}
+
+fn as_json(run: &RunRow, facts: &RunFacts) -> Value {
+    let mut value = json!(run);
+    value["type"] = "run".into();
+    value["state"] = run_state(run.state, &run.command).1.into();
+    value["paused"] = json!(facts.paused);
+    value["pending_changes"] = json!(facts.changes);
+    value["undelivered_events"] = json!(facts.undelivered);
+    (value["took_ms"], value["waits_for"]) = (facts.took_ms.into(), json!(facts.waits));
+    value
 }
 
 /// The hint about interrupted runs.
@@ -244,7 +234,7 @@ impl RunFacts {
     }
 }
 
-fn row(run: &RunRow, facts: &RunFacts, now: Millis) -> Vec<(Style, String)> {
+fn row(run: &RunRow, facts: &RunFacts, now: Millis) -> Cells {
     let (style, word) = match (run_state(run.state, &run.command), facts.remark(), facts.decided) {
         ((_, word), Some(remark), _) => (ODD, format!("{word}, {remark}")),
         ((style, word), None, Some(decided)) => (style, format!("{word}, {decided}")),
@@ -303,19 +293,6 @@ fn is_so(run: &RunRow, waits: bool, status: &str) -> bool {
         RunState::Ended(_) if status == ENDED => true,
         other => run_state(other, &run.command).1.replace(' ', "-") == status,
     }
-}
-
-/// Reports why the list is empty.
-fn empty(filter: &RunFilter, has_status: bool, output: OutputArgs) -> Result<u8, CliError> {
-    if !output.quiet {
-        let why = if *filter == RunFilter::default() && !has_status {
-            "no runs are stored yet; `conclave run` and `conclave chat` store theirs, unless --no-journal or --journal is given"
-        } else {
-            "no stored run matches; `conclave runs` without options lists the newest"
-        };
-        stdout::styled(note(why))?;
-    }
-    Ok(exit::OK)
 }
 
 #[cfg(test)]

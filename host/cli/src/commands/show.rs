@@ -2,7 +2,7 @@
 //! browser; and the prompts of its model calls.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use conclave_core::inspect::prompts::{self, ModelPrompt};
@@ -25,7 +25,7 @@ use crate::ui::show::prompts::{self as show_prompts, RunPrompts};
 use crate::ui::show::run_state::run_state;
 use crate::ui::show::timeline::{RunFacts, lines};
 use crate::ui::show::{printable, show_path, table};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError> {
     if let Some(folder) = &args.store
@@ -211,11 +211,10 @@ fn write_page(
     if output.json {
         stdout::json(json!({ "type": "page", "file": file, "run": row.run }))?;
     } else if !output.quiet {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
+        stderr::line(format_args!(
             "wrote {}; open it in a browser",
             printable(&file.display().to_string())
-        );
+        ));
     }
     Ok(exit::OK)
 }

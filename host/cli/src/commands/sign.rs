@@ -1,7 +1,7 @@
 //! `conclave plugin sign SOURCE --key FILE` and `conclave plugin keygen FILE`: signatures of
 //! components by their authors or reviewers.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use conclave_runtime::durable_file::{self, FileAccess};
@@ -15,7 +15,7 @@ use crate::program::shell::shell;
 use crate::state::registry::{envelopes_beside, failed, registry};
 use crate::state::source::{self, ComponentPlace};
 use crate::ui::show::{FAINT, paint, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError> {
     let key = read_key(&args.key)?;
@@ -53,11 +53,7 @@ pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError
             json!({ "type": "sign", "signed": signed, "sha256": sha256, "key": key.public().to_string() }),
         )?;
     } else if !output.quiet {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
-            "{}",
-            paint(FAINT, format_args!("{signed}: signed by {}", key.public()))
-        );
+        stderr::note(format_args!("{signed}: signed by {}", key.public()));
     }
     Ok(exit::OK)
 }
@@ -119,7 +115,7 @@ pub(crate) fn keygen(file: &Path, output: OutputArgs) -> Result<u8, CliError> {
     } else {
         if !output.quiet {
             let what = format!("{}: the secret key; keep it to yourself", show_path(file));
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+            stderr::note(what);
         }
         stdout::line(public)?;
     }

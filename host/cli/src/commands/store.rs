@@ -7,10 +7,10 @@ use conclave_runtime::store::{Collected, Retention, RunFilter, Store, StoreError
 use serde_json::json;
 
 use crate::args::{OutputArgs, StoreCommand};
-use crate::commands::audit;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
+use crate::state::store_check;
 use crate::state::stores::OpenStores;
 use crate::ui::show::amounts::{now, parse_moment, thousands};
 use crate::ui::show::table::note;
@@ -187,24 +187,24 @@ fn backup(
         }
         reader.backup(&folder)?;
         copy.get_or_insert_with(|| folder.clone());
-        if output.json {
-            stdout::json(json!({ "type": "backup", "store": reader.folder(), "folder": folder }))?;
-        } else if !output.quiet {
-            let (from, to) = (reader.folder().display().to_string(), folder.display().to_string());
-            stdout::styled(format!(
+        let shown = |path: &Path| one_line(&path.display().to_string(), 200);
+        stdout::report(
+            output,
+            json!({ "type": "backup", "store": reader.folder(), "folder": folder }),
+            format_args!(
                 "{} {} to {}",
                 paint(GOOD, "copied"),
-                one_line(&from, 200),
-                one_line(&to, 200)
-            ))?;
-        }
+                shown(reader.folder()),
+                shown(&folder)
+            ),
+        )?;
     }
     if let Some(copy) = copy.filter(|_| !output.json && !output.quiet) {
         let copy = shell(&copy.display().to_string());
         stdout::unbroken(note(format_args!("read a copy with: conclave runs --store {copy}")))?;
     }
     // An incomplete copy must not pass for a backup.
-    let has_unreadable = audit::report_unreadable(&unreadable, output)?;
+    let has_unreadable = store_check::report_unreadable("checked", &unreadable, output)?;
     Ok(if has_unreadable { exit::FAILED } else { exit::OK })
 }
 
@@ -222,12 +222,12 @@ fn check(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     let mut code = exit::OK;
     for reader in &readers {
         let checked = reader.check()?;
-        audit::report_checked(reader, &checked, output)?;
+        store_check::report("checked", reader.folder(), &checked, output)?;
         if !checked.problems.is_empty() {
             code = exit::FAILED;
         }
     }
-    let has_unreadable = audit::report_unreadable(&unreadable, output)?;
+    let has_unreadable = store_check::report_unreadable("checked", &unreadable, output)?;
     Ok(if has_unreadable { exit::FAILED } else { code })
 }
 

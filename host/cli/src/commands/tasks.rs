@@ -20,7 +20,8 @@ use crate::state::control::{self, send};
 use crate::state::stored_run::{StoredRun, journals};
 use crate::ui::show::amounts::{now, took};
 use crate::ui::show::entry::EntryText;
-use crate::ui::show::table::{self, Column, note};
+use crate::ui::show::listing::Listing;
+use crate::ui::show::table::{self, Cells, Column};
 use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, plural, printable};
 use crate::ui::stdout;
 
@@ -105,31 +106,22 @@ fn find<'a>(all: &'a [TaskRow], name: &str, row: &RunRow) -> Result<&'a TaskRow,
 }
 
 fn list(row: &RunRow, all: &[TaskRow], output: OutputArgs) -> Result<u8, CliError> {
-    if output.json {
-        for task in all {
-            stdout::json(as_json(task, row))?;
-        }
-        return Ok(exit::OK);
-    }
-    if all.is_empty() {
-        if !output.quiet {
-            stdout::styled(note(format_args!("the run {} started no background task", row.run)))?;
-        }
-        return Ok(exit::OK);
-    }
     let goes_on = row.state == RunState::Running;
-    let rows: Vec<Vec<(Style, String)>> =
-        all.iter().map(|task| cells(task, row, goes_on)).collect();
-    table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
     let running = all.iter().filter(|task| !task.record.state.is_end()).count();
-    if !output.quiet && running > 0 && goes_on {
-        let run = plural(running as u64, "task runs", "tasks run");
-        stdout::styled(note(format_args!(
-            "{run}; `conclave tasks {} TASK --cancel` cancels one, `--tell TEXT` sends it a message",
+    let hint = (running > 0 && goes_on).then(|| {
+        format!(
+            "{}; `conclave tasks {} TASK --cancel` cancels one, `--tell TEXT` sends it a message",
+            plural(running as u64, "task runs", "tasks run"),
             row.run
-        )))?;
+        )
+    });
+    Listing {
+        rows: table::rows(&COLUMNS, all.iter().map(|task| cells(task, row, goes_on))),
+        json: all.iter().map(|task| as_json(task, row)),
+        empty: format!("the run {} started no background task", row.run),
+        notes: hint.into_iter().collect(),
     }
-    Ok(exit::OK)
+    .print(output)
 }
 
 fn as_json(task: &TaskRow, row: &RunRow) -> serde_json::Value {
@@ -141,7 +133,7 @@ fn as_json(task: &TaskRow, row: &RunRow) -> serde_json::Value {
     value
 }
 
-fn cells(task: &TaskRow, row: &RunRow, goes_on: bool) -> Vec<(Style, String)> {
+fn cells(task: &TaskRow, row: &RunRow, goes_on: bool) -> Cells {
     let record = &task.record;
     let (style, state) = state(record.state, goes_on);
     vec![

@@ -1,7 +1,6 @@
 //! `conclave trust add|list|remove`: the keys in `[trust.keys]` of a config, under the operator's
 //! names for them.
 
-use std::io::Write;
 use std::path::Path;
 
 use conclave_core::config::{Config, PublicKey, check_name};
@@ -13,7 +12,7 @@ use crate::program::exit;
 use crate::program::shell::file_option;
 use crate::state::config_file::{ConfigFile, refused, tell};
 use crate::ui::show::{FAINT, NAME, paint, printable, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 /// The table of the config with the keys.
 const KEYS: [&str; 2] = ["trust", "keys"];
@@ -30,7 +29,7 @@ pub(crate) fn trust(command: &TrustCommand, output: OutputArgs) -> Result<u8, Cl
 pub(crate) fn propose(key: &PublicKey, file: &Path) {
     let command = format!("conclave trust add NAME {key}{}", file_option(file));
     let what = format!("if its publisher states this key: {command}");
-    let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, printable(&what)));
+    stderr::note(printable(&what));
 }
 
 fn add(args: &TrustAdd, output: OutputArgs) -> Result<u8, CliError> {
@@ -93,7 +92,7 @@ fn list(args: &TrustList, output: OutputArgs) -> Result<u8, CliError> {
     }
     if trust.keys.is_empty() && !output.quiet {
         let what = format!("{} trusts no key", show_path(&args.file));
-        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+        stderr::note(what);
     }
     Ok(exit::OK)
 }

@@ -4,7 +4,6 @@
 mod show;
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use conclave_core::config::lockfile::{LockChange, Pinned, diff, signer_change};
 use conclave_core::config::{Config, PluginSource, PublicKey, lost_signers};
@@ -21,7 +20,7 @@ use crate::state::registry;
 use crate::state::setup::{self, Models};
 use crate::ui::ask;
 use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, CliError> {
     let config = setup::read_config(&args.file, &Models::new())?;
@@ -157,23 +156,21 @@ impl UpgradeReport {
         if output.quiet {
             return Ok(());
         }
-        let mut err = crate::ui::output::stderr();
         if self.accepted.is_empty() && self.refused.is_empty() {
             let what = match self.marked {
                 Some(true) => "unchanged, and marked as built by you",
                 Some(false) => "unchanged, and pinned in this build",
                 None => "all plugins are as pinned",
             };
-            let _ = writeln!(err, "{}", paint(FAINT, what));
+            stderr::note(what);
         }
         for (name, _) in &self.accepted {
-            let _ = writeln!(
-                err,
+            stderr::line(format_args!(
                 "{} {} is now pinned in {}",
                 paint(GOOD, "+"),
                 paint(NAME, name),
                 show_path(file.path())
-            );
+            ));
         }
         for (name, _) in &self.refused {
             let why = if self.lacks_user && self.losing_signers.contains(name) {
@@ -183,7 +180,7 @@ impl UpgradeReport {
             } else {
                 "not accepted; the pin is unchanged"
             };
-            let _ = writeln!(err, "{} {}: {why}", paint(ODD, "!"), paint(NAME, name));
+            stderr::line(format_args!("{} {}: {why}", paint(ODD, "!"), paint(NAME, name)));
         }
         Ok(())
     }

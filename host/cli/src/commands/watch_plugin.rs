@@ -1,7 +1,6 @@
 //! `conclave plugin watch [FOLDER]`: builds a plugin and plays its cases, again after each change of
 //! its files, until Ctrl-C.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use crate::state::toolchain::SDK;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, paint, printable};
+use crate::ui::stderr;
 
 /// Time for a Ctrl-C to arrive here after it has stopped the build.
 const GRACE: Duration = Duration::from_millis(100);
@@ -39,15 +39,14 @@ pub(crate) async fn watch(
             // Ctrl-C stops the build and this program, in any order.
             if tokio::time::timeout(GRACE, interrupts.next()).await.is_ok() {
                 // cargo leaves its progress bar in the row of the cursor.
-                let _ = writeln!(crate::ui::output::stderr());
+                stderr::line("");
                 return Ok(exit::INTERRUPTED);
             }
-            let error = printable(&error.to_string());
-            let _ = writeln!(crate::ui::output::stderr(), "{} {error}", paint(BAD, "error:"));
+            stderr::error(&error);
         }
         if !output.quiet {
             let waits = paint(FAINT, "waiting for a file to change; Ctrl-C ends");
-            let _ = writeln!(crate::ui::output::stderr(), "{waits}\n");
+            stderr::line(format_args!("{waits}\n"));
         }
         tokio::select! {
             () = changed => {}

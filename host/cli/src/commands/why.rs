@@ -26,6 +26,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::setup;
 use crate::ui::show::explanation::{ConfigLines, as_json, lines, print};
+use crate::ui::show::listing::Listing;
 use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, plural};
 use crate::ui::stdout;
 use find::{Address, RoomJournal, RunPlaces};
@@ -139,45 +140,39 @@ fn list(
     }
     let began =
         rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
-    for ListedEvent { room, index, sign, what } in &events {
-        let (journal, record) = (&rooms[*room], &rooms[*room].retold[*index].record);
-        let address = format!("{}:{}", journal.id, record.seq);
-        if output.json {
-            stdout::json(
-                json!({ "type": "event", "event": address, "at": record.at, "kind": sign, "message": what }),
-            )?;
-            continue;
-        }
-        let since = began.map_or(0, |began| record.at.0.saturating_sub(began.0));
-        let is_bad = BAD_SIGNS.contains(sign);
-        let style = if is_bad { BAD } else { GOOD };
+    let address = |event: &ListedEvent| {
+        let journal = &rooms[event.room];
+        let record = &journal.retold[event.index].record;
+        (format!("{}:{}", journal.id, record.seq), record.at)
+    };
+    let row = |event: &ListedEvent| {
+        let (address, at) = address(event);
+        let since = began.map_or(0, |began| at.0.saturating_sub(began.0));
+        let style = if BAD_SIGNS.contains(&event.sign) { BAD } else { GOOD };
         #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
         let seconds = since as f64 / 1000.0;
-        let row = format!(
-            "{address:<14} {seconds:>7.2}  {} {}",
-            paint(style, format_args!("{sign:<18}")),
-            one_line(what, LONGEST)
-        );
-        stdout::hanging(BEFORE_WHAT, row)?;
+        let sign = paint(style, format_args!("{:<18}", event.sign));
+        let what = one_line(&event.what, LONGEST);
+        stdout::hung(BEFORE_WHAT, format!("{address:<14} {seconds:>7.2}  {sign} {what}"))
+    };
+    let item = |event: &ListedEvent| {
+        let (address, at) = address(event);
+        json!({ "type": "event", "event": address, "at": at, "kind": event.sign, "message": event.what })
+    };
+    // All calls of a client are listed as one run.
+    let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
+    let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
+    let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
+    let start = "a start that was refused stores no run; conclave check explains it";
+    let start = if is_newest { format!("\n{start}") } else { String::new() };
+    let count = plural(events.len() as u64, "event", "events");
+    Listing {
+        rows: events.iter().map(row),
+        json: events.iter().map(item),
+        empty: format!("run {run}: no denials, approvals or decisions of gates and judges{start}"),
+        notes: vec![format!("run {run}: {count}; conclave why EVENT explains one")],
     }
-    if !output.json && !output.quiet {
-        // All calls of a client are listed as one run.
-        let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
-        let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
-        let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
-        let found = if events.is_empty() {
-            "no denials, approvals or decisions of gates and judges".to_owned()
-        } else {
-            let count = plural(events.len() as u64, "event", "events");
-            format!("{count}; conclave why EVENT explains one")
-        };
-        stdout::styled(paint(FAINT, format_args!("run {run}: {found}")))?;
-        if is_newest && events.is_empty() {
-            let start = "a start that was refused stores no run; conclave check explains it";
-            stdout::styled(paint(FAINT, start))?;
-        }
-    }
-    Ok(exit::OK)
+    .print(output)
 }
 
 /// Explains one record: its kind, its caller, and each layer's decision on everything that it

@@ -1,7 +1,7 @@
 //! Attachments of a message: images and texts, stored in the host's blobs. A file's type is
 //! detected from its bytes, not from its name.
 
-use std::io::{Read, Write as _};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::message::Blob;
@@ -12,6 +12,7 @@ use conclave_runtime::models::PROMPT_TEXT_MAX;
 use crate::program::error::CliError;
 use crate::ui::output;
 use crate::ui::show::{ODD, paint, show_path};
+use crate::ui::stderr;
 
 /// Bytes of one file: more than models accept, and too few to fill the memory.
 const BYTES: u64 = 20 << 20;
@@ -57,7 +58,7 @@ pub(crate) fn all(blobs: &dyn Blobs, paths: &[PathBuf]) -> Result<Vec<Blob>, Cli
     let attachments = paths.iter().map(|path| attach(blobs, path).map_err(CliError::usage));
     let attachments: Vec<Blob> = attachments.collect::<Result<_, _>>()?;
     for remark in attachments.iter().filter_map(remark) {
-        let _ = writeln!(output::stderr(), "{}", paint(ODD, remark));
+        stderr::styled(ODD, remark);
     }
     Ok(attachments)
 }

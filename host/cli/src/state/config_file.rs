@@ -14,7 +14,7 @@ use crate::program::error::CliError;
 use crate::ui::screen::columns;
 use crate::ui::show::foreign::{self, MARK, MARK_COLUMNS};
 use crate::ui::show::{BAD, GOOD, paint, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 /// Columns of a line in a pipe, so many that no line is broken.
 const UNBROKEN: usize = 1 << 20;
@@ -131,16 +131,15 @@ pub(crate) fn tell(
     if output.quiet {
         return Ok(());
     }
-    let mut err = crate::ui::output::stderr();
     if edited.changes.is_empty() {
-        let _ = writeln!(err, "{} is unchanged", show_path(file.path()));
+        stderr::line(format_args!("{} is unchanged", show_path(file.path())));
         return Ok(());
     }
-    let _ = writeln!(err, "{}", show_path(file.path()));
+    stderr::line(show_path(file.path()));
     // A program that reads a pipe needs whole lines.
     let columns = if std::io::stderr().is_terminal() { columns() } else { UNBROKEN };
     for row in edited.changes.iter().flat_map(|change| rows(change, columns)) {
-        let _ = writeln!(err, "{row}");
+        stderr::line(row);
     }
     Ok(())
 }

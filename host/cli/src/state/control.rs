@@ -129,13 +129,11 @@ pub(crate) fn report(
     what: &str,
     output: OutputArgs,
 ) -> Result<(), CliError> {
-    if output.json {
-        return stdout::json(json!({ "type": kind, "run": row.run, "message": what }));
-    }
-    if output.quiet {
-        return Ok(());
-    }
-    stdout::styled(printable(&format!("{} {what}", row.run)))
+    stdout::report(
+        output,
+        json!({ "type": kind, "run": row.run, "message": what }),
+        printable(&format!("{} {what}", row.run)),
+    )
 }
 
 /// Returns why a run is paused, or `None` if it is not paused or cannot be read.

@@ -1,7 +1,6 @@
 //! Interrupted runs: their list, the report about them, and the ones that are given up. `resume`
 //! resumes the others.
 
-use std::io::Write;
 use std::path::Path;
 
 use conclave_core::types::ids::RoomId;
@@ -11,6 +10,7 @@ use conclave_runtime::store::{RunFilter, RunRow, RunState, Store, StoreReader};
 use crate::args::OutputArgs;
 use crate::state::stores::{OpenStores, is_interrupted, read};
 use crate::ui::show::{ODD, paint, plural};
+use crate::ui::stderr;
 
 /// Runs that are listed by name.
 const SHOWN: usize = 3;
@@ -53,7 +53,7 @@ pub(crate) fn report_interrupted(runs: &[RunRow]) {
     let count = plural(runs.len() as u64, "run", "runs");
     let line =
         format!("{count} interrupted: {}{more} (`conclave resume{one}` resumes)", names.join(", "));
-    let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, line));
+    stderr::styled(ODD, line);
 }
 
 /// Ends interrupted calls of clients, whose client has gone with its process. To be called before

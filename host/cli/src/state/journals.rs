@@ -2,7 +2,6 @@
 //! store, or a folder of JSON lines. The runtime defines the contents; `stores` finds them
 //! afterwards.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(feature = "mcp")]
@@ -24,6 +23,7 @@ use crate::program::error::CliError;
 use crate::state::state_folder::make_private;
 use crate::state::stores::{bulk_folder, stores_folder};
 use crate::ui::show::{ODD, paint, printable};
+use crate::ui::stderr;
 
 /// Ended runs that stay in a store of the state folder.
 const RUNS: usize = 200;
@@ -214,12 +214,7 @@ fn open_free(is_bulk: bool) -> Result<Option<Store>, StoreError> {
 
 fn warn_unkept(error: &StoreError) {
     let what = "this run is not stored, so it can be neither explained nor resumed:";
-    let _ = writeln!(
-        crate::ui::output::stderr(),
-        "{} {what} {}",
-        paint(ODD, "warning:"),
-        printable(&error.to_string())
-    );
+    stderr::warning(format_args!("{what} {}", printable(&error.to_string())));
 }
 
 /// The calls of one client: runs of one session, counted from 1.

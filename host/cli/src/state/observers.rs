@@ -2,7 +2,6 @@
 //! take is reported with the command that delivers it.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::time::Duration;
 
 use conclave_core::journal::observed;
@@ -16,7 +15,7 @@ use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{ODD, one_line, paint, plural};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 /// The wait for observers after a run. Its result is shown before.
 const AT_MOST: Duration = Duration::from_secs(5);
@@ -43,7 +42,7 @@ pub(crate) async fn drain(
             }))?;
         } else {
             let line = words(&backlog, is_stored);
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, line));
+            stderr::styled(ODD, line);
         }
     }
     Ok(())

@@ -240,22 +240,22 @@ impl PendingCall {
         let is_live = self.row.is_live;
         let is_recorded = is_live && self.wait_for_record(&mail)?;
         let (id, row) = (self.id(), self.stored_run.row()?);
-        if output.json {
-            stdout::json(
-                json!({ "type": self.kind.json, "id": id, "decision": decision, "run_state": state_of_pending(is_live, Some(&row)).1 }),
-            )?;
-        } else if !output.quiet {
-            let what = self.kind.json;
-            let when = if is_recorded {
-                format!("its run has the {what}")
-            } else if is_live {
-                format!("its run receives the {what} now")
-            } else {
-                let by = continued_by(&row);
-                format!("its run receives the {what} when it is continued: {by}")
-            };
-            stdout::styled(format!("{} {decision}; {when}", paint(NAME, id)))?;
-        }
+        let what = self.kind.json;
+        let when = if is_recorded {
+            format!("its run has the {what}")
+        } else if is_live {
+            format!("its run receives the {what} now")
+        } else {
+            let by = continued_by(&row);
+            format!("its run receives the {what} when it is continued: {by}")
+        };
+        let line = format!("{} {decision}; {when}", paint(NAME, &id));
+        let state = state_of_pending(is_live, Some(&row)).1;
+        stdout::report(
+            output,
+            json!({ "type": what, "id": id, "decision": decision, "run_state": state }),
+            line,
+        )?;
         Ok(exit::OK)
     }
 }

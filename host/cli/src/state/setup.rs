@@ -2,7 +2,7 @@
 //! problems at once.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +31,8 @@ use crate::state::registry::DockerLogins;
 use crate::state::source::{LocatedComponent, is_build};
 use crate::state::stock::stock;
 use crate::ui::show::{FAINT, NAME, ODD, one_line, paint, plural, printable, show_path, time};
+use crate::ui::stderr;
+use crate::ui::stderr;
 use crate::ui::terminal::is_terminal;
 
 /// Milliseconds of compilation above which a plugin is reported. Plugins from the cache stay below
@@ -86,16 +88,15 @@ pub(crate) enum Warnings {
 
 /// Reports the warnings about a config on stderr.
 pub(crate) fn report_warnings(warnings: &Problems, file: &Path, display: Warnings) {
-    let mut err = crate::ui::output::stderr();
     if display == Warnings::Whole {
         for warning in &warnings.0 {
-            let _ = write!(err, "{warning}");
+            stderr::text(warning);
         }
     } else if !warnings.is_empty() {
         // A server can change its tools between two starts, so these are news.
         let is_news = |warning: &&ConfigProblem| warning.code == ProblemCode::ForeignTool;
         for warning in warnings.0.iter().filter(is_news) {
-            let _ = writeln!(err, "{} {}", paint(ODD, "warning:"), warning.what);
+            stderr::warning(warning.what);
         }
         let all = warnings.0.len() as u64;
         let count = format!("{} about the config", plural(all, "warning", "warnings"));
@@ -105,7 +106,7 @@ pub(crate) fn report_warnings(warnings: &Problems, file: &Path, display: Warning
         } else {
             format!(" {}", shell(&file.display().to_string()))
         };
-        let _ = writeln!(err, "{}; `conclave check{check}` shows {them}", paint(ODD, count));
+        stderr::line(format_args!("{}; `conclave check{check}` shows {them}", paint(ODD, count)));
     }
 }
 
@@ -123,7 +124,7 @@ pub(crate) async fn prepare_and_warn(
     if !output.quiet {
         report_warnings(&warnings, file, display);
         if let Some(line) = unpinned(&prepared, file) {
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, line));
+            stderr::note(line);
         }
     }
     Ok((prepared, warnings))
@@ -461,24 +462,18 @@ pub(crate) fn follow(quiet: bool) -> Follow {
 }
 
 fn tell(step: &LoadStep, quiet: bool) {
-    let mut err = crate::ui::output::stderr();
     match step {
         LoadStep::Downloading { plugin, from } if !quiet => {
-            let _ =
-                writeln!(err, "{}", paint(FAINT, format_args!("downloading {plugin} from {from}")));
+            stderr::note(format_args!("downloading {plugin} from {from}"));
         }
         LoadStep::Compiling { plugin, bytes } if !quiet => {
             let size = crate::ui::show::bytes(*bytes);
-            let _ = writeln!(err, "{}", paint(FAINT, format_args!("compiling {plugin} ({size})")));
+            stderr::note(format_args!("compiling {plugin} ({size})"));
         }
         LoadStep::Loaded { plugin, took, from_cache: false }
             if !quiet && took.as_millis() > WORTH_A_LINE_MS =>
         {
-            let _ = writeln!(
-                err,
-                "{}",
-                paint(FAINT, format_args!("compiled {plugin} in {}", time(*took)))
-            );
+            stderr::note(format_args!("compiled {plugin} in {}", time(*took)));
         }
         LoadStep::Downloading { .. } | LoadStep::Compiling { .. } | LoadStep::Loaded { .. } => {}
         LoadStep::Warning { plugin, message } => {
@@ -486,7 +481,7 @@ fn tell(step: &LoadStep, quiet: bool) {
                 .as_ref()
                 .map(|plugin| format!("{}: ", paint(NAME, plugin)))
                 .unwrap_or_default();
-            let _ = writeln!(err, "{} {who}{message}", paint(ODD, "warning:"));
+            stderr::warning(format_args!("{who}{message}"));
         }
     }
 }

@@ -2,7 +2,6 @@
 //! `journals` writes, and `stored_run` finds a run by its name.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::ids::RoomId;
@@ -12,6 +11,7 @@ use crate::program::error::CliError;
 use crate::state::state_folder::state_folder;
 use crate::ui::show::run_state::SERVED;
 use crate::ui::show::{ODD, paint, printable};
+use crate::ui::stderr;
 
 /// Kinds of waits that only a user can end.
 const USER_WAITS: [&str; 3] = ["approval", "top-up", "user"];
@@ -62,8 +62,7 @@ pub(crate) struct UnreadableStore {
 
 impl UnreadableStore {
     fn warn(&self) {
-        let mut err = crate::ui::output::stderr();
-        let _ = writeln!(err, "{} {}", paint(ODD, "warning:"), printable(&self.reason));
+        stderr::warning(printable(&self.reason));
     }
 }
 

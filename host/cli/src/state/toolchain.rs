@@ -21,6 +21,7 @@ use crate::program::error::CliError;
 use crate::state::project::Project;
 use crate::state::{sdk, setup};
 use crate::ui::show::{FAINT, one_line, paint, show_path, time};
+use crate::ui::stderr;
 
 /// The folder of the SDK in a plugin's folder, as `conclave plugin new` writes it.
 pub(crate) const SDK: &str = "conclave-sdk";
@@ -228,7 +229,7 @@ impl Toolchain {
 
 fn step(output: OutputArgs, what: &str) {
     if !output.quiet && !output.json {
-        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+        stderr::note(what);
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod explanation;
 pub(crate) mod foreign;
 pub(crate) mod head;
 pub(crate) mod hunks;
+pub(crate) mod listing;
 pub(crate) mod page;
 pub(crate) mod pending;
 pub(crate) mod plan;

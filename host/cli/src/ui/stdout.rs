@@ -4,8 +4,10 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use anstyle::Style;
+use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::ui::output::{self, OutputKind};
 use crate::ui::screen::columns;
@@ -118,12 +120,32 @@ pub(crate) fn styled(text: impl std::fmt::Display) -> Result<(), CliError> {
 /// # Errors
 /// Like [`write`].
 pub(crate) fn hanging(indent: usize, text: impl std::fmt::Display) -> Result<(), CliError> {
-    let mut text = text.to_string();
-    if std::io::stdout().is_terminal() {
-        let rows = text.lines().flat_map(|line| wrap_hanging(line, indent, columns()));
-        text = rows.collect::<Vec<_>>().join("\n");
+    unbroken(hung(indent, text.to_string()))
+}
+
+/// The text as [`hanging`] writes it.
+pub(crate) fn hung(indent: usize, text: String) -> String {
+    if !std::io::stdout().is_terminal() {
+        return text;
     }
-    unbroken(text)
+    let rows = text.lines().flat_map(|line| wrap_hanging(line, indent, columns()));
+    rows.collect::<Vec<_>>().join("\n")
+}
+
+/// Writes the result of a command: as JSON, or as a line of text unless `--quiet`.
+///
+/// # Errors
+/// Like [`write`].
+pub(crate) fn report(
+    output: OutputArgs,
+    json_value: Value,
+    text: impl std::fmt::Display,
+) -> Result<(), CliError> {
+    match (output.json, output.quiet) {
+        (true, _) => json(json_value),
+        (false, true) => Ok(()),
+        (false, false) => styled(text),
+    }
 }
 
 /// A plugin's text unchanged for a pipe, and in marked rows for a terminal, which the text could

@@ -1,6 +1,5 @@
 //! The next steps after a plugin was added: grants that it requires, and a task that uses it.
 
-use std::io::Write;
 use std::path::Path;
 
 use conclave_core::config::edit::example_of;
@@ -16,6 +15,7 @@ use serde::Serialize;
 use crate::program::shell::{file_option, shell};
 use crate::state::source;
 use crate::ui::show::{FAINT, ODD, one_line, paint};
+use crate::ui::stderr;
 
 /// A next step.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -34,17 +34,15 @@ pub(super) fn hints(name: &str, found: &Inspection, config: &Config, file: &Path
 }
 
 pub(super) fn show(hints: &[Hint], file: &Path) {
-    let mut err = crate::ui::output::stderr();
-    let _ = writeln!(err);
+    stderr::line("");
     for hint in hints {
-        let _ = writeln!(err, "{}\n  {}", paint(ODD, &hint.what), hint.how);
+        stderr::line(format_args!("{}\n  {}", paint(ODD, &hint.what), hint.how));
     }
-    let _ = writeln!(
-        err,
+    stderr::line(format_args!(
         "{}\n  conclave check {}",
         paint(FAINT, "then"),
         shell(&file.display().to_string())
-    );
+    ));
 }
 
 /// A capability that a plugin requires and does not have. No run starts without it.

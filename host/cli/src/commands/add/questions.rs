@@ -19,6 +19,7 @@ use conclave_runtime::plugin::Inspection;
 use crate::state::folders::{self, too_much};
 use crate::ui::ask::{confirm, line, names};
 use crate::ui::show::{FAINT, NAME, ODD, one_line, paint, show_path};
+use crate::ui::stderr;
 
 /// Letters of an HTTP method; the longest that the config accepts is `OPTIONS`.
 const METHOD: usize = 8;
@@ -65,7 +66,7 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
         );
     }
     if !found.manifest.asks.is_empty() {
-        let _ = writeln!(crate::ui::output::stderr());
+        stderr::line("");
     }
     chosen
 }
@@ -113,7 +114,7 @@ fn typed(
 
 /// Prints the problem with an answer below its question.
 fn say(why: &str) {
-    let _ = writeln!(crate::ui::output::stderr(), "          {}", paint(ODD, one_line(why, 200)));
+    stderr::line(format_args!("          {}", paint(ODD, one_line(why, 200))));
 }
 
 fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String> {
@@ -230,14 +231,10 @@ fn secrets(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
         .map(ToString::to_string)
         .collect();
     if known.is_empty() {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
-            "{}",
-            question(
-                Capability::Secrets,
-                &paint(FAINT, "the config has no secrets; write this, then grant it")
-            )
-        );
+        stderr::line(question(
+            Capability::Secrets,
+            &paint(FAINT, "the config has no secrets; write this, then grant it"),
+        ));
         secret_blocks(ask)
             .iter()
             .for_each(|line| drop(writeln!(crate::ui::output::stderr(), "          {line}")));
@@ -285,11 +282,7 @@ fn models(config: Option<&Config>) -> Option<String> {
         .map(ToString::to_string)
         .collect();
     if models.is_empty() {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
-            "{}",
-            question(Capability::Model, &paint(FAINT, "the config has no model"))
-        );
+        stderr::line(question(Capability::Model, &paint(FAINT, "the config has no model")));
         return None;
     }
     let allowed = models.into_iter().filter(|name| {
@@ -311,8 +304,7 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
         let written = expanded(&typed);
         let canonical_path = folder.join(&written).canonicalize();
         let Some(canonical_path) = canonical_path.ok().filter(|path| path.is_dir()) else {
-            let _ = writeln!(
-                crate::ui::output::stderr(),
+            stderr::line(format_args!(
                 "          {}",
                 paint(
                     ODD,
@@ -322,7 +314,7 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
                         show_path(folders::canonicalize(folder))
                     )
                 )
-            );
+            ));
             continue;
         };
         if let Some(why) = too_much(&canonical_path, &folders::canonicalize(folder)) {
@@ -364,11 +356,10 @@ fn place(dir: &str) -> String {
         if default_place(&at).as_ref() == Some(&at) {
             return at;
         }
-        let _ = writeln!(
-            crate::ui::output::stderr(),
+        stderr::line(format_args!(
             "          {}",
             paint(ODD, format_args!("{typed} is not such a path; write one like /notes"))
-        );
+        ));
     }
 }
 

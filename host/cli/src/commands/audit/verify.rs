@@ -9,14 +9,11 @@ use serde_json::json;
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, UnreadableStore};
-use crate::ui::show::amounts::thousands;
+use crate::state::store_check;
+use crate::state::stores::OpenStores;
 use crate::ui::show::table::note;
-use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint};
+use crate::ui::show::{FAINT, one_line, paint};
 use crate::ui::stdout;
-
-/// Problems of one store that are shown; `--json` has all.
-const PROBLEMS: usize = 20;
 
 /// Checks all stores. Exits with 1 if one is damaged. A noted hash must be part of the chain of
 /// some store.
@@ -36,9 +33,9 @@ pub(super) fn verify(
     let checked = check_all(&readers, expected_head.as_deref())?;
     let broken = checked.iter().any(|(_, checked)| !checked.problems.is_empty());
     for (reader, checked) in &checked {
-        tell("verified", reader.folder(), checked, output)?;
+        store_check::report("verified", reader.folder(), checked, output)?;
     }
-    let broken = tell_unreadable("verified", &unreadable, output)? || broken;
+    let broken = store_check::report_unreadable("verified", &unreadable, output)? || broken;
     if checked.is_empty() && unreadable.is_empty() && !output.json && !output.quiet {
         stdout::styled(note("no runs are stored, so there is nothing to verify"))?;
     }
@@ -91,63 +88,11 @@ pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliErr
         }
     }
     // A missing head must not look like that of an empty store.
-    Ok(if tell_unreadable("head", &unreadable, output)? { exit::FAILED } else { exit::OK })
-}
-
-/// Reports stores that cannot be read as damaged. Returns whether there are any.
-pub(super) fn tell_unreadable(
-    word: &str,
-    stores: &[UnreadableStore],
-    output: OutputArgs,
-) -> Result<bool, CliError> {
-    for UnreadableStore { folder, reason } in stores {
-        let checked = StoreCheck { problems: vec![reason.clone()], ..StoreCheck::default() };
-        tell(word, folder, &checked, output)?;
-    }
-    Ok(!stores.is_empty())
-}
-
-/// Reports the result of checking a store; also for `conclave store check`.
-pub(super) fn tell(
-    word: &str,
-    store: &Path,
-    checked: &StoreCheck,
-    output: OutputArgs,
-) -> Result<(), CliError> {
-    if output.json {
-        let mut value = json!(checked);
-        (value["type"], value["store"]) = (word.into(), json!(store));
-        return stdout::json(value);
-    }
-    let folder = one_line(&store.display().to_string(), 200);
-    if checked.problems.is_empty() {
-        if output.quiet {
-            return Ok(());
-        }
-        let some = |count: u64, one: &str, several: &str| {
-            format!("{} {}", thousands(count), if count == 1 { one } else { several })
-        };
-        let (records, rooms) =
-            (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
-        let counts = format!("{records} of {rooms}, {}", some(checked.blobs, "blob", "blobs"));
-        let head = checked
-            .head
-            .as_ref()
-            .map(|head| paint(FAINT, format_args!("  head {head}")))
-            .unwrap_or_default();
-        return stdout::styled(format!("{} {folder}: {counts}{head}", paint(GOOD, "verified")));
-    }
-    stdout::styled(format!("{} {folder}", paint(BAD, "DAMAGED")))?;
-    for problem in checked.problems.iter().take(PROBLEMS) {
-        stdout::styled(format!("  {}", one_line(problem, 400)))?;
-    }
-    if checked.problems.len() > PROBLEMS {
-        stdout::styled(note(format_args!(
-            "  and {} more; --json lists all",
-            checked.problems.len() - PROBLEMS
-        )))?;
-    }
-    Ok(())
+    Ok(if store_check::report_unreadable("head", &unreadable, output)? {
+        exit::FAILED
+    } else {
+        exit::OK
+    })
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::state::folders::canonicalize;
 use crate::state::setup::{self, Models};
 use crate::ui::ask;
 use crate::ui::show::{ODD, one_line, paint, show_path};
+use crate::ui::stderr;
 
 /// Columns of a command.
 const COMMAND: usize = 120;
@@ -54,11 +55,10 @@ pub(super) fn require(
     let list: Vec<String> = reached.iter().map(|what| format!("  {what}")).collect();
     let list = list.join("\n");
     if ask::is_user_there() {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
+        stderr::line(format_args!(
             "{}\n{list}",
             paint(ODD, "The cases reach more than the plugin's folder:")
-        );
+        ));
         if ask::confirm("Play them?") {
             return Ok(configs);
         }

@@ -4,7 +4,6 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Display;
 use std::future::Future;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -31,9 +30,9 @@ use crate::ui::show::steps::Steps;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{BAD, FAINT, paint, printable};
-use crate::ui::stdout;
 use crate::ui::terminal::Terminal;
 use crate::ui::user::TerminalUser;
+use crate::ui::{stderr, stdout};
 
 /// How a run is shown, and who is asked.
 #[derive(Clone, Copy)]
@@ -239,12 +238,7 @@ impl RunContext {
             .filter(|_| output.quiet && !output.json && !outcome.status.is_success())
         {
             // Any other failure was reported when it happened.
-            let _ = writeln!(
-                crate::ui::output::stderr(),
-                "{} {}",
-                paint(BAD, "model:"),
-                printable(why.trim())
-            );
+            stderr::line(format_args!("{} {}", paint(BAD, "model:"), printable(why.trim())));
         }
         if let Some(trace) = &self.trace {
             trace.end(result(outcome).as_deref());

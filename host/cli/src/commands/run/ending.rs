@@ -1,7 +1,7 @@
 //! The report of a run's end: its result on stdout, everything else on stderr.
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::ui::show::amounts::took_for;
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::tally::{Counts, RunTally};
 use crate::ui::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 /// The remedy for a task that asks its user after each answer, if there is no user.
 pub(crate) fn interactive_help(task: &TaskName, file: &Path) -> String {
@@ -69,27 +69,26 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
         return stdout::json(result);
     }
     let counts = tally.counts();
-    let mut err = crate::ui::output::stderr();
     if context.has_written && !(output.quiet && outcome.status.is_success()) {
-        let _ = writeln!(err);
+        stderr::line("");
     }
     if outcome.status.is_success() {
         match result(outcome) {
             Some(result) => stdout::line(stdout::safe(&result))?,
             // Every end states its reason, even without a result.
-            None => drop(writeln!(err, "{}", ending(ODD, outcome))),
+            None => stderr::line(ending(ODD, outcome)),
         }
     } else if let Some((task, question)) =
         tally.unanswered().filter(|_| outcome.cause == Some(EndCause::NobodyToAsk))
     {
-        let _ = writeln!(err, "{}", ending(BAD, outcome));
+        stderr::line(ending(BAD, outcome));
         let question = foreign::block(question.trim(), Style::new(), 0, total_columns());
-        let _ = writeln!(err, "{}\n{question}", paint(NAME, format_args!("{task} asks:")));
+        stderr::line(format_args!("{}\n{question}", paint(NAME, format_args!("{task} asks:"))));
         let is_interactive = context.interactive.contains(&task);
         let help = if is_interactive { interactive_help(&task, file) } else { question_help(file) };
-        let _ = writeln!(err, "{} {}", paint(FAINT, "help:"), printable(&help));
+        stderr::line(format_args!("{} {}", paint(FAINT, "help:"), printable(&help)));
     } else {
-        let _ = writeln!(err, "{}", ending(BAD, outcome));
+        stderr::line(ending(BAD, outcome));
         let last_message = outcome
             .content
             .as_deref()
@@ -98,10 +97,10 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
             let rows = EntryText::new(FAINT, "last message")
                 .in_full(FAINT, last_message.trim())
                 .rows(total_columns());
-            let _ = writeln!(err, "{}", rows.join("\n"));
+            stderr::line(rows.join("\n"));
         }
         if let Some(hint) = limit_hint(outcome, true) {
-            let _ = writeln!(err, "{}", paint(FAINT, hint));
+            stderr::note(hint);
         }
     }
     // At a terminal they were shown when they came.
@@ -111,16 +110,16 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
         }
     }
     if !output.quiet {
-        let _ = writeln!(err, "\n{}", paint(FAINT, summary(outcome, counts, context)));
+        stderr::line(format_args!("\n{}", paint(FAINT, summary(outcome, counts, context))));
         if let Some(line) = changes_line(context.run, context.pending_changes) {
-            let _ = writeln!(err, "{}", paint(ODD, line));
+            stderr::styled(ODD, line);
         }
         if let Some(line) = unread_line(context.run, tally.unread()) {
-            let _ = writeln!(err, "{}", paint(ODD, line));
+            stderr::styled(ODD, line);
         }
         let is_refused = counts.denials + counts.refusals > 0;
         if let Some(why) = context.why.as_ref().filter(|_| is_refused) {
-            let _ = writeln!(err, "{}", paint(FAINT, format_args!("refused: conclave {why}")));
+            stderr::note(format_args!("refused: conclave {why}"));
         }
     }
     Ok(())

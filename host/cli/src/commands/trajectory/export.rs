@@ -1,6 +1,6 @@
 //! `conclave trajectory export RUN`: writes a run as a log in the format of OpenHands.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use conclave_core::inspect::export;
@@ -12,7 +12,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stored_run::StoredRun;
 use crate::ui::show::{foreign, plural, printable, show_path};
-use crate::ui::stdout;
+use crate::ui::{stderr, stdout};
 
 pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, CliError> {
     let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
@@ -33,12 +33,11 @@ pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, 
         )?;
     } else if !output.quiet {
         let count = plural(events.len() as u64, "event", "events");
-        let _ = writeln!(
-            crate::ui::output::stderr(),
+        stderr::line(format_args!(
             "wrote {}: {count} of {}",
             printable(&file.display().to_string()),
             found.room
-        );
+        ));
     }
     Ok(exit::OK)
 }

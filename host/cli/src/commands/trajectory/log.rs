@@ -1,13 +1,14 @@
 //! Reads a log from a file, from stdin, or from a folder with a file for each event.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use conclave_core::trajectory::{Era, Loaded, LogProblem, TrajectoryEvent, load, translate};
 
 use crate::program::error::CliError;
 use crate::ui::show::{ODD, one_line, paint, plural, show_path};
+use crate::ui::stderr;
 
 /// Characters of a problem's reason that are shown.
 const REASON: usize = 400;
@@ -116,24 +117,19 @@ pub(super) fn report_unanswered(numbers: &[i64]) {
     if !numbers.is_empty() {
         let actions = plural(numbers.len() as u64, "action has", "actions have");
         let list = numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-        let _ = writeln!(
-            crate::ui::output::stderr(),
-            "{} {actions} no answer: {list}",
-            paint(ODD, "unanswered:")
-        );
+        stderr::line(format_args!("{} {actions} no answer: {list}", paint(ODD, "unanswered:")));
     }
 }
 
 /// Reports on stderr which events could not be read, and where.
 pub(super) fn tell(problems: &[LogProblem]) {
     for problem in problems {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
+        stderr::line(format_args!(
             "{} {}: {}",
             paint(ODD, "unreadable:"),
             one_line(&problem.at, 80),
             one_line(&problem.text, REASON)
-        );
+        ));
     }
 }
 

@@ -2,7 +2,6 @@
 //! log's actions as its first turns (O-119). The config's present grants apply to every action.
 //! With `--compare` no agent is called, and the observations are compared with the log's.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +21,7 @@ use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup::{self, EngineStart};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{FAINT, head, paint, plural, show_path};
+use crate::ui::stderr;
 
 pub(super) async fn replay(
     args: TrajectoryReplay,
@@ -70,11 +70,7 @@ pub(super) async fn replay(
     }
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
-        let _ = writeln!(
-            crate::ui::output::stderr(),
-            "{}",
-            paint(FAINT, format_args!("replaying {count} of the log\n"))
-        );
+        stderr::note(format_args!("replaying {count} of the log\n"));
     }
     context.legend();
     let started = Instant::now();

@@ -13,7 +13,8 @@ use super::log;
 use crate::args::{OutputArgs, TrajectoryShow};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::ui::show::table::{self, Column, note};
+use crate::ui::show::listing::Listing;
+use crate::ui::show::table::{self, Cells, Column};
 use crate::ui::show::{BAD, FAINT, NAME, one_line, plural, printable};
 use crate::ui::stdout;
 
@@ -27,8 +28,6 @@ const COLUMNS: [Column; 5] = [
     Column { head: "MESSAGE", most: usize::MAX, goes: 0 },
 ];
 
-type Row = Vec<(Style, String)>;
-
 pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliError> {
     let filter = filter(args)?;
     let loaded = log::read(&args.file)?;
@@ -41,13 +40,24 @@ pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliE
     let problems: Vec<LogProblem> =
         loaded.problems.iter().cloned().chain(out_of_place(sdk)).collect();
     let unanswered = unanswered(sdk);
+    let shown = found.len() + later.len();
+    let part = format!("{shown} of {}", plural(all as u64, "event", "events"));
+    let empty = match (all, problems.is_empty()) {
+        (0, true) => "the log is empty",
+        (0, false) => "",
+        _ => &part,
+    };
+    let item = |n: &i64, event: Value| json!({ "type": "event", "n": n, "event": event });
+    let rows = found.iter().map(|(n, event)| row(*n, event, form));
+    let items = found.iter().map(|(n, event)| item(n, event.to_json(form)));
+    Listing {
+        rows: table::rows(&COLUMNS, rows.chain(later.iter().map(|(n, event)| sdk_row(*n, event)))),
+        json: items.chain(later.iter().map(|(n, event)| item(n, event.to_json()))),
+        empty: empty.to_owned(),
+        notes: if shown < all { vec![part.clone()] } else { Vec::new() },
+    }
+    .print(output)?;
     if output.json {
-        for (number, event) in &found {
-            stdout::json(json!({ "type": "event", "n": number, "event": event.to_json(form) }))?;
-        }
-        for (number, event) in &later {
-            stdout::json(json!({ "type": "event", "n": number, "event": event.to_json() }))?;
-        }
         for number in &unanswered {
             stdout::json(json!({ "type": "unanswered", "n": number }))?;
         }
@@ -57,24 +67,6 @@ pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliE
             )?;
         }
     } else {
-        let rows: Vec<Row> = found
-            .iter()
-            .map(|(n, event)| row(*n, event, form))
-            .chain(later.iter().map(|(n, event)| sdk_row(*n, event)))
-            .collect();
-        if !rows.is_empty() {
-            table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
-        }
-        if !output.quiet && rows.len() < all {
-            stdout::styled(note(format_args!(
-                "{} of {}",
-                rows.len(),
-                plural(all as u64, "event", "events")
-            )))?;
-        }
-        if !output.quiet && all == 0 && problems.is_empty() {
-            stdout::styled(note("the log is empty"))?;
-        }
         if !output.quiet {
             log::report_unanswered(&unanswered);
         }
@@ -234,7 +226,7 @@ fn is_sdk_type(kind: &str, name: &str) -> bool {
         || (name == "observation" && kind == "ObservationEvent")
 }
 
-fn row(number: i64, event: &TrajectoryEvent, form: Era) -> Row {
+fn row(number: i64, event: &TrajectoryEvent, form: Era) -> Cells {
     let (style, what) = match &event.body {
         Body::Action(_) => (NAME, event.kind().to_owned()),
         Body::Observation(observation) => {
@@ -292,7 +284,7 @@ fn fields(event: &TrajectoryEvent, form: Era) -> String {
         .join(" · ")
 }
 
-fn sdk_row(number: i64, event: &SdkEvent) -> Row {
+fn sdk_row(number: i64, event: &SdkEvent) -> Cells {
     let style = match event.kind {
         "ActionEvent" | "MessageEvent" => NAME,
         "AgentErrorEvent" | "ConversationErrorEvent" => BAD,

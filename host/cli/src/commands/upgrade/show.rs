@@ -1,14 +1,13 @@
 //! The differences of a plugin: capabilities first, then texts line by line. The texts are
 //! untrusted, so nothing in them moves the cursor, is hidden or imitates the program's own lines.
 
-use std::io::Write;
-
 use anstyle::Style;
 use conclave_core::config::lockfile::{LockChange, PluginPart, is_harmless};
 use conclave_core::types::ids::PluginName;
 
 use crate::ui::screen::total_columns;
 use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, foreign, one_line, paint};
+use crate::ui::stderr;
 
 /// Columns in front of a text: blanks, a sign, the mark.
 const BEFORE_TEXT: usize = 9;
@@ -20,7 +19,7 @@ const COMPARED: usize = 2_000;
 
 /// Prints all differences of one plugin.
 pub(super) fn plugin(name: &PluginName, is_new: bool, changes: &[LockChange]) {
-    let _ = write!(crate::ui::output::stderr(), "{}", text(name, is_new, changes, total_columns()));
+    stderr::text(text(name, is_new, changes, total_columns()));
 }
 
 fn text(name: &PluginName, is_new: bool, changes: &[LockChange], columns: usize) -> String {

@@ -1,6 +1,6 @@
 //! The head of a run: the permissions of each plugin, and the ways on which data can leave.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use conclave_core::inspect::permission_summary::{RightsRow, data_can_leave, rights_table};
@@ -9,6 +9,7 @@ use conclave_core::types::ids::RoomId;
 use conclave_runtime::Prepared;
 
 use crate::ui::screen::columns;
+use crate::ui::stderr;
 
 use super::columns::{width, wrap};
 use super::{FAINT, GOOD, NAME, ODD, one_line, paint, plural, time};
@@ -52,7 +53,6 @@ pub(crate) fn print_served(prepared: &Prepared, took: Duration) {
 }
 
 fn print_leaving((prepared, setup): (&Prepared, &Setup), id: &str, leaves: &str, took: Duration) {
-    let mut err = crate::ui::output::stderr();
     let plugins = prepared.plugins();
     let cached = plugins.iter().filter(|plugin| plugin.from_cache).count();
     let from = match cached {
@@ -61,9 +61,12 @@ fn print_leaving((prepared, setup): (&Prepared, &Setup), id: &str, leaves: &str,
         some => format!("{}, {some} from cache", count(plugins.len())),
     };
     let style = if leaves == NOWHERE { GOOD } else { ODD };
-    let _ =
-        writeln!(err, "{id}{from} in {} · data can leave to: {}", time(took), paint(style, leaves));
-    let _ = writeln!(err, "{}\n", table_of(&rows_of(prepared, setup)));
+    stderr::line(format_args!(
+        "{id}{from} in {} · data can leave to: {}",
+        time(took),
+        paint(style, leaves)
+    ));
+    stderr::line(format_args!("{}\n", table_of(&rows_of(prepared, setup))));
 }
 
 /// The permissions, a line for each plugin.

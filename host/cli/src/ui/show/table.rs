@@ -43,12 +43,23 @@ pub(crate) struct Column {
     pub(crate) goes: u8,
 }
 
-/// The lines of a table, with its head.
-pub(crate) fn lines(
+/// The cells of a row, with their styles.
+pub(crate) type Cells = Vec<(Style, String)>;
+
+/// The rows of a table for stdout, with its head. None if it has no items.
+pub(crate) fn rows(
     columns: &[Column],
-    rows: &[Vec<(Style, String)>],
-    total: usize,
-) -> Vec<String> {
+    cells: impl Iterator<Item = Cells>,
+) -> impl Iterator<Item = String> {
+    std::iter::once_with(|| {
+        let cells: Vec<Cells> = cells.collect();
+        if cells.is_empty() { Vec::new() } else { lines(columns, &cells, total()) }
+    })
+    .flatten()
+}
+
+/// The lines of a table, with its head.
+fn lines(columns: &[Column], rows: &[Cells], total: usize) -> Vec<String> {
     let last = columns.len().saturating_sub(1);
     let needs = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|(_, text)| width(text));

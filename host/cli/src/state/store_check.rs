@@ -1,0 +1,73 @@
+//! The report of a checked store: `audit verify` and `store check` say the same.
+
+use std::path::Path;
+
+use conclave_runtime::store::StoreCheck;
+use serde_json::json;
+
+use crate::args::OutputArgs;
+use crate::program::error::CliError;
+use crate::state::stores::UnreadableStore;
+use crate::ui::show::amounts::thousands;
+use crate::ui::show::table::note;
+use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint};
+use crate::ui::stdout;
+
+/// Problems of one store that are shown; `--json` has all.
+const PROBLEMS: usize = 20;
+
+/// Reports stores that cannot be read as damaged. Returns whether there are any.
+pub(crate) fn report_unreadable(
+    word: &str,
+    stores: &[UnreadableStore],
+    output: OutputArgs,
+) -> Result<bool, CliError> {
+    for UnreadableStore { folder, reason } in stores {
+        let checked = StoreCheck { problems: vec![reason.clone()], ..StoreCheck::default() };
+        report(word, folder, &checked, output)?;
+    }
+    Ok(!stores.is_empty())
+}
+
+/// Reports the result of checking a store. `word` is the type of the JSON line.
+pub(crate) fn report(
+    word: &str,
+    store: &Path,
+    checked: &StoreCheck,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    if output.json {
+        let mut value = json!(checked);
+        (value["type"], value["store"]) = (word.into(), json!(store));
+        return stdout::json(value);
+    }
+    let folder = one_line(&store.display().to_string(), 200);
+    if checked.problems.is_empty() {
+        if output.quiet {
+            return Ok(());
+        }
+        let some = |count: u64, one: &str, several: &str| {
+            format!("{} {}", thousands(count), if count == 1 { one } else { several })
+        };
+        let (records, rooms) =
+            (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
+        let counts = format!("{records} of {rooms}, {}", some(checked.blobs, "blob", "blobs"));
+        let head = checked
+            .head
+            .as_ref()
+            .map(|head| paint(FAINT, format_args!("  head {head}")))
+            .unwrap_or_default();
+        return stdout::styled(format!("{} {folder}: {counts}{head}", paint(GOOD, "verified")));
+    }
+    stdout::styled(format!("{} {folder}", paint(BAD, "DAMAGED")))?;
+    for problem in checked.problems.iter().take(PROBLEMS) {
+        stdout::styled(format!("  {}", one_line(problem, 400)))?;
+    }
+    if checked.problems.len() > PROBLEMS {
+        stdout::styled(note(format_args!(
+            "  and {} more; --json lists all",
+            checked.problems.len() - PROBLEMS
+        )))?;
+    }
+    Ok(())
+}
