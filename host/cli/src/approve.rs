@@ -42,7 +42,7 @@ use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
 pub(crate) use keys::{KeyChoice, choice};
 pub(crate) use pages::{NOT_ALL_SHOWN, Pages};
 pub(crate) use pending_line::PendingLine;
-pub(crate) use request_context::{RequestContext, plugin_of, wrong_words};
+pub(crate) use request_context::{RequestContext, plugin_of, unfit_arguments};
 pub(crate) use view::ApprovalView;
 
 /// Time that a run gets to stop an interrupted turn before the question returns.

@@ -1,4 +1,6 @@
-//! The commands, one file each.
+//! The commands, one file each. To add one: declare its arguments in `args.rs`, with a file of their
+//! own below `args/`; name its module here; and call it in `dispatch` of `main.rs`. What several
+//! commands need is no command's part, but stands in a layer below: `session`, `state` or `ui`.
 
 pub(crate) mod add;
 pub(crate) mod answer;

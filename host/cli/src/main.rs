@@ -11,6 +11,7 @@ mod program {
     #[cfg(feature = "exec")]
     pub(crate) mod exec;
     pub(crate) mod exit;
+    pub(crate) mod json_object;
     pub(crate) mod mcp_servers;
     pub(crate) mod shell;
 }
@@ -58,6 +59,12 @@ mod state {
     pub(crate) mod watch;
 }
 mod approve;
+/// A run at this terminal, new or resumed: its participants, its failures, the report of its end.
+mod session {
+    pub(crate) mod context;
+    pub(crate) mod ending;
+    pub(crate) mod failure;
+}
 
 mod commands;
 

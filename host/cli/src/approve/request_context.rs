@@ -31,7 +31,7 @@ pub(crate) fn plugin_of(setup: &Setup, request: &ApprovalRequest) -> Option<Perf
 }
 
 /// Returns what does not fit, in the words of an error of the command line.
-pub(crate) fn wrong_words(wrong: &[Wrong]) -> String {
+fn wrong_words(wrong: &[Wrong]) -> String {
     let place =
         |path: &str| if path.is_empty() { "the whole".to_owned() } else { format!("`{path}`") };
     let wrong: Vec<String> =
@@ -147,6 +147,12 @@ impl RequestContext {
             why => why.to_string(),
         }
     }
+}
+
+/// The error for `--arguments` that the schema of a tool refuses.
+pub(crate) fn unfit_arguments(tool: &str, wrong: &[Wrong]) -> CliError {
+    let wrong = wrong_words(wrong);
+    CliError::usage(printable(&format!("--arguments do not fit {tool}: {wrong}")))
 }
 
 #[cfg(test)]

@@ -29,7 +29,6 @@ use crate::ui::ask;
 use crate::ui::screen::total_columns;
 use crate::ui::show::{FAINT, GOOD, ODD, bytes, component, one_line, paint, show_path};
 use crate::ui::stderr;
-use crate::ui::stderr;
 use hints::MissingGrant;
 
 /// Columns of a component's text: longer text could wrap into rows that look like the program's.

@@ -8,12 +8,11 @@ use conclave_runtime::store::{ControlCommand, RunRow, StoreReader, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
-use crate::commands::approvals::decisions;
-use crate::commands::tell;
 use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
+use crate::state::control::message_text;
 use crate::state::interrupted_runs::CONVERSATION;
-use crate::state::pending_call::{PendingCall, QUESTIONS};
+use crate::state::pending_call::{PendingCall, QUESTIONS, decisions};
 use crate::state::stores::OpenStores;
 use crate::ui::screen::columns;
 use crate::ui::show::amounts::{ago, now};
@@ -29,7 +28,7 @@ pub(crate) fn answer(args: &args::Answer, output: OutputArgs) -> Result<u8, CliE
     let (Some(id), Some(text)) = (&args.id, &args.text) else {
         return list(&OpenStores::of(args.store.as_deref()), output);
     };
-    let text = tell::text(text, "conclave answer ID \"TEXT\"")?;
+    let text = message_text(text, "conclave answer ID \"TEXT\"")?;
     let waiting = PendingCall::find(id, args.store.as_deref(), &QUESTIONS)?;
     let call = waiting.call();
     waiting.settle(ControlCommand::Answer { call, text }, args.instead, output)

@@ -7,13 +7,13 @@ use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::risk::Risk;
-use conclave_runtime::store::{ControlMessage, RunRow, WaitRow};
+use conclave_runtime::store::{RunRow, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
-use crate::state::pending_call::word_of;
+use crate::state::pending_call::decisions;
 use crate::state::stores::OpenStores;
 use crate::ui::show::amounts::{ago, now, remaining};
 use crate::ui::show::listing::Listing;
@@ -73,21 +73,6 @@ fn id(wait: &WaitRow) -> Option<String> {
         WaitKey::Call(call) => Some(approval_id(&wait.room, call)),
         WaitKey::Model(..) | WaitKey::Timer(_) => None,
     }
-}
-
-/// The decisions that wait in the mail: no process has the run in progress, or it has not read them
-/// yet.
-pub(super) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
-    // Unreadable mail is reported by the process that takes it out.
-    let mail = stores
-        .folders()
-        .iter()
-        .flat_map(|folder| ControlMessage::pending(folder).unwrap_or_default());
-    let decision = |mail: ControlMessage| {
-        let call = mail.word.settles()?;
-        Some(((mail.room, WaitKey::Call(call)), word_of(&mail.word)))
-    };
-    mail.filter_map(decision).collect()
 }
 
 fn row(wait: &WaitRow, run: Option<&RunRow>, decision: Option<&str>, now: Millis) -> Cells {

@@ -7,22 +7,22 @@ use std::path::Path;
 use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::journal::record::setup_in_force;
 use conclave_core::policy::budget::check_top_up_arguments;
-use conclave_core::tool_calls::arguments::{Wrong, check};
+use conclave_core::tool_calls::arguments::check;
 use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_runtime::store::ControlCommand;
 use serde_json::Value;
 
 use crate::approve::{
-    ApprovalView, KeyChoice, NOT_ALL_SHOWN, Pages, choice, plugin_of, wrong_words,
+    ApprovalView, KeyChoice, NOT_ALL_SHOWN, Pages, choice, plugin_of, unfit_arguments,
 };
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::program::json_object::object_of_option;
 use crate::state::pending_call::{APPROVALS, PendingCall};
 use crate::ui::ask;
 use crate::ui::screen::columns;
 use crate::ui::show::{FAINT, one_line, paint, printable};
-use crate::ui::stderr;
 use crate::ui::stderr;
 
 /// The reason of a refusal that gives none.
@@ -39,7 +39,8 @@ const NEXT_PAGE: &str = "      [s] next page";
 const TOP_UP: &str = "top-up";
 
 pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, CliError> {
-    let edited = args.arguments.as_deref().map(arguments).transpose()?;
+    let edited =
+        args.arguments.as_deref().map(|text| object_of_option("--arguments", text)).transpose()?;
     let waiting = PendingApproval::find(&args.id, args.store.as_deref())?;
     // Before the question: only the first decision about a call counts.
     if !args.instead {
@@ -67,14 +68,6 @@ pub(crate) fn refuse(args: &args::Refuse, output: OutputArgs) -> Result<u8, CliE
     let waiting = PendingApproval::find(&args.id, args.store.as_deref())?;
     let reason = args.reason.as_deref().map_or(NO, str::trim).chars().take(REASON).collect();
     waiting.say(Approval::Refused { reason }, args.instead, output)
-}
-
-fn arguments(text: &str) -> Result<Value, CliError> {
-    match serde_json::from_str(text) {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(CliError::usage("--arguments is not a JSON object")),
-        Err(error) => Err(CliError::usage(format!("--arguments is not JSON: {error}"))),
-    }
 }
 
 /// A call that waits for an approval.
@@ -190,9 +183,4 @@ fn is_let_run(view: impl Fn(usize) -> ApprovalView, note: &str) -> bool {
             _ => return false,
         }
     }
-}
-/// The error for `--arguments` that the schema of a tool refuses.
-pub(crate) fn unfit_arguments(tool: &str, wrong: &[Wrong]) -> CliError {
-    let wrong = wrong_words(wrong);
-    CliError::usage(printable(&format!("--arguments do not fit {tool}: {wrong}")))
 }

@@ -24,11 +24,10 @@ use crate::approve::{PendingLine, RequestContext, TerminalApprover};
 use crate::args::{self, Approvals, Detail, OutputArgs};
 use crate::commands::batch::input::BatchInput;
 use crate::commands::batch::progress::BatchCounter;
-use crate::commands::batch::results::{ResultRow, Results, Staged, label, put, worst};
-use crate::commands::chat::status;
-use crate::commands::run::interactive_help;
+use crate::commands::batch::results::{ResultRow, Results, Staged, label, put};
 use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
+use crate::session::ending::interactive_help;
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
@@ -40,6 +39,7 @@ use crate::ui::show::columns::width;
 use crate::ui::show::steps::Steps;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::trace::TracePrinter;
+use crate::ui::show::usage;
 use crate::ui::show::{FAINT, foreign, head, paint, plural, show_path, time};
 use crate::ui::terminal::is_terminal;
 use crate::ui::user::TerminalUser;
@@ -396,7 +396,7 @@ impl BatchRunner {
         if counts.denials > 0 {
             parts.push(plural(counts.denials, "denial", "denials"));
         }
-        parts.push(status::spent(counts));
+        parts.push(usage::spent(counts));
         if let Some(folder) = &args.keep.journal {
             parts.push(format!("journals: {}", show_path(folder)));
         }

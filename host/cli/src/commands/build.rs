@@ -19,7 +19,7 @@ use crate::program::shell::shell;
 use crate::state::project::{MANIFEST, Project};
 use crate::state::source;
 use crate::state::toolchain::Toolchain;
-use crate::ui::show::{FAINT, ODD, paint, show_path};
+use crate::ui::show::{FAINT, ODD, paint, show_path, unwritten};
 use crate::ui::{stderr, stdout};
 
 pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, CliError> {
@@ -70,9 +70,7 @@ fn script(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), C
     let manifest = project.manifest()?;
     let app = project.app()?;
     let component = project.component()?;
-    let unwritten = |error: std::io::Error| {
-        CliError::internal(format!("{} could not be written: {error}", show_path(&component)))
-    };
+    let unwritten = |error: std::io::Error| unwritten(&component, error);
     let tools = Toolchain::of(project, engine, output)?;
     let made_in = component.with_extension("made");
     // It has copies of the files beside the plugin's code.

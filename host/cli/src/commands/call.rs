@@ -23,6 +23,7 @@ use crate::args::{CallArgs, OutputArgs};
 use crate::commands::add::{check_asked, fragments};
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::program::json_object::json_object;
 use crate::program::shell::shell;
 use crate::state::setup;
 use crate::state::source::{self, LocatedComponent};
@@ -166,19 +167,10 @@ fn arguments(argument: Option<&str>) -> Result<Value, CliError> {
             None => argument.to_owned(),
         },
     };
-    object(&text).map_err(|why| {
+    json_object(&text).map_err(|why| {
         CliError::usage(format!("the arguments are {why}"))
             .hint("write them as JSON, such as '{\"query\": \"light\"}', in quotes for the shell")
     })
-}
-
-/// Parses a JSON object. Returns a description of the text if it is something else.
-pub(crate) fn object(text: &str) -> Result<Value, String> {
-    match serde_json::from_str(text) {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err("not a JSON object".to_owned()),
-        Err(error) => Err(format!("not valid JSON: {error}")),
-    }
 }
 
 /// Checks that the plugin's required capabilities are granted.

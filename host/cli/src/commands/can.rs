@@ -11,10 +11,11 @@ use conclave_core::types::ids::{ModelName, PluginName, TaskName};
 use conclave_runtime::Prepared;
 use serde_json::Value;
 
+use crate::approve::unfit_arguments;
 use crate::args::{self, OutputArgs};
-use crate::commands::approve::unfit_arguments;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::program::json_object::object_of_option;
 use crate::program::shell::shell;
 use crate::state::setup::{self, Models, Warnings};
 use crate::ui::show::explanation::{ConfigLines, as_json, lines, print, sentence};
@@ -71,11 +72,10 @@ fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
         )
     })?;
     let arguments = match &args.arguments {
-        Some(text) => serde_json::from_str(text)
-            .map_err(|error| CliError::usage(format!("--arguments is not JSON: {error}")))?,
+        Some(text) => object_of_option("--arguments", text)?,
         None => Value::Object(serde_json::Map::new()),
     };
-    check_options(args, capability, &arguments)?;
+    check_options(args, capability)?;
     Ok(AccessQuestion {
         target: args.target.clone(),
         writes: args.write,
@@ -90,11 +90,7 @@ fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
 
 /// Refuses a target or an option that the capability does not have. The answer would be about
 /// another question.
-fn check_options(
-    args: &args::Can,
-    capability: Capability,
-    arguments: &Value,
-) -> Result<(), CliError> {
+fn check_options(args: &args::Can, capability: Capability) -> Result<(), CliError> {
     let has_target = capability != Capability::History;
     if let Some(target) = &args.target
         && (!has_target || capability.is_own())
@@ -114,9 +110,6 @@ fn check_options(
     if let Some((option, _, of)) = foreign {
         let what = format!("{option} has no meaning for the capability {capability}");
         return Err(CliError::usage(what).hint(format!("it is for `conclave can PLUGIN {of}`")));
-    }
-    if !arguments.is_object() {
-        return Err(CliError::usage("--arguments is not a JSON object"));
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ use crate::state::setup;
 use crate::state::source::{self, LocatedComponent};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::{
-    BAD, FAINT, GOOD, one_line, paint, plural, printable, show_path, table, time,
+    BAD, FAINT, GOOD, one_line, paint, plural, printable, show_path, table, time, unread,
 };
 use crate::ui::stdout;
 use consent::CaseConfigs;
@@ -162,8 +162,7 @@ fn log_lines(log: &[String]) -> Result<(), CliError> {
 
 fn read(file: &Path) -> Result<Vec<Case>, CliError> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        CliError::usage(format!("{} could not be read: {error}", show_path(file)))
-            .hint("`conclave plugin new` writes one; another file: --cases FILE")
+        unread(file, error).hint("`conclave plugin new` writes one; another file: --cases FILE")
     })?;
     let cases: Vec<Case> = serde_json::from_str(&text).map_err(|error| {
         CliError::usage(format!("{} must be a list of cases: {error}", show_path(file)))

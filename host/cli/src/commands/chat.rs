@@ -4,7 +4,6 @@
 pub(crate) mod command;
 pub(crate) mod conversation;
 pub(crate) mod open_questions;
-pub(crate) mod status;
 pub(crate) mod stream;
 pub(crate) mod transcript;
 pub(crate) mod user_channel;
@@ -25,16 +24,15 @@ use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RoomHandle, RunInput, RunOptions, SessionError};
 use tokio::sync::Notify;
 
-use super::resume::{changed_lines, unresumable};
-use super::run::{
-    JsonLinesOnStdout, broken_off, changes_line, ending, limit_hint, unkept, unread_line,
-};
 use crate::approve::{RequestContext, TerminalApprover};
 use crate::args::{self, Approvals, Detail, OutputArgs, TraceChoice};
 use crate::commands::chat::conversation::TerminalChat;
 use crate::commands::chat::user_channel::{ChannelState, UserChannel, keep_status};
 use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
+use crate::session::context::JsonLinesOnStdout;
+use crate::session::ending::{changes_line, ending, limit_hint, unread_line};
+use crate::session::failure::{broken_off, unkept, unresumable};
 use crate::state::attach;
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs::{self, CONVERSATION};
@@ -46,9 +44,11 @@ use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity, total_columns};
 use crate::ui::show::amounts::took_for;
+use crate::ui::show::component::changed_lines;
 use crate::ui::show::steps::Steps;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::trace::TracePrinter;
+use crate::ui::show::usage;
 use crate::ui::show::{BAD, FAINT, ODD, foreign, head, paint};
 use crate::ui::stdout;
 use crate::ui::user::{Stops, TerminalUser};
@@ -418,13 +418,13 @@ impl ChatSession {
         let code = self.finish(&outcome, output)?;
         self.approver.report_missing();
         let counts = self.tally.counts();
-        let in_all = status::in_all(&outcome.spent, counts)
+        let in_all = usage::in_all(&outcome.spent, counts)
             .filter(|_| self.is_resumed)
             .map(|all| format!(" · {all}"))
             .unwrap_or_default();
         self.screen.line(paint(
             FAINT,
-            format_args!("{} in {}{in_all}", status::spent(counts), took_for(start.elapsed())),
+            format_args!("{} in {}{in_all}", usage::spent(counts), took_for(start.elapsed())),
         ));
         if let Some(line) = changes_line(&self.room, storage.pending_changes(&self.room)) {
             self.screen.line(paint(ODD, line));

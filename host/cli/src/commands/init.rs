@@ -14,8 +14,8 @@ use crate::args::{Init, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::config_file::{create, unwritten};
-use crate::ui::show::{FAINT, GOOD, ODD, paint, show_path};
+use crate::state::config_file::create;
+use crate::ui::show::{FAINT, GOOD, ODD, paint, show_path, unwritten};
 use crate::ui::{stderr, stdout};
 
 use folder::ProjectFolder;

@@ -24,7 +24,7 @@ use crate::state::interrupted_runs::{CLIENT, give_up_calls};
 use crate::state::journals::{ClientCallIds, RunCommand, RunStorage};
 use crate::state::observers;
 use crate::state::setup::{self, EngineStart, Warnings};
-use crate::ui::interrupt::Interrupts;
+use crate::ui::interrupt::{Interrupts, terminated};
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{FAINT, head, paint, plural};
@@ -144,18 +144,6 @@ fn checked(pattern: &str) -> Result<ToolPattern, CliError> {
     }
     Err(CliError::usage(format!("--tools {pattern} is not a pattern of tools"))
         .hint("write `plugin.tool`, or `plugin.*` for all of a plugin"))
-}
-
-/// Waits for `SIGTERM`, with which a client or a service manager ends a server.
-pub(crate) async fn terminated() {
-    #[cfg(unix)]
-    if let Ok(mut signal) =
-        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-    {
-        signal.recv().await;
-        return;
-    }
-    std::future::pending::<()>().await;
 }
 
 /// Whether the warning is about an unused plugin whose tools this client is served.

@@ -13,7 +13,7 @@ use crate::commands::sign::write_beside;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::registry::{failed, reference, registry};
-use crate::ui::show::{FAINT, bytes, paint, show_path};
+use crate::ui::show::{FAINT, bytes, paint, show_path, unwritten};
 use crate::ui::{stderr, stdout};
 
 pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError> {
@@ -30,9 +30,7 @@ pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError
         .map_err(|error| failed(&error))?;
     // Without --force not even a file that appeared meanwhile is replaced.
     let write = if args.force { durable_file::replace } else { durable_file::create };
-    write(&file, &component, &FileAccess::Usual).map_err(|error| {
-        CliError::internal(format!("{} could not be written: {error}", show_path(&file)))
-    })?;
+    write(&file, &component, &FileAccess::Usual).map_err(|error| unwritten(&file, error))?;
     let signatures = registry.signatures(&artifact).await.map_err(|error| failed(&error))?;
     if !signatures.envelopes.is_empty() {
         write_beside(&file, &signatures.envelopes)?;

@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_core::setup::{ChangedComponent, Setup};
+use conclave_core::setup::Setup;
 use conclave_core::types::ids::{PluginName, RoomId};
+use conclave_runtime::RunOptions;
 use conclave_runtime::store::{
     ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreError,
     StoreReader,
 };
-use conclave_runtime::{ResumeError, RunOptions};
 use serde_json::json;
 
-use super::run::{RunContext, RunStyle};
 use crate::args::{self, OutputArgs, choice_of};
-use crate::commands::batch::results::worst;
 use crate::commands::chat;
 use crate::program::error::CliError;
-use crate::program::exit;
+use crate::program::exit::{self, worst};
+use crate::session::context::{RunContext, RunStyle};
+use crate::session::failure::unresumable;
 use crate::state::control::{pause_reason, report, send, until};
 use crate::state::interrupted_runs::{
     CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
@@ -31,6 +31,7 @@ use crate::state::setup::{self, EngineStart};
 use crate::state::stored_run::has_ended;
 use crate::state::stores::OpenStores;
 use crate::ui::interrupt::Interrupts;
+use crate::ui::show::component::changed_lines;
 use crate::ui::show::run_state::{CLOSED, SERVED, continued_by};
 use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable, show_path};
 use crate::ui::{stderr, stdout};
@@ -350,23 +351,6 @@ fn report_unnamed(
     Ok(())
 }
 
-/// A line for each plugin whose component is not the one that the run began with.
-pub(crate) fn changed_lines(changed: &[ChangedComponent]) -> impl Iterator<Item = String> {
-    let short = |sha256: &str| sha256.chars().take(12).collect::<String>();
-    changed.iter().map(move |ChangedComponent { plugin, before, now, .. }| {
-        let what = match now {
-            None => format!("the plugin {plugin} is not in the config any more"),
-            Some(now) => format!(
-                "the component of {plugin} is another one than when the run was cut off: {} now, {} before; \
-                 approvals of its calls are asked for again",
-                short(now),
-                short(before)
-            ),
-        };
-        paint(ODD, what)
-    })
-}
-
 /// Delivers the events of an ended run that its observers did not take.
 async fn deliver_missed(
     row: &RunRow,
@@ -443,16 +427,6 @@ fn in_use(error: StoreError, row: &RunRow) -> CliError {
                 .hint(format!("`conclave stop {}` stops it", row.run))
         }
         error => error.into(),
-    }
-}
-
-pub(crate) fn unresumable(error: &ResumeError) -> CliError {
-    match error {
-        ResumeError::Unknown { .. } => CliError::usage(error.to_string()),
-        ResumeError::Changed { .. } | ResumeError::OtherPlugin { .. } => {
-            CliError::plugin(error.to_string())
-        }
-        ResumeError::Journal(_) => CliError::internal(error.to_string()),
     }
 }
 

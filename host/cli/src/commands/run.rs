@@ -1,8 +1,6 @@
 //! `conclave run [CONFIG] [TEXT]`: runs the entry task once. The answer goes to stdout, everything
 //! else to stderr.
 
-mod context;
-mod ending;
 mod input;
 
 use std::path::Path;
@@ -12,9 +10,10 @@ use std::time::Instant;
 use conclave_runtime::{RunInput, RunOptions};
 
 use crate::args::{self, OutputArgs};
-use crate::commands::resume::unresumable;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::session::context::{RunContext, RunStyle};
+use crate::session::failure::{unkept, unresumable};
 use crate::state::attach;
 use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
@@ -25,10 +24,6 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, head, paint, printable};
 use crate::ui::stderr;
 
-pub(crate) use context::{JsonLinesOnStdout, RunContext, RunStyle, broken_off, unkept};
-pub(crate) use ending::{
-    as_json, changes_line, ending, interactive_help, limit_hint, result, unread_line,
-};
 use input::RunRoom;
 
 pub(crate) async fn run(

@@ -24,7 +24,7 @@ use crate::ui::show::page::{BEGIN, page};
 use crate::ui::show::prompts::{self as show_prompts, RunPrompts};
 use crate::ui::show::run_state::run_state;
 use crate::ui::show::timeline::{RunFacts, lines};
-use crate::ui::show::{printable, show_path, table};
+use crate::ui::show::{printable, show_path, table, unwritten};
 use crate::ui::{stderr, stdout};
 
 pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError> {
@@ -205,9 +205,7 @@ fn write_page(
         return Err(CliError::usage(what)
             .hint("name another file with --html=FILE; `--html=-` writes to stdout"));
     }
-    write_private(&file, page.as_bytes()).map_err(|error| {
-        CliError::internal(format!("{} could not be written: {error}", show_path(&file)))
-    })?;
+    write_private(&file, page.as_bytes()).map_err(|error| unwritten(&file, error))?;
     if output.json {
         stdout::json(json!({ "type": "page", "file": file, "run": row.run }))?;
     } else if !output.quiet {

@@ -14,7 +14,7 @@ use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::registry::{envelopes_beside, failed, registry};
 use crate::state::source::{self, ComponentPlace};
-use crate::ui::show::{FAINT, paint, show_path};
+use crate::ui::show::{FAINT, paint, show_path, unwritten};
 use crate::ui::{stderr, stdout};
 
 pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError> {
@@ -75,9 +75,8 @@ fn append(component: &Path, envelope: Envelope) -> Result<(), CliError> {
 pub(crate) fn write_beside(component: &Path, envelopes: &[Envelope]) -> Result<(), CliError> {
     let file = signature_file(component);
     let lines: String = envelopes.iter().map(|envelope| envelope.to_json() + "\n").collect();
-    durable_file::replace(&file, lines.as_bytes(), &FileAccess::Usual).map_err(|error| {
-        CliError::internal(format!("{} could not be written: {error}", show_path(&file)))
-    })
+    durable_file::replace(&file, lines.as_bytes(), &FileAccess::Usual)
+        .map_err(|error| unwritten(&file, error))
 }
 
 /// Reads a secret key.

@@ -1,7 +1,6 @@
 //! `conclave tell RUN TEXT`: sends a text to a run in progress. The agent reads it in its next
 //! step.
 
-use std::io::Read;
 use std::time::Duration;
 
 use conclave_core::journal::record::{ReplayedRecord, retold, setup_in_force};
@@ -13,15 +12,12 @@ use conclave_runtime::store::ControlCommand;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{self, send};
+use crate::state::control::{self, message_text, send};
 use crate::state::stored_run::StoredRun;
 use crate::ui::show::printable;
 
-/// Bytes of a text. A message in the mail may have 1 MiB, and JSON can make six bytes of one.
-const MOST: usize = 128 << 10;
-
 pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, CliError> {
-    let text = text(&args.text, "conclave tell RUN \"TEXT\"")?;
+    let text = message_text(&args.text, "conclave tell RUN \"TEXT\"")?;
     let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
     let row = found.in_progress("sending a message")?;
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
@@ -62,29 +58,6 @@ fn why_dropped(retold: &[ReplayedRecord], id: &ControlId, text: &str) -> Option<
     })
 }
 
-/// Returns a message as written, or from stdin; `usage` is the form of the command.
-pub(super) fn text(argument: &str, usage: &str) -> Result<String, CliError> {
-    let text = if argument == "-" {
-        let mut text = String::new();
-        // A byte more than allowed, so that a longer text is refused and not cut.
-        let read = std::io::stdin().take(MOST as u64 + 1).read_to_string(&mut text);
-        read.map_err(|error| {
-            CliError::usage(format!("the message could not be read from stdin: {error}"))
-        })?;
-        text.trim_end().to_owned()
-    } else {
-        argument.to_owned()
-    };
-    match text.len() {
-        0 => Err(CliError::usage("the message is empty").hint(format!("write it as {usage}"))),
-        length if length > MOST => {
-            Err(CliError::usage(format!("the message is longer than {MOST} bytes"))
-                .hint("put it into a file that the agent may read"))
-        }
-        _ => Ok(text),
-    }
-}
-
 /// Returns a task of the run's config.
 fn task_of(found: &StoredRun, name: &str) -> Result<TaskName, CliError> {
     let records = found.reader.records(&found.run())?;
@@ -96,17 +69,5 @@ fn task_of(found: &StoredRun, name: &str) -> Result<TaskName, CliError> {
                 .known(name, "its tasks are", known))
         }
         _ => Ok(task),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_empty_or_oversized_message_is_refused() {
-        assert_eq!(text("look into /docs", "").unwrap(), "look into /docs");
-        assert!(text("", "").unwrap_err().to_string().contains("is empty"));
-        assert!(text(&"x".repeat(MOST + 1), "").unwrap_err().to_string().contains("131072 bytes"));
     }
 }

@@ -1,6 +1,8 @@
 //! Exit codes. They are part of the program's interface, documented in `conclave --help` and
 //! in docs/reference/cli.md, and are never renumbered.
 
+use std::collections::BTreeSet;
+
 use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::outcome::{EndCause, Status};
 
@@ -31,6 +33,21 @@ pub(crate) const TIMEOUT: u8 = 124;
 pub(crate) const HUNG_UP: u8 = 129;
 /// Stopped: Ctrl-C, or `conclave stop`.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Exit codes from the worst to the best. The batch exits with the first that one of its runs has.
+const WORST_FIRST: [u8; 11] = [
+    INTERRUPTED,
+    KEY,
+    UNREACHABLE,
+    REFUSED,
+    PLUGIN,
+    POLICY,
+    UNANSWERED,
+    BUDGET,
+    TIMEOUT,
+    FAILED,
+    OK,
+];
 
 /// The table for `--help` and the docs.
 pub(crate) const TABLE: &str = "\
@@ -85,6 +102,12 @@ pub(crate) fn of(status: Status, met: RunIncidents) -> u8 {
     }
 }
 
+/// The worst of these exit codes.
+pub(crate) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
+    let codes: BTreeSet<u8> = codes.into_iter().collect();
+    WORST_FIRST.into_iter().find(|code| codes.contains(code)).unwrap_or(exit::OK)
+}
+
 /// The exit code for a model failure that left a task without an answer.
 pub(crate) fn of_trouble(kind: ModelDiagnosticKind) -> u8 {
     match kind {
@@ -103,7 +126,7 @@ mod tests {
     use conclave_core::types::completion::ModelDiagnosticKind;
     use conclave_core::types::outcome::{EndCause, Status};
 
-    use super::{RunIncidents, of};
+    use super::{RunIncidents, of, worst};
 
     #[test]
     fn incidents_select_the_exit_code_of_a_failure() {
@@ -146,5 +169,14 @@ mod tests {
             [key, down, no_user, RunIncidents::default()].map(|met| of(Status::Timeout, met)),
             [124; 4]
         );
+    }
+
+    #[test]
+    fn the_worst_end_is_that_of_the_batch() {
+        assert_eq!(worst([0, 1, 5, 7]), 5);
+        assert_eq!(worst([0, 124, 1]), 124);
+        assert_eq!(worst([6, 1]), 6);
+        assert_eq!(worst([3, 130]), 130);
+        assert_eq!(worst([]), 0);
     }
 }

@@ -13,7 +13,7 @@ use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::ui::screen::columns;
 use crate::ui::show::foreign::{self, MARK, MARK_COLUMNS};
-use crate::ui::show::{BAD, GOOD, paint, show_path};
+use crate::ui::show::{BAD, GOOD, paint, show_path, unread, unwritten};
 use crate::ui::{stderr, stdout};
 
 /// Columns of a line in a pipe, so many that no line is broken.
@@ -42,7 +42,7 @@ impl ConfigFile {
                 }
                 _ => "name a config with `--file FILE`",
             };
-            CliError::usage(format!("{} could not be read: {error}", show_path(path))).hint(hint)
+            unread(path, error).hint(hint)
         };
         let target = fs::canonicalize(path).map_err(|error| unread(&error))?;
         let text = fs::read_to_string(&target).map_err(|error| unread(&error))?;
@@ -170,11 +170,6 @@ pub(crate) fn create(path: &Path, text: &str, force: bool) -> std::io::Result<()
         return replace(&target, text);
     }
     durable_file::create(path, text.as_bytes(), &FileAccess::Usual)
-}
-
-/// The error for a file that could not be written.
-pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
-    CliError::internal(format!("{} could not be written: {error}", show_path(path)))
 }
 
 /// Writes a temporary file and renames it over the target, so that a crash leaves the old file or

@@ -3,6 +3,7 @@
 //! effect much later.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use conclave_core::protocol::event::Event;
@@ -19,6 +20,31 @@ use crate::ui::stdout;
 
 /// The interval between two checks whether a message was received, or a run has ended.
 pub(crate) const EVERY: Duration = Duration::from_millis(100);
+/// Bytes of a text. A message in the mail may have 1 MiB, and JSON can make six bytes of one.
+const MESSAGE_MAX: usize = 128 << 10;
+
+/// Returns a message as written, or from stdin; `usage` is the form of the command.
+pub(crate) fn message_text(argument: &str, usage: &str) -> Result<String, CliError> {
+    let text = if argument == "-" {
+        let mut text = String::new();
+        // A byte more than allowed, so that a longer text is refused and not cut.
+        let read = std::io::stdin().take(MESSAGE_MAX as u64 + 1).read_to_string(&mut text);
+        read.map_err(|error| {
+            CliError::usage(format!("the message could not be read from stdin: {error}"))
+        })?;
+        text.trim_end().to_owned()
+    } else {
+        argument.to_owned()
+    };
+    match text.len() {
+        0 => Err(CliError::usage("the message is empty").hint(format!("write it as {usage}"))),
+        length if length > MESSAGE_MAX => {
+            Err(CliError::usage(format!("the message is longer than {MESSAGE_MAX} bytes"))
+                .hint("put it into a file that the agent may read"))
+        }
+        _ => Ok(text),
+    }
+}
 
 /// Sends a message, and waits until the run's journal holds it. Returns its id there.
 ///
@@ -153,4 +179,21 @@ pub(crate) fn pause_reason(reader: &StoreReader, run: &RoomId) -> Option<String>
         }
     }
     paused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_or_oversized_message_is_refused() {
+        assert_eq!(message_text("look into /docs", "").unwrap(), "look into /docs");
+        assert!(message_text("", "").unwrap_err().to_string().contains("is empty"));
+        assert!(
+            message_text(&"x".repeat(MESSAGE_MAX + 1), "")
+                .unwrap_err()
+                .to_string()
+                .contains("131072 bytes")
+        );
+    }
 }

@@ -11,8 +11,8 @@ use conclave_runtime::lock_of;
 
 use crate::program::error::CliError;
 use crate::program::shell::file_option;
-use crate::state::config_file::{create, replace, unwritten};
-use crate::ui::show::show_path;
+use crate::state::config_file::{create, replace};
+use crate::ui::show::{show_path, unwritten};
 
 /// Bytes of a lock file, at most: far more than any real one has.
 const MOST: u64 = 64 << 20;

@@ -2,6 +2,7 @@
 //! the run's mail settles it, and the process that has the run in progress applies that. The first
 //! message counts.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use crate::program::approval_id::{approval_id, parse_approval_id};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stored_run::StoredRun;
+use crate::state::stores::OpenStores;
 use crate::ui::show::run_state::{continued_by, state_of_pending};
 use crate::ui::show::{NAME, paint};
 use crate::ui::stdout;
@@ -263,12 +265,27 @@ impl PendingCall {
 const ANSWERED: &str = "answered";
 
 /// The word for a command that settles a call.
-pub(crate) fn word_of(command: &ControlCommand) -> &'static str {
+fn word_of(command: &ControlCommand) -> &'static str {
     match command {
         ControlCommand::Decide { approval, .. } => decision_word(approval),
         ControlCommand::Answer { .. } => ANSWERED,
         _ => "decided",
     }
+}
+
+/// The decisions that wait in the mail: no process has the run in progress, or it has not read them
+/// yet.
+pub(crate) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
+    // Unreadable mail is reported by the process that takes it out.
+    let mail = stores
+        .folders()
+        .iter()
+        .flat_map(|folder| ControlMessage::pending(folder).unwrap_or_default());
+    let decision = |mail: ControlMessage| {
+        let call = mail.word.settles()?;
+        Some(((mail.room, WaitKey::Call(call)), word_of(&mail.word)))
+    };
+    mail.filter_map(decision).collect()
 }
 
 /// `approved` or `refused`.

@@ -8,7 +8,7 @@ use conclave_core::permissions::manifest::Manifest;
 use crate::args::Language;
 use crate::program::error::CliError;
 use crate::state::source::{self, TARGET};
-use crate::ui::show::show_path;
+use crate::ui::show::{show_path, unread};
 
 /// The manifest of a plugin.
 pub(crate) const MANIFEST: &str = "conclave-plugin.toml";
@@ -78,9 +78,7 @@ impl Project {
     /// If it is missing, or no manifest.
     pub(crate) fn manifest(&self) -> Result<Manifest, CliError> {
         let file = self.folder.join(MANIFEST);
-        let text = std::fs::read_to_string(&file).map_err(|error| {
-            CliError::usage(format!("{} could not be read: {error}", show_path(&file)))
-        })?;
+        let text = std::fs::read_to_string(&file).map_err(|error| unread(&file, error))?;
         Manifest::from_toml(&show_path(&file), &text)
             .map_err(|error| CliError::usage(error.to_string()))
     }

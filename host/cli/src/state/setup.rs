@@ -30,8 +30,9 @@ use crate::state::lock_file::LockFile;
 use crate::state::registry::DockerLogins;
 use crate::state::source::{LocatedComponent, is_build};
 use crate::state::stock::stock;
-use crate::ui::show::{FAINT, NAME, ODD, one_line, paint, plural, printable, show_path, time};
-use crate::ui::stderr;
+use crate::ui::show::{
+    FAINT, NAME, ODD, one_line, paint, plural, printable, show_path, time, unread,
+};
 use crate::ui::stderr;
 use crate::ui::terminal::is_terminal;
 
@@ -96,7 +97,7 @@ pub(crate) fn report_warnings(warnings: &Problems, file: &Path, display: Warning
         // A server can change its tools between two starts, so these are news.
         let is_news = |warning: &&ConfigProblem| warning.code == ProblemCode::ForeignTool;
         for warning in warnings.0.iter().filter(is_news) {
-            stderr::warning(warning.what);
+            stderr::warning(&warning.what);
         }
         let all = warnings.0.len() as u64;
         let count = format!("{} about the config", plural(all, "warning", "warnings"));
@@ -250,7 +251,7 @@ pub(crate) fn unprepared(error: PrepareError) -> CliError {
 
 /// Reads a config file, with its models replaced by those of the command line.
 pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliError> {
-    let text = std::fs::read_to_string(file).map_err(|error| unread(file, &error))?;
+    let text = std::fs::read_to_string(file).map_err(|error| config_unread(file, &error))?;
     let folder = folder_of(file).to_string_lossy().into_owned();
     Config::parse_with(&show_path(file), &folder, &text, models)
         .map_err(|problems| config_error(&problems))
@@ -258,7 +259,7 @@ pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliErr
 
 /// The error for a config that could not be read. If the default file is missing, the hint says how
 /// to create it.
-fn unread(file: &Path, error: &std::io::Error) -> CliError {
+fn config_unread(file: &Path, error: &std::io::Error) -> CliError {
     let is_usual = file.file_name().is_some_and(|name| name == args::CONFIG);
     let hint = match error.kind() {
         ErrorKind::NotFound if is_usual => {
@@ -266,7 +267,7 @@ fn unread(file: &Path, error: &std::io::Error) -> CliError {
         }
         _ => "name a config, such as conclave.toml; `conclave init` writes one",
     };
-    CliError::usage(format!("{} could not be read: {error}", show_path(file))).hint(hint)
+    unread(file, error).hint(hint)
 }
 
 fn config_error(problems: &Problems) -> CliError {

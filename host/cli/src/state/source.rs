@@ -18,7 +18,7 @@ use crate::state::folders;
 use crate::state::project::{self, Project};
 use crate::state::registry::{download, pull};
 use crate::state::stock::stock;
-use crate::ui::show::show_path;
+use crate::ui::show::{show_path, unread};
 
 /// The folder in a target folder that holds components.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
@@ -188,7 +188,7 @@ fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     let file = if path.is_dir() { built(path)? } else { path.to_owned() };
     let bytes = read_component(&file).map_err(|error| {
         let hint = "name stock:NAME, a .wasm file, the folder of a plugin's crate, https://…/x.wasm#sha256=…, or oci://REGISTRY/REPOSITORY:TAG";
-        CliError::usage(format!("{} could not be read: {error}", show_path(&file))).hint(hint)
+        unread(&file, error).hint(hint)
     })?;
     if file.extension().is_none_or(|ending| ending != "wasm") {
         return Err(CliError::usage(format!("{} does not end in .wasm", show_path(&file)))

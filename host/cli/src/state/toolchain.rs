@@ -20,7 +20,7 @@ use crate::args::{Engine, Language, OutputArgs};
 use crate::program::error::CliError;
 use crate::state::project::Project;
 use crate::state::{sdk, setup};
-use crate::ui::show::{FAINT, one_line, paint, show_path, time};
+use crate::ui::show::{FAINT, one_line, paint, show_path, time, unread, unwritten};
 use crate::ui::stderr;
 
 /// The folder of the SDK in a plugin's folder, as `conclave plugin new` writes it.
@@ -349,7 +349,7 @@ fn pins(language: Language, sdk: &Path) -> Result<String, CliError> {
 /// Reads a file of an SDK.
 fn read(file: &Path) -> Result<String, CliError> {
     std::fs::read_to_string(file).map_err(|error| {
-        CliError::usage(format!("{} could not be read: {error}", show_path(file)))
+        unread(file, error)
             .hint("the SDK in this folder is not whole; write a new one with `conclave plugin new`")
     })
 }
@@ -367,9 +367,7 @@ fn install(
     if folder.join(COMPLETE).is_file() {
         return Ok(());
     }
-    let unwritten = |error: std::io::Error| {
-        CliError::internal(format!("{} could not be written: {error}", show_path(folder)))
-    };
+    let unwritten = |error: std::io::Error| unwritten(folder, error);
     let above = folder.parent().unwrap_or(folder);
     std::fs::create_dir_all(above).map_err(unwritten)?;
     let lock = File::create(above.join("lock")).map_err(unwritten)?;
@@ -457,9 +455,7 @@ fn written_sdk(language: Language, toolchains: &Path) -> Result<PathBuf, CliErro
     if folder.join(COMPLETE).is_file() {
         return Ok(folder);
     }
-    let unwritten = |error: std::io::Error| {
-        CliError::internal(format!("{} could not be written: {error}", show_path(&folder)))
-    };
+    let unwritten = |error: std::io::Error| unwritten(&folder, error);
     for (name, text) in sdk::files(language) {
         let file = folder.join(name);
         std::fs::create_dir_all(file.parent().unwrap_or(&folder)).map_err(unwritten)?;

@@ -182,6 +182,19 @@ fn leave(code: u8) -> ! {
     std::process::exit(i32::from(code));
 }
 
+/// Waits for `SIGTERM`, with which a client or a service manager ends a server.
+#[cfg(any(feature = "mcp", feature = "serve"))]
+pub(crate) async fn terminated() {
+    #[cfg(unix)]
+    if let Ok(mut signal) =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+    {
+        signal.recv().await;
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;

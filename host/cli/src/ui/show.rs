@@ -23,6 +23,7 @@ pub(crate) mod tally;
 pub(crate) mod timeline;
 pub(crate) mod tool;
 pub(crate) mod trace;
+pub(crate) mod usage;
 
 use std::fmt::Display;
 use std::path::Path;
@@ -30,6 +31,8 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use conclave_core::inspect::telling::Tone;
+
+use crate::program::error::CliError;
 
 /// The style of names of plugins and tasks.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
@@ -112,6 +115,16 @@ pub(crate) fn show_path(path: impl AsRef<Path>) -> String {
     let escaped = path.as_ref().display().to_string();
     let escaped = escaped.replace('\t', "\\u{9}").replace('\r', "\\u{d}");
     printable(&escaped.replace('\n', "\\u{a}"))
+}
+
+/// The error for a file that could not be read.
+pub(crate) fn unread(path: impl AsRef<Path>, error: impl Display) -> CliError {
+    CliError::usage(format!("{} could not be read: {error}", show_path(path)))
+}
+
+/// The error for a file that could not be written.
+pub(crate) fn unwritten(path: impl AsRef<Path>, error: impl Display) -> CliError {
+    CliError::internal(format!("{} could not be written: {error}", show_path(path)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The results of a batch, written in the order of its inputs, each as soon as all earlier ones
 //! are. This module knows the output format, and nothing of the runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,27 +13,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::input::BatchInput;
-use crate::commands::run::{as_json, result};
 use crate::program::error::CliError;
-use crate::program::exit;
+use crate::program::exit::{self, worst};
+use crate::session::ending::{as_json, result};
 use crate::ui::screen::Screen;
-use crate::ui::show::{BAD, FAINT, ODD, one_line, paint, show_path};
+use crate::ui::show::{BAD, FAINT, ODD, one_line, paint, show_path, unwritten};
 use crate::ui::stdout;
-
-/// Exit codes from the worst to the best. The batch exits with the first that one of its runs has.
-const WORST_FIRST: [u8; 11] = [
-    exit::INTERRUPTED,
-    exit::KEY,
-    exit::UNREACHABLE,
-    exit::REFUSED,
-    exit::PLUGIN,
-    exit::POLICY,
-    exit::UNANSWERED,
-    exit::BUDGET,
-    exit::TIMEOUT,
-    exit::FAILED,
-    exit::OK,
-];
 
 /// The result of one input.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -266,10 +251,6 @@ fn finish(path: &Path, file: &mut BufWriter<File>) -> std::io::Result<()> {
     Ok(())
 }
 
-fn unwritten(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::internal(format!("{} could not be written: {error}", show_path(path)))
-}
-
 fn lock(staged: &Staged) -> MutexGuard<'_, BTreeMap<usize, ResultRow>> {
     staged.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -277,12 +258,6 @@ fn lock(staged: &Staged) -> MutexGuard<'_, BTreeMap<usize, ResultRow>> {
 /// Stores a row until the batch accepts it.
 pub(crate) fn put(staged: &Staged, row: ResultRow) {
     lock(staged).insert(row.index, row);
-}
-
-/// The worst of these exit codes.
-pub(crate) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
-    let codes: BTreeSet<u8> = codes.into_iter().collect();
-    WORST_FIRST.into_iter().find(|code| codes.contains(code)).unwrap_or(exit::OK)
 }
 
 #[cfg(test)]
@@ -358,14 +333,5 @@ mod tests {
             (text.as_str(), &json["value"], json.get("tools")),
             ("  #1  [1]", &json!([1]), None)
         );
-    }
-
-    #[test]
-    fn the_worst_end_is_that_of_the_batch() {
-        assert_eq!(worst([0, 1, 5, 7]), 5);
-        assert_eq!(worst([0, 124, 1]), 124);
-        assert_eq!(worst([6, 1]), 6);
-        assert_eq!(worst([3, 130]), 130);
-        assert_eq!(worst([]), 0);
     }
 }

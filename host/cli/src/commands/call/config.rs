@@ -10,9 +10,9 @@ use conclave_runtime::kv::KvStore;
 use conclave_runtime::{Host, HostOptions, native};
 use serde_json::Value;
 
-use super::object;
 use crate::args::CallArgs;
 use crate::program::error::CliError;
+use crate::program::json_object::object_of_option;
 use crate::state::setup;
 use crate::state::source::{ComponentPlace, LocatedComponent};
 
@@ -67,8 +67,7 @@ pub(super) fn config(
         text.set(&["plugins", name, "limits", key], &config_value(value)).map_err(refused)?;
     }
     if let Some(settings) = &args.config {
-        let settings =
-            object(settings).map_err(|why| CliError::usage(format!("--config is {why}")))?;
+        let settings = object_of_option("--config", settings)?;
         let value = toml_of(&settings).ok_or_else(|| {
             CliError::usage("--config contains `null`, which a config cannot hold")
         })?;

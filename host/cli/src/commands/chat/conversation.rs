@@ -19,7 +19,6 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::open_questions::OpenQuestions;
-use super::status;
 use super::stream::PieceStream;
 use super::transcript::{Speaker, Transcript};
 use crate::program::exit;
@@ -27,6 +26,7 @@ use crate::ui::screen::{Screen, columns, total_columns};
 use crate::ui::show::amounts::now;
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::tally::{Counts, RunTally};
+use crate::ui::show::usage;
 use crate::ui::show::{BAD, FAINT, one_line, paint};
 
 /// Time in which the requests of a stopped turn are counted, at most.
@@ -197,7 +197,7 @@ impl TerminalChat {
         }
         let counts = self.tally.counts();
         let space = if self.screen.is_live() { "\n" } else { "" };
-        let summary = status::after_turn(counts.since(before), worked, counts, columns());
+        let summary = usage::after_turn(counts.since(before), worked, counts, columns());
         self.screen.line(format_args!("{}{space}", paint(FAINT, summary)));
         true
     }
@@ -208,7 +208,7 @@ impl TerminalChat {
         let Some(worked) = state.turn.map(|turn| state.worked(&turn)) else { return };
         if worked.as_millis() > PATIENCE_MS {
             let tools: Vec<String> = state.tools.values().cloned().collect();
-            self.screen.status(&status::while_waiting(worked, &tools));
+            self.screen.status(&usage::while_waiting(worked, &tools));
         }
     }
 

@@ -24,12 +24,12 @@ use serde_json::json;
 
 use super::command::{self, ChatCommand, TypedLine};
 use super::conversation::{NextSpeaker, TerminalChat};
-use super::status;
 use crate::state::attach;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, columns, total_columns};
 use crate::ui::show::foreign;
 use crate::ui::show::tally::RunTally;
+use crate::ui::show::usage;
 use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 use crate::ui::stdout;
 use crate::ui::terminal::is_terminal;
@@ -301,7 +301,7 @@ impl ChannelState {
             if background.is_empty() { "none".to_owned() } else { background.join(", ") };
         let used = format!(
             "{} · {}",
-            status::spent(counts),
+            usage::spent(counts),
             plural(counts.sandboxes, "sandbox", "sandboxes")
         );
         format!("{}\n  used: {used}\n  background tasks: {background}", self.rights)

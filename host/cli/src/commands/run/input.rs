@@ -14,8 +14,8 @@ use conclave_runtime::store::{RunState, StoreError, StoreReader};
 use serde_json::{Map, Value};
 
 use crate::args::{Keep, RunInputArgs};
-use crate::commands::call::object;
 use crate::program::error::CliError;
+use crate::program::json_object::json_object;
 use crate::program::shell::shell;
 use crate::state::stores::room_folder;
 use crate::ui::show::show_path;
@@ -124,7 +124,7 @@ fn inputs(argument: &str) -> Result<Map<String, Value>, CliError> {
         CliError::usage(format!("{from} is {what}"))
             .hint(r#"write one: --inputs '{"language": "Gaelic"}', or a file: --inputs @FILE"#)
     };
-    match object(&text) {
+    match json_object(&text) {
         Ok(Value::Object(inputs)) => Ok(inputs),
         Ok(_) => Err(wrong("not a JSON object".to_owned())),
         Err(why) => Err(wrong(why)),

@@ -21,9 +21,10 @@ use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 
 use super::conversation::{Conversation, ConversationRow, WebChannel};
-use crate::commands::resume::{changed_lines, unresumable};
 use crate::program::error::CliError;
+use crate::session::failure::unresumable;
 use crate::ui::screen::Screen;
+use crate::ui::show::component::changed_lines;
 use crate::ui::show::{BAD, paint};
 
 /// Conversations that are open at once. Each holds its histories in memory.

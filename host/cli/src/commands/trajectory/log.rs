@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::trajectory::{Era, Loaded, LogProblem, TrajectoryEvent, load, translate};
 
 use crate::program::error::CliError;
-use crate::ui::show::{ODD, one_line, paint, plural, show_path};
+use crate::ui::show::{ODD, one_line, paint, plural, show_path, unread};
 use crate::ui::stderr;
 
 /// Characters of a problem's reason that are shown.
@@ -18,9 +18,7 @@ const REASON: usize = 400;
 /// # Errors
 /// If no log there can be read at all.
 pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
-    let failed = |error: &std::io::Error| {
-        CliError::usage(format!("{} could not be read: {error}", show_path(file)))
-    };
+    let failed = |error: &std::io::Error| unread(file, error);
     if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
         std::io::stdin()

@@ -10,7 +10,7 @@ use conclave_core::protocol::event::Record;
 
 use super::find::{RoomJournal, journal};
 use crate::program::error::CliError;
-use crate::ui::show::show_path;
+use crate::ui::show::unread;
 
 /// The extension of a journal's file.
 const ENDING: &str = "jsonl";
@@ -45,9 +45,7 @@ impl JournalFolder {
 
     /// Returns the journals of all rooms whose names have this prefix, the first room first.
     pub(super) fn rooms(&self, name: &str) -> Result<Vec<RoomJournal>, CliError> {
-        let mut files = self.files().map_err(|error| {
-            CliError::usage(format!("{} could not be read: {error}", show_path(&self.0)))
-        })?;
+        let mut files = self.files().map_err(|error| unread(&self.0, error))?;
         let is_meant = |stem: &str| {
             stem.strip_prefix(name)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
@@ -89,8 +87,7 @@ fn stem(file: &Path) -> String {
 }
 
 fn read(file: &Path) -> Result<Vec<Record>, CliError> {
-    let unread =
-        |why: String| CliError::usage(format!("{} could not be read: {why}", show_path(file)));
+    let unread = |why: String| unread(file, why);
     let text = fs::read_to_string(file).map_err(|error| unread(error.to_string()))?;
     from_lines(&text).map_err(|error| unread(error.to_string()))
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{Toolchain, answer, output_of, show_output, step, with_hint};
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
-use crate::ui::show::{one_line, show_path};
+use crate::ui::show::{one_line, show_path, unwritten};
 
 /// The answer of the Python SDK's command `dependencies`.
 #[derive(Debug, Default, Deserialize)]
@@ -94,9 +94,7 @@ impl Toolchain {
                 }
             });
         }
-        std::fs::write(&list, requirements).map_err(|error| {
-            CliError::internal(format!("{} could not be written: {error}", show_path(&list)))
-        })?;
+        std::fs::write(&list, requirements).map_err(|error| unwritten(&list, error))?;
         Ok(Some(folder))
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anstyle::Style;
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
-use conclave_core::setup::PluginKind;
+use conclave_core::setup::{ChangedComponent, PluginKind};
 use conclave_core::types::capability::Capability;
 use conclave_runtime::plugin::UnaskedImport;
 use serde_json::Value;
@@ -166,6 +166,23 @@ pub(crate) fn unasked(found: &[UnaskedImport], columns: usize) -> Vec<String> {
 
 /// Stands for the sockets of WASI, which are no capability.
 const SOCKETS: &str = "sockets";
+
+/// A line for each plugin whose component is not the one that the run began with.
+pub(crate) fn changed_lines(changed: &[ChangedComponent]) -> impl Iterator<Item = String> {
+    let short = |sha256: &str| sha256.chars().take(12).collect::<String>();
+    changed.iter().map(move |ChangedComponent { plugin, before, now, .. }| {
+        let what = match now {
+            None => format!("the plugin {plugin} is not in the config any more"),
+            Some(now) => format!(
+                "the component of {plugin} is another one than when the run was cut off: {} now, {} before; \
+                 approvals of its calls are asked for again",
+                short(now),
+                short(before)
+            ),
+        };
+        paint(ODD, what)
+    })
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,13 +11,13 @@ use conclave_core::types::message::ToolCall;
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
 
 use crate::args::OutputArgs;
-use crate::commands::chat::status;
 use crate::program::error::CliError;
 use crate::program::shell::shell;
 use crate::ui::screen::total_columns;
 use crate::ui::show::amounts::took_for;
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::tally::{Counts, RunTally};
+use crate::ui::show::usage;
 use crate::ui::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable, show_path};
 use crate::ui::{stderr, stdout};
 
@@ -206,9 +206,9 @@ fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> Strin
     if counts.refusals > 0 {
         parts.push(format!("{} refused", plural(counts.refusals, "call", "calls")));
     }
-    parts.push(status::spent(counts));
+    parts.push(usage::spent(counts));
     if context.is_resumed {
-        parts.extend(status::in_all(&outcome.spent, counts));
+        parts.extend(usage::in_all(&outcome.spent, counts));
     }
     if let Some(folder) = context.journal {
         parts.push(format!("journal: {}", show_path(folder)));

@@ -1,10 +1,10 @@
-//! Status lines of a conversation: the cost of a turn, and the work in progress during silence.
+//! What a run and its turns used, and the status line of a silent turn.
 
 use std::time::Duration;
 
 use conclave_core::types::usage::Spent;
 
-use crate::ui::show::amounts::took_for;
+use crate::ui::show::amounts::{money, thousands, took_for};
 use crate::ui::show::plural;
 use crate::ui::show::tally::Counts;
 
@@ -49,33 +49,11 @@ pub(crate) fn while_waiting(took: Duration, tools: &[String]) -> String {
     format!("{working} … {} s{tools} · Ctrl-C stops", took.as_secs())
 }
 
-/// Formats micro-US-dollars with as many digits as are significant.
-fn money(micro_usd: u64) -> String {
-    let (dollars, rest) = (micro_usd / 1_000_000, micro_usd % 1_000_000);
-    match micro_usd {
-        0 => "$0".to_owned(),
-        1..100 => format!("${dollars}.{rest:06}"),
-        100..1_000_000 => format!("${dollars}.{:04}", rest / 100),
-        _ => format!("${dollars}.{:02}", rest / 10_000),
-    }
-}
-
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .filter_map(|group| std::str::from_utf8(group).ok())
-        .collect();
-    groups.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Spent, after_turn, in_all, money, thousands, while_waiting};
+    use super::{Spent, after_turn, in_all, while_waiting};
     use crate::ui::show::tally::Counts;
 
     fn counts(tokens: u64, cost: Option<u64>) -> Counts {
@@ -129,18 +107,6 @@ mod tests {
         assert_eq!(
             while_waiting(Duration::from_secs(4), &["search.find".into()]),
             "working … 4 s · search.find · Ctrl-C stops"
-        );
-    }
-
-    #[test]
-    fn token_counts_are_abbreviated() {
-        assert_eq!(
-            (thousands(999), thousands(1_000), thousands(1_234_567)),
-            ("999".into(), "1 000".into(), "1 234 567".into())
-        );
-        assert_eq!(
-            (money(42), money(1_234), money(2_345_678)),
-            ("$0.000042".into(), "$0.0012".into(), "$2.34".into())
         );
     }
 }

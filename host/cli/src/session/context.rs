@@ -2,7 +2,6 @@
 //! handling of Ctrl-C.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fmt::Display;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -12,11 +11,11 @@ use conclave_core::types::delegation::OnClose;
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_core::types::outcome::Outcome;
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
-use conclave_runtime::store::{RunMatch, Store, StoreReader};
 use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RoomHandle, RunOptions, SessionError};
 
 use super::ending::{EndContext, finish, result};
+use super::failure::broken_off;
 use crate::approve::{PendingLine, RequestContext, TerminalApprover};
 use crate::args::{Approvals, OutputArgs, Questions, TraceChoice};
 use crate::program::error::CliError;
@@ -275,37 +274,6 @@ fn journal(storage: &RunStorage) -> Option<&Path> {
     storage.folder().filter(|_| storage.store().is_none())
 }
 
-/// The error for a run that came to no end.
-pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, storage: &RunStorage) -> CliError {
-    match failure {
-        SessionError::FailedExchange { .. } => CliError::plugin(failure.to_string()),
-        SessionError::NoModel { .. } => CliError::unreachable(failure.to_string()).hint(format!(
-            "it goes on where it is: conclave resume {room}; or stop it: conclave stop {room}"
-        )),
-        failure => unkept(failure, room, storage),
-    }
-}
-
-/// The error for a journal that failed during the run. Its contents are safe, and the run can be
-/// resumed.
-pub(crate) fn unkept(failure: &impl Display, room: &RoomId, storage: &RunStorage) -> CliError {
-    let error = CliError::internal(failure.to_string());
-    // On a disk that was full from the start, the store has no record of the run.
-    let is_there = |store: &Store| {
-        StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()))
-    };
-    match storage.store() {
-        Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => error.hint(
-            "nothing of this run was stored, so it cannot be resumed; free space on the disk, \
-                 and run it again",
-        ),
-        Some(_) => {
-            error.hint(format!("free space on the disk, then resume it: conclave resume {room}"))
-        }
-        None => error,
-    }
-}
-
 /// Writes the event stream to stdout as NDJSON.
 pub(crate) struct JsonLinesOnStdout;
 
@@ -315,27 +283,5 @@ impl Subscriber for JsonLinesOnStdout {
             // The final result takes the same way, and reports an stdout that cannot be written.
             let _ = stdout::queue_json(line);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use conclave_runtime::store::{Durability, RunOrigin};
-
-    use super::*;
-
-    #[test]
-    fn a_run_that_was_not_stored_is_not_offered_for_resuming() {
-        let folder = tempfile::tempdir().unwrap();
-        let storage = RunStorage::in_store(
-            Store::open(folder.path()).unwrap(),
-            Durability::default(),
-            RunOrigin::default(),
-        );
-        let error = unkept(&"the disk is full", &RoomId::from("d7f2ba80"), &storage).to_string();
-        assert!(
-            error.contains("nothing of this run was stored") && !error.contains("conclave resume"),
-            "{error}"
-        );
     }
 }

@@ -1,0 +1,74 @@
+//! The errors of a run that came to no end, could not be stored, or cannot be resumed.
+
+use std::fmt::Display;
+
+use conclave_core::types::ids::RoomId;
+use conclave_runtime::store::{RunMatch, Store, StoreReader};
+use conclave_runtime::{ResumeError, SessionError};
+
+use crate::program::error::CliError;
+use crate::state::journals::RunStorage;
+
+/// The error for a run that came to no end.
+pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, storage: &RunStorage) -> CliError {
+    match failure {
+        SessionError::FailedExchange { .. } => CliError::plugin(failure.to_string()),
+        SessionError::NoModel { .. } => CliError::unreachable(failure.to_string()).hint(format!(
+            "it goes on where it is: conclave resume {room}; or stop it: conclave stop {room}"
+        )),
+        failure => unkept(failure, room, storage),
+    }
+}
+
+/// The error for a journal that failed during the run. Its contents are safe, and the run can be
+/// resumed.
+pub(crate) fn unkept(failure: &impl Display, room: &RoomId, storage: &RunStorage) -> CliError {
+    let error = CliError::internal(failure.to_string());
+    // On a disk that was full from the start, the store has no record of the run.
+    let is_there = |store: &Store| {
+        StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()))
+    };
+    match storage.store() {
+        Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => error.hint(
+            "nothing of this run was stored, so it cannot be resumed; free space on the disk, \
+                 and run it again",
+        ),
+        Some(_) => {
+            error.hint(format!("free space on the disk, then resume it: conclave resume {room}"))
+        }
+        None => error,
+    }
+}
+
+/// The error for a run that cannot be resumed.
+pub(crate) fn unresumable(error: &ResumeError) -> CliError {
+    match error {
+        ResumeError::Unknown { .. } => CliError::usage(error.to_string()),
+        ResumeError::Changed { .. } | ResumeError::OtherPlugin { .. } => {
+            CliError::plugin(error.to_string())
+        }
+        ResumeError::Journal(_) => CliError::internal(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_runtime::store::{Durability, RunOrigin};
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_not_stored_is_not_offered_for_resuming() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = RunStorage::in_store(
+            Store::open(folder.path()).unwrap(),
+            Durability::default(),
+            RunOrigin::default(),
+        );
+        let error = unkept(&"the disk is full", &RoomId::from("d7f2ba80"), &storage).to_string();
+        assert!(
+            error.contains("nothing of this run was stored") && !error.contains("conclave resume"),
+            "{error}"
+        );
+    }
+}
