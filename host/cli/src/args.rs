@@ -74,6 +74,13 @@ pub(crate) struct OutputArgs {
     pub(crate) no_color: bool,
 }
 
+impl OutputArgs {
+    /// Whether nothing is printed beside the result.
+    pub(crate) fn result_only(self) -> bool {
+        self.json || self.quiet
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the entry task of a config on a message. The answer goes to stdout, everything else to

@@ -11,7 +11,7 @@ use conclave_core::policy::permit::Permit;
 use conclave_core::setup::Setup;
 
 use crate::program::error::CliError;
-use crate::state::config_file::{ConfigFile, refused};
+use crate::state::config_file::ConfigFile;
 use crate::ui::screen::columns;
 use crate::ui::show::{FAINT, GOOD, foreign, paint, show_path};
 
@@ -36,8 +36,8 @@ pub(super) fn write(
     }
     let mut edit = file.edit()?;
     let rules: Vec<String> = leave.rules.iter().map(Rule::to_toml).collect();
-    edit.add_rules(leave.before, &rules).map_err(|error| refused(&error))?;
-    let edited = edit.finish().map_err(|error| refused(&error))?;
+    edit.add_rules(leave.before, &rules)?;
+    let edited = edit.finish()?;
     file.write(&edited)?;
     let mut text =
         format!("      {}", paint(FAINT, format_args!("written into {}:", show_path(path))));

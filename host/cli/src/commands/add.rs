@@ -20,7 +20,7 @@ use crate::commands::{lock, trust};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::{file_option, shell};
-use crate::state::config_file::{ConfigFile, refused, tell};
+use crate::state::config_file::{ConfigFile, tell};
 use crate::state::folders::{FolderGuard, check_by_host};
 use crate::state::lock_file::LockFile;
 use crate::state::registry;
@@ -52,7 +52,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         )));
     }
     fragments.iter().try_for_each(|fragment| check_asked(&name, manifest, fragment))?;
-    let quiet = output.quiet || output.json;
+    let quiet = output.result_only();
     let is_dev =
         (args.dev || found.is_built_here) && matches!(found.place, ComponentPlace::File(_));
     let before = Config::parse(&show_path(&args.file), "", edit.text()).ok();
@@ -68,13 +68,9 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     } else {
         fragments
     };
-    edit.add_plugin(&name, &found.place.in_config(file.folder()), &comment(&found))
-        .map_err(|error| refused(&error))?;
-    chosen
-        .iter()
-        .try_for_each(|fragment| edit.grant(&name, fragment))
-        .map_err(|error| refused(&error))?;
-    let edited = edit.finish().map_err(|error| refused(&error))?;
+    edit.add_plugin(&name, &found.place.in_config(file.folder()), &comment(&found))?;
+    chosen.iter().try_for_each(|fragment| edit.grant(&name, fragment))?;
+    let edited = edit.finish()?;
     // A user who answered the questions has confirmed the folders already.
     FolderGuard::new(file.folder(), args.yes || asks).check(
         &name,

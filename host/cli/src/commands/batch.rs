@@ -79,7 +79,7 @@ pub(crate) async fn batch(
     )?;
     let room = RandomIds.run();
     interrupted_runs::report_interrupted(&interrupted);
-    if !output.quiet && !output.json {
+    if !output.result_only() {
         head::print(&prepared, Some(&room), loading.elapsed());
     }
     let attending = storage.store().map(|store| ControlListener::begin(store, &host, &screen));

@@ -79,7 +79,7 @@ fn script(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), C
     // Two builds of one folder would delete each other's files.
     let lock = File::create(made_in.join("lock")).map_err(unwritten)?;
     if lock.try_lock().is_err() {
-        if !output.quiet && !output.json {
+        if !output.result_only() {
             let what = "waiting for another build of this folder …";
             stderr::note(what);
         }

@@ -40,7 +40,7 @@ pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliE
     let found = source::find(&args.source, |source| command_for(args, source)).await?;
     let follower = Arc::new(CallFollower::new(args.verbose, output));
     let subscribers = Subscribers::new([Arc::clone(&follower) as Arc<dyn Subscriber>]);
-    let follow = setup::follow(output.quiet || output.json);
+    let follow = setup::follow(output.result_only());
     let host = host(None)?;
     let here = Path::new("");
     let (tool, run) = once(&host, &found, (args, here), arguments, &follow, subscribers).await?;

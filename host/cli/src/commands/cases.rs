@@ -97,7 +97,7 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
     let configs = consent::require(&chosen, &args.folder, &beside, args.yes)?;
     // Compiled before the cases, whose times it would distort. Each case reports its own failure.
-    let follow = setup::follow(output.quiet || output.json);
+    let follow = setup::follow(output.result_only());
     let _ = setup::tools_of(&setup::open_host()?, &found, &follow).await;
     let mut failed = 0;
     for case in &chosen {
@@ -136,7 +136,7 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
             log_lines(&seen.log)?;
         }
     }
-    if !output.quiet && !output.json {
+    if !output.result_only() {
         let count = plural(chosen.len() as u64, "case", "cases");
         stdout::styled(format_args!("{count}: {failed} failed"))?;
     }
@@ -263,7 +263,7 @@ async fn play_call(
     let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
     // Each case begins with an empty store of keys.
     let host = call::host(Some(Arc::new(MemoryKv::default())))?;
-    let follow = setup::follow(output.quiet || output.json);
+    let follow = setup::follow(output.result_only());
     let call = (&args, beside);
     let (tool, run) = call::once(&host, found, call, arguments, &follow, subscribers).await?;
     Ok(match run.answer {

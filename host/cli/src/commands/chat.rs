@@ -32,7 +32,7 @@ use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
 use crate::session::context::JsonLinesOnStdout;
 use crate::session::ending::{changes_line, ending, limit_hint, unread_line};
-use crate::session::failure::{broken_off, unkept, unresumable};
+use crate::session::failure::{broken_off, unkept};
 use crate::state::attach;
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs::{self, CONVERSATION};
@@ -72,18 +72,8 @@ pub(crate) async fn chat(
     );
     let engine = EngineStart::begin();
     let config = setup::read_config(&file, &models)?;
-    let storage = RunStorage::open(
-        &args.keep,
-        RunCommand {
-            command: CONVERSATION,
-            file: &file,
-            config: &config,
-            locked,
-            approvals: None,
-            questions: None,
-            is_bulk: false,
-        },
-    )?;
+    let storage =
+        RunStorage::open(&args.keep, RunCommand::new(CONVERSATION, &file, &config, locked))?;
     let host = Arc::new(setup::open_host_keeping(&file, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?.for_chat();
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
@@ -114,13 +104,10 @@ pub(crate) async fn chat(
     let watched = args
         .watch
         .then(|| watch::rebuilt_components(&prepared, run.handle(), Arc::clone(&talk.screen)));
-    let attending = storage.store().map(|store| ControlListener::begin(store, &host, &talk.screen));
-    let ended = talk.follow(run.handle(), run.outcome(), prepared.turn_wall(), &storage).await;
-    drop((watched, attending));
-    let interrupts = talk.interrupts.clone();
-    let code = talk.close(ended, start, &storage, output)?;
-    observers::drain(&host, storage.store().is_some(), output, &interrupts).await?;
-    Ok(code)
+    let wall = prepared.turn_wall();
+    let ended = talk.follow(run.handle(), run.outcome(), wall, (&storage, &host)).await;
+    drop(watched);
+    talk.conclude(ended, start, (&storage, &host), output).await
 }
 
 /// An interrupted conversation.
@@ -148,10 +135,9 @@ pub(crate) async fn resume(
         steps.resume_from(&talk.room, |room| storage.records(room));
     }
     let options = talk.options(steps, storage, cut.verbose, output);
-    let mut session =
-        prepared.reopen(&talk.room, options).await.map_err(|error| unresumable(&error))?;
+    let mut session = prepared.reopen(&talk.room, options).await?;
     talk.greet((&prepared, session.effective_setup()), loading, output);
-    if !output.quiet && !output.json {
+    if !output.result_only() {
         for line in changed_lines(session.changed_components()) {
             talk.screen.line(line);
         }
@@ -172,14 +158,9 @@ pub(crate) async fn resume(
     }
     talk.interrupts.chat_begins();
     let (start, _hushed) = (Instant::now(), talk.user.hush());
-    let attending = storage.store().map(|store| ControlListener::begin(store, host, &talk.screen));
-    let handle = session.handle();
-    let ended = talk.follow(handle, session.resume(), prepared.turn_wall(), storage).await;
-    drop(attending);
-    let interrupts = talk.interrupts.clone();
-    let code = talk.close(ended, start, storage, output)?;
-    observers::drain(host, storage.store().is_some(), output, &interrupts).await?;
-    Ok(code)
+    let (handle, wall) = (session.handle(), prepared.turn_wall());
+    let ended = talk.follow(handle, session.resume(), wall, (storage, host)).await;
+    talk.conclude(ended, start, (storage, host), output).await
 }
 
 /// The parts of a conversation.
@@ -269,7 +250,7 @@ impl ChatSession {
     }
 
     fn greet(&self, rights: (&Prepared, &Setup), loading: Instant, output: OutputArgs) {
-        if output.quiet || output.json {
+        if output.result_only() {
             return;
         }
         head::print_effective(rights, Some(&self.room), loading.elapsed());
@@ -338,15 +319,17 @@ impl ChatSession {
         }
     }
 
-    /// Waits for the end. Ctrl-C stops a turn; once the user has ended the conversation, it stops
-    /// everything.
+    /// Waits for the end, and receives messages from other terminals meanwhile. Ctrl-C stops a turn;
+    /// once the user has ended the conversation, it stops everything.
     async fn follow<E: Into<SessionError>>(
         &self,
         run: RoomHandle,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
         turn_wall: Option<Duration>,
-        storage: &RunStorage,
+        (storage, host): (&RunStorage, &Arc<Host>),
     ) -> Result<Arc<Outcome>, CliError> {
+        let _attending =
+            storage.store().map(|store| ControlListener::begin(store, host, &self.screen));
         self.channel.open(run.clone());
         let mut interrupts = self.interrupts.clone();
         // Once the user has left, no turn is worth returning to.
@@ -396,6 +379,19 @@ impl ChatSession {
             }
             before = now;
         }
+    }
+
+    /// Reports the end, and waits for the observers. Returns the exit code.
+    async fn conclude(
+        &self,
+        ended: Result<Arc<Outcome>, CliError>,
+        start: Instant,
+        (storage, host): (&RunStorage, &Host),
+        output: OutputArgs,
+    ) -> Result<u8, CliError> {
+        let code = self.close(ended, start, storage, output)?;
+        observers::drain(host, storage.store().is_some(), output, &self.interrupts).await?;
+        Ok(code)
     }
 
     /// Restores the terminal and prints the summary.

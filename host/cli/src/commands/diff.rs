@@ -46,7 +46,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
         Some(name) => stores.find(name)?,
         None => match newest(&stores, args.yes)? {
             Some((found, others)) => {
-                if !others.is_empty() && !output.json && !output.quiet {
+                if !others.is_empty() && !output.result_only() {
                     let what = not_named(&found.run(), &others);
                     stderr::note(what);
                 }
@@ -155,7 +155,7 @@ fn names(runs: &[RoomId]) -> String {
 
 /// Says that there is nothing to do. As JSON that is no line.
 fn nothing(what: &str, output: OutputArgs) -> Result<u8, CliError> {
-    if !output.json && !output.quiet {
+    if !output.result_only() {
         stderr::note(what);
     }
     Ok(exit::OK)

@@ -14,7 +14,7 @@ use crate::commands::add::hints::{Hint, missing_grants};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::config_file::{ConfigFile, refused, tell};
+use crate::state::config_file::{ConfigFile, tell};
 use crate::state::folders::{FolderGuard, check_by_host};
 use crate::state::source;
 use crate::ui::show::{FAINT, ODD, paint, show_path};
@@ -34,7 +34,7 @@ pub(crate) fn grant(args: &Grant, output: OutputArgs) -> Result<u8, CliError> {
         fragments
             .iter()
             .try_for_each(|fragment| text.grant(&plugin, fragment))
-            .map_err(|error| refused(&error))
+            .map_err(CliError::from)
     })
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn revoke(args: &EditArgs, output: OutputArgs) -> Result<u8, CliError
                 CliError::usage(format!("`{entry}` is granted to {plugin} as part of `{wider}`, not by name; nothing was written"))
                     .hint(hint)
             }
-            error => refused(&error),
+            error => error.into(),
         })
     })
 }
@@ -72,7 +72,7 @@ fn edit(
     let config =
         conclave_core::config::Config::parse(&show_path(&args.file), &folder, text.text()).ok();
     change(&mut text, config.as_ref())?;
-    let edited = text.finish().map_err(|error| refused(&error))?;
+    let edited = text.finish()?;
     FolderGuard::new(file.folder(), yes).check(plugin, granted, config.as_ref(), &edited)?;
     if !granted.is_empty() {
         check_by_host(&args.file, plugin, config.as_ref(), &edited)?;
@@ -80,7 +80,7 @@ fn edit(
     file.write(&edited)?;
     let missing = missing(plugin, &edited, &args.file);
     tell(&file, &edited, json!({ "plugin": plugin, "hints": missing }), output)?;
-    if !output.json && !output.quiet {
+    if !output.result_only() {
         show(&edited, &missing, &args.file);
     }
     Ok(exit::OK)

@@ -53,7 +53,7 @@ async fn tools_of(found: &LocatedComponent, output: OutputArgs) -> Result<Tools,
     if !found.inspection.kinds.contains(&PluginKind::Tools) {
         return Ok(None);
     }
-    let follow = setup::follow(output.quiet || output.json);
+    let follow = setup::follow(output.result_only());
     let tools = setup::tools_of(&setup::open_host()?, found, &follow).await;
     Ok(Some(tools.map_err(|error| error.to_string())))
 }

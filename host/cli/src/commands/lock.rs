@@ -61,7 +61,7 @@ pub(crate) async fn facts_of(
     output: OutputArgs,
 ) -> Result<BTreeMap<PluginName, PluginFacts>, CliError> {
     let host = setup::open_host_in(file)?;
-    let follow = setup::follow(output.quiet || output.json);
+    let follow = setup::follow(output.result_only());
     let mut facts = host.facts_of(config, &follow).await.map_err(setup::unprepared)?;
     facts
         .retain(|name, _| config.plugins.get(name).is_some_and(|plugin| is_pinned(&plugin.source)));
@@ -79,7 +79,7 @@ pub(crate) async fn pin(
 ) -> Result<Option<String>, CliError> {
     let Inspection { manifest, kinds, sha256, .. } = found.inspection.clone();
     // The bytes that were inspected, not the file's present ones, which may have changed since.
-    let follow = setup::follow(output.quiet || output.json);
+    let follow = setup::follow(output.result_only());
     let Ok(listed) = setup::tools_of(&setup::open_host()?, found, &follow).await else {
         return Ok(None);
     };

@@ -12,7 +12,7 @@ use crate::args::{OutputArgs, Pull};
 use crate::commands::sign::write_beside;
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::registry::{failed, reference, registry};
+use crate::state::registry::{reference, registry};
 use crate::ui::show::{FAINT, bytes, paint, show_path, unwritten};
 use crate::ui::{stderr, stdout};
 
@@ -20,18 +20,15 @@ pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError
     let reference = reference(&args.reference)?;
     let file = args.output.clone().unwrap_or_else(|| file_name(reference.repository()));
     let registry = registry();
-    let artifact = registry.artifact(&reference, || {}).await.map_err(|error| failed(&error))?;
+    let artifact = registry.artifact(&reference, || {}).await?;
     // After the lookup: a reference that does not exist is the first problem to know.
     check_free(&file, args.force)?;
     check_free(&signature_file(&file), args.force)?;
-    let component = registry
-        .component(&artifact, COMPONENT_BYTES, || {})
-        .await
-        .map_err(|error| failed(&error))?;
+    let component = registry.component(&artifact, COMPONENT_BYTES, || {}).await?;
     // Without --force not even a file that appeared meanwhile is replaced.
     let write = if args.force { durable_file::replace } else { durable_file::create };
     write(&file, &component, &FileAccess::Usual).map_err(|error| unwritten(&file, error))?;
-    let signatures = registry.signatures(&artifact).await.map_err(|error| failed(&error))?;
+    let signatures = registry.signatures(&artifact).await?;
     if !signatures.envelopes.is_empty() {
         write_beside(&file, &signatures.envelopes)?;
     }

@@ -15,7 +15,7 @@ use crate::commands::sign::read_key;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::registry::{envelopes_beside, failed as failed_pull, reference, registry};
+use crate::state::registry::{envelopes_beside, reference, registry};
 use crate::state::source::{self, ComponentPlace};
 use crate::ui::ask;
 use crate::ui::show::{FAINT, ODD, bytes, one_line, paint};
@@ -54,7 +54,7 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
     if let Some(replaced) = replaced.filter(|_| !args.replace) {
         confirm(&reference, &replaced, command_for(&args.source))?;
     }
-    let pushed = registry.push(&reference, &package).await.map_err(|error| failed(&error))?;
+    let pushed = registry.push(&reference, &package).await.map_err(failed)?;
     // After the push: the statement names the digest of the pushed manifest.
     signatures.extend(key.map(|key| key.sign(&Statement::of_artifact(&pushed))));
     // A signature of another component, or of another packaging of it, proves nothing here.
@@ -62,7 +62,7 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
         !signers(std::slice::from_ref(envelope), Subject::Artifact(&pushed)).is_empty()
     });
     for envelope in &signatures {
-        registry.push_signature(&pushed, envelope).await.map_err(|error| failed(&error))?;
+        registry.push_signature(&pushed, envelope).await.map_err(failed)?;
     }
     let signed_by = signers(&signatures, Subject::Artifact(&pushed));
     let signed_by: Vec<String> = signed_by.iter().map(ToString::to_string).collect();
@@ -93,11 +93,11 @@ pub(crate) async fn push(args: &Push, output: OutputArgs) -> Result<u8, CliError
 
 /// The error of a push. What a pull needs is no help here: nothing is kept that could stand for the
 /// registry.
-fn failed(error: &RegistryError) -> CliError {
+fn failed(error: RegistryError) -> CliError {
     match error {
         RegistryError::Unreachable { .. } => CliError::plugin(error.to_string())
             .hint("check its address and your network, and push again"),
-        error => failed_pull(error),
+        error => error.into(),
     }
 }
 
@@ -122,12 +122,12 @@ async fn replaced(
             let description = one_line(&format!("something else: {reason}"), 3 * TEXT);
             return Ok(Some(ReplacedArtifact { description, signers: BTreeSet::new() }));
         }
-        Err(error) => return Err(failed(&error)),
+        Err(error) => return Err(failed(error)),
     };
     if artifact.reference().digest() == Some(package.digest().as_str()) {
         return Ok(None);
     }
-    let signatures = registry.signatures(&artifact).await.map_err(|error| failed(&error))?;
+    let signatures = registry.signatures(&artifact).await.map_err(failed)?;
     let signers = signers(&signatures.envelopes, Subject::Artifact(&artifact));
     Ok(Some(ReplacedArtifact { description: describe(&artifact), signers }))
 }

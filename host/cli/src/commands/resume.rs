@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{PluginName, RoomId};
-use conclave_runtime::RunOptions;
 use conclave_runtime::store::{
     ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreError,
     StoreReader,
 };
+use conclave_runtime::{Host, Prepared, RunOptions};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs, choice_of};
@@ -20,13 +20,11 @@ use crate::commands::chat;
 use crate::program::error::CliError;
 use crate::program::exit::{self, worst};
 use crate::session::context::{RunContext, RunStyle};
-use crate::session::failure::unresumable;
 use crate::state::control::{pause_reason, report, send, until};
 use crate::state::interrupted_runs::{
     CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
 };
 use crate::state::journals::RunStorage;
-use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::stored_run::has_ended;
 use crate::state::stores::OpenStores;
@@ -99,7 +97,7 @@ async fn all(
     runs.reverse();
     let (mut codes, mut counts) = (Vec::new(), ResumeCounts::default());
     let says = |what: String| {
-        if !output.quiet && !output.json {
+        if !output.result_only() {
             stderr::note(what);
         }
     };
@@ -151,7 +149,7 @@ async fn all(
             codes.push(code);
             // Ctrl-C is meant for the whole command, not only for the run in progress.
             if code == exit::INTERRUPTED {
-                if !output.quiet && !output.json {
+                if !output.result_only() {
                     report_interrupted(&interrupted_in(stores));
                 }
                 return Ok(code);
@@ -223,20 +221,8 @@ async fn resume_now(
     interrupts: &Interrupts,
 ) -> Result<Option<u8>, CliError> {
     let loading = Instant::now();
-    let file = config_of(row, args.config.as_deref())?;
-    // A run that was begun with --locked stays so.
-    let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
-    let about = origin_of(row, &file, locked);
-    let config = setup::read_config(&file, &models)?;
-    let engine = EngineStart::begin();
-    let storage = RunStorage::in_store(
-        store.clone(),
-        Durability::of_word(&row.durability).unwrap_or_default(),
-        about,
-    );
-    let host = Arc::new(setup::open_host_keeping(&file, &storage, engine)?);
-    let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?;
-    report_unnamed(observers, prepared.setup(), &row.run, output)?;
+    let reopened = ReopenedRun::open(store.clone(), row, observers, args, output).await?;
+    let ReopenedRun { file, storage, host, prepared } = reopened;
     if row.command == CONVERSATION {
         let setting = chat::InterruptedChat {
             room: row.run.clone(),
@@ -254,10 +240,7 @@ async fn resume_now(
     let style = RunStyle { output, trace: args.trace, verbose: args.verbose, approvals, questions };
     let context = RunContext::new(&prepared, &file, &storage, style, interrupts)?
         .resuming(&row.run, &storage);
-    let mut session = prepared
-        .reopen(&row.run, context.options(&storage))
-        .await
-        .map_err(|error| unresumable(&error))?;
+    let mut session = prepared.reopen(&row.run, context.options(&storage)).await?;
     if session.paused().is_some() && args.run.is_none() {
         // A pause is deliberate, so `--all` does not resume it.
         let what = format!(
@@ -290,25 +273,48 @@ async fn resume_now(
     context.legend();
     let began = Instant::now();
     interrupts.run_begins();
-    let attending = context.attend(&storage, &host);
     let handle = session.handle();
     if session.paused().is_some() {
         // An explicit resume also lifts a pause.
         handle.unpause();
     }
-    let outcome = context.follow(handle, session.resume(), (&row.run, &storage)).await;
-    drop(attending);
-    let outcome = outcome?;
+    let outcome = context.follow(handle, session.resume(), (&row.run, &storage, &host)).await?;
     drop(session);
     close_orphans(store, &row.run);
-    // The result is the last line.
-    if output.json {
-        observers::drain(&host, true, output, interrupts).await?;
-        return context.end(&outcome, began, (&row.run, &storage)).map(Some);
+    context.conclude(&outcome, began, (&row.run, &storage, &host)).await.map(Some)
+}
+
+/// A stored run with the host of its config.
+struct ReopenedRun {
+    /// The config.
+    file: PathBuf,
+    storage: RunStorage,
+    host: Arc<Host>,
+    prepared: Prepared,
+}
+
+impl ReopenedRun {
+    /// Opens the host, and reports the observers that the config does not name any more.
+    async fn open(
+        store: Store,
+        row: &RunRow,
+        observers: &BTreeSet<PluginName>,
+        args: &args::Resume,
+        output: OutputArgs,
+    ) -> Result<Self, CliError> {
+        let file = config_of(row, args.config.as_deref())?;
+        // A run that was begun with --locked stays so.
+        let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
+        let origin = origin_of(row, &file, locked);
+        let config = setup::read_config(&file, &models)?;
+        let engine = EngineStart::begin();
+        let durability = Durability::of_word(&row.durability).unwrap_or_default();
+        let storage = RunStorage::in_store(store, durability, origin);
+        let host = Arc::new(setup::open_host_keeping(&file, &storage, engine)?);
+        let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?;
+        report_unnamed(observers, prepared.setup(), &row.run, output)?;
+        Ok(Self { file, storage, host, prepared })
     }
-    let code = context.end(&outcome, began, (&row.run, &storage))?;
-    observers::drain(&host, true, output, interrupts).await?;
-    Ok(Some(code))
 }
 
 /// The origin of a run that is resumed with this config.
@@ -359,18 +365,9 @@ async fn deliver_missed(
     output: OutputArgs,
 ) -> Result<u8, CliError> {
     let store = Store::open(&row.store).map_err(|error| in_use(error, row))?;
-    let file = config_of(row, args.config.as_deref())?;
-    let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
-    let about = origin_of(row, &file, locked);
-    let config = setup::read_config(&file, &models)?;
-    let engine = EngineStart::begin();
-    let durability = Durability::of_word(&row.durability).unwrap_or_default();
-    let storage = RunStorage::in_store(store, durability, about);
-    let host = Arc::new(setup::open_host_keeping(&file, &storage, engine)?);
-    let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?;
-    let options = RunOptions { journals: storage.journals(), ..RunOptions::default() };
-    report_unnamed(observers, prepared.setup(), &row.run, output)?;
-    let reports = prepared.deliver_missed(&row.run, options).await;
+    let reopened = ReopenedRun::open(store, row, observers, args, output).await?;
+    let options = RunOptions { journals: reopened.storage.journals(), ..RunOptions::default() };
+    let reports = reopened.prepared.deliver_missed(&row.run, options).await;
     let mut code = exit::OK;
     for report in &reports {
         if report.stopped.is_some() {

@@ -13,11 +13,10 @@ use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::session::context::{RunContext, RunStyle};
-use crate::session::failure::{unkept, unresumable};
+use crate::session::failure::unkept;
 use crate::state::attach;
 use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
-use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
@@ -83,13 +82,8 @@ async fn once(
     let storage = RunStorage::open(
         &room.keep,
         RunCommand {
-            command: "run",
-            file,
-            config: &config,
-            locked,
-            approvals: Some(args.approvals),
             questions: Some(args.questions),
-            is_bulk: false,
+            ..RunCommand::new("run", file, &config, locked).with_approvals(args.approvals)
         },
     )?;
     // Another process may have begun the room's first run since it was looked for; from here on the
@@ -115,34 +109,23 @@ async fn once(
     let (room, is_stored) = (room.id, room.is_stored);
     let options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&storage) };
     interrupted_runs::report_interrupted(&interrupted);
-    if !output.quiet && !output.json {
+    if !output.result_only() {
         head::print(&prepared, Some(&room), loading.elapsed());
     }
     context.legend();
     let started = Instant::now();
     interrupts.run_begins();
     let session = if is_stored {
-        prepared.reopen(&room, options).await.map_err(|error| unresumable(&error))?
+        prepared.reopen(&room, options).await?
     } else {
         prepared.session(options).map_err(|failure| unkept(&failure, &room, &storage))?
     };
     // The store is this process's own now, so nothing comes between this and the start.
     let run = session.start(input).map_err(|error| CliError::usage(error.to_string()))?;
-    let attending = context.attend(&storage, &host);
     let watched = args
         .watch
         .then(|| watch::rebuilt_components(&prepared, run.handle(), Arc::clone(&context.screen)));
-    let outcome = context.follow(run.handle(), run.outcome(), (&room, &storage)).await;
-    drop((watched, attending));
-    let outcome = outcome?;
-    let end = || context.end(&outcome, started, (&room, &storage));
-    let is_stored = storage.store().is_some();
-    if output.json {
-        // The result is the last line.
-        observers::drain(&host, is_stored, output, interrupts).await?;
-        return end();
-    }
-    let code = end()?;
-    observers::drain(&host, is_stored, output, interrupts).await?;
-    Ok(code)
+    let outcome = context.follow(run.handle(), run.outcome(), (&room, &storage, &host)).await;
+    drop(watched);
+    context.conclude(&*outcome?, started, (&room, &storage, &host)).await
 }

@@ -75,7 +75,7 @@ pub(crate) async fn serve(
     let address = listener.local_addr().map_err(|error| CliError::internal(error.to_string()))?;
     let host = Arc::new(setup::open_host_keeping(&args.file, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&args.file, &config), locked, output).await?;
-    if !output.quiet && !output.json {
+    if !output.result_only() {
         head::print(&prepared, None, loading.elapsed());
     }
     let screen = Screen::new(Verbosity::of(output));
@@ -299,18 +299,7 @@ fn storage(
     })?;
     let keep = Keep { store: Some(store), ..keep };
     let file = &args.file;
-    RunStorage::open(
-        &keep,
-        RunCommand {
-            command: SERVED,
-            file,
-            config,
-            locked,
-            approvals: None,
-            questions: None,
-            is_bulk: false,
-        },
-    )
+    RunStorage::open(&keep, RunCommand::new(SERVED, file, config, locked))
 }
 
 /// Checks that the rooms of the store are conversations of this config.

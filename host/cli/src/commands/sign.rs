@@ -12,7 +12,7 @@ use crate::args::{OutputArgs, Sign};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::registry::{envelopes_beside, failed, registry};
+use crate::state::registry::{envelopes_beside, registry};
 use crate::state::source::{self, ComponentPlace};
 use crate::ui::show::{FAINT, paint, show_path, unwritten};
 use crate::ui::{stderr, stdout};
@@ -35,10 +35,9 @@ pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError
         }
         ComponentPlace::Registry { artifact, .. } => {
             let registry = registry();
-            let artifact =
-                registry.artifact(artifact, || {}).await.map_err(|error| failed(&error))?;
+            let artifact = registry.artifact(artifact, || {}).await?;
             let envelope = key.sign(&Statement::of_artifact(&artifact));
-            registry.push_signature(&artifact, &envelope).await.map_err(|error| failed(&error))?;
+            registry.push_signature(&artifact, &envelope).await?;
             artifact.reference().to_string()
         }
         ComponentPlace::Stock(_) | ComponentPlace::Url(_) => {

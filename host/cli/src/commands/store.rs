@@ -187,19 +187,19 @@ fn backup(
         }
         reader.backup(&folder)?;
         copy.get_or_insert_with(|| folder.clone());
-        let shown = |path: &Path| one_line(&path.display().to_string(), 200);
+        let printed = |path: &Path| one_line(&path.display().to_string(), 200);
         stdout::report(
             output,
             json!({ "type": "backup", "store": reader.folder(), "folder": folder }),
             format_args!(
                 "{} {} to {}",
                 paint(GOOD, "copied"),
-                shown(reader.folder()),
-                shown(&folder)
+                printed(reader.folder()),
+                printed(&folder)
             ),
         )?;
     }
-    if let Some(copy) = copy.filter(|_| !output.json && !output.quiet) {
+    if let Some(copy) = copy.filter(|_| !output.result_only()) {
         let copy = shell(&copy.display().to_string());
         stdout::unbroken(note(format_args!("read a copy with: conclave runs --store {copy}")))?;
     }
@@ -232,7 +232,7 @@ fn check(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
 }
 
 fn nothing(output: OutputArgs) -> Result<u8, CliError> {
-    if !output.json && !output.quiet {
+    if !output.result_only() {
         stdout::styled(note("nothing is stored yet"))?;
     }
     Ok(exit::OK)

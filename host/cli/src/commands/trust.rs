@@ -10,7 +10,7 @@ use crate::args::{OutputArgs, TrustAdd, TrustCommand, TrustList, TrustRemove};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::file_option;
-use crate::state::config_file::{ConfigFile, refused, tell};
+use crate::state::config_file::{ConfigFile, tell};
 use crate::ui::show::{FAINT, NAME, paint, printable, show_path};
 use crate::ui::{stderr, stdout};
 
@@ -61,9 +61,8 @@ fn add(args: &TrustAdd, output: OutputArgs) -> Result<u8, CliError> {
         }
     }
     let [table, keys] = KEYS;
-    text.set(&[table, keys, args.name.as_str()], &format!("{:?}", key.to_string()))
-        .map_err(|error| refused(&error))?;
-    let edited = text.finish().map_err(|error| refused(&error))?;
+    text.set(&[table, keys, args.name.as_str()], &format!("{:?}", key.to_string()))?;
+    let edited = text.finish()?;
     file.write(&edited)?;
     tell(&file, &edited, json!({ "name": args.name, "key": key.to_string() }), output)?;
     Ok(exit::OK)
@@ -108,8 +107,8 @@ fn remove(args: &TrustRemove, output: OutputArgs) -> Result<u8, CliError> {
         return Err(CliError::usage(what).known(&args.name, "the keys are", known));
     }
     let [table, keys] = KEYS;
-    text.remove(&[table, keys, args.name.as_str()]).map_err(|error| refused(&error))?;
-    let edited = text.finish().map_err(|error| refused(&error))?;
+    text.remove(&[table, keys, args.name.as_str()])?;
+    let edited = text.finish()?;
     file.write(&edited)?;
     tell(&file, &edited, json!({ "name": args.name }), output)?;
     Ok(exit::OK)

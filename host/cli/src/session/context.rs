@@ -23,6 +23,7 @@ use crate::program::exit::{self, RunIncidents};
 use crate::program::shell::shell;
 use crate::state::control_inbox::ControlListener;
 use crate::state::journals::RunStorage;
+use crate::state::observers;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::steps::Steps;
@@ -86,7 +87,7 @@ impl RunContext {
         let steps = trace
             .detail(output)?
             .map(|detail| Steps::of_run(Arc::clone(&screen), detail, prepared.setup()));
-        let trace = (steps.is_some() || !(output.json || output.quiet)).then(|| {
+        let trace = (steps.is_some() || !output.result_only()).then(|| {
             Arc::new(
                 TracePrinter::of_run(Arc::clone(&screen), verbose, prepared.setup())
                     .with_addresses(storage.is_kept())
@@ -174,18 +175,16 @@ impl RunContext {
         }
     }
 
-    /// Receives messages from other terminals until the returned guard is dropped.
-    pub(crate) fn attend(&self, storage: &RunStorage, host: &Arc<Host>) -> Option<ControlListener> {
-        storage.store().map(|store| ControlListener::begin(store, host, &self.screen))
-    }
-
-    /// Waits for the end. Ctrl-C stops the run, and ends the program if that takes too long.
+    /// Waits for the end, and receives messages from other terminals meanwhile. Ctrl-C stops the run,
+    /// and ends the program if that takes too long.
     pub(crate) async fn follow<E: Into<SessionError>>(
         &self,
         run: RoomHandle,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
-        (room, storage): (&RoomId, &RunStorage),
+        (room, storage, host): (&RoomId, &RunStorage, &Arc<Host>),
     ) -> Result<Arc<Outcome>, CliError> {
+        let _attending =
+            storage.store().map(|store| ControlListener::begin(store, host, &self.screen));
         let mut interrupts = self.interrupts.clone();
         let mut outcome = std::pin::pin!(outcome);
         // Without a loop: a second Ctrl-C does not come here, it ends the program.
@@ -217,6 +216,25 @@ impl RunContext {
             // The task's own journal records how it ended.
             let _ = self.runner.wait(&task.room, None).await;
         }
+    }
+
+    /// Reports the end, and waits for the observers. Returns the exit code.
+    pub(crate) async fn conclude(
+        &self,
+        outcome: &Outcome,
+        began: Instant,
+        (room, storage, host): (&RoomId, &RunStorage, &Host),
+    ) -> Result<u8, CliError> {
+        let output = self.style.output;
+        let is_stored = storage.store().is_some();
+        // As JSON, the result is the last line.
+        if output.json {
+            observers::drain(host, is_stored, output, &self.interrupts).await?;
+            return self.end(outcome, began, (room, storage));
+        }
+        let code = self.end(outcome, began, (room, storage))?;
+        observers::drain(host, is_stored, output, &self.interrupts).await?;
+        Ok(code)
     }
 
     /// Reports the end, and returns the exit code.

@@ -41,13 +41,15 @@ pub(crate) fn unkept(failure: &impl Display, room: &RoomId, storage: &RunStorage
 }
 
 /// The error for a run that cannot be resumed.
-pub(crate) fn unresumable(error: &ResumeError) -> CliError {
-    match error {
-        ResumeError::Unknown { .. } => CliError::usage(error.to_string()),
-        ResumeError::Changed { .. } | ResumeError::OtherPlugin { .. } => {
-            CliError::plugin(error.to_string())
+impl From<ResumeError> for CliError {
+    fn from(error: ResumeError) -> Self {
+        match error {
+            ResumeError::Unknown { .. } => Self::usage(error.to_string()),
+            ResumeError::Changed { .. } | ResumeError::OtherPlugin { .. } => {
+                Self::plugin(error.to_string())
+            }
+            ResumeError::Journal(_) => Self::internal(error.to_string()),
         }
-        ResumeError::Journal(_) => CliError::internal(error.to_string()),
     }
 }
 

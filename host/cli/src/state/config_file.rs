@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use conclave_core::config::Problems;
 use conclave_core::config::edit::{ConfigEditError, ConfigText, EditedConfig, LineChange};
 use conclave_runtime::durable_file::{self, FileAccess};
 use serde_json::{Value, json};
@@ -66,7 +67,7 @@ impl ConfigFile {
     /// If the text is not TOML.
     pub(crate) fn edit(&self) -> Result<ConfigText, CliError> {
         ConfigText::open(&show_path(&self.path), &self.folder().to_string_lossy(), &self.text)
-            .map_err(|error| refused(&error))
+            .map_err(CliError::from)
     }
 
     /// Writes the text of an edit.
@@ -91,20 +92,19 @@ impl ConfigFile {
 }
 
 /// The command line's error for a rejected edit.
-pub(crate) fn refused(error: &ConfigEditError) -> CliError {
-    match error {
-        ConfigEditError::Wrong(problems) => {
-            let what = format!(
-                "this change would make the config invalid; nothing was written\n\n{}",
-                problems.to_string().trim_end()
-            );
-            CliError::usage(what).with_problems(problems)
+impl From<ConfigEditError> for CliError {
+    fn from(error: ConfigEditError) -> Self {
+        let invalid = |lead: &str, problems: &Problems| {
+            let what = format!("{lead}\n\n{}", problems.to_string().trim_end());
+            Self::usage(what).with_problems(problems)
+        };
+        match &error {
+            ConfigEditError::Wrong(problems) => {
+                invalid("this change would make the config invalid; nothing was written", problems)
+            }
+            ConfigEditError::Unreadable(problems) => invalid("the config is invalid", problems),
+            error => Self::usage(error.to_string()),
         }
-        ConfigEditError::Unreadable(problems) => {
-            CliError::usage(format!("the config is invalid\n\n{}", problems.to_string().trim_end()))
-                .with_problems(problems)
-        }
-        error => CliError::usage(error.to_string()),
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn interrupted_with(
     (command, config): (&str, &Path),
     output: OutputArgs,
 ) -> Vec<RunRow> {
-    if output.quiet || output.json {
+    if output.result_only() {
         return Vec::new();
     }
     let mut runs = interrupted_in(&OpenStores::of(store));

@@ -166,9 +166,14 @@ impl RunStorage {
 }
 
 impl<'a> RunCommand<'a> {
-    /// Returns a command that starts many runs.
+    /// A command that starts one run, without a choice of who decides.
+    pub(crate) fn new(command: &'a str, file: &'a Path, config: &'a Config, locked: bool) -> Self {
+        Self { command, file, config, locked, approvals: None, questions: None, is_bulk: false }
+    }
+
+    /// A command that starts many runs.
     pub(crate) fn bulk(command: &'a str, file: &'a Path, config: &'a Config, locked: bool) -> Self {
-        Self { command, file, config, locked, approvals: None, questions: None, is_bulk: true }
+        Self { is_bulk: true, ..Self::new(command, file, config, locked) }
     }
 
     /// The command with the operator's choice of who decides on approvals.

@@ -51,8 +51,10 @@ pub(crate) fn registry() -> Registry {
 }
 
 /// The error for people.
-pub(crate) fn failed(error: &RegistryError) -> CliError {
-    CliError::plugin(error.to_string()).hint(error.help())
+impl From<RegistryError> for CliError {
+    fn from(error: RegistryError) -> Self {
+        Self::plugin(error.to_string()).hint(error.help())
+    }
 }
 
 /// Downloads a component whose digest is named. `command_for` returns the command to type with one.
@@ -103,11 +105,8 @@ pub(crate) async fn download(
 pub(crate) async fn pull(source: &str) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     let reference = reference(source)?;
     let registry = registry();
-    let artifact = registry.artifact(&reference, || {}).await.map_err(|error| failed(&error))?;
-    let bytes = registry
-        .component(&artifact, COMPONENT_BYTES, || {})
-        .await
-        .map_err(|error| failed(&error))?;
+    let artifact = registry.artifact(&reference, || {}).await?;
+    let bytes = registry.component(&artifact, COMPONENT_BYTES, || {}).await?;
     let artifact = artifact.reference().clone();
     Ok((ComponentPlace::Registry { reference: source.to_owned(), artifact }, bytes))
 }
@@ -136,8 +135,8 @@ pub(crate) async fn signers_of_artifact(
     reference: &OciReference,
 ) -> Result<BTreeSet<PublicKey>, CliError> {
     let registry = registry();
-    let artifact = registry.artifact(reference, || {}).await.map_err(|error| failed(&error))?;
-    let signatures = registry.signatures(&artifact).await.map_err(|error| failed(&error))?;
+    let artifact = registry.artifact(reference, || {}).await?;
+    let signatures = registry.signatures(&artifact).await?;
     Ok(signers(&signatures.envelopes, Subject::Artifact(&artifact)))
 }
 

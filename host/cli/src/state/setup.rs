@@ -138,7 +138,7 @@ pub(crate) async fn load(
     locked: bool,
     output: OutputArgs,
 ) -> Result<(Prepared, Problems), CliError> {
-    let quiet = output.quiet || output.json;
+    let quiet = output.result_only();
     let pins = Pins { lock: LockFile::open(file)?.lock, locked };
     let prepared = host.prepare_pinned(config, &pins, &follow(quiet)).await.map_err(unprepared)?;
     // Warnings about the config alone are repeated once its plugins are loaded, with better

@@ -166,5 +166,5 @@ pub(crate) fn journals<'a>(
     run: &RoomId,
 ) -> Result<impl Iterator<Item = Result<(RoomId, Vec<Record>), CliError>> + use<'a>, CliError> {
     let rooms = reader.rooms(run)?.into_iter().map(|row| row.room);
-    Ok(rooms.map(|room| Ok((room.clone(), reader.records(&room)?))))
+    Ok(rooms.map(move |room| Ok((room.clone(), reader.records(&room)?))))
 }

@@ -228,7 +228,7 @@ impl Toolchain {
 }
 
 fn step(output: OutputArgs, what: &str) {
-    if !output.quiet && !output.json {
+    if !output.result_only() {
         stderr::note(what);
     }
 }

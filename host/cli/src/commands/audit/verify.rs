@@ -36,7 +36,7 @@ pub(super) fn verify(
         store_check::report("verified", reader.folder(), checked, output)?;
     }
     let broken = store_check::report_unreadable("verified", &unreadable, output)? || broken;
-    if checked.is_empty() && unreadable.is_empty() && !output.json && !output.quiet {
+    if checked.is_empty() && unreadable.is_empty() && !output.result_only() {
         stdout::styled(note("no runs are stored, so there is nothing to verify"))?;
     }
     // A noted hash cannot be found if its store is gone.

@@ -22,7 +22,6 @@ use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 
 use super::conversation::{Conversation, ConversationRow, WebChannel};
 use crate::program::error::CliError;
-use crate::session::failure::unresumable;
 use crate::ui::screen::Screen;
 use crate::ui::show::component::changed_lines;
 use crate::ui::show::{BAD, paint};
@@ -176,7 +175,7 @@ impl Conversations {
         let conversation =
             Conversation::new(room.clone(), transcript, approvals, self.store.clone());
         let session = self.prepared.reopen(room, self.options(&conversation)).await;
-        let session = session.map_err(|error| unresumable(&error))?;
+        let session = session?;
         if session.is_cut_off() {
             for line in changed_lines(session.changed_components()) {
                 self.screen.notice(format_args!("{}: {line}", conversation.room()));

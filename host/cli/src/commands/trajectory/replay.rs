@@ -41,15 +41,7 @@ pub(super) async fn replay(
     let config = setup::read_config(&args.config, &models)?;
     let storage = RunStorage::open(
         &args.keep,
-        RunCommand {
-            command: "run",
-            file: &args.config,
-            config: &config,
-            locked,
-            approvals: Some(args.approvals),
-            questions: None,
-            is_bulk: false,
-        },
+        RunCommand::new("run", &args.config, &config, locked).with_approvals(args.approvals),
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&args.config, &config), locked, output).await?;
@@ -69,7 +61,7 @@ pub(super) async fn replay(
     if args.compare {
         options.subscribers = options.subscribers.with(Arc::clone(&recorded) as _);
     }
-    if !output.quiet && !output.json {
+    if !output.result_only() {
         head::print(&prepared, Some(&room), loading.elapsed());
         stderr::note(format_args!("replaying {count} of the log\n"));
     }
@@ -79,10 +71,7 @@ pub(super) async fn replay(
     let run = prepared
         .start(RunInput { replay: turns, ..RunInput::from(task) }, options)
         .map_err(|failure| unkept(&failure, &room, &storage))?;
-    let attending = context.attend(&storage, &host);
-    let outcome = context.follow(run.handle(), run.outcome(), (&room, &storage)).await;
-    drop(attending);
-    let outcome = outcome?;
+    let outcome = context.follow(run.handle(), run.outcome(), (&room, &storage, &host)).await?;
     let end = || context.end(&outcome, started, (&room, &storage));
     if !args.compare {
         return end();

@@ -40,8 +40,8 @@ pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliE
     let problems: Vec<LogProblem> =
         loaded.problems.iter().cloned().chain(out_of_place(sdk)).collect();
     let unanswered = unanswered(sdk);
-    let shown = found.len() + later.len();
-    let part = format!("{shown} of {}", plural(all as u64, "event", "events"));
+    let listed = found.len() + later.len();
+    let part = format!("{listed} of {}", plural(all as u64, "event", "events"));
     let empty = match (all, problems.is_empty()) {
         (0, true) => "the log is empty",
         (0, false) => "",
@@ -54,7 +54,7 @@ pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliE
         rows: table::rows(&COLUMNS, rows.chain(later.iter().map(|(n, event)| sdk_row(*n, event)))),
         json: items.chain(later.iter().map(|(n, event)| item(n, event.to_json()))),
         empty: empty.to_owned(),
-        notes: if shown < all { vec![part.clone()] } else { Vec::new() },
+        notes: if listed < all { vec![part.clone()] } else { Vec::new() },
     }
     .print(output)?;
     if output.json {

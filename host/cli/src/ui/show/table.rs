@@ -51,7 +51,7 @@ pub(crate) fn rows(
     columns: &[Column],
     cells: impl Iterator<Item = Cells>,
 ) -> impl Iterator<Item = String> {
-    std::iter::once_with(|| {
+    std::iter::once_with(move || {
         let cells: Vec<Cells> = cells.collect();
         if cells.is_empty() { Vec::new() } else { lines(columns, &cells, total()) }
     })
