@@ -12,7 +12,6 @@ mod view;
 mod why;
 
 use std::collections::{BTreeSet, HashMap};
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

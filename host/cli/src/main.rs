@@ -64,6 +64,7 @@ mod session {
     pub(crate) mod context;
     pub(crate) mod ending;
     pub(crate) mod failure;
+    pub(crate) mod pending_calls;
 }
 
 mod commands;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anstyle::Style;
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::types::approval::ApprovalRequest;
-use conclave_core::types::ids::{Millis, RoomId};
+use conclave_core::types::ids::Millis;
 use conclave_core::types::risk::Risk;
 use conclave_runtime::store::{RunRow, WaitRow};
 use serde_json::json;

@@ -26,7 +26,7 @@ use crate::commands::batch::input::BatchInput;
 use crate::commands::batch::progress::BatchCounter;
 use crate::commands::batch::results::{ResultRow, Results, Staged, label, put};
 use crate::program::error::CliError;
-use crate::program::exit::{self, RunIncidents};
+use crate::program::exit::{self, RunIncidents, worst};
 use crate::session::ending::interactive_help;
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -19,7 +18,7 @@ use crate::program::shell::shell;
 use crate::state::project::{MANIFEST, Project};
 use crate::state::source;
 use crate::state::toolchain::Toolchain;
-use crate::ui::show::{FAINT, ODD, paint, show_path, unwritten};
+use crate::ui::show::{show_path, unwritten};
 use crate::ui::{stderr, stdout};
 
 pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, CliError> {

@@ -25,6 +25,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::json_object::json_object;
 use crate::program::shell::shell;
+use crate::session::ending;
 use crate::state::setup;
 use crate::state::source::{self, LocatedComponent};
 use crate::ui::show::entry::EntryText;
@@ -351,7 +352,7 @@ fn as_json(tool: &str, run: &ToolRun, follower: &CallFollower, code: u8) -> Valu
         .answer
         .iter()
         .flat_map(|outcome| &outcome.follow_up_calls)
-        .map(super::run::as_json)
+        .map(ending::as_json)
         .collect();
     let denials = run.report.denials.iter().map(|record| {
         let mut denial = json!(record);

@@ -22,6 +22,7 @@ use crate::commands::call;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
+use crate::session::ending;
 use crate::state::project::Project;
 use crate::state::setup;
 use crate::state::source::{self, LocatedComponent};
@@ -299,7 +300,7 @@ async fn play_run(
         "status": outcome.status.as_str(),
         "is_success": outcome.status.is_success(),
         "reason": outcome.reason,
-        "content": super::run::result(&outcome),
+        "content": ending::result(&outcome),
         "value": outcome.value,
     }))
 }

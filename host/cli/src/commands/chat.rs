@@ -3,7 +3,6 @@
 
 pub(crate) mod command;
 pub(crate) mod conversation;
-pub(crate) mod open_questions;
 pub(crate) mod stream;
 pub(crate) mod transcript;
 pub(crate) mod user_channel;

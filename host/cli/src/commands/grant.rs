@@ -17,7 +17,7 @@ use crate::program::shell::shell;
 use crate::state::config_file::{ConfigFile, tell};
 use crate::state::folders::{FolderGuard, check_by_host};
 use crate::state::source;
-use crate::ui::show::{FAINT, ODD, paint, show_path};
+use crate::ui::show::{FAINT, paint, show_path};
 use crate::ui::stderr;
 
 /// Adds grants to a plugin.
@@ -94,7 +94,7 @@ fn missing(plugin: &str, edited: &EditedConfig, file: &Path) -> Vec<Hint> {
 }
 
 fn show(edited: &EditedConfig, missing: &[Hint], file: &Path) {
-    stderr::text(edited.warnings);
+    stderr::text(&edited.warnings);
     for hint in missing {
         stderr::warning(format_args!("{}\n  {}", hint.what, hint.how));
     }

@@ -27,7 +27,7 @@ use crate::state::setup::{self, EngineStart, Warnings};
 use crate::ui::interrupt::{Interrupts, terminated};
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::TracePrinter;
-use crate::ui::show::{FAINT, head, paint, plural};
+use crate::ui::show::{head, plural};
 use crate::ui::stderr;
 use crate::ui::terminal::NoClient;
 use refusals::RefusalPrinter;

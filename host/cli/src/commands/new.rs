@@ -17,7 +17,7 @@ use crate::program::shell::shell;
 use crate::state::config_file::create;
 use crate::state::sdk;
 use crate::state::toolchain::SDK;
-use crate::ui::show::{FAINT, GOOD, ODD, paint, plural, show_path, unwritten};
+use crate::ui::show::{FAINT, GOOD, paint, plural, show_path, unwritten};
 use crate::ui::{stderr, stdout};
 
 /// Names that collide with the SDK's crates, or with a plugin of the new config.

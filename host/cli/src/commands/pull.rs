@@ -13,7 +13,7 @@ use crate::commands::sign::write_beside;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::registry::{reference, registry};
-use crate::ui::show::{FAINT, bytes, paint, show_path, unwritten};
+use crate::ui::show::{bytes, show_path, unwritten};
 use crate::ui::{stderr, stdout};
 
 pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError> {

@@ -18,7 +18,7 @@ use crate::program::shell::shell;
 use crate::state::registry::{envelopes_beside, reference, registry};
 use crate::state::source::{self, ComponentPlace};
 use crate::ui::ask;
-use crate::ui::show::{FAINT, ODD, bytes, one_line, paint};
+use crate::ui::show::{bytes, one_line};
 use crate::ui::{stderr, stdout};
 
 /// Columns of a text that a registry states.

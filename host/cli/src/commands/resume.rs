@@ -31,7 +31,7 @@ use crate::state::stores::OpenStores;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::component::changed_lines;
 use crate::ui::show::run_state::{CLOSED, SERVED, continued_by};
-use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable, show_path};
+use crate::ui::show::{ODD, head, one_line, plural, printable, show_path};
 use crate::ui::{stderr, stdout};
 
 /// How long to wait until the process of a paused run has received the resume.

@@ -20,7 +20,7 @@ use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup::{self, EngineStart};
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
-use crate::ui::show::{BAD, FAINT, head, paint, printable};
+use crate::ui::show::{FAINT, head, paint};
 use crate::ui::stderr;
 
 use input::RunRoom;

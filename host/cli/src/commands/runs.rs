@@ -283,7 +283,7 @@ fn status_word(text: &str) -> Result<String, CliError> {
 }
 
 fn is_ending(word: &str) -> bool {
-    let name = serde_json::Value::from(word.to_ascii_uppercase().replace('-', "_"));
+    let name = Value::from(word.to_ascii_uppercase().replace('-', "_"));
     serde_json::from_value::<conclave_core::types::outcome::Status>(name).is_ok()
 }
 

@@ -14,7 +14,7 @@ use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::registry::{envelopes_beside, registry};
 use crate::state::source::{self, ComponentPlace};
-use crate::ui::show::{FAINT, paint, show_path, unwritten};
+use crate::ui::show::{show_path, unwritten};
 use crate::ui::{stderr, stdout};
 
 pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError> {

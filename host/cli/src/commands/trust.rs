@@ -11,7 +11,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::file_option;
 use crate::state::config_file::{ConfigFile, tell};
-use crate::ui::show::{FAINT, NAME, paint, printable, show_path};
+use crate::ui::show::{NAME, paint, printable, show_path};
 use crate::ui::{stderr, stdout};
 
 /// The table of the config with the keys.

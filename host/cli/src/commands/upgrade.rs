@@ -19,7 +19,7 @@ use crate::state::lock_file::LockFile;
 use crate::state::registry;
 use crate::state::setup::{self, Models};
 use crate::ui::ask;
-use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint, show_path};
+use crate::ui::show::{GOOD, NAME, ODD, one_line, paint, show_path};
 use crate::ui::{stderr, stdout};
 
 pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, CliError> {

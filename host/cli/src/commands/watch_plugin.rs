@@ -13,7 +13,7 @@ use crate::state::project::Project;
 use crate::state::toolchain::SDK;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
-use crate::ui::show::{BAD, FAINT, paint, printable};
+use crate::ui::show::{FAINT, paint};
 use crate::ui::stderr;
 
 /// Time for a Ctrl-C to arrive here after it has stopped the build.

@@ -105,7 +105,7 @@ pub(crate) fn of(status: Status, met: RunIncidents) -> u8 {
 /// The worst of these exit codes.
 pub(crate) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
     let codes: BTreeSet<u8> = codes.into_iter().collect();
-    WORST_FIRST.into_iter().find(|code| codes.contains(code)).unwrap_or(exit::OK)
+    WORST_FIRST.into_iter().find(|code| codes.contains(code)).unwrap_or(OK)
 }
 
 /// The exit code for a model failure that left a task without an answer.

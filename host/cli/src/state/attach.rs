@@ -10,8 +10,7 @@ use conclave_runtime::blobs::Blobs;
 use conclave_runtime::models::PROMPT_TEXT_MAX;
 
 use crate::program::error::CliError;
-use crate::ui::output;
-use crate::ui::show::{ODD, paint, show_path};
+use crate::ui::show::{ODD, show_path};
 use crate::ui::stderr;
 
 /// Bytes of one file: more than models accept, and too few to fill the memory.

@@ -2,7 +2,7 @@
 //! Other modules decide the edits.
 
 use std::fs;
-use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::io::{Error, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::Problems;

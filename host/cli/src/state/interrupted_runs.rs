@@ -9,7 +9,7 @@ use conclave_runtime::store::{RunFilter, RunRow, RunState, Store, StoreReader};
 
 use crate::args::OutputArgs;
 use crate::state::stores::{OpenStores, is_interrupted, read};
-use crate::ui::show::{ODD, paint, plural};
+use crate::ui::show::{ODD, plural};
 use crate::ui::stderr;
 
 /// Runs that are listed by name.

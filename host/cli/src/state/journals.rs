@@ -22,7 +22,7 @@ use crate::args::{Approvals, Keep, Questions, word_of};
 use crate::program::error::CliError;
 use crate::state::state_folder::make_private;
 use crate::state::stores::{bulk_folder, stores_folder};
-use crate::ui::show::{ODD, paint, printable};
+use crate::ui::show::printable;
 use crate::ui::stderr;
 
 /// Ended runs that stay in a store of the state folder.

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::ui::interrupt::Interrupts;
-use crate::ui::show::{ODD, one_line, paint, plural};
+use crate::ui::show::{ODD, one_line, plural};
 use crate::ui::{stderr, stdout};
 
 /// The wait for observers after a run. Its result is shown before.

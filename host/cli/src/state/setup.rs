@@ -30,9 +30,7 @@ use crate::state::lock_file::LockFile;
 use crate::state::registry::DockerLogins;
 use crate::state::source::{LocatedComponent, is_build};
 use crate::state::stock::stock;
-use crate::ui::show::{
-    FAINT, NAME, ODD, one_line, paint, plural, printable, show_path, time, unread,
-};
+use crate::ui::show::{NAME, ODD, one_line, paint, plural, printable, show_path, time, unread};
 use crate::ui::stderr;
 use crate::ui::terminal::is_terminal;
 

@@ -9,8 +9,8 @@ use conclave_runtime::store::{self, RunFilter, RunRow, RunState, Store, StoreErr
 
 use crate::program::error::CliError;
 use crate::state::state_folder::state_folder;
+use crate::ui::show::printable;
 use crate::ui::show::run_state::SERVED;
-use crate::ui::show::{ODD, paint, printable};
 use crate::ui::stderr;
 
 /// Kinds of waits that only a user can end.

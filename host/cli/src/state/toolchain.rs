@@ -20,7 +20,7 @@ use crate::args::{Engine, Language, OutputArgs};
 use crate::program::error::CliError;
 use crate::state::project::Project;
 use crate::state::{sdk, setup};
-use crate::ui::show::{FAINT, one_line, paint, show_path, time, unread, unwritten};
+use crate::ui::show::{one_line, show_path, time, unread, unwritten};
 use crate::ui::stderr;
 
 /// The folder of the SDK in a plugin's folder, as `conclave plugin new` writes it.

@@ -1,8 +1,6 @@
 //! `conclave audit verify` and `conclave audit head`: whether the stores are unchanged, and a hash
 //! to note elsewhere.
 
-use std::path::Path;
-
 use conclave_runtime::store::{StoreCheck, StoreReader};
 use serde_json::json;
 

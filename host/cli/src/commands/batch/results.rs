@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::input::BatchInput;
 use crate::program::error::CliError;
-use crate::program::exit::{self, worst};
+use crate::program::exit;
 use crate::session::ending::{as_json, result};
 use crate::ui::screen::Screen;
 use crate::ui::show::{BAD, FAINT, ODD, one_line, paint, show_path, unwritten};

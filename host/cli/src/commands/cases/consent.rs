@@ -2,7 +2,6 @@
 //! network: the cases come with the plugin, so the user is asked first.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::edit::Fragment;

@@ -18,10 +18,10 @@ use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::open_questions::OpenQuestions;
 use super::stream::PieceStream;
 use super::transcript::{Speaker, Transcript};
 use crate::program::exit;
+use crate::session::pending_calls::PendingCalls;
 use crate::ui::screen::{Screen, columns, total_columns};
 use crate::ui::show::amounts::now;
 use crate::ui::show::entry::EntryText;
@@ -76,7 +76,7 @@ struct OpenTurn {
 #[derive(Debug, Default)]
 struct ConversationState {
     turn: Option<OpenTurn>,
-    questions: OpenQuestions,
+    pending: PendingCalls,
     next: NextSpeaker,
     /// The entry task's step in progress.
     step: Option<CallId>,
@@ -440,13 +440,13 @@ impl TerminalChat {
 
 impl ConversationState {
     fn begin_turn(&mut self, before: Counts) {
-        let questions = self.questions.total(now());
+        let questions = self.pending.total(now());
         self.turn = Some(OpenTurn { began: Instant::now(), before, questions });
     }
 
     /// The time the agent worked in the turn, without the time for which a question was open.
     fn worked(&self, turn: &OpenTurn) -> Duration {
-        let question_time = self.questions.total(now()).saturating_sub(turn.questions);
+        let question_time = self.pending.total(now()).saturating_sub(turn.questions);
         turn.began.elapsed().saturating_sub(question_time)
     }
 
@@ -463,7 +463,11 @@ impl Subscriber for TerminalChat {
     fn on(&self, happening: &Published) {
         // Before the filter below: the question of a background task keeps the user busy as well.
         if let RunEvent::Notice { notice } = &happening.what {
-            self.state().questions.take(&happening.room, happening.at, notice);
+            let (mut state, room) = (self.state(), &happening.room);
+            state.pending.take(room, happening.at, notice);
+            if matches!(notice, Notice::TurnStopped { .. }) {
+                state.pending.abandon(room, happening.at);
+            }
         }
         if happening.room != self.room {
             return;
@@ -518,8 +522,8 @@ mod tests {
         let turn = turn.expect("it was begun");
         assert!(state.worked(&turn) >= Duration::from_secs(90));
         let at = now();
-        state.questions.take(&room, Millis(at.0 - 80_000), &question);
-        state.questions.take(&room, Millis(at.0 - 20_000), &answered);
+        state.pending.take(&room, Millis(at.0 - 80_000), &question);
+        state.pending.take(&room, Millis(at.0 - 20_000), &answered);
         let worked = state.worked(&turn);
         assert!(
             worked >= Duration::from_secs(30) && worked < Duration::from_secs(90),

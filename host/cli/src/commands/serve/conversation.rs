@@ -1,7 +1,6 @@
 //! A conversation: a persistent room, its transcript, and what its page shows besides. The
 //! transcript is folded from the room's records, so nothing is stored for the page alone.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -10,7 +9,6 @@ use conclave_core::inspect::transcript::{
 };
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
-use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::{CallId, ChannelId, PluginName, RoomId, TaskName};
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
@@ -21,6 +19,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::program::approval_id::approval_id;
+use crate::session::pending_calls::PendingCalls;
 
 /// Characters of the first message that name a conversation in the list.
 const TITLE: usize = 60;
@@ -41,7 +40,7 @@ pub(super) struct ConversationState {
     pub(super) transcript: Transcript,
     /// The text that a model writes now.
     pub(super) draft: Draft,
-    approvals: BTreeMap<(RoomId, CallId), String>,
+    pending: PendingCalls,
     /// Why no more messages are accepted, once the room's loop has ended. The records of the room may
     /// say so earlier, or not at all.
     ended: Option<String>,
@@ -101,17 +100,10 @@ impl Conversation {
     pub(super) fn new(
         room: RoomId,
         transcript: Transcript,
-        approvals: impl IntoIterator<Item = (RoomId, CallId, ApprovalRequest)>,
+        pending: PendingCalls,
         store: PathBuf,
     ) -> Arc<Self> {
-        let approvals =
-            approvals.into_iter().map(|(room, call, request)| ((room, call), request.tool));
-        let state = ConversationState {
-            transcript,
-            draft: Draft::default(),
-            approvals: approvals.collect(),
-            ended: None,
-        };
+        let state = ConversationState { transcript, draft: Draft::default(), pending, ended: None };
         let (state, changed) = (Mutex::new(state), watch::Sender::new(()));
         Arc::new(Self { room, handle: OnceLock::new(), state, changed, store })
     }
@@ -192,9 +184,9 @@ impl ConversationState {
         }
         // An approval of a stopped turn has no answer that would remove it.
         let is_pending = |room: &RoomId, call| room != root || self.transcript.is_in_flight(call);
-        let pending = self.approvals.iter().filter(|((room, call), _)| is_pending(room, *call));
-        let approvals = pending.map(|((room, call), tool)| PendingApproval {
-            id: approval_id(room, *call),
+        let pending = self.pending.open().filter(|(room, call, _)| is_pending(room, *call));
+        let approvals = pending.map(|(room, call, tool)| PendingApproval {
+            id: approval_id(room, call),
             tool: tool.clone(),
         });
         let approvals = approvals.collect();
@@ -208,16 +200,6 @@ impl ConversationState {
 
     fn notice(&mut self, room: &RoomId, root: &RoomId, notice: &Notice) {
         match notice {
-            Notice::ApprovalAsked { call, request } => {
-                self.approvals.insert((room.clone(), *call), request.tool.clone());
-            }
-            Notice::TopUpAsked { call, top_up } => {
-                self.approvals.insert((room.clone(), *call), top_up.as_approval().tool);
-            }
-            Notice::ApprovalGiven { call, .. } | Notice::ToppedUp { call, .. } => {
-                self.approvals.remove(&(room.clone(), *call));
-            }
-            Notice::ResultReady { .. } => self.approvals.retain(|(of, _), _| of != room),
             Notice::StepStarted { call, task, .. }
                 if room == root
                     && self.transcript.is_speaker(task)
@@ -242,7 +224,7 @@ impl Draft {
 
 impl Subscriber for Conversation {
     fn on(&self, published: &Published) {
-        let Published { room, what, .. } = published;
+        let Published { room, what, at, .. } = published;
         let mut state = self.state();
         match what {
             RunEvent::Recorded { record } => {
@@ -255,7 +237,10 @@ impl Subscriber for Conversation {
                 }
                 state.transcript.take(room, (**record).clone());
             }
-            RunEvent::Notice { notice } => state.notice(room, &self.room, notice),
+            RunEvent::Notice { notice } => {
+                state.pending.take(room, *at, notice);
+                state.notice(room, &self.room, notice);
+            }
             RunEvent::Streamed { call, text, .. }
                 if *room == self.room && state.draft.step == Some(*call) =>
             {

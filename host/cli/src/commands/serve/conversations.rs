@@ -22,6 +22,7 @@ use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 
 use super::conversation::{Conversation, ConversationRow, WebChannel};
 use crate::program::error::CliError;
+use crate::session::pending_calls::PendingCalls;
 use crate::ui::screen::Screen;
 use crate::ui::show::component::changed_lines;
 use crate::ui::show::{BAD, paint};
@@ -135,7 +136,8 @@ impl Conversations {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let room = self.room_of(number);
         let transcript = Transcript::new(room.clone(), self.channel.clone());
-        let conversation = Conversation::new(room, transcript, [], self.store.clone());
+        let conversation =
+            Conversation::new(room, transcript, PendingCalls::default(), self.store.clone());
         let session = self.prepared.session(self.options(&conversation));
         let session = session.map_err(|error| self.failed(&conversation, &error))?;
         let input = RunInput { channel: Some(self.channel.clone()), ..RunInput::default() };
@@ -168,12 +170,11 @@ impl Conversations {
         let transcript =
             Transcript::of_stored(room.clone(), self.channel.clone(), |room| reader.records(room))?;
         let waits = reader.approvals(Some(room))?;
-        let approvals = waits.into_iter().filter_map(|wait| {
+        let pending = PendingCalls::of_stored(waits.into_iter().filter_map(|wait| {
             let WaitKey::Call(call) = wait.wait.key else { return None };
-            Some((wait.room, call, *wait.wait.request?))
-        });
-        let conversation =
-            Conversation::new(room.clone(), transcript, approvals, self.store.clone());
+            Some(((wait.room, call), wait.wait.request?.tool))
+        }));
+        let conversation = Conversation::new(room.clone(), transcript, pending, self.store.clone());
         let session = self.prepared.reopen(room, self.options(&conversation)).await;
         let session = session?;
         if session.is_cut_off() {

@@ -21,7 +21,7 @@ use crate::session::failure::unkept;
 use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup::{self, EngineStart};
 use crate::ui::interrupt::Interrupts;
-use crate::ui::show::{FAINT, head, paint, plural, show_path};
+use crate::ui::show::{head, plural, show_path};
 use crate::ui::stderr;
 
 pub(super) async fn replay(

@@ -1,41 +1,58 @@
-//! The time for which questions about calls were open, from the events of a run. It is the user's
-//! time, not the agent's.
+//! The calls of a conversation that wait for a person: approvals and limit increases. The time for
+//! which any was open is the person's, not the agent's.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::ids::{CallId, Millis, RoomId};
 
-/// Approvals and limit increases that wait for an answer.
+/// Calls that wait for an answer.
 #[derive(Debug, Default)]
-pub(crate) struct OpenQuestions {
-    open: HashSet<(RoomId, CallId)>,
+pub(crate) struct PendingCalls {
+    /// The tool of each call, or the limit to increase.
+    open: BTreeMap<(RoomId, CallId), String>,
     /// The time at which the first open question was asked.
     since: Option<Millis>,
     /// Milliseconds for which earlier questions were open.
     before_ms: u64,
 }
 
-impl OpenQuestions {
+impl PendingCalls {
+    /// The calls that were pending in a stored conversation.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_stored(open: impl IntoIterator<Item = ((RoomId, CallId), String)>) -> Self {
+        Self { open: open.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The pending calls, each with its tool or limit.
+    #[cfg(feature = "serve")]
+    pub(crate) fn open(&self) -> impl Iterator<Item = (&RoomId, CallId, &String)> {
+        self.open.iter().map(|((room, call), tool)| (room, *call, tool))
+    }
+
     /// Handles a notice of a room.
     pub(crate) fn take(&mut self, room: &RoomId, at: Millis, notice: &Notice) {
+        let mut ask = |call: CallId, tool: String| {
+            self.open.insert((room.clone(), call), tool);
+            self.since.get_or_insert(at);
+        };
         match notice {
-            Notice::ApprovalAsked { call, .. } | Notice::TopUpAsked { call, .. } => {
-                self.open.insert((room.clone(), *call));
-                self.since.get_or_insert(at);
-            }
+            Notice::ApprovalAsked { call, request } => ask(*call, request.tool.clone()),
+            Notice::TopUpAsked { call, top_up } => ask(*call, top_up.as_approval().tool),
             Notice::ApprovalGiven { call, .. } | Notice::ToppedUp { call, .. } => {
                 self.open.remove(&(room.clone(), *call));
                 self.close(at);
             }
-            // Their answers are not awaited any more.
-            Notice::TurnStopped { .. } | Notice::ResultReady { .. } => {
-                self.open.retain(|(asked_in, _)| asked_in != room);
-                self.close(at);
-            }
+            Notice::ResultReady { .. } => self.abandon(room, at),
             _ => {}
         }
+    }
+
+    /// Drops the calls of a room whose answers are not awaited any more.
+    pub(crate) fn abandon(&mut self, room: &RoomId, at: Millis) {
+        self.open.retain(|(asked_in, _), _| asked_in != room);
+        self.close(at);
     }
 
     /// The total time for which a question was open, up to `now`.
@@ -76,7 +93,7 @@ mod tests {
     #[test]
     fn time_counts_once_while_any_question_is_open() {
         let (room, child) = (RoomId::from("3f2a"), RoomId::from("3f2a/1"));
-        let mut questions = OpenQuestions::default();
+        let mut questions = PendingCalls::default();
         let mut take = |room: &RoomId, at: u64, notice: Notice| {
             questions.take(room, Millis(at), &notice);
             questions.total(Millis(at + 1)).as_millis()
@@ -86,7 +103,7 @@ mod tests {
         assert_eq!(take(&room, 5_000, answered(1)), 4_001, "one is open still");
         assert_eq!(take(&child, 6_000, answered(1)), 5_000);
         assert_eq!(take(&room, 9_000, question(2)), 5_001);
-        let stopped = Notice::TurnStopped { task: "desk".into(), reason: String::new() };
-        assert_eq!(take(&room, 9_500, stopped), 5_500, "a turn that is stopped has no questions");
+        questions.abandon(&room, Millis(9_500));
+        assert_eq!(questions.total(Millis(9_501)).as_millis(), 5_500, "a stopped turn has none");
     }
 }
