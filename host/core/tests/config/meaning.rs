@@ -594,7 +594,7 @@ fn each_model_of_a_task_must_be_granted_and_in_its_scope() {
     const END: &str = "[models.fast]\nkind = \"native\"\n[models.strong]\nkind = \"native\"";
     let problem = |plugin, task| {
         let problems = refused(&Parts { plugin, task, end: END, ..Parts::default() }.text());
-        assert_eq!(problems.codes(), [ProblemCode::MissingGrant], "{problems}");
+        assert_eq!(problems.codes(), [ProblemCode::NotGranted], "{problems}");
         problems.to_string()
     };
     let missing = problem("grants.model = [\"fast\"]", "model = [\"fast\", \"strong\"]");

@@ -247,14 +247,18 @@ fn a_description_that_reaches_no_model_is_a_warning() {
 
 #[test]
 fn a_description_has_the_limits_of_a_plugins() {
-    for (text, what) in [
-        (" ".to_owned(), "is empty"),
-        ("x".repeat(4_097), "has 4097 bytes; 4096 are allowed"),
-        ("a\u{200b}b".to_owned(), "has an invisible character in it: U+200B"),
+    for (text, code, what) in [
+        (" ".to_owned(), ProblemCode::InvalidValue, "is empty"),
+        ("x".repeat(4_097), ProblemCode::OutOfRange, "has 4097 bytes; 4096 are allowed"),
+        (
+            "a\u{200b}b".to_owned(),
+            ProblemCode::InvalidValue,
+            "has an invisible character in it: U+200B",
+        ),
     ] {
         let plugin = format!("describe = {{ find = \"{text}\" }}");
         let problems = refused(&Parts { plugin: &plugin, ..Parts::default() }.text());
-        assert_eq!(problems.codes(), [ProblemCode::InvalidValue], "{problems}");
+        assert_eq!(problems.codes(), [code], "{problems}");
         assert!(problems.to_string().contains(what), "{problems}");
     }
 }
