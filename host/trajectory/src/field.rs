@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::era::{Era, Eras, FieldSpec, Presence};
 use crate::json::Json;
+use crate::text::cut_chars;
 
 /// A type of an argument on the wire.
 pub(crate) trait Field: Sized {
@@ -258,12 +259,7 @@ pub(crate) fn list(names: &[&str]) -> String {
 
 /// A value short enough for an error message.
 pub(crate) fn short(value: &Value) -> String {
-    let text = value.to_string();
-    if text.chars().count() <= 60 {
-        text
-    } else {
-        format!("{}…", text.chars().take(60).collect::<String>())
-    }
+    cut_chars(&value.to_string(), 60).into_owned()
 }
 
 /// Declares the kinds of one family: a struct per kind, the enum over them, and the tables for

@@ -75,7 +75,7 @@ pub use observation::Observation;
 pub use replay::Replay;
 pub use sdk::{SdkError, SdkEvent, SdkSource, file_name, parse_file_name, tree_of};
 pub use search::{Filter, search};
-pub use text::truncate;
+pub use text::{cut_bytes, cut_chars, truncate};
 pub use translate::translate;
 pub use tree::{EventTree, ROOT, TreeError};
 pub use unmatched::unmatched_events;

@@ -1,5 +1,7 @@
 //! Truncation of long text, and removal of browser data that models do not need.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 /// The line that replaces truncated text.
@@ -34,6 +36,22 @@ pub fn truncate(text: &str, max: usize) -> String {
     format!("{}{CUT}{}", &text[..at(half)], &text[at(count - half)..])
 }
 
+/// The first `most` characters of a text, and `…` for the rest.
+pub fn cut_chars(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// The characters within the first `most` bytes of a text, and `…` for the rest.
+pub fn cut_bytes(text: &str, most: usize) -> Cow<'_, str> {
+    match text.floor_char_boundary(most) {
+        end if end < text.len() => format!("{}…", &text[..end]).into(),
+        _ => text.into(),
+    }
+}
+
 /// Removes the browser's bulk data at any depth.
 pub(crate) fn remove_bulk(map: &mut Map<String, Value>) {
     map.retain(|key, _| !BULK.contains(&key.as_str()));
@@ -53,8 +71,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_ellipsis_stands_for_the_rest() {
+        assert_eq!((cut_chars("äöü", 2), cut_chars("äöü", 3)), ("äö…".into(), "äöü".into()));
+        assert_eq!((cut_bytes("äöü", 5), cut_bytes("äöü", 6)), ("äö…".into(), "äöü".into()));
+        assert_eq!((cut_chars("a", 0), cut_bytes("", 0)), ("…".into(), "".into()));
+    }
+
+    #[test]
     fn characters_are_counted_not_bytes() {
         assert_eq!(truncate("ééééé", 5), "ééééé");
+        assert_eq!(truncate("aaaaaxbbbbb", 10), format!("aaaaa{CUT}bbbbb"));
         assert_eq!(truncate("éèàùçô", 4), format!("éè{CUT}çô"));
     }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::event::Record;
 use crate::types::ids::{Millis, RoomId, TaskName};
 use crate::types::outcome::Status;
+use crate::types::text::cut_chars;
 
 pub use row::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
 
@@ -139,8 +140,5 @@ impl Totals {
 
 /// At most [`TEXT`] characters of the text, with a mark if it was cut.
 pub(crate) fn short(text: &str) -> String {
-    match text.char_indices().nth(TEXT) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    cut_chars(text, TEXT).into_owned()
 }

@@ -7,6 +7,8 @@ use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::ErrorKind;
 use serde::{Deserialize, Serialize};
 
+use crate::types::text::cut_chars;
+
 /// One event of a sequence. Its text, also in a journal, is its token: `T`, `T[name]`,
 /// `C[pattern]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -241,11 +243,7 @@ fn bracketed(token: &str) -> Option<(char, &str)> {
 }
 
 fn excerpt(token: &str) -> String {
-    let mut excerpt: String = token.chars().take(60).collect();
-    if excerpt.len() < token.len() {
-        excerpt.push('…');
-    }
-    excerpt
+    cut_chars(token, 60).into_owned()
 }
 
 impl SequencePattern {

@@ -1,8 +1,10 @@
 //! Text for people: the one list of deceptive characters, for config problems, logs and the
-//! terminal, and amounts with their units.
+//! terminal, amounts with their units, and what stays of a long text.
 
 use icu_properties::props::{DefaultIgnorableCodePoint, Emoji, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
+
+pub use conclave_trajectory::{cut_bytes, cut_chars};
 
 /// Whether the character controls a terminal, is invisible or changes the reading direction, so
 /// that its text can read as another. The list follows Unicode properties: ignorable characters,

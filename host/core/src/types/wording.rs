@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use crate::types::text::is_deceptive;
+use crate::types::text::{cut_chars, is_deceptive};
 
 /// The limit of a quoted value in characters.
 const QUOTED: usize = 64;
@@ -19,9 +19,7 @@ pub(crate) fn plain(c: char) -> char {
 
 /// A name or value between backquotes, cut if it is long.
 pub(crate) fn code(text: &str) -> String {
-    let excerpt: String = text.chars().take(QUOTED).map(plain).collect();
-    let more = if text.chars().nth(QUOTED).is_some() { "…" } else { "" };
-    format!("`{excerpt}{more}`")
+    format!("`{}`", cut_chars(text, QUOTED).chars().map(plain).collect::<String>())
 }
 
 /// A TOML string: quoted and escaped.

@@ -10,7 +10,7 @@ use conclave_runtime::servers::ServerNote;
 use rmcp::model::Tool;
 use serde_json::{Map, Value};
 
-use crate::text::{cut, display};
+use crate::text::display;
 
 /// Maximum bytes of a description; a longer one is truncated. Its contents are checked later, like
 /// those of all plugins.
@@ -174,11 +174,12 @@ impl Admitted {
     /// of the server use it, and the lock pins it with the description.
     fn new(name: &str, tool: &Tool) -> Self {
         let described = tool.description.as_deref().unwrap_or_default();
+        let beginning = |bytes| &described[..described.floor_char_boundary(bytes)];
         let description = match *name == *tool.name {
-            true => cut(described, DESCRIPTION).to_owned(),
+            true => beginning(DESCRIPTION).to_owned(),
             false => {
                 let theirs = format!("({}) ", display(&tool.name, NAME));
-                let rest = cut(described, DESCRIPTION.saturating_sub(theirs.len()));
+                let rest = beginning(DESCRIPTION.saturating_sub(theirs.len()));
                 format!("{theirs}{rest}").trim_end().to_owned()
             }
         };

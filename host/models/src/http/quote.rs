@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
-use conclave_core::types::text::is_deceptive;
+use conclave_core::types::text::{cut_chars, is_deceptive};
 
 use super::secrets::{Letters, Secrets};
 use crate::ApiKey;
@@ -48,10 +48,7 @@ impl Quoter {
         }
         // The source of the text may have been truncated within a secret.
         let clean = self.secrets.without_begun(&clean);
-        match clean.char_indices().nth(LENGTH) {
-            Some((end, _)) => format!("{}…", &clean[..end]),
-            None => clean.to_owned(),
-        }
+        cut_chars(clean, LENGTH).into_owned()
     }
 
     /// Returns how many bytes are needed to truncate a text after `bytes`. They cover every secret

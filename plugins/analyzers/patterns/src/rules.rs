@@ -401,12 +401,7 @@ fn compiled(pattern: &str) -> Result<Regex, regex_lite::Error> {
 
 /// The text, or its start and its end if it is very long.
 fn ends(text: &str) -> impl Iterator<Item = &str> {
-    let boundary = |mut place: usize| {
-        while !text.is_char_boundary(place) {
-            place -= 1;
-        }
-        place
-    };
+    let boundary = |place| text.floor_char_boundary(place);
     let (start, end) = if text.len() <= 2 * MOST_LOOKED_AT {
         (text, None)
     } else {

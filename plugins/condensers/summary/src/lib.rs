@@ -9,6 +9,7 @@ use std::ops::Range;
 use conclave_condensing::{Entry, History, forgetting, is_needed};
 use conclave_sdk::condenser::{Condensation, Condenser, Reason};
 use conclave_sdk::model::{self, ModelError, Part, Request, ToolChoice, ToolFormat};
+use conclave_sdk::trajectory::truncate;
 use conclave_sdk::{Draft, Message, Result, Role, View, config, log};
 use serde::Deserialize;
 
@@ -90,7 +91,7 @@ fn summarised(
                 let summary =
                     answer.as_deref().map(str::trim).filter(|summary| !summary.is_empty());
                 let summary = summary.ok_or("the model said nothing")?;
-                return Ok(prompt::cut(summary, settings.summary_chars));
+                return Ok(truncate(summary, settings.summary_chars));
             }
             Err(ModelError::ContextTooLong(_)) => share *= SHRINK,
             Err(error) => return Err(conclave_sdk::Error::from(error).to_string()),

@@ -14,6 +14,7 @@ mod vectors;
 mod words;
 
 use conclave_sdk::memory::Memory;
+use conclave_sdk::trajectory::cut_chars;
 use conclave_sdk::{Error, Outcome, Result, log, tool};
 use serde::Serialize;
 
@@ -114,11 +115,7 @@ fn shown(mut listed: Listed) -> Result<Outcome> {
 }
 
 fn start_of(text: &str) -> String {
-    let mut start: String = text.chars().take(80).collect();
-    if start.len() < text.len() {
-        start.push('…');
-    }
-    start
+    cut_chars(text, 80).into_owned()
 }
 
 struct Notes;

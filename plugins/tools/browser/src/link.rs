@@ -1,4 +1,7 @@
 //! The resolution of links, with as much of the rules for addresses as pages need.
+//!
+//! The crate `url` does it all, and doubles the component with its tables of host names. The host
+//! parses each address with it when the link is opened.
 
 /// The absolute address of a link, or `None` if it cannot be opened.
 pub(crate) fn resolved(base: &str, href: &str) -> Option<String> {

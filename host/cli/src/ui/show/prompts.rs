@@ -7,6 +7,7 @@ use anstyle::Style;
 use conclave_core::inspect::prompts::{ModelPrompt, PromptMessage};
 use conclave_core::inspect::timeline::{RowSubject, TimelineRow};
 use conclave_core::types::ids::RoomId;
+use conclave_core::types::text::cut_bytes;
 use serde_json::{Value, json};
 
 use super::amounts::thousands;
@@ -103,9 +104,7 @@ impl<'a> PagePrompts<'a> {
         }
         let mut text = text(prompt);
         if text.len() > ON_PAGE {
-            let cut = text.floor_char_boundary(ON_PAGE);
-            text.truncate(cut);
-            text = format!("{text}…\n\nThe rest: {more}");
+            text = format!("{}\n\nThe rest: {more}", cut_bytes(&text, ON_PAGE));
         }
         self.bytes_left = self.bytes_left.saturating_sub(text.len());
         Some(text)

@@ -12,6 +12,7 @@ use crate::config::{PublicKey, Trust};
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::PluginFacts;
 use crate::types::oci::OciReference;
+use crate::types::text::cut_chars;
 use crate::types::tool::ToolSpec;
 use crate::types::wording::{code, plain};
 
@@ -382,16 +383,9 @@ fn excerpts(before: &str, now: &str) -> (String, String) {
 }
 
 fn excerpt(text: &str, skipped: usize) -> String {
-    let mut quote = if skipped > 0 { "…".to_owned() } else { String::new() };
-    let mut rest = text.chars().skip(skipped);
-    for c in rest.by_ref().take(SHOWN) {
-        match c {
-            '\n' => quote.push(' '),
-            c => quote.push(plain(c)),
-        }
-    }
-    if rest.next().is_some() {
-        quote.push('…');
-    }
-    format!("“{quote}”")
+    let before = if skipped > 0 { "…" } else { "" };
+    let rest: String = text.chars().skip(skipped).collect();
+    let printable = |c| if c == '\n' { ' ' } else { plain(c) };
+    let quote: String = cut_chars(&rest, SHOWN).chars().map(printable).collect();
+    format!("“{before}{quote}”")
 }

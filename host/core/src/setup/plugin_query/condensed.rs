@@ -204,11 +204,7 @@ fn bounded(text: &str) -> String {
     if text.len() <= SUMMARY_MAX {
         return text.to_owned();
     }
-    let end = (0..=SUMMARY_MAX - CUT.len())
-        .rev()
-        .find(|end| text.is_char_boundary(*end))
-        .unwrap_or_default();
-    format!("{}{CUT}", &text[..end])
+    format!("{}{CUT}", &text[..text.floor_char_boundary(SUMMARY_MAX - CUT.len())])
 }
 
 /// Groups of entries that belong together: a call and its results. Each entry has the place of an

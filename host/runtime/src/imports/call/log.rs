@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::types::ids::CallId;
-use conclave_core::types::text::is_deceptive;
+use conclave_core::types::text::{cut_chars, is_deceptive};
 
 use crate::calls::Observer;
 use crate::observe::subscribe::Level;
@@ -111,9 +111,7 @@ pub(crate) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
 
 /// The first `most` characters, escaped; `…` marks an omission.
 pub(crate) fn excerpt(text: &str, most: usize) -> String {
-    let cut = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
-    let more = if cut < text.len() { "…" } else { "" };
-    format!("{}{more}", harmless(&text[..cut]))
+    harmless(&cut_chars(text, most)).into_owned()
 }
 
 /// Whether a character must be escaped. A tab is harmless in a log.

@@ -6,6 +6,8 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use conclave_core::types::text::cut_chars;
+
 /// The name of the lock file in the store's folder.
 const NAME: &str = "lock";
 /// The number of attempts: a reader that checks for a writer holds the lock for a moment.
@@ -108,8 +110,5 @@ fn plain(text: &str) -> String {
         .map(|letter| if letter.is_control() { ' ' } else { letter })
         .take(SHOWN + 40)
         .collect();
-    match plain.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &plain[..end]),
-        None => plain,
-    }
+    cut_chars(&plain, SHOWN).into_owned()
 }
