@@ -1,6 +1,7 @@
 //! The test kit for delivery strategies. It plays a script of times, channels and failures to a
 //! strategy, in a room of the host's core, and reports the guarantees that the strategy breaks. It
-//! needs no component and no waiting, since the clock is the script's. It runs natively, in a test.
+//! needs no waiting, since the clock is the script's. `conclave plugin test` plays the scripts of
+//! cases to a component with [`play()`]; a test in Rust plays one to a function with [`Harness`].
 //!
 //! ```
 //! use conclave_harness::{Guarantee, Harness};

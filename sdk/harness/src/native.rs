@@ -14,6 +14,15 @@ use conclave_sdk::{Result, scratch};
 
 use crate::play::Answer;
 
+/// The variant of the same name.
+macro_rules! same {
+    ($from:ty => $to:ty, $value:expr, $($variant:ident)*) => {
+        match $value {
+            $(<$from>::$variant => <$to>::$variant),*
+        }
+    };
+}
+
 pub(crate) fn ask(
     decide: impl Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>,
     wake: &delivery::Wake,
@@ -45,13 +54,10 @@ fn snapshot(view: &DeliveryView) -> Snapshot {
         task_id: ended.id.to_string(),
         worker: ended.worker.to_string(),
         description: ended.description.clone(),
-        status: match ended.status {
-            BackgroundStatus::Completed => TaskStatus::Completed,
-            BackgroundStatus::Failed => TaskStatus::Failed,
-            BackgroundStatus::Cancelled => TaskStatus::Cancelled,
-            BackgroundStatus::TimedOut => TaskStatus::TimedOut,
-            BackgroundStatus::Interrupted => TaskStatus::Interrupted,
-        },
+        status: same!(
+            BackgroundStatus => TaskStatus, ended.status,
+            Completed Failed Cancelled TimedOut Interrupted
+        ),
         output: ended.output.clone(),
         error: ended.error.clone(),
         duration_ms: ended.duration_ms,
@@ -60,19 +66,10 @@ fn snapshot(view: &DeliveryView) -> Snapshot {
     };
     let channel = |known: &channel::Channel| Channel {
         id: known.id.to_string(),
-        kind: match known.kind {
-            channel::ChannelKind::Text => ChannelKind::Text,
-            channel::ChannelKind::Web => ChannelKind::Web,
-            channel::ChannelKind::Voice => ChannelKind::Voice,
-            channel::ChannelKind::Agent => ChannelKind::Agent,
-            channel::ChannelKind::Other => ChannelKind::Other,
-        },
-        activity: match known.activity {
-            channel::Activity::Idle => Activity::Idle,
-            channel::Activity::Speaking => Activity::Speaking,
-            channel::Activity::UserSpeaking => Activity::UserSpeaking,
-            channel::Activity::Generating => Activity::Generating,
-        },
+        kind: same!(channel::ChannelKind => ChannelKind, known.kind, Text Web Voice Agent Other),
+        activity: same!(
+            channel::Activity => Activity, known.activity, Idle Speaking UserSpeaking Generating
+        ),
         muted: known.muted,
     };
     Snapshot {
@@ -98,30 +95,13 @@ fn decision(decision: Decision) -> delivery::Decision {
 }
 
 pub(crate) fn kind(kind: ChannelKind) -> channel::ChannelKind {
-    match kind {
-        ChannelKind::Text => channel::ChannelKind::Text,
-        ChannelKind::Web => channel::ChannelKind::Web,
-        ChannelKind::Voice => channel::ChannelKind::Voice,
-        ChannelKind::Agent => channel::ChannelKind::Agent,
-        ChannelKind::Other => channel::ChannelKind::Other,
-    }
+    same!(ChannelKind => channel::ChannelKind, kind, Text Web Voice Agent Other)
 }
 
 pub(crate) fn activity(activity: Activity) -> channel::Activity {
-    match activity {
-        Activity::Idle => channel::Activity::Idle,
-        Activity::Speaking => channel::Activity::Speaking,
-        Activity::UserSpeaking => channel::Activity::UserSpeaking,
-        Activity::Generating => channel::Activity::Generating,
-    }
+    same!(Activity => channel::Activity, activity, Idle Speaking UserSpeaking Generating)
 }
 
 pub(crate) fn status(status: TaskStatus) -> BackgroundStatus {
-    match status {
-        TaskStatus::Completed => BackgroundStatus::Completed,
-        TaskStatus::Failed => BackgroundStatus::Failed,
-        TaskStatus::Cancelled => BackgroundStatus::Cancelled,
-        TaskStatus::TimedOut => BackgroundStatus::TimedOut,
-        TaskStatus::Interrupted => BackgroundStatus::Interrupted,
-    }
+    same!(TaskStatus => BackgroundStatus, status, Completed Failed Cancelled TimedOut Interrupted)
 }

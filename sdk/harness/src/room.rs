@@ -28,7 +28,7 @@ use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::json;
 
 use crate::report::{AcceptedMessage, InboxEntry, Report};
-use crate::script::{Script, ScriptEvent, end_of};
+use crate::script::{Script, ScriptChannel, ScriptEvent, end_of};
 
 /// The clock time of the script's beginning. It is not 0, to expose a strategy that uses 0 for
 /// "never".
@@ -74,7 +74,7 @@ struct ScriptedChannel {
 
 impl ScriptedRoom {
     pub(crate) fn open(script: &Script) -> Self {
-        let channel = |channel: &crate::script::ScriptChannel| {
+        let channel = |channel: &ScriptChannel| {
             let opened = ScriptedChannel {
                 binding: Binding::of(channel.kind),
                 activity: Activity::Idle,
@@ -352,7 +352,8 @@ impl ScriptedRoom {
 
 fn facts(kind: PluginKind, asks: serde_json::Value) -> PluginFacts {
     let manifest = json!({
-        "format": FORMAT, "name": kind.as_str(), "version": "0.1.0", "contract": CONTRACT, "asks": asks,
+        "format": FORMAT, "name": kind.as_str(), "version": "0.1.0", "contract": CONTRACT,
+        "asks": asks,
     });
     // A digest, because a plugin without one is native.
     let facts = json!({
