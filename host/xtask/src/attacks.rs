@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
+use crate::arguments;
 use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::nextest;
@@ -21,25 +22,16 @@ struct Attack {
     tests: Vec<String>,
 }
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let verbose = match arguments {
-        [] => false,
-        [word] if word == "--verbose" || word == "-v" => true,
-        other => {
-            return Err(XtaskFailure::usage(format!(
-                "cargo xtask attacks takes only --verbose, not `{}`",
-                other.join(" ")
-            )));
-        }
-    };
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let [verbose] = arguments::flags("attacks", ["--verbose"], arguments)?;
     let attacks = attacks(&place.read(PAGE)?);
     let tests: BTreeSet<&str> =
         attacks.iter().flat_map(|attack| &attack.tests).map(String::as_str).collect();
-    needs::check_nextest(&place)?;
-    let mut phases = Phases::new(&place, test::PREPARED + 1, verbose);
-    test::prepare(&place, &mut phases)?;
+    needs::check_nextest(place)?;
+    let mut phases = Phases::new(place, test::PREPARED + 1, verbose);
+    test::prepare(place, &mut phases)?;
     phases.announce(&format!("trying {} attacks with {} tests", attacks.len(), tests.len()));
-    let report = nextest::run_named(&place, &tests)?;
+    let report = nextest::run_named(place, &tests)?;
     if report.is_broken || report.tests.is_empty() {
         eprintln!("an attack was not stopped, or could not be tried: see above");
         return Ok(ExitCode::FAILURE);

@@ -2,6 +2,7 @@
 
 use std::process::{Command, ExitCode};
 
+use crate::arguments;
 use crate::components::{self, Optimised};
 use crate::demo;
 use crate::failure::XtaskFailure;
@@ -13,21 +14,17 @@ use crate::place::Checkout;
 /// The profile in the root Cargo.toml: fast at run time, and built in minutes.
 const PROFILE: &str = "bench-host";
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
-    let passed: Vec<&String> = arguments
-        .iter()
-        .filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--"))
-        .collect();
-    needs::check(&place)?;
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let (verbose, passed) = arguments::passed_on(arguments);
+    needs::check(place)?;
     let program = place.program(PROFILE, "conclave-bench");
     if !program.is_file() {
         eprintln!("The first build with optimisation takes some minutes; later ones take seconds.");
     }
-    let mut phases = Phases::new(&place, 6, verbose);
-    components::build_stock(&place, &mut phases, Optimised::Fully)?;
-    components::build_guests(&place, &mut phases, Optimised::Fully)?;
-    languages::build(&place, &mut phases)?;
+    let mut phases = Phases::new(place, 6, verbose);
+    components::build_stock(place, &mut phases, Optimised::Fully)?;
+    components::build_guests(place, &mut phases, Optimised::Fully)?;
+    languages::build(place, &mut phases)?;
     phases.run(
         "building the measurements",
         "bench",

@@ -2,14 +2,14 @@
 //! unknown effect reaches every test.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::process::Command;
 
 use crate::components;
 use crate::failure::XtaskFailure;
 use crate::layers::{Package, SUITE};
-use crate::phase;
-use crate::place::{Checkout, files_below};
+use crate::place::Checkout;
+use crate::program;
+use crate::sources;
 
 /// Dependencies that no `Cargo.toml` names: the dependent, and the package that it runs or embeds.
 /// `prefix-*` matches every package with that prefix.
@@ -29,8 +29,14 @@ const GUESTS: &str = "conclave-guests";
 const PAGES: [&str; 3] = ["conclave-core", "conclave-host", "conclave-xtask"];
 const GUESTS_FOLDER: &str = "tests/guests/";
 const MODULES_FOLDER: &str = "tests/suite/tests/";
-/// The packages with tests that run single guests by name, besides the suite.
-const RUNNERS: [&str; 4] = ["conformance", "counts-sandbox", "soak", "support"];
+/// The folders with tests that run single guests by name.
+const RUNNERS: [&str; 5] = [
+    "tests/conformance/",
+    "tests/counts-sandbox/",
+    "tests/soak/",
+    "tests/support/",
+    MODULES_FOLDER,
+];
 
 /// The tests that a change can reach.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -87,30 +93,17 @@ fn changed_files(place: &Checkout, base: &str) -> Result<Vec<String>, XtaskFailu
     for words in [&differing[..], &["ls-files", "-z", "--others", "--exclude-standard"]] {
         let mut command = Command::new("git");
         command.args(words).current_dir(&place.root);
-        let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
-        if !output.status.success() {
-            return Err(XtaskFailure::new(format!(
-                "git does not say what changed since `{base}`: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            )));
-        }
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let output = program::output_of(&mut command)?;
+        let text = String::from_utf8_lossy(&output).into_owned();
         files.extend(text.split('\0').filter(|file| !file.is_empty()).map(str::to_owned));
     }
     Ok(files)
 }
 
-/// Returns the files of tests that run guests, with their text.
+/// The files of tests that run guests, with their text.
 fn test_files(place: &Checkout) -> Result<Vec<(String, String)>, XtaskFailure> {
-    let folders = RUNNERS.map(|name| format!("tests/{name}"));
-    let mut files = Vec::new();
-    for folder in folders.iter().map(String::as_str).chain([MODULES_FOLDER]) {
-        for file in files_below(&place.root.join(folder), ".rs") {
-            let text = fs::read_to_string(&file)
-                .map_err(|error| XtaskFailure::io("read", &file, &error))?;
-            files.push((place.relative(&file), text));
-        }
-    }
+    let mut files = sources::read(place)?;
+    files.retain(|(path, _)| RUNNERS.iter().any(|folder| path.starts_with(folder)));
     Ok(files)
 }
 

@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::arguments;
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::needs;
 use crate::phase::{CargoBuild, Phases};
 use crate::place::{Checkout, PLUGIN_TARGET, digest, digest_of, files_below};
@@ -63,42 +65,23 @@ impl Optimised {
 }
 
 /// Runs `cargo xtask build`.
-pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let (mut verbose, mut release) = (false, false);
-    for word in arguments {
-        match word.as_str() {
-            "--verbose" | "-v" => verbose = true,
-            "--release" => release = true,
-            other => {
-                return Err(XtaskFailure::usage(format!(
-                    "cargo xtask build does not know `{other}`: it takes --release and --verbose"
-                )));
-            }
-        }
-    }
-    needs::check(&place)?;
-    let mut phases = Phases::new(&place, 2, verbose);
-    build_stock(&place, &mut phases, Optimised::Fully)?;
-    build_conclave(&place, &mut phases, release)?;
+pub(crate) fn run_build(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let known = ["--verbose", "--release"];
+    let [verbose, release] = arguments::flags("build", known, arguments)?;
+    needs::check(place)?;
+    let mut phases = Phases::new(place, 2, verbose);
+    build_stock(place, &mut phases, Optimised::Fully)?;
+    build_conclave(place, &mut phases, release)?;
     let program = if release { place.program("release", "conclave") } else { place.conclave() };
     eprintln!("{}", place.relative(&program));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `cargo xtask guests`.
-pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let verbose = match arguments {
-        [] => false,
-        [word] if word == "--verbose" || word == "-v" => true,
-        other => {
-            return Err(XtaskFailure::usage(format!(
-                "cargo xtask guests takes only --verbose, not `{}`",
-                other.join(" ")
-            )));
-        }
-    };
-    needs::check(&place)?;
-    build_guests(&place, &mut Phases::new(&place, 1, verbose), Optimised::Little)?;
+pub(crate) fn run_guests(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let [verbose] = arguments::flags("guests", ["--verbose"], arguments)?;
+    needs::check(place)?;
+    build_guests(place, &mut Phases::new(place, 1, verbose), Optimised::Little)?;
     eprintln!("{}", place.relative(&place.guests()));
     Ok(ExitCode::SUCCESS)
 }
@@ -230,41 +213,49 @@ fn guest_named(source: &str) -> Option<&str> {
     source.split_once("conclave/guests/")?.1.strip_suffix(".wasm")
 }
 
-/// One phase: builds only what a config names, as the tests' guests are built, which shares the
-/// macros with the program. Other components stay unchanged.
+/// One phase: builds only these components; the others stay unchanged.
 pub(crate) fn build_named(
     place: &Checkout,
     phases: &mut Phases,
     names: &NamedComponents,
+    optimised: Optimised,
 ) -> Result<(), XtaskFailure> {
     let mut plugins = stock_plugins(place)?;
     plugins.retain(|plugin| names.stock.contains(plugin.name()));
     let mut examples = example_plugins(place)?;
     examples.retain(|plugin| names.guests.contains(plugin.name()));
-    let mut command = guest_build(place, Optimised::Little);
+    let mut command = guest_build(place, optimised);
     add_guests(&mut command, &examples, names.guests.iter().map(String::as_str));
     let count = plugins.len() + names.guests.len();
-    let built = Optimised::Little.folder(place);
-    let components: Vec<_> = plugins
+    let built = optimised.folder(place);
+    let mut components: Vec<(PathBuf, PathBuf)> = plugins
         .iter()
         .map(|plugin| (built.join(&plugin.file), place.stock().join(plugin.component())))
         .collect();
-    let guests: Vec<_> = names
-        .guests
-        .iter()
-        .map(|name| {
-            let file = place.guests().join(format!("{name}.wasm"));
-            (built_guest(place, Optimised::Little, &examples, name), file)
-        })
-        .collect();
+    components.extend(names.guests.iter().map(|name| {
+        let file = place.guests().join(format!("{name}.wasm"));
+        (built_guest(place, optimised, &examples, name), file)
+    }));
     plugins.append(&mut examples);
     add_plugins(&mut command, &plugins);
     let build = CargoBuild { log: "plugins", command };
     phases.build(&format!("building {count} plugins"), vec![build])?;
     for folder in [place.stock(), place.guests()] {
-        fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
+        files::make_folder(&folder)?;
     }
-    components.iter().chain(&guests).try_for_each(|(built, file)| publish(built, file))
+    components.iter().try_for_each(|(built, file)| publish(built, file))
+}
+
+/// One phase: builds only these guests, as the stock plugins are built beside which they run: they
+/// share the SDK.
+pub(crate) fn build_some_guests(
+    place: &Checkout,
+    phases: &mut Phases,
+    names: &[&str],
+) -> Result<(), XtaskFailure> {
+    let guests = names.iter().map(|name| (*name).to_owned()).collect();
+    let names = NamedComponents { stock: BTreeSet::new(), guests };
+    build_named(place, phases, &names, Optimised::Fully)
 }
 
 /// Adds the guests of the tests with these names to a build; the others are plugins of examples.
@@ -276,27 +267,6 @@ fn add_guests<'a>(
     for name in names.filter(|name| examples.iter().all(|plugin| plugin.name() != *name)) {
         command.args(["--example", name]);
     }
-}
-
-/// One phase: builds only these guests; the others stay unchanged.
-pub(crate) fn build_some_guests(
-    place: &Checkout,
-    phases: &mut Phases,
-    names: &[&str],
-) -> Result<(), XtaskFailure> {
-    let mut examples = example_plugins(place)?;
-    examples.retain(|plugin| names.contains(&plugin.name()));
-    // That of the stock plugins, which are built beside them and share the SDK.
-    let mut command = guest_build(place, Optimised::Fully);
-    add_guests(&mut command, &examples, names.iter().copied());
-    add_plugins(&mut command, &examples);
-    phases.run(&format!("building the plugins {}", names.join(", ")), "guests", command)?;
-    let folder = place.guests();
-    fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
-    names.iter().try_for_each(|name| {
-        let built = built_guest(place, Optimised::Fully, &examples, name);
-        publish(&built, &folder.join(format!("{name}.wasm")))
-    })
 }
 
 /// Returns the names of the guests from tests/guests/Cargo.toml.
@@ -395,7 +365,7 @@ fn publish_all(
     components: impl Iterator<Item = (PathBuf, String)>,
     folder: &Path,
 ) -> Result<(), XtaskFailure> {
-    fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
+    files::make_folder(folder)?;
     let mut current_files = BTreeSet::new();
     for (built, name) in components {
         let file = folder.join(format!("{name}.wasm"));
@@ -404,7 +374,7 @@ fn publish_all(
     }
     for stale in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
         if !current_files.contains(&stale) {
-            fs::remove_file(&stale).map_err(|error| XtaskFailure::io("remove", &stale, &error))?;
+            files::remove(&stale)?;
         }
     }
     Ok(())
@@ -426,8 +396,8 @@ fn publish(built: &Path, file: &Path) -> Result<(), XtaskFailure> {
     }
     // Written in two steps, so that a concurrent reader never sees half a component.
     let draft = file.with_extension("wasm.new");
-    fs::write(&draft, bytes).map_err(|error| XtaskFailure::io("write", &draft, &error))?;
-    fs::rename(&draft, file).map_err(|error| XtaskFailure::io("write", file, &error))
+    files::write(&draft, bytes)?;
+    files::rename(&draft, file)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::process::{Command, ExitCode};
 
+use crate::arguments;
 use crate::components::{self, Optimised};
 use crate::demo;
 use crate::failure::XtaskFailure;
@@ -25,12 +26,12 @@ const PROGRAM: &str = "conclave-conformance";
 
 /// Runs the command. Arguments are passed on unchanged; relative files in them start at the present
 /// folder.
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
-    needs::check(&place)?;
-    let mut phases = Phases::new(&place, 3, verbose);
-    components::build_stock(&place, &mut phases, Optimised::Fully)?;
-    components::build_some_guests(&place, &mut phases, &GUESTS)?;
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let (verbose, passed) = arguments::passed_on(arguments);
+    needs::check(place)?;
+    let mut phases = Phases::new(place, 3, verbose);
+    components::build_stock(place, &mut phases, Optimised::Fully)?;
+    components::build_some_guests(place, &mut phases, &GUESTS)?;
     phases.run(
         "building the program that plays scenarios",
         "conformance",
@@ -38,6 +39,6 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     )?;
     let mut command = Command::new(place.program("debug", PROGRAM));
     command.arg("--guests").arg(place.guests()).arg("--cache").arg(place.compiled());
-    command.args(arguments.iter().filter(|word| *word != "--"));
+    command.args(passed);
     demo::become_program(command)
 }

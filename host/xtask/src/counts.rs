@@ -4,13 +4,15 @@
 
 use std::process::{Command, ExitCode};
 
+use crate::arguments;
 use crate::components::{self, Optimised};
 use crate::failure::XtaskFailure;
 use crate::figures::{FigureFile, Figures};
 use crate::layers::TESTED;
 use crate::needs;
-use crate::phase::{Phases, not_started};
+use crate::phase::{self, Phases};
 use crate::place::Checkout;
+use crate::program;
 use crate::test;
 
 const PROGRAM: &str = "conclave-counts";
@@ -32,34 +34,24 @@ const RECORDED: FigureFile = FigureFile {
              tests/counts/counts.txt anew (`cargo xtask counts --record`) and say why in the commit.",
 };
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let (mut verbose, mut record) = (false, false);
-    for word in arguments {
-        match word.as_str() {
-            "--verbose" | "-v" => verbose = true,
-            "--record" => record = true,
-            other => {
-                return Err(XtaskFailure::usage(format!(
-                    "cargo xtask counts does not know `{other}`: it takes --record and --verbose"
-                )));
-            }
-        }
-    }
-    needs::check(&place)?;
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let known = ["--verbose", "--record"];
+    let [verbose, record] = arguments::flags("counts", known, arguments)?;
+    needs::check(place)?;
     if !has_valgrind() {
         return Err(XtaskFailure::new(MISSING));
     }
-    let mut phases = Phases::new(&place, 4, verbose);
-    components::build_guests(&place, &mut phases, Optimised::Little)?;
-    build_core(&place, &mut phases)?;
-    let sandboxes = test::program(&place, SANDBOX);
+    let mut phases = Phases::new(place, 4, verbose);
+    components::build_guests(place, &mut phases, Optimised::Little)?;
+    build_core(place, &mut phases)?;
+    let sandboxes = test::program(place, SANDBOX);
     phases.run("building the sandboxes", "counts-sandbox", sandboxes)?;
     let mut counts = Figures::new();
     phases.check("counting instructions", || {
-        counts = count(&place)?;
+        counts = count(place)?;
         Ok(())
     })?;
-    RECORDED.record_or_compare(&place, counts, record).map(|()| ExitCode::SUCCESS)
+    RECORDED.record_or_compare(place, counts, record).map(|()| ExitCode::SUCCESS)
 }
 
 const MISSING: &str = "valgrind is not here, which counts instructions: apt-get install valgrind";
@@ -88,7 +80,7 @@ fn has_valgrind() -> bool {
 fn count(place: &Checkout) -> Result<Figures, XtaskFailure> {
     let program = place.program("debug", PROGRAM);
     let mut list = Command::new(&program);
-    let names = list.output().map_err(|error| not_started(&list, &error))?.stdout;
+    let names = phase::output(&mut list)?.stdout;
     let names = String::from_utf8_lossy(&names).into_owned();
     let mut counts = Figures::new();
     for name in names.lines() {
@@ -108,13 +100,7 @@ fn count_in_sandboxes(place: &Checkout) -> Result<u64, XtaskFailure> {
     let (program, code) = (place.program("debug", SANDBOX), place.stock_code("counts"));
     let mut compile = Command::new(&program);
     compile.arg("compile").arg(place.guests()).arg(&code);
-    let compiled = compile.output().map_err(|error| not_started(&compile, &error))?;
-    if !compiled.status.success() {
-        let text = String::from_utf8_lossy(&compiled.stderr);
-        return Err(XtaskFailure::new(format!(
-            "the guests of {SANDBOX_ROW} do not compile: {text}"
-        )));
-    }
+    program::output_of(&mut compile)?;
     let count = |tasks: u64| {
         let mut command = callgrind();
         command.arg(&program).arg("run").arg(place.guests()).arg(&code).arg(tasks.to_string());
@@ -132,7 +118,7 @@ fn callgrind() -> Command {
 
 /// Returns the instructions that callgrind counts in a program.
 fn count_of(name: &str, mut command: Command) -> Result<u64, XtaskFailure> {
-    let output = command.output().map_err(|error| not_started(&command, &error))?;
+    let output = phase::output(&mut command)?;
     let text = String::from_utf8_lossy(&output.stderr);
     let collected = collected(&text).filter(|count| output.status.success() && *count > 0);
     collected.ok_or_else(|| {

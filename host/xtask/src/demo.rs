@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::components::{self, NamedComponents};
+use crate::components::{self, NamedComponents, Optimised};
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::needs;
 use crate::phase::{self, CargoBuild, Phases};
 use crate::place::Checkout;
@@ -36,18 +37,19 @@ struct DemoOptions {
     verbose: bool,
 }
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let options = DemoOptions::read(arguments)?;
-    needs::check(&place)?;
-    let mut phases = Phases::new(&place, 2, options.verbose);
+    needs::check(place)?;
+    let mut phases = Phases::new(place, 2, options.verbose);
     if !place.conclave().is_file() {
         phases.announce_first_build("demo");
     }
-    let config = options.config(&place)?;
-    let text =
-        fs::read_to_string(&config).map_err(|error| XtaskFailure::io("read", &config, &error))?;
-    components::build_named(&place, &mut phases, &NamedComponents::of(&text))?;
-    build_conclave(&place, &mut phases)?;
+    let config = options.config(place)?;
+    let text = files::read(&config)?;
+    let names = NamedComponents::of(&text);
+    // As the tests' guests are built, which shares the macros with the program.
+    components::build_named(place, &mut phases, &names, Optimised::Little)?;
+    build_conclave(place, &mut phases)?;
 
     let mut command = Command::new(place.conclave());
     command
@@ -147,14 +149,11 @@ impl DemoOptions {
         if self.folder.is_none() && place.builds_at_home() {
             return Ok(example);
         }
-        let text = fs::read_to_string(&example)
-            .map_err(|error| XtaskFailure::io("read", &example, &error))?;
+        let text = files::read(&example)?;
         let copy = place.own().join(name);
-        fs::create_dir_all(place.own())
-            .map_err(|error| XtaskFailure::io("make", &place.own(), &error))?;
+        files::make_folder(&place.own())?;
         let text = text.replace(GUESTS, &format!("{}/", place.guests().display()));
-        fs::write(&copy, moved(&text, &examples, self.folder.as_deref()))
-            .map_err(|error| XtaskFailure::io("write", &copy, &error))?;
+        files::write(&copy, moved(&text, &examples, self.folder.as_deref()))?;
         Ok(copy)
     }
 }
@@ -254,7 +253,7 @@ pub(crate) fn become_program(mut command: Command) -> Result<ExitCode, XtaskFail
 
 #[cfg(not(unix))]
 pub(crate) fn become_program(mut command: Command) -> Result<ExitCode, XtaskFailure> {
-    let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
+    let status = phase::status(&mut command)?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 

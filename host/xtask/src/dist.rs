@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
@@ -65,23 +66,21 @@ impl DistOptions {
 }
 
 /// Runs `cargo xtask dist`.
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let options = DistOptions::read(arguments)?;
     let host = needs::host_triple()?;
     let targets = options.targets(&host);
     let folder = match &options.out {
-        Some(out) => {
-            std::path::absolute(out).map_err(|error| XtaskFailure::io("find", out, &error))?
-        }
+        Some(out) => files::absolute(out)?,
         None => place.target.join("conclave/dist"),
     };
     let builds = if options.program.is_some() { 0 } else { program::PHASES };
     if builds > 0 {
-        needs::check(&place)?;
-        targets.iter().try_for_each(|target| needs::check_target(&place, target))?;
+        needs::check(place)?;
+        targets.iter().try_for_each(|target| needs::check_target(place, target))?;
         eprintln!("The first build takes 25 to 30 minutes on two cores for each target.");
     }
-    let mut phases = Phases::new(&place, targets.len() * (builds + 1), options.verbose);
+    let mut phases = Phases::new(place, targets.len() * (builds + 1), options.verbose);
     let mut archives = Vec::new();
     for target in &targets {
         if targets.len() > 1 {
@@ -93,10 +92,10 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
                 // A named target has a folder of its own; the host's is shared with `install`.
                 let cross_target = Some(target.as_str()).filter(|target| *target != host);
                 let (profile, code) = (program::OPTIMISED, CodeTarget::AnyMachine);
-                ProgramBuild { profile, target: cross_target, code }.run(&place, &mut phases)?
+                ProgramBuild { profile, target: cross_target, code }.run(place, &mut phases)?
             }
         };
-        archives.push(pack(&place, &mut phases, &built, target, &folder)?);
+        archives.push(pack(place, &mut phases, &built, target, &folder)?);
     }
     for Archive { file, sha256, bytes } in &archives {
         println!("{}", folder.join(file).display());
@@ -128,9 +127,7 @@ fn pack(
         .unwrap_or_default();
     let name = format!("conclave-{version}-{target}");
     let staged = folder.join(&name);
-    if staged.exists() {
-        fs::remove_dir_all(&staged).map_err(|error| XtaskFailure::io("remove", &staged, &error))?;
-    }
+    files::remove_folder(&staged)?;
     let program = built.install(&staged)?;
     furnish(place, &staged, &program)?;
     let file = format!("{name}.tar.gz");
@@ -143,10 +140,10 @@ fn pack(
     }
     tar.args(["-czf", &file, &name]).env("GZIP", "-n");
     phases.run(&format!("packing {file}"), "tar", tar)?;
-    fs::remove_dir_all(&staged).map_err(|error| XtaskFailure::io("remove", &staged, &error))?;
+    files::remove_folder(&staged)?;
     let sha256 = checksum(folder, &file)?;
     let sum = folder.join(format!("{file}.sha256"));
-    write(&sum, format!("{sha256}  {file}\n").as_bytes())?;
+    files::write(&sum, format!("{sha256}  {file}\n").as_bytes())?;
     let bytes = fs::metadata(folder.join(&file)).map_or(0, |file| file.len());
     Ok(Archive { file, sha256, bytes })
 }
@@ -155,24 +152,17 @@ fn pack(
 fn furnish(place: &Checkout, staged: &Path, program: &Path) -> Result<(), XtaskFailure> {
     program::write_manual(program, &staged.join("share/man/man1"))?;
     let completions = staged.join("share/completions");
-    fs::create_dir_all(&completions)
-        .map_err(|error| XtaskFailure::io("make", &completions, &error))?;
+    files::make_folder(&completions)?;
     for (shell, file) in COMPLETIONS {
         let script = program::output_of(Command::new(program).args(["completions", shell]))?;
-        write(&completions.join(file), &script)?;
+        files::write(&completions.join(file), script)?;
     }
     let schema = program::output_of(Command::new(program).arg("schema"))?;
-    write(&staged.join("conclave.schema.json"), &schema)?;
+    files::write(&staged.join("conclave.schema.json"), schema)?;
     for paper in PAPERS {
-        let copy = staged.join(paper);
-        fs::copy(place.root.join(paper), &copy)
-            .map_err(|error| XtaskFailure::io("write", &copy, &error))?;
+        files::copy(&place.root.join(paper), &staged.join(paper))?;
     }
     Ok(())
-}
-
-fn write(file: &Path, bytes: &[u8]) -> Result<(), XtaskFailure> {
-    fs::write(file, bytes).map_err(|error| XtaskFailure::io("write", file, &error))
 }
 
 fn is_gnu_tar() -> bool {

@@ -2,10 +2,11 @@
 //! alone, with none and with all. Cargo unites the features of a workspace, so the other checks
 //! see only all of them together.
 
-use std::fs;
 use std::process::ExitCode;
 
+use crate::arguments;
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::phase::{self, Phases};
 use crate::place::Checkout;
 use crate::toml;
@@ -21,21 +22,18 @@ const LIBRARIES: [(&str, &str); 5] = [
 /// Features that only the repository's own tests use.
 const OF_TESTS: [&str; 1] = ["kill-points"];
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    if let Some(word) = arguments.first() {
-        return Err(XtaskFailure::usage(format!("`{word}` is no option of `features`.")));
-    }
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let [] = arguments::flags("features", [], arguments)?;
     let mut sets = Vec::new();
     for (package, folder) in LIBRARIES {
         let path = place.root.join(folder).join("Cargo.toml");
-        let text = fs::read_to_string(&path)
-            .map_err(|error| XtaskFailure::new(format!("{}: {error}", path.display())))?;
+        let text = files::read(&path)?;
         sets.extend(sets_of(&text).into_iter().map(|set| (package, set)));
     }
-    let mut phases = Phases::new(&place, sets.len(), false);
+    let mut phases = Phases::new(place, sets.len(), false);
     for (package, set) in &sets {
         let label = format!("{package} {}", set.join(" "));
-        phases.check(label.trim(), || check(&place, package, set))?;
+        phases.check(label.trim(), || check(place, package, set))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -64,7 +62,7 @@ fn sets_of(manifest: &str) -> Vec<Vec<String>> {
 fn check(place: &Checkout, package: &str, set: &[String]) -> Result<(), XtaskFailure> {
     let mut command = place.cargo(["check", "--quiet", "--lib", "--package", package]);
     command.args(set);
-    let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
+    let output = phase::output(&mut command)?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() && text.trim().is_empty() {
         return Ok(());

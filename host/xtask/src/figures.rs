@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::{fs, str};
+use std::str;
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::place::Checkout;
 
 /// Figures by name.
@@ -48,8 +49,7 @@ impl FigureFile {
             return self.compare(&figures, &recorded);
         }
         let file = place.root.join(self.path);
-        fs::write(&file, self.written(&figures))
-            .map_err(|error| XtaskFailure::io("write", &file, &error))
+        files::write(&file, self.written(&figures))
     }
 
     fn written(&self, figures: &Figures) -> String {

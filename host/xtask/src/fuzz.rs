@@ -13,6 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::needs;
 use crate::phase::{self, Phases};
 use crate::place::Checkout;
@@ -69,25 +70,25 @@ struct FuzzOutcome {
     added_inputs: usize,
 }
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let known = names(&place);
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let known = names(place);
     let options = read(arguments, &known)?;
     if options.names.is_empty() {
         known.iter().for_each(|name| println!("{name}"));
         eprintln!("\n{HINT}");
         return Ok(ExitCode::SUCCESS);
     }
-    needs::check(&place)?;
+    needs::check(place)?;
     if let Some(file) = &options.replay {
-        return replay(&place, &options, file);
+        return replay(place, &options, file);
     }
-    let engine = FuzzEngine::build(&place, &options)?;
+    let engine = FuzzEngine::build(place, &options)?;
     let mut is_clean = true;
     for name in &options.names {
-        let outcome = fuzz(&place, &engine, name, &options)?;
+        let outcome = fuzz(place, &engine, name, &options)?;
         is_clean &= outcome.finding.is_none() && !outcome.failed;
         println!("{}", row(name, &outcome));
-        report(&place, name, &outcome);
+        report(place, name, &outcome);
     }
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -198,11 +199,11 @@ fn row(name: &str, outcome: &FuzzOutcome) -> String {
 }
 
 fn replay(place: &Checkout, options: &FuzzOptions, file: &Path) -> Result<ExitCode, XtaskFailure> {
-    let file = std::path::absolute(file).map_err(|error| XtaskFailure::io("find", file, &error))?;
+    let file = files::absolute(file)?;
     let program = plain_program(place, options)?;
     let mut command = Command::new(program);
     command.args(&options.names).arg("--replay").arg(file);
-    let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
+    let status = phase::status(&mut command)?;
     match status.code() {
         Some(0) => Ok(ExitCode::SUCCESS),
         // The file cannot be read.
@@ -315,10 +316,10 @@ fn fuzz(
     let own = place.own().join("fuzz").join(name);
     let (grown, findings) = (own.join("corpus"), own.join("findings"));
     for folder in [&grown, &findings] {
-        fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("create", folder, &error))?;
+        files::make_folder(folder)?;
     }
     // Compared afterwards, for drivers that do not print the path of their finding.
-    let before = files(&findings);
+    let before = files_in(&findings);
     let seconds = options.seconds.unwrap_or(SECONDS);
     let mut command = match engine {
         FuzzEngine::LibFuzzer(program) => {
@@ -353,7 +354,11 @@ fn fuzz(
     // A finding of an earlier run is reported again but not written again.
     let known_finding = seen.finding.take().filter(|path| path.is_file());
     let new = || {
-        files(&findings).into_iter().find(|path| !before.contains(path)).map(kept_apart).transpose()
+        files_in(&findings)
+            .into_iter()
+            .find(|path| !before.contains(path))
+            .map(kept_apart)
+            .transpose()
     };
     let finding = if known_finding.is_some() { known_finding } else { new()? };
     let mut added_inputs = 0;
@@ -366,7 +371,7 @@ fn fuzz(
             command
         })?;
     }
-    let corpus = files(&corpus_of(place, name)).len() + files(&grown).len();
+    let corpus = files_in(&corpus_of(place, name)).len() + files_in(&grown).len();
     let watch::DriverReport { executions, new, reason, is_success, .. } = seen;
     Ok(FuzzOutcome {
         executions,
@@ -390,11 +395,11 @@ fn kept_apart(path: PathBuf) -> Result<PathBuf, XtaskFailure> {
         .find(|number| !path.with_file_name(format!("finding-{number}")).exists())
         .unwrap_or(0_u32);
     let apart = path.with_file_name(format!("finding-{number}"));
-    fs::rename(&path, &apart).map_err(|error| XtaskFailure::io("rename", &path, &error))?;
+    files::rename(&path, &apart)?;
     Ok(apart)
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> =
         entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();

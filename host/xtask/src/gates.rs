@@ -84,7 +84,7 @@ pub(crate) fn fuzzer_is_locked(sources: &Sources<'_>) -> Result<(), XtaskFailure
         "--manifest-path",
         manifest,
     ]);
-    let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
+    let output = phase::output(&mut command)?;
     if output.status.success()
         || !String::from_utf8_lossy(&output.stderr).contains("cannot update the lock file")
     {

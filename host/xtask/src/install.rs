@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
@@ -45,26 +46,24 @@ impl InstallOptions {
 }
 
 /// Runs `cargo xtask install`.
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let options = InstallOptions::read(arguments)?;
     let root = match options.root {
-        Some(root) => {
-            std::path::absolute(&root).map_err(|error| XtaskFailure::io("find", &root, &error))?
-        }
+        Some(root) => files::absolute(&root)?,
         None => default_root()?,
     };
-    needs::check(&place)?;
+    needs::check(place)?;
     let profile = if options.fast_build { program::FAST } else { program::OPTIMISED };
     let build = ProgramBuild { profile, target: None, code: CodeTarget::ThisMachine };
-    let mut phases = Phases::new(&place, program::PHASES, options.verbose);
-    if !build.program(&place).is_file() {
+    let mut phases = Phases::new(place, program::PHASES, options.verbose);
+    if !build.program(place).is_file() {
         phases.announce_first_build(if options.fast_build {
             "install --fast-build"
         } else {
             "install"
         });
     }
-    let built = build.run(&place, &mut phases)?;
+    let built = build.run(place, &mut phases)?;
     let program = built.install(&root)?;
     program::write_manual(&program, &root.join("share/man/man1"))?;
     let (size, files) = built.weight();

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::components;
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::phase::{self, Phases};
 use crate::place::{Checkout, digest, files_below};
 use crate::servers;
@@ -38,7 +39,7 @@ pub(crate) fn build(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFa
     let _ = fs::remove_dir_all(&out);
     let Some(python) = servers::languages(place, phases)? else { return Ok(()) };
     components::build_conclave(place, phases, false)?;
-    fs::create_dir_all(&out).map_err(|error| XtaskFailure::io("make", &out, &error))?;
+    files::make_folder(&out)?;
     let mut is_whole = true;
     phases.check("building one tool in each language", || {
         for (name, language, options) in TOOLS {
@@ -50,8 +51,7 @@ pub(crate) fn build(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFa
         Ok(())
     })?;
     if is_whole {
-        fs::write(&recorded, digest)
-            .map_err(|error| XtaskFailure::io("write", &recorded, &error))?;
+        files::write(&recorded, digest)?;
     }
     Ok(())
 }
@@ -69,7 +69,7 @@ fn build_one(
 ) -> Result<(), XtaskFailure> {
     let folder = place.own().join("words").join(name);
     let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
+    files::make_folder(&folder)?;
     let conclave = |at: &Path, words: &[&str]| {
         let mut command = Command::new(place.conclave());
         command.args(["plugin"]).args(words).arg("--quiet").current_dir(at);
@@ -89,7 +89,7 @@ fn build_one(
         _ => folder.join("build"),
     };
     let (built, file) = (component(&built, PLUGIN), component(&place.languages(), name));
-    fs::copy(&built, &file).map_err(|error| XtaskFailure::io("read", &built, &error))?;
+    files::copy(&built, &file)?;
     Ok(())
 }
 

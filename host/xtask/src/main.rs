@@ -4,6 +4,7 @@
 //! It does not depend on the host's code, so it builds in seconds and works while the rest does not
 //! compile.
 
+mod arguments;
 mod attacks;
 mod bench;
 mod cases;
@@ -15,11 +16,10 @@ mod counts;
 mod demo;
 mod dist;
 mod doc_openings;
-#[cfg(test)]
-mod documented;
 mod failure;
 mod features;
 mod figures;
+mod files;
 mod fuzz;
 mod gates;
 mod identifiers;
@@ -44,6 +44,8 @@ mod soak;
 mod sources;
 mod surroundings;
 mod test;
+#[cfg(test)]
+mod tests;
 mod times;
 mod toml;
 mod type_size;
@@ -121,6 +123,8 @@ fn main() -> ExitCode {
     }
 }
 
+type Run = fn(&Checkout, &[String]) -> Result<ExitCode, XtaskFailure>;
+
 fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     if times::is_wrapper(arguments.first()) {
         return times::run_compiler(arguments);
@@ -136,25 +140,28 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
         print!("{USAGE}");
         return Ok(ExitCode::SUCCESS);
     }
-    match command.as_str() {
-        "demo" => demo::run(Checkout::find()?, rest),
-        "test" => test::run(Checkout::find()?, rest),
-        "features" => features::run(Checkout::find()?, rest),
-        "attacks" => attacks::run(Checkout::find()?, rest),
-        "build" => components::run_build(Checkout::find()?, rest),
-        "install" => install::run(Checkout::find()?, rest),
-        "dist" => dist::run(Checkout::find()?, rest),
-        "guests" => components::run_guests(Checkout::find()?, rest),
-        "conformance" => conformance::run(Checkout::find()?, rest),
-        "bench" => bench::run(Checkout::find()?, rest),
-        "counts" => counts::run(Checkout::find()?, rest),
-        "fuzz" => fuzz::run(Checkout::find()?, rest),
-        "soak" => soak::run(Checkout::find()?, rest),
-        "times" => times::run(&Checkout::find()?, rest),
-        "weight" => weight::run(&Checkout::find()?, rest),
-        "picture" => picture::run(Checkout::find()?, rest),
-        unknown => Err(XtaskFailure::usage(format!(
-            "`{unknown}` is no command of cargo xtask.\n\n{USAGE}"
-        ))),
-    }
+    let run: Run = match command.as_str() {
+        "demo" => demo::run,
+        "test" => test::run,
+        "features" => features::run,
+        "attacks" => attacks::run,
+        "build" => components::run_build,
+        "install" => install::run,
+        "dist" => dist::run,
+        "guests" => components::run_guests,
+        "conformance" => conformance::run,
+        "bench" => bench::run,
+        "counts" => counts::run,
+        "fuzz" => fuzz::run,
+        "soak" => soak::run,
+        "times" => times::run,
+        "weight" => weight::run,
+        "picture" => picture::run,
+        unknown => {
+            return Err(XtaskFailure::usage(format!(
+                "`{unknown}` is no command of cargo xtask.\n\n{USAGE}"
+            )));
+        }
+    };
+    run(&Checkout::find()?, rest)
 }

@@ -5,12 +5,13 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::place::Checkout;
 use crate::progress::{BuildProgress, rounded};
 use crate::times::{self, Recorded};
@@ -115,21 +116,18 @@ impl Phases {
         what: &str,
         builds: Vec<CargoBuild>,
     ) -> Result<(), XtaskFailure> {
-        let label = self.label(what);
-        let clock = PhaseClock::start(what);
         self.messages.extend(builds.iter().map(|build| messages(&self.place, build.log)));
-        let began = *self.builds_began.get_or_insert(clock.began);
-        let (place, progress) = (&self.place, &self.progress);
-        let outcome = if self.verbose {
-            self.screen.aloud(&label, || {
-                builds.into_iter().try_for_each(|mut build| run_aloud(&mut build.command))
-            })
-        } else {
-            let progress_text = || progress.describe(&read_all(&self.messages), began.elapsed());
-            self.screen.counting(&label, &progress_text, || run_together(place, builds))
-        };
-        clock.note();
-        outcome
+        let began = *self.builds_began.get_or_insert_with(Instant::now);
+        self.phase(what, |phases, label| {
+            if phases.verbose {
+                return phases.screen.aloud(label, || {
+                    builds.into_iter().try_for_each(|mut build| run_aloud(&mut build.command))
+                });
+            }
+            let progress =
+                || phases.progress.describe(&read_all(&phases.messages), began.elapsed());
+            phases.screen.counting(label, &progress, || run_together(&phases.place, builds))
+        })
     }
 
     /// Does the same as `run`; on failure the report ends with a remedy.
@@ -140,20 +138,13 @@ impl Phases {
         mut command: Command,
         remedy: Option<&str>,
     ) -> Result<(), XtaskFailure> {
-        let label = self.label(what);
-        let clock = PhaseClock::start(what);
-        let outcome = if self.verbose {
-            self.screen.aloud(&label, || run_aloud(&mut command))
-        } else {
-            let log = self.place.own().join(format!("{log}.log"));
-            let log_path = self.place.relative(&log);
-            self.screen.quietly(&label, || {
-                run_to_log(&mut command, &log)
-                    .map_err(|failure| explained(&failure.text, &log, &log_path, remedy))
-            })
-        };
-        clock.note();
-        outcome
+        self.phase(what, |phases, label| {
+            if phases.verbose {
+                return phases.screen.aloud(label, || run_aloud(&mut command));
+            }
+            let work = || run_to_log(&phases.place, log, &mut command, remedy);
+            phases.screen.quietly(label, work)
+        })
     }
 
     /// Runs work within this process.
@@ -162,10 +153,19 @@ impl Phases {
         what: &str,
         work: impl FnOnce() -> Result<(), XtaskFailure>,
     ) -> Result<(), XtaskFailure> {
+        self.phase(what, |phases, label| phases.screen.quietly(label, work))
+    }
+
+    /// Runs a phase, and notes its times for `cargo xtask times`.
+    fn phase(
+        &mut self,
+        what: &str,
+        work: impl FnOnce(&Self, &str) -> Result<(), XtaskFailure>,
+    ) -> Result<(), XtaskFailure> {
         let label = self.label(what);
-        let clock = PhaseClock::start(what);
-        let outcome = self.screen.quietly(&label, work);
-        clock.note();
+        let (began, processor) = (Instant::now(), times::child_time());
+        let outcome = work(self, &label);
+        times::note_phase(what, began, times::child_time().saturating_sub(processor));
         outcome
     }
 
@@ -179,24 +179,6 @@ impl Phases {
         self.started += 1;
         let number = format!("[{}/{}]", self.started, self.total);
         format!("{} {what}", self.screen.dim(&number))
-    }
-}
-
-/// The start of a phase, for `cargo xtask times`.
-struct PhaseClock<'a> {
-    what: &'a str,
-    began: Instant,
-    processor: Duration,
-}
-
-impl<'a> PhaseClock<'a> {
-    fn start(what: &'a str) -> Self {
-        Self { what, began: Instant::now(), processor: times::child_time() }
-    }
-
-    fn note(&self) {
-        let processor = times::child_time().saturating_sub(self.processor);
-        times::note_phase(self.what, self.began, processor);
     }
 }
 
@@ -225,13 +207,10 @@ fn run_together(place: &Checkout, builds: Vec<CargoBuild>) -> Result<(), XtaskFa
 fn run_build(place: &Checkout, build: CargoBuild) -> Result<(), XtaskFailure> {
     let CargoBuild { log: name, mut command } = build;
     command.arg("--message-format=json-render-diagnostics");
-    let log = place.own().join(format!("{name}.log"));
-    let messages = messages(place, name);
-    let (_, errors) = open_log(&log).map_err(|error| XtaskFailure::io("write", &log, &error))?;
-    let (out, _) =
-        open_log(&messages).map_err(|error| XtaskFailure::io("write", &messages, &error))?;
-    run_into(&mut command, out, errors)
-        .map_err(|failure| explained(&failure.text, &log, &place.relative(&log), None))
+    let log = log_of(place, name);
+    let (_, errors) = open_log(&log)?;
+    let (out, _) = open_log(&messages(place, name))?;
+    run_into(&mut command, out, errors).map_err(|failure| explained(place, failure, &log, None))
 }
 
 /// Runs a phase before the numbered ones, such as a download of a missing part.
@@ -250,10 +229,7 @@ pub(crate) fn to_log(
     log: &str,
     mut command: Command,
 ) -> Result<(), XtaskFailure> {
-    let log = place.own().join(format!("{log}.log"));
-    let log_path = place.relative(&log);
-    run_to_log(&mut command, &log)
-        .map_err(|failure| explained(&failure.text, &log, &log_path, None))
+    run_to_log(place, log, &mut command, None)
 }
 
 /// The capabilities of stderr.
@@ -365,35 +341,49 @@ fn with_processors(time: Duration, processor: Duration) -> String {
 }
 
 fn run_aloud(command: &mut Command) -> Result<(), XtaskFailure> {
-    let status =
-        command.stdin(Stdio::null()).status().map_err(|error| not_started(command, &error))?;
+    let status = status(command.stdin(Stdio::null()))?;
     if status.success() {
-        Ok(())
-    } else {
-        Err(XtaskFailure::new(format!("{} ended with {status}", typed(command))))
+        return Ok(());
     }
+    Err(XtaskFailure::new(format!("{} ended with {status}", typed(command))))
 }
 
-fn run_to_log(command: &mut Command, log: &Path) -> Result<(), XtaskFailure> {
-    let (mut out, err) = open_log(log).map_err(|error| XtaskFailure::io("write", log, &error))?;
+/// Runs a command whose output goes to a log. On failure the report has the relevant part of it.
+fn run_to_log(
+    place: &Checkout,
+    name: &str,
+    command: &mut Command,
+    remedy: Option<&str>,
+) -> Result<(), XtaskFailure> {
+    let log = log_of(place, name);
+    let (mut out, err) = open_log(&log)?;
     let _ = writeln!(out, "$ {}", typed(command));
-    run_into(command, out, err)
+    run_into(command, out, err).map_err(|failure| explained(place, failure, &log, remedy))
+}
+
+fn log_of(place: &Checkout, name: &str) -> PathBuf {
+    place.own().join(format!("{name}.log"))
 }
 
 fn run_into(command: &mut Command, out: File, err: File) -> Result<(), XtaskFailure> {
-    command.env("CARGO_TERM_COLOR", "never").stdin(Stdio::null()).stdout(out).stderr(err);
-    let status = command.status().map_err(|error| not_started(command, &error))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(XtaskFailure::new(format!("{} ended with {status}", typed(command))))
-    }
+    run_aloud(command.env("CARGO_TERM_COLOR", "never").stdout(out).stderr(err))
 }
 
-fn open_log(log: &Path) -> io::Result<(File, File)> {
-    fs::create_dir_all(log.parent().unwrap_or(Path::new(".")))?;
-    let file = File::create(log)?;
-    Ok((file.try_clone()?, file))
+/// Two handles of one file.
+fn open_log(log: &Path) -> Result<(File, File), XtaskFailure> {
+    files::make_folder(log.parent().unwrap_or(Path::new(".")))?;
+    let file = File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
+    file.map_err(|error| XtaskFailure::io("write", log, &error))
+}
+
+/// Runs a command whose output is read.
+pub(crate) fn output(command: &mut Command) -> Result<Output, XtaskFailure> {
+    command.output().map_err(|error| not_started(command, &error))
+}
+
+/// Runs a command that prints by itself.
+pub(crate) fn status(command: &mut Command) -> Result<ExitStatus, XtaskFailure> {
+    command.status().map_err(|error| not_started(command, &error))
 }
 
 pub(crate) fn not_started(command: &Command, error: &io::Error) -> XtaskFailure {
@@ -421,9 +411,15 @@ pub(crate) fn arguments(command: &Command) -> String {
     command.get_args().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 
-fn explained(what: &str, log: &PathBuf, display_path: &str, remedy: Option<&str>) -> XtaskFailure {
+fn explained(
+    place: &Checkout,
+    failure: XtaskFailure,
+    log: &Path,
+    remedy: Option<&str>,
+) -> XtaskFailure {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let mut report = format!("\n{}\n\n{what}\nThe whole output: {display_path}", excerpt(&text));
+    let (excerpt, path) = (excerpt(&text), place.relative(log));
+    let mut report = format!("\n{excerpt}\n\n{}\nThe whole output: {path}", failure.text);
     let known = REMEDIES.iter().find(|(sign, _)| text.contains(sign)).map(|(_, remedy)| *remedy);
     if let Some(remedy) = remedy.or(known) {
         report.push_str(&format!("\nWhat helps: {remedy}"));

@@ -2,11 +2,12 @@
 //! output of `conclave`.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::arguments;
 use crate::components::{self, Optimised};
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::needs;
 use crate::phase::{self, Phases};
 use crate::place::Checkout;
@@ -50,24 +51,19 @@ const GUESTS: [&str; 5] = ["agent_hostile_tour", "weather", "coordinator", "libr
 const FONT: f64 = 13.0;
 const LINE: f64 = 18.0;
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    if let Some(word) = arguments.first() {
-        return Err(XtaskFailure::usage(format!(
-            "cargo xtask picture takes nothing, and `{word}` came"
-        )));
-    }
-    needs::check(&place)?;
-    let mut phases = Phases::new(&place, 3, false);
-    components::build_stock(&place, &mut phases, Optimised::Fully)?;
-    components::build_some_guests(&place, &mut phases, &GUESTS)?;
-    components::build_conclave(&place, &mut phases, false)?;
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let [] = arguments::flags("picture", [], arguments)?;
+    needs::check(place)?;
+    let mut phases = Phases::new(place, 3, false);
+    components::build_stock(place, &mut phases, Optimised::Fully)?;
+    components::build_some_guests(place, &mut phases, &GUESTS)?;
+    components::build_conclave(place, &mut phases, false)?;
     for picture in &PICTURES {
         // The first run compiles the plugins, which does not belong in the picture.
-        output(&place, picture)?;
-        let output = output(&place, picture)?;
+        output(place, picture)?;
+        let output = output(place, picture)?;
         let path = place.root.join(picture.file);
-        fs::write(&path, draw(&output, picture.title, picture.columns))
-            .map_err(|error| XtaskFailure::io("write", &path, &error))?;
+        files::write(&path, draw(&output, picture.title, picture.columns))?;
         eprintln!("{}", picture.file);
     }
     Ok(ExitCode::SUCCESS)
@@ -83,7 +79,7 @@ fn output(place: &Checkout, picture: &Picture) -> Result<String, XtaskFailure> {
         .current_dir(&place.root)
         .stdin(Stdio::null());
     command.env("CLICOLOR_FORCE", "1").env("COLUMNS", picture.columns.to_string());
-    let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
+    let output = phase::output(&mut command)?;
     let options: String = picture.options.iter().map(|option| format!("{option} ")).collect();
     let mut seen = format!("$ conclave run {options}{} \"{}\"\n", picture.config, picture.question);
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::needs;
 
 /// The target triple of plugins.
@@ -94,18 +95,17 @@ impl Checkout {
 
     /// Returns the path of the program `conclave` of the dev profile.
     pub(crate) fn conclave(&self) -> PathBuf {
-        self.programs.join(format!("conclave{}", env::consts::EXE_SUFFIX))
+        self.programs.join(executable("conclave"))
     }
 
     /// Returns the path of a program of another profile.
     pub(crate) fn program(&self, profile: &str, name: &str) -> PathBuf {
-        self.programs.with_file_name(profile).join(format!("{name}{}", env::consts::EXE_SUFFIX))
+        self.programs.with_file_name(profile).join(executable(name))
     }
 
     /// Returns the path of a program that was built for a named target.
     pub(crate) fn program_for(&self, target: &str, profile: &str, name: &str) -> PathBuf {
-        let file = format!("{name}{}", env::consts::EXE_SUFFIX);
-        self.target.join(target).join(profile).join(file)
+        self.target.join(target).join(profile).join(executable(name))
     }
 
     /// Returns the folder of the stock plugins' machine code, of one kind.
@@ -168,8 +168,13 @@ impl Checkout {
 
     pub(crate) fn read(&self, path: &str) -> Result<String, XtaskFailure> {
         let path = self.root.join(path);
-        fs::read_to_string(&path).map_err(|error| XtaskFailure::io("read", &path, &error))
+        files::read(&path)
     }
+}
+
+/// The name of a program's file.
+pub(crate) fn executable(name: &str) -> String {
+    format!("{name}{}", env::consts::EXE_SUFFIX)
 }
 
 /// Returns the target folder above the folder of programs: the one that cargo marked, else the

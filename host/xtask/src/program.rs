@@ -8,8 +8,9 @@ use std::process::Command;
 
 use crate::components::{self, Optimised};
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::phase::{CargoBuild, Phases};
-use crate::place::Checkout;
+use crate::place::{Checkout, executable};
 
 /// The profile of the optimised program; see Cargo.toml.
 pub(crate) const OPTIMISED: &str = "optimised";
@@ -76,7 +77,7 @@ impl ProgramBuild<'_> {
         components::build_stock(place, phases, Optimised::Fully)?;
         let code = self.code(place);
         // The build script watches the folder, so it exists before there is any code.
-        fs::create_dir_all(&code).map_err(|error| XtaskFailure::io("make", &code, &error))?;
+        files::make_folder(&code)?;
         let mut command = self.cargo(place, PRECOMPILER, &code);
         command.args(["--features", "precompile"]);
         let build = CargoBuild { log: "precompiler", command };
@@ -132,7 +133,7 @@ impl BuiltProgram {
     /// Copies the program and its files below `root`, and removes the files of another build.
     /// Returns where the program is.
     pub(crate) fn install(&self, root: &Path) -> Result<PathBuf, XtaskFailure> {
-        let (program, folder) = (root.join("bin").join(file_name()), root.join(FILES));
+        let (program, folder) = (root.join("bin").join(executable(PROGRAM)), root.join(FILES));
         let files = self.files.as_deref().map(program_files).unwrap_or_default();
         // The files first: a new program never lacks them, and an old one knows others.
         for file in &files {
@@ -141,8 +142,7 @@ impl BuiltProgram {
         copy(&self.program, &program)?;
         for other in program_files(&folder) {
             if !files.iter().any(|file| file.file_name() == other.file_name()) {
-                fs::remove_file(&other)
-                    .map_err(|error| XtaskFailure::io("remove", &other, &error))?;
+                files::remove(&other)?;
             }
         }
         Ok(program)
@@ -170,15 +170,15 @@ fn program_files(folder: &Path) -> Vec<PathBuf> {
 /// Copies a file in two steps: a running program cannot be written to, but it can be replaced.
 fn copy(built: &Path, program: &Path) -> Result<(), XtaskFailure> {
     let folder = program.parent().unwrap_or(program);
-    fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
+    files::make_folder(folder)?;
     let draft = program.with_extension("new");
-    fs::copy(built, &draft).map_err(|error| XtaskFailure::io("write", &draft, &error))?;
-    fs::rename(&draft, program).map_err(|error| XtaskFailure::io("write", program, &error))
+    files::copy(built, &draft)?;
+    files::rename(&draft, program)
 }
 
 /// Writes the program's man pages, which it makes itself.
 pub(crate) fn write_manual(program: &Path, folder: &Path) -> Result<(), XtaskFailure> {
-    fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
+    files::make_folder(folder)?;
     output_of(Command::new(program).arg("--quiet").arg("man").arg(folder)).map(drop)
 }
 
@@ -201,11 +201,6 @@ fn command_line(command: &Command) -> String {
     let words =
         command.get_args().map(|word| format!(" {}", word.to_string_lossy())).collect::<String>();
     format!("{}{words}", command.get_program().to_string_lossy())
-}
-
-/// Returns the name of the program's file.
-pub(crate) fn file_name() -> String {
-    format!("{PROGRAM}{}", env::consts::EXE_SUFFIX)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::phase;
 use crate::place::{Checkout, digest, files_below};
 use crate::servers;
@@ -48,8 +49,7 @@ pub(crate) fn build(place: &Checkout) -> Result<Vec<(PathBuf, String)>, XtaskFai
             let mut command = Command::new(interpreter);
             command.arg(place.root.join(BUILDER)).arg(place.root.join(folder)).arg(&out);
             phase::beforehand(place, &format!("building stock:{name}"), name, command)?;
-            fs::write(&inputs_file, digest)
-                .map_err(|error| XtaskFailure::io("write", &inputs_file, &error))?;
+            files::write(&inputs_file, digest)?;
             if let Some(shared) = shared {
                 shared.put(&[(component.clone(), name.to_owned())]);
             }

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::phase::Phases;
 use crate::place::Checkout;
 
@@ -133,8 +134,7 @@ fn foreign_with(
         eprintln!("      skipped, and with it the tests that talk to it: {reason}");
         return Ok(None);
     }
-    fs::write(&installed, foreign.package)
-        .map_err(|error| XtaskFailure::io("write", &installed, &error))?;
+    files::write(&installed, foreign.package)?;
     Ok(Some(program))
 }
 

@@ -3,6 +3,7 @@
 
 use std::process::{Command, ExitCode};
 
+use crate::arguments;
 use crate::components::{self, Optimised};
 use crate::demo;
 use crate::failure::XtaskFailure;
@@ -14,14 +15,12 @@ use crate::place::Checkout;
 const GUESTS: [&str; 3] = ["agent_busy", "fetch_probe", "kv_quota"];
 const PROGRAM: &str = "conclave-soak";
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
-    let passed =
-        arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--"));
-    needs::check(&place)?;
-    let mut phases = Phases::new(&place, 3, verbose);
-    components::build_stock(&place, &mut phases, Optimised::Fully)?;
-    components::build_some_guests(&place, &mut phases, &GUESTS)?;
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let (verbose, passed) = arguments::passed_on(arguments);
+    needs::check(place)?;
+    let mut phases = Phases::new(place, 3, verbose);
+    components::build_stock(place, &mut phases, Optimised::Fully)?;
+    components::build_some_guests(place, &mut phases, &GUESTS)?;
     phases.run("building the program that kills", "soak", place.cargo(["build", "-p", PROGRAM]))?;
     let mut command = Command::new(place.program("debug", PROGRAM));
     command

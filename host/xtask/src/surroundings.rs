@@ -1,12 +1,13 @@
 //! The surroundings that `cargo xtask test` gives to tests on demand: a busy machine, and a home
 //! folder and a folder for temporary files that are not empty.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::{env, fs};
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::phase;
 use crate::place::Checkout;
 
@@ -60,7 +61,7 @@ impl Drop for BusyLoops {
 fn crowded(place: &Checkout) -> Result<Variables, XtaskFailure> {
     let home = place.own().join("crowded/home");
     let state = home.join(".local/state/conclave");
-    let files = [
+    let contents = [
         (home.join("conclave.toml"), "entry = \"nobody\"\n[this is no config\n"),
         (home.join("conclave.lock"), "this is no lock\n"),
         (home.join("tmp/conclave.toml"), "entry = \"nobody\"\n[this is no config\n"),
@@ -71,11 +72,9 @@ fn crowded(place: &Checkout) -> Result<Variables, XtaskFailure> {
         (home.join(".config/conclave/conclave.toml"), "[this is no config\n"),
         (home.join(".cache/conclave/this"), "this is no component\n"),
     ];
-    for (file, text) in files {
-        let folder = file.parent().unwrap_or(&home);
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&file, text))
-            .map_err(|error| XtaskFailure::io("write", &file, &error))?;
+    for (file, text) in contents {
+        files::make_folder(file.parent().unwrap_or(&home))?;
+        files::write(&file, text)?;
     }
     // Cargo and rustup keep their own folders.
     let own = |name: &str, folder: &str| {

@@ -84,15 +84,15 @@ fn number<N: FromStr>(option: &str, value: Option<&String>) -> Result<N, XtaskFa
     })
 }
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let options = TestOptions::read(arguments)?;
-    needs::check(&place)?;
-    needs::check_nextest(&place)?;
-    let surroundings = Surroundings::new(&place, options.busy, options.is_crowded)?;
-    let tests = Tests { place: &place, surroundings: &surroundings, options: &options };
+    needs::check(place)?;
+    needs::check_nextest(place)?;
+    let surroundings = Surroundings::new(place, options.busy, options.is_crowded)?;
+    let tests = Tests { place, surroundings: &surroundings, options: &options };
     let mut skipped_check = None;
     let rows = if let Some(base) = &options.changed_since {
-        let reach = changed::reach(&place, &layers::members(&place)?, base)?;
+        let reach = changed::reach(place, &layers::members(place)?, base)?;
         if reach.is_empty() {
             eprintln!("nothing changed since {base} that a test could see");
             return Ok(ExitCode::SUCCESS);
@@ -395,7 +395,7 @@ pub(crate) fn built_artifacts(place: &Checkout) -> Result<String, XtaskFailure> 
     let mut build = all_targets(place);
     // Without cargo's own messages, such as the warnings of build scripts.
     build.args(["--quiet", "--message-format", "json-render-diagnostics"]);
-    let output = build.output().map_err(|error| phase::not_started(&build, &error))?;
+    let output = phase::output(&mut build)?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() && text.trim().is_empty() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -13,7 +13,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::failure::XtaskFailure;
-use crate::phase::{not_started, spelled};
+use crate::files;
+use crate::phase::{self, spelled};
 use crate::place::Checkout;
 
 /// The variable with the file to which compilations and phases are appended.
@@ -45,7 +46,7 @@ pub(crate) fn run_compiler(arguments: &[String]) -> Result<ExitCode, XtaskFailur
     let began = now();
     let mut command = Command::new(compiler);
     command.args(rest);
-    let status = command.status().map_err(|error| not_started(&command, &error))?;
+    let status = phase::status(&mut command)?;
     if let Some(unit) = CompiledUnit::of(rest) {
         // A build that is not measured completely shows in the totals; it must not fail.
         let _ = append(&format!(
@@ -214,11 +215,8 @@ struct UnitTime {
 impl ColdBuild {
     fn measure(place: &Checkout, command: &str) -> Result<Self, XtaskFailure> {
         let folder = place.target.join("times").join(command);
-        if folder.exists() {
-            fs::remove_dir_all(&folder)
-                .map_err(|error| XtaskFailure::io("remove", &folder, &error))?;
-        }
-        fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
+        files::remove_folder(&folder)?;
+        files::make_folder(&folder)?;
         let log = folder.join("times.log");
         let wrapper = env::current_exe()
             .map_err(|error| XtaskFailure::new(format!("xtask does not know its file: {error}")))?;
@@ -238,7 +236,7 @@ impl ColdBuild {
             file.try_clone().map_err(|error| XtaskFailure::io("write", &output, &error))?;
         build.stdin(Stdio::null()).stdout(file).stderr(errors);
         let (began, before) = (Instant::now(), child_time());
-        let status = build.status().map_err(|error| not_started(&build, &error))?;
+        let status = phase::status(&mut build)?;
         let (wall, processor) = (began.elapsed(), child_time().saturating_sub(before));
         if !status.success() {
             return Err(XtaskFailure::new(format!(
@@ -246,8 +244,7 @@ impl ColdBuild {
                 output.display()
             )));
         }
-        let text =
-            fs::read_to_string(&log).map_err(|error| XtaskFailure::io("read", &log, &error))?;
+        let text = files::read(&log)?;
         let mut measured = Self::parse(&text);
         measured.commit = commit(place);
         measured.cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -473,14 +470,14 @@ impl Recorded {
                 let _ = writeln!(text, "{command} {line}");
             }
         }
-        write(&place.root.join(RECORDED), &text)?;
+        files::write(&place.root.join(RECORDED), &text)?;
         let mut page = HEAD.to_owned();
         for command in MEASURED {
             if let Some(section) = self.sections.get(command) {
                 let _ = write!(page, "{}{section}{}\n\n", opening(command), closing(command));
             }
         }
-        write(&place.root.join(PAGE), &format!("{}\n", page.trim_end()))
+        files::write(&place.root.join(PAGE), format!("{}\n", page.trim_end()))
     }
 }
 
@@ -547,10 +544,6 @@ fn section(command: &str, build: &ColdBuild) -> String {
         let _ = writeln!(text, "\nOne compiler alone: {}.", rows.join(" · "));
     }
     text
-}
-
-fn write(file: &Path, text: &str) -> Result<(), XtaskFailure> {
-    fs::write(file, text).map_err(|error| XtaskFailure::io("write", file, &error))
 }
 
 #[cfg(test)]

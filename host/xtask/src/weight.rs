@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::ExitCode;
 
+use crate::arguments;
 use crate::failure::XtaskFailure;
 use crate::figures::{FigureFile, Figures};
 use crate::place::{Checkout, files_below};
@@ -35,16 +36,7 @@ const FILES: &str = "program-files-bytes";
 const LIBRARIES: [&str; 5] = ["core", "runtime", "sdk", "mcp", "models"];
 
 pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let record = match arguments {
-        [] => false,
-        [word] if word == "--record" => true,
-        other => {
-            return Err(XtaskFailure::usage(format!(
-                "cargo xtask weight takes only --record, not `{}`",
-                other.join(" ")
-            )));
-        }
-    };
+    let [record] = arguments::flags("weight", ["--record"], arguments)?;
     let build =
         ProgramBuild { profile: program::OPTIMISED, target: None, code: CodeTarget::ThisMachine };
     let mut weights = of_build(place)?;

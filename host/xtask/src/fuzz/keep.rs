@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::XtaskFailure;
+use crate::files;
 use crate::phase;
 use crate::place;
 
-use super::files;
+use super::files_in;
 
 /// The maximum size of the whole corpus in bytes, below the 1 MiB that a test of conclave-fuzz
 /// enforces.
@@ -34,23 +35,22 @@ pub(super) fn keep(
     // libFuzzer would continue an old control file as an interrupted merge.
     let _ = fs::remove_dir_all(&merged);
     let _ = fs::remove_file(&control);
-    fs::create_dir_all(&merged).map_err(|error| XtaskFailure::io("create", &merged, &error))?;
+    files::make_folder(&merged)?;
     // libFuzzer merges into its first folder, so it gets a copy of the corpus.
-    for file in files(corpus) {
+    for file in files_in(corpus) {
         let to = merged.join(file.file_name().unwrap_or_default());
-        fs::copy(&file, &to).map_err(|error| XtaskFailure::io("write", &to, &error))?;
+        files::copy(&file, &to)?;
     }
     let mut command = command();
     command
         .arg("-merge=1")
         .arg(format!("-merge_control_file={}", control.display()))
         .args([merged, own.join("corpus")]);
-    let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
+    let output = phase::output(&mut command)?;
     if !output.status.success() {
         return Err(XtaskFailure::new(String::from_utf8_lossy(&output.stderr)));
     }
-    let text =
-        fs::read_to_string(&control).map_err(|error| XtaskFailure::io("read", &control, &error))?;
+    let text = files::read(&control)?;
     let sized = |path: PathBuf| fs::metadata(&path).map(|data| (data.len(), path)).ok();
     let measured = |(edges, path): (usize, &str)| {
         let (length, path) = sized(PathBuf::from(path))?;
@@ -70,7 +70,7 @@ pub(super) fn keep(
             .take(12)
             .collect::<String>();
         let to = corpus.join(format!("found-{name}"));
-        fs::copy(file, &to).map_err(|error| XtaskFailure::io("write", &to, &error))?;
+        files::copy(file, &to)?;
     }
     Ok(chosen.len())
 }
