@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Action, Observation, PastAction, PlanState, Reply, Turn};
+use super::{Action, Observation, PastAction, Reply, Turn};
 use crate::trajectory as wire;
 use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::types::delegation::Delegation;
@@ -30,42 +30,26 @@ const OPTIONS: [&str; 12] = [
     "key",
 ];
 
-/// Removes the options from the arguments, and returns a delegation that has only those. Invalid
-/// ones stay in the arguments, so that they are refused later.
-fn take_options(args: &mut Value) -> Delegation {
-    let Some(args) = args.as_object_mut() else { return Delegation::default() };
-    let blank = || Map::from_iter(["agent", "task"].map(|name| (name.to_owned(), json!(""))));
-    let mut valid = blank();
-    for name in OPTIONS {
-        let Some(value) = args.get(name) else { continue };
-        let mut single = blank();
-        single.insert(name.to_owned(), value.clone());
+/// Removes the valid options from the arguments and returns them. Invalid ones stay, so that they
+/// are refused later.
+fn take_options(args: &mut Value) -> Map<String, Value> {
+    let Some(args) = args.as_object_mut() else { return Map::new() };
+    let take = |name: &&str| {
         // Each is read alone, so that one invalid option takes no other along.
-        if serde_json::from_value::<Delegation>(Value::Object(single)).is_ok() {
-            valid.extend(args.remove_entry(name));
-        }
+        let single = json!({ "agent": "", "task": "", (*name): args.get(*name)? });
+        serde_json::from_value::<Delegation>(single).ok()?;
+        args.remove_entry(*name)
+    };
+    OPTIONS.iter().filter_map(take).collect()
+}
+
+/// The delegation with these options.
+fn with_options(delegation: Action, options: Map<String, Value>) -> Action {
+    let mut form = json!(delegation);
+    if let Some(args) = form.get_mut("args").and_then(Value::as_object_mut) {
+        args.extend(options);
     }
-    serde_json::from_value(Value::Object(valid)).unwrap_or_default()
-}
-
-/// The action with these options, if it is a delegation.
-fn with_options(action: Action, options: Delegation) -> Action {
-    let Action::DelegateTask(fixed) = action else { return action };
-    let Delegation { worker, description, context, share_channels, .. } = *fixed;
-    Action::DelegateTask(Box::new(Delegation {
-        worker,
-        description,
-        context,
-        share_channels,
-        ..options
-    }))
-}
-
-/// The options of a delegation as arguments; those with their default are left out.
-fn options_of(delegation: &Delegation) -> Map<String, Value> {
-    let Ok(Value::Object(mut fields)) = serde_json::to_value(delegation) else { return Map::new() };
-    fields.retain(|name, _| OPTIONS.contains(&name.as_str()));
-    fields
+    serde_json::from_value(form).unwrap_or(delegation)
 }
 
 impl Action {
@@ -80,30 +64,49 @@ impl Action {
             return Ok(custom());
         }
         let mut args = if args.is_null() { json!({}) } else { args.clone() };
-        let options =
-            if kind == DELEGATE_TASK { take_options(&mut args) } else { Delegation::default() };
-        match TrajectoryEvent::from_json(&json!({ "action": kind, "args": args }))?.body {
-            Body::Action(action) => Ok(with_options(Self::from_wire(&action), options)),
-            Body::Observation(_) => Ok(custom()),
-        }
+        let options = if kind == DELEGATE_TASK { take_options(&mut args) } else { Map::new() };
+        let event = TrajectoryEvent::from_json(&json!({ "action": kind, "args": args }))?;
+        Ok(match event.action().map(Self::from_wire) {
+            Some(delegation) if !options.is_empty() => with_options(delegation, options),
+            Some(action) => action,
+            None => custom(),
+        })
     }
 
     /// The arguments of the fixed form, for executors, rules and approvers. The reason belongs to
-    /// the turn and is not among them.
+    /// the turn and is not among them. A delegation's options are: an approver must see them,
+    /// though the fixed form lacks them.
     #[must_use]
     pub fn args(&self) -> Value {
-        if let Self::Custom { arguments, .. } = self {
-            return if arguments.is_null() { json!({}) } else { arguments.clone() };
+        match self {
+            Self::Custom { arguments: Value::Null, .. } => return json!({}),
+            Self::Custom { arguments, .. } => return arguments.clone(),
+            Self::Reply(Reply { content, .. }) => {
+                let content = content.as_deref().unwrap_or_default();
+                return json!({ "content": content, "wait_for_response": false });
+            }
+            Self::Think { thought } if thought.is_empty() => return json!({}),
+            _ => {}
         }
-        let mut args = self.to_wire("").map(|action| args_of(action, FORM)).unwrap_or_default();
-        if args.get("thought").is_some_and(|thought| *thought == json!("")) {
-            args.remove("thought");
+        // The other variants have the fields of 2024-07 by their names, so the serialised form is
+        // the fixed one, but for values that must be objects or lists there.
+        let mut form = json!(self);
+        let mut args = form.get_mut("args").map_or_else(|| json!({}), Value::take);
+        match self {
+            Self::AddTask { subtasks: Value::Null, .. } => args["subtasks"] = json!([]),
+            Self::AddTask { subtasks, .. } if !subtasks.is_array() => {
+                args["subtasks"] = json!([subtasks]);
+            }
+            Self::Delegate { .. } => make_object(&mut args["inputs"], "task"),
+            Self::DelegateTask(delegation) => {
+                make_object(&mut args["context"], "context");
+                args["share_channels"] = json!(delegation.share_channels);
+            }
+            Self::Finish { .. } => make_object(&mut args["outputs"], "content"),
+            Self::Reject { .. } => make_object(&mut args["outputs"], "reason"),
+            _ => {}
         }
-        if let Self::DelegateTask(delegation) = self {
-            // The fixed form lacks these fields, but an approver must see them.
-            args.extend(options_of(delegation));
-        }
-        Value::Object(args)
+        args
     }
 
     /// Returns a custom action as the core's type for its kind. It stays custom if there is no such
@@ -121,77 +124,22 @@ impl Action {
     /// [`Turn::to_events`].
     #[must_use]
     pub fn to_wire(&self, thought: &str) -> Option<wire::Action> {
-        let thought = thought.to_owned();
-        Some(match self.clone() {
-            Self::Null => wire::action::Null {}.into(),
-            Self::Reply(reply) => wire::action::Message {
-                content: reply.content.unwrap_or_default(),
-                ..Default::default()
-            }
-            .into(),
-            Self::Run { command, background } => {
-                wire::action::Run { command, background, thought, ..Default::default() }.into()
-            }
-            Self::Kill { command_id } => {
-                wire::action::Kill { command_id: wire::LooseId::Number(command_id), thought }.into()
-            }
-            Self::RunIpython { code, kernel_init_code } => {
-                wire::action::RunIpython { code, kernel_init_code, thought, ..Default::default() }
-                    .into()
-            }
-            Self::Browse { url } => {
-                wire::action::Browse { url, thought, ..Default::default() }.into()
-            }
-            Self::Read { path, start, end } => {
-                wire::action::Read { path, start, end, thought, ..Default::default() }.into()
-            }
-            Self::Write { path, content, start, end } => {
-                wire::action::Write { path, content, start, end, thought, ..Default::default() }
-                    .into()
-            }
-            Self::Recall { query } => {
-                wire::action::Recall { query, thought, ..Default::default() }.into()
-            }
-            Self::AddTask { parent, goal, subtasks } => {
-                let subtasks = match subtasks {
-                    Value::Null => Vec::new(),
-                    Value::Array(list) => list,
-                    other => vec![other],
-                };
-                wire::action::AddTask { parent, goal, subtasks, thought }.into()
-            }
-            Self::ModifyTask { task_id, state } => {
-                let state = serde_json::to_value(state)
-                    .ok()
-                    .and_then(|state| state.as_str().map(str::to_owned))
-                    .unwrap_or_default();
-                wire::action::ModifyTask { task_id: wire::LooseId::Text(task_id), state, thought }
-                    .into()
-            }
-            Self::Delegate { agent, inputs } => {
-                wire::action::Delegate { agent, inputs: as_object(inputs, "task"), thought }.into()
-            }
-            Self::DelegateTask(delegation) => {
-                let Delegation {
-                    worker: agent, description: task, context, share_channels, ..
-                } = *delegation;
-                let context =
-                    if context.is_null() { Map::new() } else { as_object(context, "context") };
-                wire::action::DelegateTask { agent, task, context, share_channels, thought }.into()
-            }
-            Self::Think { thought } => wire::action::Think { thought }.into(),
-            Self::Talk { content } => wire::action::Talk { content }.into(),
-            Self::Finish { outputs } => wire::action::Finish {
-                outputs: as_object(outputs, "content"),
-                thought,
-                ..Default::default()
-            }
-            .into(),
-            Self::Reject { outputs } => {
-                wire::action::Reject { outputs: as_object(outputs, "reason"), thought }.into()
-            }
-            Self::Custom { name, arguments } => return custom_to_wire(&name, arguments, thought),
-        })
+        let Value::Object(mut args) = self.args() else { return None };
+        let takes_thought = match self {
+            // The thought of a `Think` is the action itself.
+            Self::Null | Self::Reply(_) | Self::Think { .. } | Self::Talk { .. } => false,
+            Self::Custom { name, .. } => wire::Action::fields_of(name, FORM)
+                .or_else(|| wire::Action::fields_of(name, Era::V2025))
+                .is_some_and(|(known, _)| known.contains(&"thought")),
+            _ => true,
+        };
+        if takes_thought && !thought.is_empty() {
+            args.insert("thought".to_owned(), thought.into());
+        }
+        if matches!(self, Self::DelegateTask(_)) {
+            args.retain(|name, _| !OPTIONS.contains(&name.as_str()));
+        }
+        serde_json::from_value(json!({ "action": self.name(), "args": args })).ok()
     }
 
     /// The action of a log entry. It stays custom if the core's type would lose part of it, such as
@@ -225,67 +173,38 @@ impl Action {
         }
     }
 
+    /// The core's type for the kind, without the fields that it lacks; `None` if there is no such
+    /// type, or a value does not fit it. Reverses [`Self::args`].
     fn nearest(action: &wire::Action) -> Option<Self> {
-        Some(match action.clone() {
-            wire::Action::Null(_) => Self::Null,
+        let mut args = args_of(action.clone(), FORM);
+        let loose = match action.clone() {
+            wire::Action::Null(_) => return Some(Self::Null),
             wire::Action::Message(it) => {
-                Self::Reply(Reply { content: Some(it.content), ..Reply::default() })
+                return Some(Self::Reply(Reply { content: Some(it.content), ..Reply::default() }));
             }
             wire::Action::CallToolMcp(it) => {
                 let call = ToolCall::new(it.name, Value::Object(it.arguments));
-                Self::Reply(Reply {
+                return Some(Self::Reply(Reply {
                     content: Some(it.thought).filter(|thought| !thought.is_empty()),
                     tool_calls: vec![call],
                     ..Reply::default()
-                })
+                }));
             }
-            wire::Action::Run(it) => Self::Run { command: it.command, background: it.background },
-            wire::Action::Kill(it) => Self::Kill { command_id: it.command_id.number()? },
-            wire::Action::RunIpython(it) => {
-                Self::RunIpython { code: it.code, kernel_init_code: it.kernel_init_code }
-            }
-            wire::Action::Browse(it) => Self::Browse { url: it.url },
-            wire::Action::Read(it) => Self::Read { path: it.path, start: it.start, end: it.end },
-            wire::Action::Write(it) => {
-                Self::Write { path: it.path, content: it.content, start: it.start, end: it.end }
-            }
-            wire::Action::Recall(it) => Self::Recall { query: it.query },
-            wire::Action::AddTask(it) => Self::AddTask {
-                parent: it.parent,
-                goal: it.goal,
-                subtasks: Value::Array(it.subtasks),
-            },
-            wire::Action::ModifyTask(it) => {
-                let state: PlanState = serde_json::from_value(Value::String(it.state)).ok()?;
-                Self::ModifyTask { task_id: it.task_id.to_string(), state }
-            }
-            wire::Action::Delegate(it) => {
-                Self::Delegate { agent: it.agent, inputs: Value::Object(it.inputs) }
-            }
-            wire::Action::DelegateTask(it) => {
-                let (context, share_channels) = (Value::Object(it.context), it.share_channels);
-                let (agent, task) = (it.agent, it.task);
-                Self::DelegateTask(Box::new(Delegation {
-                    worker: agent,
-                    description: task,
-                    context,
-                    share_channels,
-                    ..Delegation::default()
-                }))
-            }
-            wire::Action::Think(it) => Self::Think { thought: it.thought },
-            wire::Action::Talk(it) => Self::Talk { content: it.content },
+            wire::Action::Kill(it) => Some(("command_id", it.command_id.number()?.into())),
+            wire::Action::ModifyTask(it) => Some(("task_id", it.task_id.to_string().into())),
             wire::Action::Finish(it) => {
+                // The user reads the reason for the end, so it must not be lost.
                 let thought = Some(it.final_thought)
                     .filter(|thought| !thought.is_empty() && it.outputs.is_empty());
                 let outputs =
                     thought.map_or_else(|| from_object(it.outputs, "content"), Value::String);
-                // The user reads the reason for the end, so it must not be lost.
-                return Some(Self::Finish { outputs });
+                Some(("outputs", outputs))
             }
-            wire::Action::Reject(it) => Self::Reject { outputs: from_object(it.outputs, "reason") },
-            _ => return None,
-        })
+            wire::Action::Reject(it) => Some(("outputs", from_object(it.outputs, "reason"))),
+            _ => None,
+        };
+        args.extend(loose.map(|(name, value)| (name.to_owned(), value)));
+        serde_json::from_value(json!({ "action": action.kind(), "args": args })).ok()
     }
 }
 
@@ -429,70 +348,38 @@ impl Observation {
         }
     }
 
+    /// The extras of the fixed form of 2024-07.
+    fn extras(&self) -> Value {
+        match self {
+            Self::Null | Self::Success { .. } | Self::Error { .. } => json!({}),
+            Self::Command { command_id, command, exit_code, .. } => {
+                json!({ "command_id": command_id, "command": command, "exit_code": exit_code })
+            }
+            Self::Cell { code, .. } => json!({ "code": code }),
+            Self::Browsed { url, status, error, .. } => {
+                json!({ "url": url, "status_code": status, "error": error })
+            }
+            Self::File { path, .. } | Self::Written { path } => json!({ "path": path }),
+            Self::Recalled { memories } => json!({ "memories": memories }),
+            Self::Tool(result) if result.is_error => json!({}),
+            Self::Tool(result) => json!({ "name": result.name }),
+            Self::Delegated { outputs, .. } => {
+                json!({ "outputs": as_object(outputs.clone(), "content") })
+            }
+            Self::Custom { extras, .. } => extras.clone(),
+        }
+    }
+
     /// The observation as a log holds it; `None` for a kind unknown to both eras.
     #[must_use]
     pub fn to_wire(&self) -> Option<wire::Observation> {
-        Some(match self.clone() {
-            Self::Null => wire::observation::Null::default().into(),
-            Self::Command { command_id, command, exit_code, content } => {
-                let metadata = wire::CommandMetadata {
-                    exit_code: exit_code.into(),
-                    pid: command_id,
-                    ..Default::default()
-                };
-                wire::observation::Run { content, command, metadata, ..Default::default() }.into()
-            }
-            Self::Cell { code, content } => {
-                wire::observation::RunIpython { content, code, ..Default::default() }.into()
-            }
-            Self::Browsed { url, status, content, error } => wire::observation::Browse {
-                content,
-                url,
-                status_code: status.into(),
-                error,
-                ..Default::default()
-            }
-            .into(),
-            Self::File { path, content } => {
-                wire::observation::Read { content, path, ..Default::default() }.into()
-            }
-            Self::Written { path } => {
-                wire::observation::Write { path, ..Default::default() }.into()
-            }
-            Self::Recalled { memories } => {
-                wire::observation::Recall { memories, ..Default::default() }.into()
-            }
-            Self::Tool(result) if result.is_error => {
-                wire::observation::Error { content: result.content, ..Default::default() }.into()
-            }
-            Self::Tool(result) => wire::observation::Mcp {
-                content: result.content,
-                name: result.name,
-                ..Default::default()
-            }
-            .into(),
-            Self::Delegated { outputs, .. } => wire::observation::Delegate {
-                outputs: as_object(outputs, "content"),
-                ..Default::default()
-            }
-            .into(),
-            Self::Success { content } => wire::observation::Success { content }.into(),
-            Self::Error { content } => {
-                wire::observation::Error { content, ..Default::default() }.into()
-            }
-            Self::Custom { name, content, extras } => {
-                let extras = if extras.is_object() { extras } else { json!({}) };
-                match TrajectoryEvent::from_json(
-                    &json!({ "observation": name, "content": content, "extras": extras }),
-                )
-                .ok()?
-                .body
-                {
-                    Body::Observation(observation) => observation,
-                    Body::Action(_) => return None,
-                }
-            }
-        })
+        let name = match self {
+            Self::Tool(result) if result.is_error => "error",
+            other => other.name(),
+        };
+        let extras = Some(self.extras()).filter(Value::is_object).unwrap_or_else(|| json!({}));
+        let form = json!({ "observation": name, "content": self.content(), "extras": extras });
+        serde_json::from_value(form).ok()
     }
 
     /// The observation of a log entry. Kinds without a type in the core become custom ones.
@@ -547,13 +434,11 @@ impl Observation {
     /// The fixed JSON form, without an envelope.
     #[must_use]
     pub fn to_json(&self, era: Era) -> Value {
-        match (self.to_wire(), self) {
-            (Some(observation), _) => TrajectoryEvent::from(observation).to_json(era),
-            (None, Self::Custom { name, content, extras }) => {
-                json!({ "observation": name, "content": content, "extras": extras })
-            }
-            (None, other) => {
-                json!({ "observation": other.name(), "content": other.content(), "extras": {} })
+        match self.to_wire() {
+            Some(observation) => TrajectoryEvent::from(observation).to_json(era),
+            None => {
+                let (name, content) = (self.name(), self.content());
+                json!({ "observation": name, "content": content, "extras": self.extras() })
             }
         }
     }
@@ -613,23 +498,6 @@ pub(crate) fn exit_code(code: i64) -> i32 {
     i32::try_from(code).unwrap_or(-1)
 }
 
-fn custom_to_wire(name: &str, arguments: Value, thought: String) -> Option<wire::Action> {
-    let mut args = match arguments {
-        Value::Object(args) => args,
-        Value::Null => Map::new(),
-        _ => return None,
-    };
-    let has_thought =
-        wire::Action::fields_of(name, FORM).or_else(|| wire::Action::fields_of(name, Era::V2025));
-    if !thought.is_empty() && has_thought.is_some_and(|(known, _)| known.contains(&"thought")) {
-        args.insert("thought".to_owned(), Value::String(thought));
-    }
-    match TrajectoryEvent::from_json(&json!({ "action": name, "args": args })).ok()?.body {
-        Body::Action(action) => Some(action),
-        Body::Observation(_) => None,
-    }
-}
-
 /// The arguments in the form of an era, or of the other one for a kind that the era lacks.
 fn args_of(action: wire::Action, form: Era) -> Map<String, Value> {
     match TrajectoryEvent::from(action).to_json(form).get_mut("args").map(Value::take) {
@@ -658,6 +526,11 @@ fn as_object(value: Value, key: &str) -> Map<String, Value> {
         Value::Null => Map::new(),
         other => Map::from_iter([(key.to_owned(), other)]),
     }
+}
+
+/// Makes a value in place what [`as_object`] returns.
+fn make_object(value: &mut Value, key: &str) {
+    *value = Value::Object(as_object(value.take(), key));
 }
 
 /// Reverses [`as_object`].

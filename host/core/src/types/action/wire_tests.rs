@@ -1,4 +1,5 @@
 use super::*;
+use crate::types::action::PlanState;
 use crate::types::delegation::{Deliver, OnClose, ResultForm};
 
 fn actions() -> Vec<Action> {
