@@ -1,6 +1,17 @@
 //! The check of a call's arguments against its tool's schema, as lenient as the reference (L-114),
-//! and the error text for the model. Unknown parts of a schema are ignored: the tool itself
-//! validates in full.
+//! and the error text for the model. Unknown parts of a schema are ignored: the runtime validates
+//! in full before the tool runs.
+//!
+//! Why a checker of our own beside that validator, the crate `jsonschema` in the runtime's
+//! `plugin/schema.rs`: the result here is the converted arguments, and a validator converts
+//! nothing, so the walk over schema and value is needed in any case. The room must also give the
+//! same answer at once in each replay, while that crate compiles each schema, hashes with random
+//! seeds and counts no steps. Nor can this checker be the validator: it lacks a dozen keywords
+//! (`not`, `if`, `contains`, `patternProperties`, …), and accepts what its steps do not reach.
+//!
+//! Arguments that are refused here, the validator refuses too; a property in the tests holds that.
+//! The exceptions are numbers: a whole one beyond 2^53 that is written as a float, and `1.0` for
+//! the `1` of a list or an object in `enum` or `const`.
 
 use serde_json::{Map, Value};
 
@@ -13,6 +24,7 @@ mod limits;
 
 use checker::Checker;
 
+pub use checker::PATTERN_BYTES;
 pub use explanation::{explain, explanation_fields};
 pub use limits::limits;
 

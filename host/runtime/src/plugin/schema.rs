@@ -1,9 +1,15 @@
 //! Input schemas of tools, compiled once, and their checks of arguments. Patterns run in linear
 //! time, and references stay within the schema. Callers decide when and on which thread a check
 //! runs.
+//!
+//! The arguments of a model's call were converted and checked once before, by the core's
+//! `tool_calls/arguments`, whose head says why that is another checker. This one stands before the
+//! sandbox for every caller and every keyword: it changes nothing, and refuses what it cannot
+//! check.
 
 use std::time::Instant;
 
+use conclave_core::tool_calls::arguments::PATTERN_BYTES;
 use conclave_core::types::tool::ToolSpec;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
@@ -23,9 +29,6 @@ const ALL_SCHEMAS: u64 = 20_000;
 /// thousand characters.
 const ALL_PATTERNS: u64 = 128;
 const ALL_PATTERN_BYTES: usize = 4 << 10;
-/// Maximum bytes of a compiled pattern, since a few characters can request gigabytes. A pattern
-/// with the letters and digits of all languages takes less.
-const PATTERN_BYTES: usize = 128 << 10;
 /// Bytes of the matcher's cache for one pattern. With less than a few times the compiled size,
 /// matching falls back to an engine that is a hundred times slower.
 const MATCHER_BYTES: usize = 256 << 10;

@@ -14,8 +14,9 @@ const DEPTH_MAX: usize = 64;
 /// The limit of reported fields: a model needs no more, and each has its whole path.
 const WRONG_MAX: usize = 64;
 
-/// The limit of a compiled pattern in bytes, as for the tool's own check.
-const PATTERN_BYTES: usize = 128 << 10;
+/// The limit of a compiled pattern in bytes, since a few characters can request gigabytes. A
+/// pattern with the letters and digits of all languages takes less.
+pub const PATTERN_BYTES: usize = 128 << 10;
 /// The steps for a pattern, which is compiled for each value.
 const PATTERN_FUEL: u64 = 1 << 12;
 /// The characters shown of a pattern.
@@ -86,7 +87,7 @@ pub(super) struct Checker<'a> {
     trying: usize,
     /// The number of plain values converted from another type.
     coerced: usize,
-    /// Whether what only the tool itself refuses is reported too: see [`Self::out_of_form`].
+    /// Whether what only the validator refuses is reported too: see [`Self::out_of_form`].
     is_strict: bool,
 }
 
@@ -441,8 +442,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns the errors that only the tool's own check would find (L-114: these parts of a schema
-    /// refuse no call here). A pattern that cannot be compiled is left to that check.
+    /// Returns the errors that only the runtime's validator would find (L-114: these parts of a
+    /// schema refuse no call here). A pattern that cannot be compiled is left to it.
     fn out_of_form(&mut self, schema: &Map<String, Value>, value: &Value) -> Vec<String> {
         let mut reasons = Vec::new();
         match value {

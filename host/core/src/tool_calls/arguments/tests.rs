@@ -478,8 +478,54 @@ fn any_schema() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Schemas with keywords that only the runtime's validator knows, or of which no error keeps a
+/// call from running (L-114).
+fn any_validated_schema() -> impl Strategy<Value = Value> {
+    let keywords = [
+        ("pattern", json!("^5")),
+        ("maxLength", json!(2)),
+        ("exclusiveMinimum", json!(0)),
+        ("maximum", json!(1)),
+        ("multipleOf", json!(2)),
+        ("const", json!("5")),
+        ("minItems", json!(1)),
+        ("prefixItems", json!([{ "type": "integer" }])),
+        ("contains", json!({ "const": 1 })),
+        ("uniqueItems", json!(true)),
+        ("minProperties", json!(1)),
+        ("additionalProperties", json!(false)),
+        ("patternProperties", json!({ "^b": { "type": "integer" } })),
+        ("not", json!({ "type": "null" })),
+        ("if", json!({ "type": "string" })),
+        ("then", json!(false)),
+        ("allOf", json!([{ "type": ["string", "object"] }])),
+        ("oneOf", json!([{ "type": "integer" }, { "type": "number" }, { "minimum": 1 }])),
+    ];
+    let some = prop::sample::subsequence(keywords.to_vec(), 0..4);
+    (any_schema(), some).prop_map(|(mut schema, some)| {
+        let some = some.into_iter().map(|(keyword, value)| (keyword.to_owned(), value));
+        schema.as_object_mut().unwrap().extend(some);
+        schema
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn what_is_refused_here_the_validator_refuses(
+        top in any_validated_schema(), part in any_validated_schema(), value in any_value(),
+    ) {
+        // A reference to the whole of a schema that is one hangs a validator.
+        prop_assume!(top.get("$ref").is_none());
+        let schema = json!({ "allOf": [top], "properties": { "a": part } });
+        let Ok(validator) = jsonschema::draft202012::new(&schema) else { return Ok(()) };
+        for value in [value.clone(), json!({ "a": value })] {
+            if let (true, Err(wrong)) = (value.is_object(), check(&schema, &value)) {
+                prop_assert!(!validator.is_valid(&value), "{:?}", wrong);
+            }
+        }
+    }
+
     #[test]
     fn what_passes_is_valid_and_what_is_valid_passes(schema in any_schema(), value in any_value()) {
         let Ok(validator) = jsonschema::validator_for(&schema) else { return Ok(()) };
