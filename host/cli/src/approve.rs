@@ -542,7 +542,7 @@ fn without_user(reason: &str) -> ApprovalAnswer {
 mod tests {
     use std::path::Path;
 
-    use conclave_core::permissions::grant::ToolPattern;
+    use conclave_core::permissions::grants::ToolPattern;
     use conclave_core::permissions::policy_rules::{Policy, Rule};
     use conclave_core::types::approval::Delegator;
     use serde_json::json;

@@ -51,7 +51,7 @@ use serde_json::Value;
 use toml::de::DeTable;
 
 use crate::permissions::fetch::HostPattern;
-use crate::permissions::grant::{Grants, SecretPlace, ToolPattern};
+use crate::permissions::grants::{Grants, SecretPlace, ToolPattern};
 use crate::permissions::policy_rules::Policy;
 use crate::setup::{GateRule, ModelSetup, ObserverRule, TaskSetup};
 use crate::types::channel::Binding;

@@ -54,13 +54,13 @@ pub mod types {
 /// The capabilities that plugins request, the grants of the operator, and the decision for each
 /// capability.
 pub mod permissions {
-    pub mod authorize;
+    pub mod command;
     pub mod effective;
-    pub mod exec;
     pub mod fetch;
-    pub mod grant;
+    pub mod grants;
     pub mod manifest;
     pub mod manifest_file;
+    pub(crate) mod overlap;
     pub mod paths;
     pub mod policy_rules;
     pub mod secret;

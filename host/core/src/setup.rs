@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::permissions::grant::{Grants, Rights};
+use crate::permissions::grants::{Grants, Rights};
 use crate::permissions::manifest::Manifest;
 use crate::permissions::policy_rules::Policy;
 use crate::permissions::task_scope::{ScopedTask, TaskScope};

@@ -11,7 +11,7 @@ use conclave_core::config::Config;
 use conclave_core::config::assemble::assemble;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::permissions::fetch::target;
-use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::grants::Rights;
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::permissions::task_scope::{ScopedTask, TaskScope};

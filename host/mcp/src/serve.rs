@@ -13,7 +13,7 @@ mod tools;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::permissions::grant::ToolPattern;
+use conclave_core::permissions::grants::ToolPattern;
 use conclave_core::types::ids::TaskName;
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::{Prepared, RunOptions};

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use conclave_core::config::Config;
-use conclave_core::permissions::grant::{Grants, ModelGrant, Rights};
+use conclave_core::permissions::grants::{Grants, ModelGrant, Rights};
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::policy::decision::decide;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::permissions::grant::FileMode;
+use conclave_core::permissions::grants::FileMode;
 use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::policy::decision::{DecisionSource, derived};
 use conclave_core::policy::permit::{self, Permit};
@@ -192,7 +192,7 @@ pub(super) mod testing {
     use std::sync::{Arc, Mutex};
 
     use conclave_core::config::Config;
-    use conclave_core::permissions::grant::{FileGrant, FileMode, Grants};
+    use conclave_core::permissions::grants::{FileGrant, FileMode, Grants};
     use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
     use conclave_core::setup::{PluginFacts, PluginSetup, Provenance, Setup};
     use conclave_core::types::approval::{ApprovalCause, ApprovalRequest};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anstyle::Style;
-use conclave_core::permissions::grant::FileGrant;
+use conclave_core::permissions::grants::FileGrant;
 use conclave_core::permissions::policy_rules::is_odd;
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::PluginName;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use conclave_core::config::ConfigProblem;
-use conclave_core::permissions::grant::ToolPattern;
+use conclave_core::permissions::grants::ToolPattern;
 use conclave_core::types::ids::TaskName;
 use conclave_mcp::serve::{self, OfferError, Selection, ServeError, Service};
 use conclave_runtime::ids::{Ids, RandomIds};

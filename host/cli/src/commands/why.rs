@@ -13,7 +13,7 @@ use conclave_core::inspect::explain::{
     AccessQuestion, Explanation, LayerVerdict, explain, explain_denial,
 };
 use conclave_core::journal::record::ReplayedRecord;
-use conclave_core::permissions::grant::Grants;
+use conclave_core::permissions::grants::Grants;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{Approval, ApprovalRequest, Delegator};

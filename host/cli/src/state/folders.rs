@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use conclave_core::config::edit::{EditedConfig, Fragment};
 use conclave_core::config::{Config, ProblemCode, Problems};
-use conclave_core::permissions::authorize::CHOSEN_FOLDER;
-use conclave_core::permissions::grant::FileGrant;
+use conclave_core::permissions::grants::CHOSEN_FOLDER;
+use conclave_core::permissions::grants::FileGrant;
 
 use crate::program::error::CliError;
 use crate::ui::show::show_path;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::config::Config;
-use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::permissions::grants::{FileGrant, FileMode};
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_runtime::blobs::Blobs;

@@ -14,9 +14,9 @@ use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{ORCHESTRATION_TOOLS, SecretConfig, mcp, names, plugin};
-use crate::permissions::exec::CommandPattern;
+use crate::permissions::command::CommandPattern;
 use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
-use crate::permissions::grant::{
+use crate::permissions::grants::{
     ChannelsGrant, DelegateGrant, ExecGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule,
     FileGrant, FileMode, Grants, HistoryGrant, KvGrant, ModelGrant, RouteGrant, SecretGrant,
     ToolPattern, ToolsGrant,

@@ -8,7 +8,7 @@ use ValueShape::{
 };
 
 use super::ModelServerConfig;
-use crate::permissions::grant::{DelegateGrant, ExecGrant, FetchGrant, HistoryGrant, KvGrant};
+use crate::permissions::grants::{DelegateGrant, ExecGrant, FetchGrant, HistoryGrant, KvGrant};
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
 use crate::types::limits::{self, PluginLimits, RunLimits};

@@ -7,7 +7,7 @@ use super::keys::{SECRET_FROM, SECRETS};
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{KeyRef, SecretConfig, model};
 use crate::permissions::fetch::HostPattern;
-use crate::permissions::grant::SecretPlace;
+use crate::permissions::grants::SecretPlace;
 use crate::types::ids::SecretName;
 use crate::types::wording::{code, string};
 

@@ -12,7 +12,7 @@ use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{ORCHESTRATION_TOOLS, PluginConfig, ToolEntry, ToolsEntry};
-use crate::permissions::grant::ToolPattern;
+use crate::permissions::grants::ToolPattern;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::wording::{code, did_you_mean, string, suggest};

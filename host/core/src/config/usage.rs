@@ -11,7 +11,7 @@ use super::{
     address, idle_keys,
 };
 use crate::permissions::fetch::AddressKind;
-use crate::permissions::grant::ToolPattern;
+use crate::permissions::grants::ToolPattern;
 use crate::setup::{NoTool, ResponderName};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{ModelName, PluginName, TaskName};

@@ -11,8 +11,7 @@ mod tests;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::permissions::authorize::Refused;
-use crate::permissions::paths::why_no_offer;
+use crate::permissions::grants::{Refused, kind_of};
 use crate::policy::decision::{PolicyDecision, decide_for_participants};
 use crate::setup::Setup;
 use crate::types::approval::{Delegator, participants};
@@ -223,34 +222,22 @@ fn with(setup: &Setup, question: &AccessQuestion, refused: Option<Refused>) -> E
 fn why_no_suggestion(question: &AccessQuestion, record: &DenialRecord) -> String {
     let plugin = &question.plugin;
     match record.layer {
-        Layer::Manifest => format!("{plugin} does not ask for it: only its author can put that into its manifest"),
+        Layer::Manifest => {
+            format!("{plugin} does not ask for it: only its author can put that into its manifest")
+        }
         Layer::Host => "this host never gives it".to_owned(),
-        Layer::Policy => "the policy decided it, not a grant; change the rule if it is not what you meant".to_owned(),
-        Layer::Task => "it is the task that leaves it out; change the task if that is not what you meant".to_owned(),
-        Layer::Config | Layer::Runtime => match (question.capability, question.target.as_deref()) {
-            (Capability::Files, Some(path)) => {
-                let why = why_no_offer(path).unwrap_or("a granted folder covers the path, and the file itself is refused");
-                format!("{why}: no grant is suggested")
-            }
-            (Capability::Fetch, Some(url)) if crate::permissions::fetch::target(url).is_err() => {
-                "it is no address that a request could be sent to, so no grant covers it".to_owned()
-            }
-            (Capability::Fetch, _) if record.layer == Layer::Config => {
-                "no grant is suggested for this address: one inside your own network, or with a `*` in it, is for you to weigh".to_owned()
-            }
-            (Capability::Secrets, _) if record.layer == Layer::Config => {
-                "no grant is suggested: where a secret may go is for you to weigh".to_owned()
-            }
-            (Capability::Fetch, _) => {
-                "no grant is suggested: it was refused by where it leads or by a limit, and a wider grant is for you to weigh".to_owned()
-            }
-            (Capability::Exec, _) if record.layer == Layer::Config => {
-                "it is no command that a grant could name".to_owned()
-            }
-            (Capability::Delegate | Capability::Channels, _) if record.layer == Layer::Config => {
-                "the config has nothing of that name".to_owned()
-            }
-            _ => "no grant is suggested: a larger one is for you to weigh".to_owned(),
-        },
+        Layer::Policy => {
+            "the policy decided it, not a grant; change the rule if it is not what you meant"
+                .to_owned()
+        }
+        Layer::Task => {
+            "it is the task that leaves it out; change the task if that is not what you meant"
+                .to_owned()
+        }
+        Layer::Config | Layer::Runtime => kind_of(question.capability)
+            .and_then(|kind| (kind.why_no_line)(question.target.as_deref(), record.layer))
+            .unwrap_or_else(|| {
+                "no grant is suggested: a larger one is for you to weigh".to_owned()
+            }),
     }
 }

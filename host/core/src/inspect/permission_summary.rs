@@ -5,19 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::ORCHESTRATION_TOOLS;
-use crate::permissions::exec::CommandPattern;
-use crate::permissions::fetch::HostPattern;
-use crate::permissions::grant::folder;
-use crate::permissions::grant::{
-    ChannelsGrant, Confinement, DelegateGrant, ExecGrant, FetchGrant, FileGrant, FileMode, Grants,
-    HistoryGrant, KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolsGrant,
-};
+use crate::permissions::grants::{Destination, Grant, ToolsGrant, in_brackets, join};
 use crate::setup::{GatePoint, ModelSetup, PluginKind, Setup, TaskSetup};
+use crate::types::capability::Capability;
 use crate::types::confirm::ConfirmPolicy;
-use crate::types::ids::PluginName;
-use crate::types::text::{show_duration, show_size};
-use crate::types::wording::{count, money, thousands};
+use crate::types::ids::{ModelName, PluginName};
+use crate::types::wording::count;
 
 /// The destination text if no data can leave.
 pub const NOWHERE: &str = "nowhere";
@@ -63,8 +56,6 @@ pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Ve
 /// code, or `nowhere`.
 #[must_use]
 pub fn data_can_leave(setup: &Setup) -> String {
-    // Destructured without `..`, so that a grant or a model field that reaches out does not compile
-    // before it is counted here.
     let mut hosts = BTreeSet::new();
     for (name, plugin) in &setup.plugins {
         if plugin.facts.mcp {
@@ -72,38 +63,15 @@ pub fn data_can_leave(setup: &Setup) -> String {
         } else if plugin.facts.is_native() {
             hosts.insert(format!("wherever the native plugin {name} sends it"));
         }
-        let Grants {
-            model,
-            tools: _,
-            delegate: _,
-            route: _,
-            files: _,
-            channels: _,
-            fetch,
-            kv: _,
-            secrets: _,
-            history: _,
-            exec,
-        } = plugin.grants.requested_by(&plugin.facts.manifest);
-        for rule in fetch.iter().flat_map(|grant| &grant.rules) {
-            hosts.insert(format!("{} ({name})", rule.url));
-        }
-        if exec.is_some_and(|grant| grant.network) {
-            hosts.insert(format!("wherever the programs of {name} send it"));
-        }
-        for name in model.iter().flat_map(|grant| &grant.names) {
-            if let Some(ModelSetup {
-                input_price: _,
-                output_price: _,
-                cached_input_price: _,
-                reached_at,
-                api: _,
-                context: _,
-                max_output: _,
-                min_output: _,
-            }) = setup.models.get(name)
-            {
-                hosts.extend(reached_at.as_ref().map(|server| format!("{server} (model {name})")));
+        let granted = plugin.grants.requested_by(&plugin.facts.manifest);
+        let grants = Capability::ALL.into_iter().filter_map(|capability| granted.get(capability));
+        for destination in grants.flat_map(Grant::destinations) {
+            match destination {
+                Destination::Url(url) => drop(hosts.insert(format!("{url} ({name})"))),
+                Destination::Programs => {
+                    hosts.insert(format!("wherever the programs of {name} send it"));
+                }
+                Destination::Model(model) => hosts.extend(server_of(setup, model)),
             }
         }
     }
@@ -114,47 +82,47 @@ pub fn data_can_leave(setup: &Setup) -> String {
     }
 }
 
+/// The server that gets a model's requests; `None` if there is none.
+fn server_of(setup: &Setup, model: &ModelName) -> Option<String> {
+    // Destructured without `..`, so that a field that reaches out does not compile before it is
+    // counted here.
+    let ModelSetup {
+        input_price: _,
+        output_price: _,
+        cached_input_price: _,
+        reached_at,
+        api: _,
+        context: _,
+        max_output: _,
+        min_output: _,
+    } = setup.models.get(model)?;
+    reached_at.as_ref().map(|server| format!("{server} (model {model})"))
+}
+
 fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
-    let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
+    use Capability::{Delegate, Exec, Fetch, Files, Model, Route, Secrets, Tools};
+    let (Some(plugin), Some(rights)) = (setup.plugins.get(name), setup.rights(name)) else {
+        return Vec::new();
+    };
     let granted = plugin.grants.requested_by(&plugin.facts.manifest);
-    let Grants {
-        model,
-        tools,
-        delegate,
-        route,
-        files,
-        channels,
-        fetch,
-        kv,
-        secrets,
-        history,
-        exec,
-    } = granted;
-    let calls = tools.as_ref().and_then(|tools| tools.calls);
+    let words = |capability| match (capability, &granted.tools) {
+        (Tools, Some(tools)) => {
+            let tools = [may_call(setup, name, tools), may_nest(setup, name, tools)];
+            tools.into_iter().chain([may_reach(setup, name)]).flatten().collect()
+        }
+        _ => granted.get(capability).map(|grant| grant.summary(&rights)).unwrap_or_default(),
+    };
+    // The grants that reach the furthest come first.
+    let first = &[Exec, Route, Delegate, Tools, Model, Files, Fetch, Secrets];
     let servers = plugin
         .facts
         .mcp
         .then(|| "do whatever its server can: it runs outside the sandbox".to_owned());
-    let words = [
-        exec.as_ref()
-            .zip(setup.rights(name))
-            .map(|(exec, rights)| may_run(exec, rights.program_folders())),
-        route.as_ref().and_then(may_route),
-        delegate.as_ref().map(may_delegate),
-        tools.as_ref().and_then(|_| may_call(setup, name, calls)),
-        tools.as_ref().and_then(|tools| may_nest(setup, name, tools)),
-        may_reach(setup, name),
-        model.as_ref().map(may_ask),
-        may_read(&files),
-        may_write(&files, FileMode::ReadWrite),
-        may_write(&files, FileMode::Overlay),
-        fetch.as_ref().map(may_fetch),
-        (!secrets.is_empty()).then(|| may_use(&secrets)),
-        kv.as_ref().map(store_limits),
-        channels.as_ref().map(may_send),
-        history.map(may_read_history),
-    ];
-    servers.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
+    servers
+        .into_iter()
+        .chain(may_shape(setup, name))
+        .chain(Capability::beginning_with(first).flat_map(words))
+        .collect()
 }
 
 /// The decisions or texts that the config lets a plugin contribute; these need no grant.
@@ -230,15 +198,15 @@ fn passes(point: GatePoint) -> &'static str {
 }
 
 /// `call search.find, search.read`: the part of the grant that all tasks together leave.
-fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<String> {
+fn may_call(setup: &Setup, agent: &PluginName, grant: &ToolsGrant) -> Option<String> {
     let tasks = setup.tasks.values().filter(|task| task.agent == *agent);
     let tools: BTreeSet<&str> = tasks
         .flat_map(|task| task.toolbox.offered().iter())
         .map(|tool| tool.name.as_str())
         .collect();
     let names = join(shortened(setup, tools).iter().map(String::as_str));
-    (!names.is_empty())
-        .then(|| format!("call {names}{}", bounds(&[calls.map(|calls| count(calls, "call"))])))
+    let bound = in_brackets([grant.calls.map(|calls| count(calls, "call"))]);
+    (!names.is_empty()).then(|| format!("call {names}{bound}"))
 }
 
 /// `call search.find for its callers`: the tools that the plugin's own tools may call, as far as an
@@ -248,7 +216,7 @@ fn may_nest(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> Option<Stri
     let names = join(
         shortened(setup, tools.iter().map(String::as_str).collect()).iter().map(String::as_str),
     );
-    let bound = bounds(&[grant.calls.map(|calls| count(calls, "call"))]);
+    let bound = in_brackets([grant.calls.map(|calls| count(calls, "call"))]);
     (!names.is_empty()).then(|| format!("call {names} for the agents that call it{bound}"))
 }
 
@@ -321,145 +289,4 @@ fn shortened(setup: &Setup, tools: BTreeSet<&str>) -> Vec<String> {
         }
     }
     words
-}
-
-fn may_ask(grant: &ModelGrant) -> String {
-    let bounds = bounds(&[
-        grant.tokens.map(|tokens| count(tokens, "token")),
-        grant.cost_micro_usd.map(money),
-        grant.calls.map(|calls| count(calls, "call")),
-    ]);
-    let noun = if grant.names.len() == 1 { "model" } else { "models" };
-    format!("use {noun} {}{bounds}", join(grant.names.iter().map(|name| name.as_str())))
-}
-
-/// `run /usr/bin/git status outside the sandbox (without network, …)`.
-fn may_run<'a>(grant: &ExecGrant, folders: impl Iterator<Item = &'a FileGrant>) -> String {
-    let commands = join(grant.commands.iter().map(CommandPattern::as_str));
-    let network = if grant.network { "WITH NETWORK" } else { "without network" };
-    let confined = match grant.confinement {
-        Confinement::Required => "confined",
-        Confinement::BestEffort => "CONFINED ONLY AS FAR AS THE KERNEL CAN",
-    };
-    let folders = folders.map(|grant| {
-        let access = if grant.mode.writes() { "write" } else { "read" };
-        format!("may {access} {}", folder(grant))
-    });
-    let read = grant.read.iter().map(|path| format!("may read {path}"));
-    let bounds = [
-        Some(count(grant.runs, "run")),
-        Some(show_duration(grant.time_ms)),
-        Some(show_size(grant.memory)),
-    ];
-    let facts: Vec<String> = [confined.to_owned(), network.to_owned()]
-        .into_iter()
-        .chain(folders)
-        .chain(read)
-        .chain(grant.starts.iter().map(|path| format!("may start {path}")))
-        .chain(bounds.into_iter().flatten())
-        .collect();
-    format!("run OUTSIDE THE SANDBOX {commands} ({})", facts.join(", "))
-}
-
-fn may_read_history(grant: HistoryGrant) -> String {
-    format!(
-        "read the conversation of the tasks that call it ({})",
-        count(grant.messages.into(), "message")
-    )
-}
-
-fn may_delegate(grant: &DelegateGrant) -> String {
-    let tasks = join(grant.tasks.iter().map(|name| name.as_str()));
-    let channels = join(grant.channels.iter().map(|name| name.as_str()));
-    let shares = if grant.channels.is_empty() {
-        String::new()
-    } else {
-        format!(" and share {channels} with it")
-    };
-    let strategies = grant.delivery_strategies.iter().map(|name| name.as_str());
-    let words = strategies
-        .chain(grant.result_delivery.iter().map(|form| form.as_str()))
-        .chain(grant.on_close.iter().map(|fate| fate.as_str()));
-    let words = join(words);
-    let chooses =
-        if words.is_empty() { String::new() } else { format!(" and choose {words} for it") };
-    format!(
-        "delegate to {tasks} ({} at once, {} in total){shares}{chooses}",
-        thousands(grant.at_once.into()),
-        thousands(grant.total.into())
-    )
-}
-
-fn may_route(grant: &RouteGrant) -> Option<String> {
-    let is_tool = |name: &&str| ORCHESTRATION_TOOLS.contains(name);
-    let (tools, addresses): (Vec<&str>, Vec<&str>) =
-        grant.names.iter().map(String::as_str).partition(is_tool);
-    let pass =
-        (!addresses.is_empty()).then(|| format!("pass messages to {}", addresses.join(", ")));
-    let steer = (!tools.is_empty()).then(|| format!("steer its task with {}", tools.join(", ")));
-    let words: Vec<String> = pass.into_iter().chain(steer).collect();
-    (!words.is_empty()).then(|| words.join(" and "))
-}
-
-/// `read docs/`.
-fn may_read(files: &[FileGrant]) -> Option<String> {
-    let dirs: Vec<String> =
-        files.iter().filter(|grant| grant.mode == FileMode::Read).map(folder).collect();
-    (!dirs.is_empty()).then(|| format!("read {}", dirs.join(", ")))
-}
-
-/// `read and write notes/ (1 MiB, 20 files)`; `read and write an overlay of project/ (…)`.
-fn may_write(files: &[FileGrant], mode: FileMode) -> Option<String> {
-    let quota = |grant: &FileGrant| {
-        format!("{} ({}, {} files)", folder(grant), show_size(grant.bytes), thousands(grant.files))
-    };
-    let dirs: Vec<String> = files.iter().filter(|grant| grant.mode == mode).map(quota).collect();
-    (!dirs.is_empty()).then(|| format!("{} {}", mode.describe(), dirs.join(", ")))
-}
-
-/// `send GET, HEAD to https://api.example.org/* (100 requests)`.
-fn may_fetch(grant: &FetchGrant) -> String {
-    let rules: Vec<String> = grant
-        .rules
-        .iter()
-        .map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url))
-        .collect();
-    let private: Vec<String> = grant.private.iter().map(ToString::to_string).collect();
-    let private = if private.is_empty() {
-        String::new()
-    } else {
-        format!(", also at {}", private.join(", "))
-    };
-    let headers = match grant.headers.len() {
-        0 => String::new(),
-        1 => format!(" with the header {}", grant.headers[0]),
-        _ => format!(" with the headers {}", grant.headers.join(", ")),
-    };
-    format!("send {}{private}{headers} ({})", rules.join("; "), count(grant.requests, "request"))
-}
-
-fn may_use(secrets: &[SecretGrant]) -> String {
-    let bound = |secret: &SecretGrant| {
-        format!("{} (for {})", secret.name, join(secret.hosts.iter().map(HostPattern::as_str)))
-    };
-    format!("have put in {}", secrets.iter().map(bound).collect::<Vec<_>>().join(", "))
-}
-
-fn store_limits(grant: &KvGrant) -> String {
-    format!("keep {} of its own", show_size(grant.bytes))
-}
-
-fn may_send(grant: &ChannelsGrant) -> String {
-    let bounds = bounds(&[grant.messages.map(|messages| count(messages, "message"))]);
-    format!("speak on {}{bounds}", join(grant.channels.iter().map(|channel| channel.as_str())))
-}
-
-/// ` (50 000 tokens, $0.20)`; empty without any.
-fn bounds(bounds: &[Option<String>]) -> String {
-    let bounds: Vec<&str> = bounds.iter().flatten().map(String::as_str).collect();
-    if bounds.is_empty() { String::new() } else { format!(" ({})", bounds.join(", ")) }
-}
-
-fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
 }

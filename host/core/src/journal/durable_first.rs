@@ -2,7 +2,7 @@
 //! and which answers need not.
 
 use crate::config::is_direct_caller;
-use crate::permissions::grant::Grants;
+use crate::permissions::grants::Grants;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::Event;
 use crate::setup::{PluginSetup, Setup};

@@ -2,14 +2,17 @@
 //! ceiling, never a grant. The host reads it from the custom section `conclave:manifest`; this
 //! module gets only the JSON.
 
+mod secrets;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::permissions::secret;
 use crate::types::capability::Capability;
 use crate::types::host_tool::HostTool;
+
+pub use secrets::{AskError, NamedAsk, requested_secrets};
 
 /// The name in `config` of a manifest that stands for all settings: a component that was not built
 /// for the contract declares none, and may read any by `wasi:config/store`.
@@ -80,7 +83,7 @@ pub enum ManifestError {
     )]
     OtherContract { contract: String },
     #[error(transparent)]
-    Secrets(#[from] secret::AskError),
+    Secrets(#[from] AskError),
     #[error("the manifest's `{field}` {problem}")]
     Field { field: &'static str, problem: &'static str },
 }
@@ -113,7 +116,7 @@ impl Manifest {
                 });
             }
         }
-        manifest.asks.get_mut(Capability::Secrets.as_str()).map_or(Ok(()), secret::complete)?;
+        manifest.asks.get_mut(Capability::Secrets.as_str()).map_or(Ok(()), secrets::complete)?;
         Ok(manifest)
     }
 

@@ -111,6 +111,12 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// The part of a path below a folder, without slashes around it; empty for the folder.
+pub(super) fn rest_below<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
+    let rest = path.strip_prefix(folder.trim_end_matches('/'))?;
+    (rest.is_empty() || rest.starts_with('/')).then(|| rest.trim_matches('/'))
+}
+
 /// The folder whose grant would allow this path. `None` for key and dot files, the machine's own
 /// folders, and paths with `..`.
 #[must_use]

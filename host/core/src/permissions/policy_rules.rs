@@ -10,7 +10,7 @@ mod rule_index;
 
 use serde::{Deserialize, Serialize};
 
-use crate::permissions::grant::ToolPattern;
+use crate::permissions::grants::ToolPattern;
 use crate::types::ids::PluginName;
 
 pub(crate) use arguments::exactly;

@@ -2,15 +2,12 @@
 //! hosts they are valid for, encodings, and the removal of values from responses. Pure: the host
 //! reads the values and passes them in.
 
-mod ask;
 mod encode;
 mod placeholder;
 mod request;
 mod scrub;
 mod views;
 
-pub(crate) use ask::complete;
-pub use ask::{AskError, NamedAsk, requested_secrets};
 pub use placeholder::{Placeholders, Seed};
 pub use request::{RequestParts, SecretPlan, Use, check, is_same_origin};
 pub use scrub::{Scrubber, SecretValue, ValueError, mask};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::permissions::grant::ToolPattern;
+use crate::permissions::grants::ToolPattern;
 use crate::permissions::policy_rules::exactly;
 use crate::permissions::policy_rules::{
     ArgumentPattern, ArgumentPlace, ArgumentRule, CallArguments, Decide, Holds, PATTERNS_MAX, Rule,

@@ -16,7 +16,7 @@ use super::{
     Background, BackgroundWork, Frames, Histories, ModelCalls, PluginCalls, Purpose, RoomContext,
     RunControl,
 };
-use crate::permissions::grant::ModelGrant;
+use crate::permissions::grants::ModelGrant;
 use crate::policy::budget::{Budget, BudgetShortfall};
 use crate::protocol::notice::Notice;
 use crate::setup::ModelSetup;

@@ -10,7 +10,7 @@ use super::approvals::{Consent, drop_approval_timer};
 use super::frame::Frames;
 use super::steps::peers;
 use super::{Histories, Purpose, Room, RoomContext, TimerPurpose};
-use crate::permissions::effective::smaller;
+use crate::permissions::overlap::smaller;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::Setup;

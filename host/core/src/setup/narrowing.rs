@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{GateRule, ModelSetup, PluginFacts, PluginSetup, Setup, TaskBudget, TaskSetup};
-use crate::permissions::effective::smaller;
-use crate::permissions::grant::{Grants, Rights};
+use crate::permissions::grants::{Grants, Rights};
+use crate::permissions::overlap::smaller;
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::ids::PluginName;
 

@@ -47,6 +47,12 @@ impl Capability {
         Self::Progress,
     ];
 
+    /// Every capability, these first.
+    pub fn beginning_with(first: &'static [Self]) -> impl Iterator<Item = Self> {
+        let others = Self::ALL.into_iter().filter(|capability| !first.contains(capability));
+        first.iter().copied().chain(others)
+    }
+
     /// The word in manifests, configs and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -1,7 +1,7 @@
 //! The meaning of a valid config.
 
 use conclave_core::config::{Config, KEYS, ModelKind, PluginSource, Position, ProblemCode};
-use conclave_core::permissions::grant::{FileMode, ToolPattern};
+use conclave_core::permissions::grants::{FileMode, ToolPattern};
 use conclave_core::setup::{AgentResponder, NoTool};
 use conclave_core::types::completion::ModelApi;
 use conclave_core::types::ids::{ModelName, PluginName, TaskName};

@@ -80,7 +80,7 @@ fn what_is_taken_back_is_granted_by_nothing_else() {
             }
             (Ok(edited), None) => {
                 let remaining = tools(&edited, "librarian");
-                let covered = conclave_core::permissions::grant::ToolPattern(tool.to_owned());
+                let covered = conclave_core::permissions::grants::ToolPattern(tool.to_owned());
                 assert!(
                     remaining.iter().all(|name| !covered.covers(name)),
                     "{granted}: {remaining:?}"

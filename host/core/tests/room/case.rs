@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use conclave_core::permissions::grant::{
+use conclave_core::permissions::grants::{
     ChannelsGrant, DelegateGrant, Grants, ModelGrant, RouteGrant, ToolPattern, ToolsGrant,
 };
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use conclave_core::journal::record::fold;
 use conclave_core::journal::recovery::{Restart, Unfinished};
-use conclave_core::permissions::grant::DelegateGrant;
+use conclave_core::permissions::grants::DelegateGrant;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use conclave_core::permissions::fetch::UrlPattern;
-use conclave_core::permissions::grant::{FetchGrant, FetchRule};
+use conclave_core::permissions::grants::{FetchGrant, FetchRule};
 use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;

@@ -407,7 +407,7 @@ async fn every_call_has_a_journal_that_says_who_called() {
 
 #[tokio::test]
 async fn a_selection_narrows_and_names_can_have_underscores() {
-    let patterns = vec![conclave_core::permissions::grant::ToolPattern("app.double".to_owned())];
+    let patterns = vec![conclave_core::permissions::grants::ToolPattern("app.double".to_owned())];
     let mut client =
         Client::new(Selection { patterns, underscores: true, ..Selection::default() }).await;
     let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conclave_core::config::{Config, ProblemCode, Problems};
-use conclave_core::permissions::grant::{FileMode, Grants};
+use conclave_core::permissions::grants::{FileMode, Grants};
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::PluginName;
 

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use conclave_core::permissions::grant::KvGrant;
+use conclave_core::permissions::grants::KvGrant;
 
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 
-pub use conclave_core::permissions::task_scope::KEY_BYTES;
+pub use conclave_core::permissions::grants::KEY_BYTES;
 
 /// The owner of a store. A plugin only finds its values if all three fields match. A different
 /// component under the same name thus starts with an empty store.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::grants::Rights;
 use conclave_core::protocol::call_log::{Before, CallLog};
 use conclave_core::setup::PluginSetup;
 use conclave_core::types::capability::Capability;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conclave_core::config::invisible_chars::{code_point, in_tool};
-use conclave_core::permissions::grant::Grants;
+use conclave_core::permissions::grants::Grants;
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::Fault;

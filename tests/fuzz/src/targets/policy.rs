@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conclave_core::config::Config;
-use conclave_core::permissions::grant::{FileGrant, FileMode, Grants, ToolPattern};
+use conclave_core::permissions::grants::{FileGrant, FileMode, Grants, ToolPattern};
 use conclave_core::permissions::policy_rules::{Decide, Rule};
 use conclave_core::policy::decision::decide;
 use conclave_core::policy::permit::leave;

@@ -7,7 +7,7 @@ use conclave_core::config::Config;
 use conclave_core::permissions::fetch::{
     AddressKind, HostPattern, UrlPattern, is_inside, next_hop, target,
 };
-use conclave_core::permissions::grant::{FetchGrant, FetchRule, Grants, Rights};
+use conclave_core::permissions::grants::{FetchGrant, FetchRule, Grants, Rights};
 use conclave_core::permissions::manifest::Manifest;
 use url::{Host, Url};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use conclave_core::config::edit::example_of;
 use conclave_core::config::{Config, ToolEntry};
-use conclave_core::permissions::grant::ToolPattern;
+use conclave_core::permissions::grants::ToolPattern;
 use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::config::edit::Fragment;
 use conclave_core::config::{Config, default_place};
-use conclave_core::permissions::exec::CommandPattern;
+use conclave_core::permissions::command::CommandPattern;
 use conclave_core::permissions::fetch::{
     UrlPattern, is_header_name, is_own_header, is_usual_header,
 };
-use conclave_core::permissions::grant::ToolPattern;
+use conclave_core::permissions::grants::ToolPattern;
 use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::wording::quoted;

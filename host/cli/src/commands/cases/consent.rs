@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::config::edit::Fragment;
 use conclave_core::config::{Config, KeyRef, McpReach, ModelKind, PluginSource};
-use conclave_core::permissions::grant::FileMode;
+use conclave_core::permissions::grants::FileMode;
 
 use super::Case;
 use crate::commands::add::fragments;

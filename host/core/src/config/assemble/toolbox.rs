@@ -10,7 +10,7 @@ use super::tools::entry_path;
 use super::{Plugins, asks};
 use crate::config::confusables::pairs;
 use crate::config::{Config, ProblemCode, Problems, TaskConfig, ToolEntry, ToolsEntry};
-use crate::permissions::grant::ToolPattern;
+use crate::permissions::grants::ToolPattern;
 use crate::setup::is_user;
 use crate::tool_calls::toolbox::{DelegateTarget, TaskTool, ToolTarget, Toolbox};
 use crate::types::capability::Capability;

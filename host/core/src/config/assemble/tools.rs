@@ -10,7 +10,7 @@ use crate::config::usage::tools_line;
 use crate::config::{
     Config, ConfigProblem, NAME_MAX, ProblemCode, Problems, TaskConfig, ToolsEntry,
 };
-use crate::permissions::grant::ToolPattern;
+use crate::permissions::grants::ToolPattern;
 use crate::setup::PluginFacts;
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::text::is_deceptive;

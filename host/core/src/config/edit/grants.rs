@@ -12,7 +12,7 @@ use super::fragment::{BESIDE, GrantText, ListEntry, entry, is_plain, list_key};
 use super::statements::Statements;
 use super::{ConfigEditError, ConfigText, entries};
 use crate::config::names::default_place;
-use crate::permissions::grant::ToolPattern;
+use crate::permissions::grants::ToolPattern;
 
 /// Adds what a fragment grants.
 pub(super) fn grant(

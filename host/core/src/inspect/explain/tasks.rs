@@ -2,11 +2,9 @@
 //! each task concerned.
 
 use super::{AccessQuestion, layers};
-use crate::permissions::authorize::Refused;
-use crate::permissions::grant::Rights;
+use crate::permissions::grants::{Refused, Rights, kind_of};
 use crate::permissions::task_scope::TaskScope;
 use crate::setup::{Setup, TaskSetup};
-use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 use crate::types::ids::TaskName;
 
@@ -43,10 +41,9 @@ pub(super) fn decide(
 
 /// Checks that the task leaves any part of the capability.
 fn anything_left(rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), Refused> {
-    let Some(narrowed) = rights
-        .narrowed
-        .filter(|narrowed| question.target.is_none() && leaves_nothing(narrowed.scope, question))
-    else {
+    let Some(narrowed) = rights.narrowed.filter(|narrowed| {
+        question.target.is_none() && remains(narrowed.scope, question) == Some(false)
+    }) else {
         return Ok(());
     };
     let capability = question.capability;
@@ -57,26 +54,9 @@ fn anything_left(rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), R
     Err(rights.refuse(capability, "", Layer::Task, &reason, None))
 }
 
-fn leaves_nothing(narrow: &TaskScope, question: &AccessQuestion) -> bool {
-    match question.capability {
-        Capability::Model => narrow.model.as_ref().is_some_and(Vec::is_empty),
-        Capability::Delegate => narrow.delegate.as_ref().is_some_and(Vec::is_empty),
-        Capability::Route => narrow.route.as_ref().is_some_and(Vec::is_empty),
-        Capability::Files => {
-            narrow.files.as_ref().is_some_and(Vec::is_empty)
-                || (question.writes && narrow.read_only)
-        }
-        Capability::Fetch => narrow.fetch.as_ref().is_some_and(Vec::is_empty),
-        Capability::Secrets => narrow.secrets.as_ref().is_some_and(Vec::is_empty),
-        Capability::Kv => narrow.kv == Some(false),
-        _ => false,
-    }
-}
-
-/// Whether `tasks.NAME.scope` can restrict the capability.
-fn can_be_narrowed(capability: Capability) -> bool {
-    use Capability::{Delegate, Fetch, Files, Kv, Model, Route, Secrets};
-    matches!(capability, Model | Delegate | Route | Files | Fetch | Secrets | Kv)
+/// Whether a task's scope leaves any of the capability; `None` if no scope can restrict it.
+fn remains(scope: &TaskScope, question: &AccessQuestion) -> Option<bool> {
+    (kind_of(question.capability)?.remains)(scope, question.writes)
 }
 
 /// A text with the tasks that leave it, and the deciding key.
@@ -85,7 +65,7 @@ pub(super) fn narrowing_text(
     question: &AccessQuestion,
 ) -> Option<(String, Option<String>)> {
     let tasks = tasks_of(setup, question);
-    if !can_be_narrowed(question.capability) || tasks.is_empty() {
+    if remains(&TaskScope::default(), question).is_none() || tasks.is_empty() {
         return None;
     }
     let leaves = |task: &TaskName| {

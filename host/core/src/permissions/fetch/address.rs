@@ -5,7 +5,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::permissions::grant::FetchGrant;
+use ipnet::IpNet;
+use url::{Host, Url};
 
 /// The reason why an address is not public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,35 +65,50 @@ impl fmt::Display for AddressKind {
     }
 }
 
-impl FetchGrant {
-    /// Allows a connection to this address if it is public, or covered by `private`. Allocates
-    /// nothing.
-    ///
-    /// A metadata address must be in `private` itself; a network around it is not enough.
-    ///
-    /// # Errors
-    /// The kind of the address.
-    pub fn may_connect(&self, address: IpAddr) -> Result<(), AddressKind> {
-        let Some(kind) = AddressKind::of(address) else { return Ok(()) };
-        let is_granted = |address: IpAddr, kind: AddressKind| {
-            self.private.iter().any(|network| {
-                network.contains(&address)
-                    && (kind != AddressKind::Metadata
-                        || network.prefix_len() == network.max_prefix_len())
-            })
-        };
-        let IpAddr::V6(outer) = address else {
-            return if is_granted(address, kind) { Ok(()) } else { Err(kind) };
-        };
-        let within = carried(outer);
-        let covers_within = within.iter().flatten().any(|address| {
-            let address = IpAddr::V4(*address);
-            is_granted(address, AddressKind::of(address).unwrap_or(kind))
-        });
-        if !is_granted(address, kind) && !covers_within {
-            return Err(kind);
+/// Allows a connection to this address if it is public, or in one of these networks. Allocates
+/// nothing.
+///
+/// A metadata address must be in `private` itself; a network around it is not enough.
+///
+/// # Errors
+/// The kind of the address.
+pub(crate) fn check_address(address: IpAddr, private: &[IpNet]) -> Result<(), AddressKind> {
+    let Some(kind) = AddressKind::of(address) else { return Ok(()) };
+    let is_granted = |address: IpAddr, kind: AddressKind| {
+        private.iter().any(|network| {
+            network.contains(&address)
+                && (kind != AddressKind::Metadata
+                    || network.prefix_len() == network.max_prefix_len())
+        })
+    };
+    let IpAddr::V6(outer) = address else {
+        return if is_granted(address, kind) { Ok(()) } else { Err(kind) };
+    };
+    let within = carried(outer);
+    let covers_within = within.iter().flatten().any(|address| {
+        let address = IpAddr::V4(*address);
+        is_granted(address, AddressKind::of(address).unwrap_or(kind))
+    });
+    if !is_granted(address, kind) && !covers_within {
+        return Err(kind);
+    }
+    within.iter().flatten().try_for_each(|address| check_address(IpAddr::V4(*address), private))
+}
+
+/// Whether an address literally names a machine or its own network, so that its grant must not be a
+/// line to copy. Names are not resolved.
+#[must_use]
+pub fn is_inside(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => {
+            let last = name.rsplit('.').next().unwrap_or_default();
+            !name.contains('.')
+                || ["localhost", "local", "internal", "lan", "home", "corp", "intranet", "private"]
+                    .contains(&last)
         }
-        within.iter().flatten().try_for_each(|address| self.may_connect(IpAddr::V4(*address)))
+        Some(Host::Ipv4(address)) => AddressKind::of(address.into()).is_some(),
+        Some(Host::Ipv6(address)) => AddressKind::of(address.into()).is_some(),
+        None => true,
     }
 }
 
@@ -179,14 +195,11 @@ mod tests {
         AddressKind::of(address.parse().unwrap_or_else(|_| panic!("{address}")))
     }
 
-    fn grant(private: &[&str]) -> FetchGrant {
+    fn may(private: &[&str], address: &str) -> bool {
         let network =
             |text: &&str| text.parse().or_else(|_| text.parse::<IpAddr>().map(Into::into)).unwrap();
-        FetchGrant { private: private.iter().map(network).collect(), ..FetchGrant::new(Vec::new()) }
-    }
-
-    fn may(private: &[&str], address: &str) -> bool {
-        grant(private).may_connect(address.parse().unwrap()).is_ok()
+        let private: Vec<IpNet> = private.iter().map(network).collect();
+        check_address(address.parse().unwrap(), &private).is_ok()
     }
 
     #[test]
@@ -315,7 +328,7 @@ mod tests {
             let address = Ipv4Addr::from(address);
             let [a, b, c, d] = address.octets().map(u16::from);
             let (high, low) = ((a << 8) | b, (c << 8) | d);
-            let everything_v6 = grant(&["::/0"]);
+            let everything_v6: IpNet = "::/0".parse().expect("a network");
             for outer in [
                 address.to_ipv6_mapped(),
                 Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, high, low),
@@ -323,8 +336,8 @@ mod tests {
                 Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 0),
                 Ipv6Addr::new(0x2001, 0, 0x808, 0x808, 0, 0, !high, !low),
             ] {
-                prop_assert!(grant(&[]).may_connect(outer.into()).is_err());
-                prop_assert_eq!(everything_v6.may_connect(outer.into()).is_ok(), AddressKind::of(address.into()).is_none(), "{}", outer);
+                prop_assert!(check_address(outer.into(), &[]).is_err());
+                prop_assert_eq!(check_address(outer.into(), &[everything_v6]).is_ok(), AddressKind::of(address.into()).is_none(), "{}", outer);
             }
         }
     }

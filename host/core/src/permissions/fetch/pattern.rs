@@ -153,7 +153,7 @@ impl UrlPattern {
     /// Whether it covers this URL. Allocates nothing.
     #[must_use]
     pub fn covers(&self, url: &Url) -> bool {
-        covers(&self.canonical, url)
+        covers_canonical(&self.canonical, url)
     }
 
     /// Whether it covers every URL with this host.
@@ -213,7 +213,7 @@ impl fmt::Display for UrlPattern {
 
 /// Whether a pattern in canonical form covers a URL. Text in another form covers nothing, or
 /// exactly what it literally says.
-pub(super) fn covers(canonical: &str, url: &Url) -> bool {
+pub(crate) fn covers_canonical(canonical: &str, url: &Url) -> bool {
     PatternParts::of(canonical).is_some_and(|view| view.covers(url))
 }
 

@@ -3,7 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::permissions::grant::SecretGrant;
+use crate::permissions::grants::SecretGrant;
 use crate::types::ids::SecretName;
 
 /// The prefix of every placeholder.

@@ -7,7 +7,7 @@ use url::{Host, Url};
 
 use super::encode::{self, BodyKind};
 use super::placeholder::{LENGTH, Placeholders, find, replace};
-use crate::permissions::grant::{Rights, SecretGrant, SecretPlace};
+use crate::permissions::grants::{Rights, SecretGrant, SecretPlace};
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::SecretName;
@@ -116,8 +116,8 @@ fn decide(
     let refuse = |layer, reason: String, suggestion| {
         Err(rights.refuse(Capability::Secrets, target, layer, &reason, suggestion))
     };
-    super::ask::require(rights, &grant.name, url.host_str())?;
-    rights.leaves_secret(grant.name.as_str())?;
+    rights.require_asked(&grant.name, url.host_str())?;
+    rights.leaves_secret(&grant.name)?;
     if !is_bound(grant, url) {
         let bound: Vec<&str> =
             grant.hosts.iter().map(crate::permissions::fetch::HostPattern::as_str).collect();

@@ -1,13 +1,13 @@
 mod scan;
 
-use crate::permissions::exec::CommandPattern;
-use crate::permissions::grant::ToolPattern;
+use crate::permissions::command::CommandPattern;
+use crate::permissions::grants::ToolPattern;
 use crate::permissions::policy_rules::{ArgumentPattern, ArgumentPlace};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::permissions::grant::{
+use crate::permissions::grants::{
     ExecGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, SecretGrant,
 };
 use crate::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
@@ -166,13 +166,13 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
         fetch: Some(FetchGrant::new(Vec::new())),
         secrets: vec![secret.clone()],
         kv: Some(KvGrant::default()),
-        delegate: Some(crate::permissions::grant::DelegateGrant {
+        delegate: Some(crate::permissions::grants::DelegateGrant {
             tasks: vec!["digest".into()],
             at_once: 1,
             total: 1,
             ..Default::default()
         }),
-        channels: Some(crate::permissions::grant::ChannelsGrant {
+        channels: Some(crate::permissions::grants::ChannelsGrant {
             channels: vec!["terminal".into()],
             messages: None,
         }),

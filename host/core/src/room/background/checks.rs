@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Delegating, TaskOrigin};
-use crate::permissions::authorize::DelegationChoice;
+use crate::permissions::grants::DelegationChoice;
 use crate::room::delivery::check_strategy;
 use crate::room::{Background, BackgroundWork, Frames, RoomChannels, RoomContext, RoomPhase};
 use crate::types::capability::Capability;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::config::{MCP_CLIENT, YOU};
-use conclave_core::permissions::grant::{Grants, ToolPattern, ToolsGrant};
+use conclave_core::permissions::grants::{Grants, ToolPattern, ToolsGrant};
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::permissions::policy_rules::{Decide, Rule};
 use conclave_core::protocol::notice::Notice;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::grants::Rights;
 use conclave_core::permissions::task_scope::ScopedTask;
 use conclave_core::setup::{PluginSetup, TaskSetup};
 use conclave_core::types::fault::FaultKind;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use conclave_core::permissions::grant::Grants;
+use conclave_core::permissions::grants::Grants;
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::{Fault, FaultKind};

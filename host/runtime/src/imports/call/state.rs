@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use conclave_core::permissions::grant::{FileMode, Rights};
+use conclave_core::permissions::grants::{FileMode, Rights};
 use conclave_core::types::delivery::DeliveryView;
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use conclave_core::types::fault::CallReport;

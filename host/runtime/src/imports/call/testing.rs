@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conclave_core::permissions::grant::Grants;
+use conclave_core::permissions::grants::Grants;
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::setup::{PluginFacts, PluginSetup, Provenance};
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};

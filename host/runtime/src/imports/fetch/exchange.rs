@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::permissions::fetch::{check_body, next_hop};
-use conclave_core::permissions::grant::{FetchGrant, Rights};
+use conclave_core::permissions::grants::{FetchGrant, Rights};
 use conclave_core::permissions::secret::{RequestParts, SecretPlan};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::permissions::grant::Grants;
+use conclave_core::permissions::grants::Grants;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::resolver::{Resolve, System};

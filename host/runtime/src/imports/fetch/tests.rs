@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use conclave_core::permissions::fetch::{UrlPattern, target};
-use conclave_core::permissions::grant::{FetchGrant, FetchRule};
+use conclave_core::permissions::grants::{FetchGrant, FetchRule};
 use conclave_core::permissions::secret::RequestParts;
 use conclave_core::types::denial::Denial;
 use conclave_core::types::ids::CallId;

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use conclave_core::permissions::exec::CommandPattern;
-use conclave_core::permissions::grant::{Confinement, ExecGrant, FileMode};
+use conclave_core::permissions::command::CommandPattern;
+use conclave_core::permissions::grants::{Confinement, ExecGrant, FileMode};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::Layer;
 use conclave_core::types::message::Blob;

@@ -321,7 +321,7 @@ fn entry_out(entry: FolderEntry) -> files::Entry {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::permissions::grant::{FileGrant, FileMode};
+    use conclave_core::permissions::grants::{FileGrant, FileMode};
     use conclave_core::permissions::manifest::CapabilityRequest;
 
     use super::*;

@@ -20,7 +20,7 @@ use std::io;
 use cap_fs_ext::{MetadataExt, OpenOptionsSyncExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileExt, Metadata, OpenOptions};
-use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::permissions::grants::{FileGrant, FileMode};
 use conclave_core::types::ids::PluginName;
 use serde::{Deserialize, Serialize};
 

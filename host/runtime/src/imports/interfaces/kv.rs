@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::permissions::grant::KvGrant;
+use conclave_core::permissions::grants::KvGrant;
 use conclave_core::types::side_effect::{FailureCause, SideEffect, SideEffectAnswer};
 
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conclave_core::permissions::grant::KvGrant;
+use conclave_core::permissions::grants::KvGrant;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{KvError, KvOwner, KvStore, fits, weight};

@@ -24,7 +24,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use conclave_core::config::KeyRef;
-use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::grants::Rights;
 use conclave_core::permissions::secret::{
     Placeholders, RequestParts, Scrubber, SecretPlan, SecretValue, Seed, check, is_same_origin,
 };

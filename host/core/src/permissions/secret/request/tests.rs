@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::permissions::fetch::HostPattern;
-use crate::permissions::grant::Grants;
+use crate::permissions::grants::Grants;
 use crate::permissions::manifest::{CapabilityRequest, Manifest};
 use crate::permissions::secret::placeholder::Seed;
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::setup;
-use crate::permissions::grant::ToolPattern;
+use crate::permissions::grants::ToolPattern;
 use crate::permissions::policy_rules::{
     ArgumentPattern, ArgumentPlace, ArgumentRule, CallArguments, Decide, Holds, Rule,
 };

@@ -1,6 +1,6 @@
 //! Failures of file operations as a plugin sees them, in a form that is recorded for replays.
 
-use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::grants::Rights;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{DenialRecord, Layer};
 use conclave_core::types::side_effect::{FailureCause, SideEffectAnswer};

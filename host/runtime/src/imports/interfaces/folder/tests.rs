@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use conclave_core::permissions::grant::FileMode;
+use conclave_core::permissions::grants::FileMode;
 use tempfile::TempDir;
 
 use super::*;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::grants::Rights;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use wasmtime_wasi::async_trait;

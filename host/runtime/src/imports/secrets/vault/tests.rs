@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conclave_core::permissions::fetch::HostPattern;
-use conclave_core::permissions::grant::{SecretGrant, SecretPlace};
+use conclave_core::permissions::grants::{SecretGrant, SecretPlace};
 use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::types::ids::PluginName;
 use conclave_models::ApiKey;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::permissions::grants::{FileGrant, FileMode};
 use conclave_core::types::ids::{PluginName, RoomId};
 use tempfile::TempDir;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::permissions::grants::{FileGrant, FileMode};
 use conclave_core::types::ids::PluginName;
 use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::permissions::grants::{FileGrant, FileMode};
 use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::types::denial::Denial;
 use conclave_core::types::ids::CallId;

@@ -6,12 +6,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::CapabilityRequest;
 use crate::permissions::fetch::HostPattern;
-use crate::permissions::grant::Rights;
-use crate::permissions::manifest::CapabilityRequest;
-use crate::types::capability::Capability;
-use crate::types::denial::{DenialRecord, Layer};
-use crate::types::ids::SecretName;
 
 /// A request for a secret by its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -68,7 +64,7 @@ pub fn requested_secrets(ask: &CapabilityRequest) -> Result<BTreeMap<String, Nam
 ///
 /// # Errors
 /// As `requested_secrets`.
-pub(crate) fn complete(ask: &mut CapabilityRequest) -> Result<(), AskError> {
+pub(super) fn complete(ask: &mut CapabilityRequest) -> Result<(), AskError> {
     let asks = requested_secrets(ask)?;
     if asks.is_empty() || !ask.why.is_empty() {
         return Ok(());
@@ -88,77 +84,11 @@ pub(crate) fn complete(ask: &mut CapabilityRequest) -> Result<(), AskError> {
     Ok(())
 }
 
-/// Checks that the manifest requests this secret, and for this host.
-pub(super) fn require(
-    rights: &Rights<'_>,
-    name: &SecretName,
-    host: Option<&str>,
-) -> Result<(), Box<DenialRecord>> {
-    rights.require(Capability::Secrets, name.as_str(), || None)?;
-    let refuse = |reason: &str| {
-        Err(rights.refuse(Capability::Secrets, name.as_str(), Layer::Manifest, reason, None))
-    };
-    let Some(ask) = rights.manifest.ask(Capability::Secrets).filter(|ask| !ask.detail.is_empty())
-    else {
-        return Ok(());
-    };
-    // A malformed request covers nothing.
-    let Ok(asks) = requested_secrets(ask) else {
-        return refuse("its manifest asks for secrets in a form that this host does not know");
-    };
-    let Some(named_ask) = asks.get(name.as_str()) else {
-        return refuse(&format!(
-            "the manifest of {} asks for other secrets: {}",
-            rights.plugin,
-            join(asks.keys())
-        ));
-    };
-    let is_wanted = |host: &str| {
-        named_ask
-            .hosts
-            .iter()
-            .filter_map(|host_text| HostPattern::parse(host_text).ok())
-            .any(|pattern| pattern.covers(host))
-    };
-    if host.is_some_and(|host| !named_ask.hosts.is_empty() && !is_wanted(host)) {
-        return refuse(&format!(
-            "the manifest of {} asks for it for {} alone",
-            rights.plugin,
-            named_ask.hosts.join(", ")
-        ));
-    }
-    Ok(())
-}
-
-impl Rights<'_> {
-    /// Checks that this secret was requested and granted. `smallest` returns the line that would
-    /// grant it.
-    ///
-    /// # Errors
-    /// The record for the operator.
-    pub fn require_secret(
-        &self,
-        name: &SecretName,
-        smallest: impl Fn() -> Option<String>,
-    ) -> Result<(), Box<DenialRecord>> {
-        self.require(Capability::Secrets, name.as_str(), &smallest)?;
-        require(self, name, None)?;
-        if self.grants.secrets.iter().any(|grant| grant.name == *name) {
-            return self.leaves_secret(name.as_str());
-        }
-        let reason = format!("the config grants other secrets to {}", self.plugin);
-        Err(self.refuse(Capability::Secrets, name.as_str(), Layer::Config, &reason, smallest()))
-    }
-}
-
-fn join<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    names.map(String::as_str).collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::permissions::manifest::Manifest;
+    use crate::types::capability::Capability;
 
     const HEAD: &str = "[plugin]\nname = \"w\"\nversion = \"0.1.0\"\ncontract = \"0.1\"\n";
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::permissions::fetch::target;
-use crate::permissions::grant::Grants;
+use crate::permissions::grants::Grants;
 use crate::permissions::manifest::Manifest;
 
 fn rule(url: &str, methods: &[&str]) -> FetchRule {
@@ -27,7 +27,7 @@ fn decide(
     fetch: Option<FetchGrant>,
     method: &str,
     url: &str,
-) -> Result<(), Box<DenialRecord>> {
+) -> Result<(), Refused> {
     let grants = Grants { fetch, ..Grants::default() };
     let rights = Rights { plugin: "subject", manifest, grants: &grants, narrowed: None };
     rights.may_fetch(method, &target(url).unwrap(), [])

@@ -1,22 +1,108 @@
-//! The decision whether a plugin may send a request: within the manifest's ceiling, and granted by
-//! the operator. A refusal names the layer, and the smallest grant if one may be offered.
+//! `fetch`: HTTP requests, within the manifest's ceiling and granted by the operator. A refusal names
+//! the layer, and the smallest grant if one may be offered.
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Host, Url};
 
-use super::address::AddressKind;
-use super::pattern::{UrlPattern, covers};
-use super::request::is_usual_header;
-use crate::permissions::grant::{FetchGrant, FetchRule, Rights};
+use super::texts::join;
+use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
+use crate::permissions::fetch::{
+    AddressKind, UrlPattern, check_address, covers_canonical, is_inside, is_usual_header, target,
+};
 use crate::permissions::manifest::CapabilityRequest;
+use crate::permissions::overlap::{common, overlap};
+use crate::permissions::task_scope::TaskScope;
 use crate::types::capability::Capability;
-use crate::types::denial::{DenialRecord, Layer};
+use crate::types::denial::Layer;
 use crate::types::text::{show_duration, show_size};
+use crate::types::wording::count;
 
 /// Methods that only proxies use.
 const NEVER: [&str; 2] = ["CONNECT", "TRACE"];
+
+/// URLs and methods that a plugin may request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FetchRule {
+    pub url: UrlPattern,
+    /// The methods, in upper case.
+    pub methods: Vec<String>,
+}
+
+/// The grant of HTTP requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FetchGrant {
+    /// The rules; one of them must cover a request, and each of its redirects.
+    pub rules: Vec<FetchRule>,
+    /// Additional headers that may be sent, in lower case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<String>,
+    /// Networks that are reachable although they are not public (private, loopback, link-local …).
+    pub private: Vec<IpNet>,
+    /// The limit of requests in the whole run; redirects count.
+    pub requests: u64,
+    /// The limit of a request in bytes: URL, headers and body together.
+    pub request_bytes: u64,
+    /// The limit of a decompressed response in bytes: headers and body together.
+    pub response_bytes: u64,
+    /// The limit of one request in milliseconds: all hops and the whole response.
+    pub time_ms: u64,
+    /// The limit of concurrent requests.
+    pub at_once: u32,
+    /// The limit of name look-ups in the whole run.
+    pub names: u32,
+    /// The limit of redirects for one request; with 0 none is followed, and the guest gets the
+    /// redirect itself.
+    pub redirects: u32,
+}
+
+impl FetchGrant {
+    /// The default number of requests in a run.
+    pub const REQUESTS: u64 = 100;
+    /// The default size limit of a request, in bytes.
+    pub const REQUEST_BYTES: u64 = 256 << 10;
+    /// The default size limit of a response, in bytes.
+    pub const RESPONSE_BYTES: u64 = 4 << 20;
+    /// The default time limit of a request, in milliseconds.
+    pub const TIME_MS: u64 = 20_000;
+    /// The default number of concurrent requests.
+    pub const AT_ONCE: u32 = 4;
+    /// The default number of host names that are resolved in a run.
+    pub const NAMES: u32 = 16;
+    /// The default number of redirects that a request follows.
+    pub const REDIRECTS: u32 = 5;
+
+    /// Returns a grant of these rules with the default limits.
+    #[must_use]
+    pub fn new(rules: Vec<FetchRule>) -> Self {
+        Self {
+            rules,
+            headers: Vec::new(),
+            private: Vec::new(),
+            requests: Self::REQUESTS,
+            request_bytes: Self::REQUEST_BYTES,
+            response_bytes: Self::RESPONSE_BYTES,
+            time_ms: Self::TIME_MS,
+            at_once: Self::AT_ONCE,
+            names: Self::NAMES,
+            redirects: Self::REDIRECTS,
+        }
+    }
+}
+
+impl FetchGrant {
+    /// Allows a connection to this address if it is public, or covered by `private`. Allocates
+    /// nothing.
+    ///
+    /// # Errors
+    /// The kind of the address.
+    pub fn may_connect(&self, address: IpAddr) -> Result<(), AddressKind> {
+        check_address(address, &self.private)
+    }
+}
 
 impl Rights<'_> {
     /// Allows a request with this method and these headers to this address. `headers` are names in
@@ -29,7 +115,7 @@ impl Rights<'_> {
         method: &str,
         url: &Url,
         headers: impl IntoIterator<Item = &'h str, IntoIter: Clone>,
-    ) -> Result<(), Box<DenialRecord>> {
+    ) -> Result<(), Refused> {
         let special = headers.into_iter().filter(|name| !is_usual_header(name));
         let target = url.as_str();
         if NEVER.contains(&method) {
@@ -66,7 +152,10 @@ impl Rights<'_> {
             rule.url.covers(url) && rule.methods.iter().any(|granted| granted == method)
         }) {
             self.may_send_headers(target, special)?;
-            return self.leaves_address(url);
+            return self.check_scope(Capability::Fetch, target, |scope| {
+                let covers = |patterns: &Vec<UrlPattern>| patterns.iter().any(|it| it.covers(url));
+                scope.fetch.as_ref().is_none_or(covers)
+            });
         }
         let reason = match rules.iter().find(|rule| rule.url.covers(url)) {
             Some(rule) => format!(
@@ -91,7 +180,7 @@ impl Rights<'_> {
         &self,
         target: &str,
         special: impl Iterator<Item = &'h str>,
-    ) -> Result<(), Box<DenialRecord>> {
+    ) -> Result<(), Refused> {
         let Some(grant) = &self.grants.fetch else { return Ok(()) };
         let mut missing: Vec<&str> =
             special.filter(|name| !grant.headers.iter().any(|granted| granted == name)).collect();
@@ -108,7 +197,7 @@ impl Rights<'_> {
         );
         let mut wider = grant.clone();
         wider.headers.extend(missing.iter().map(|name| (*name).to_owned()));
-        let smallest = format!("[plugins.{}] grants.fetch = {}", self.plugin, written(&wider));
+        let smallest = self.line(Capability::Fetch, written(&wider));
         Err(self.refuse_headers(target, &missing, Layer::Config, &reason, Some(smallest)))
     }
 
@@ -120,7 +209,7 @@ impl Rights<'_> {
         layer: Layer,
         reason: &str,
         suggestion: Option<String>,
-    ) -> Box<DenialRecord> {
+    ) -> Refused {
         let mut record = self.refuse(Capability::Fetch, target, layer, reason, suggestion);
         record.denial.detail = format!("{} with {}", record.denial.detail, in_words(headers));
         record
@@ -131,7 +220,7 @@ impl Rights<'_> {
     /// # Errors
     /// The record for the operator, without a suggested grant: access to a private network needs
     /// deliberation.
-    pub fn may_connect(&self, url: &Url, address: IpAddr) -> Result<(), Box<DenialRecord>> {
+    pub fn may_connect(&self, url: &Url, address: IpAddr) -> Result<(), Refused> {
         let refused = match &self.grants.fetch {
             Some(grant) => grant.may_connect(address).err(),
             None => Some(AddressKind::Reserved),
@@ -161,7 +250,7 @@ impl Rights<'_> {
             Some(known) => known.methods.push(method.to_owned()),
             None => grant.rules.push(rule),
         }
-        Some(format!("[plugins.{}] grants.fetch = {}", self.plugin, written(&grant)))
+        Some(self.line(Capability::Fetch, written(&grant)))
     }
 }
 
@@ -170,7 +259,8 @@ impl Rights<'_> {
 fn ceiling_covers(ask: &CapabilityRequest, method: &str, url: &Url) -> bool {
     // Most authors write the canonical form, which is matched without an allocation.
     let of_pattern = |text: &str| {
-        covers(text, url) || UrlPattern::parse(text).is_ok_and(|pattern| pattern.covers(url))
+        covers_canonical(text, url)
+            || UrlPattern::parse(text).is_ok_and(|pattern| pattern.covers(url))
     };
     ceiling_has(ask, "methods", |entry| entry == method) && ceiling_has(ask, "urls", of_pattern)
 }
@@ -191,23 +281,6 @@ fn in_words(headers: &[&str]) -> String {
         .map(|name| format!("`{}`", name.chars().take(64).collect::<String>()))
         .collect();
     format!("the {} {}", if names.len() == 1 { "header" } else { "headers" }, names.join(", "))
-}
-
-/// Whether an address literally names a machine or its own network, so that its grant must not be a
-/// line to copy. Names are not resolved.
-#[must_use]
-pub fn is_inside(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => {
-            let last = name.rsplit('.').next().unwrap_or_default();
-            !name.contains('.')
-                || ["localhost", "local", "internal", "lan", "home", "corp", "intranet", "private"]
-                    .contains(&last)
-        }
-        Some(Host::Ipv4(address)) => AddressKind::of(address.into()).is_some(),
-        Some(Host::Ipv6(address)) => AddressKind::of(address.into()).is_some(),
-        None => true,
-    }
 }
 
 /// A grant as the config writes it, in one line.
@@ -259,6 +332,125 @@ fn written(grant: &FetchGrant) -> String {
     add("host_names", grant.names == usual.names, grant.names.to_string());
     add("redirects", grant.redirects == usual.redirects, grant.redirects.to_string());
     if more.is_empty() { urls } else { format!("{{ urls = {urls}, {} }}", more.join(", ")) }
+}
+
+impl Rights<'_> {
+    /// Allows a request to the text of an address. The network address behind its name is known
+    /// only after a look-up.
+    fn may_fetch_text(&self, request: &AccessRequest<'_>) -> Result<(), Refused> {
+        let url = match target(request.target) {
+            Ok(url) => url,
+            Err(problem) => {
+                self.require(Capability::Fetch, request.target, || None)?;
+                let (layer, reason) = (Layer::Runtime, problem.to_string());
+                return Err(self.refuse(Capability::Fetch, request.target, layer, &reason, None));
+            }
+        };
+        self.may_fetch(request.method, &url, request.headers.iter().map(String::as_str))?;
+        match url.host() {
+            Some(Host::Ipv4(address)) => self.may_connect(&url, address.into()),
+            Some(Host::Ipv6(address)) => self.may_connect(&url, address.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FetchGrant {
+    /// `GET to https://api.example.org/*`, for each rule.
+    fn rules_in_words(&self) -> impl Iterator<Item = String> {
+        self.rules.iter().map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url))
+    }
+}
+
+impl Grant for FetchGrant {
+    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
+        rights.may_fetch_text(request)
+    }
+
+    fn remains(scope: &TaskScope, _writes: bool) -> Option<bool> {
+        Some(scope.fetch.as_ref().is_none_or(|patterns| !patterns.is_empty()))
+    }
+
+    fn verb(_writes: bool) -> &'static str {
+        "send a request to"
+    }
+
+    fn why_no_line(url: Option<&str>, layer: Layer) -> Option<String> {
+        let why = if url.is_some_and(|url| target(url).is_err()) {
+            "it is no address that a request could be sent to, so no grant covers it"
+        } else if layer == Layer::Config {
+            "no grant is suggested for this address: one inside your own network, or with a `*` in it, is for you to weigh"
+        } else {
+            "no grant is suggested: it was refused by where it leads or by a limit, and a wider grant is for you to weigh"
+        };
+        Some(why.to_owned())
+    }
+
+    fn narrowed_by(&self, today: &Self) -> Option<Self> {
+        let both = Self {
+            rules: overlap(&self.rules, &today.rules, |initial, today| {
+                let methods = common(&initial.methods, &today.methods);
+                let url = UrlPattern::overlap(&initial.url, &today.url)?;
+                (!methods.is_empty()).then_some(FetchRule { url, methods })
+            }),
+            headers: common(&self.headers, &today.headers),
+            private: overlap(&self.private, &today.private, |initial, today| {
+                let has = |outer: &IpNet, inner: &IpNet| outer.contains(inner).then_some(*inner);
+                has(initial, today).or_else(|| has(today, initial))
+            }),
+            requests: self.requests.min(today.requests),
+            request_bytes: self.request_bytes.min(today.request_bytes),
+            response_bytes: self.response_bytes.min(today.response_bytes),
+            time_ms: self.time_ms.min(today.time_ms),
+            at_once: self.at_once.min(today.at_once),
+            names: self.names.min(today.names),
+            redirects: self.redirects.min(today.redirects),
+        };
+        Some(both).filter(|grant| !grant.rules.is_empty())
+    }
+
+    fn needs_approval(&self) -> bool {
+        true
+    }
+
+    fn effect(&self) -> String {
+        format!("send to {}", join(self.rules.iter().map(|rule| rule.url.as_str())))
+    }
+
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        self.rules.iter().map(|rule| Destination::Url(&rule.url)).collect()
+    }
+
+    fn layers(&self, _target: &str, _writes: bool) -> GrantLayers {
+        let headers = self.headers.iter().map(|name| format!("with the header {name}"));
+        let granted: Vec<String> = self.rules_in_words().chain(headers).collect();
+        GrantLayers {
+            granted: granted.join("; "),
+            // Rules and headers are granted separately, so no single entry decides.
+            entry: None,
+            bounds: Some(format!(
+                "as long as the name leads to no private address, and for {} requests of the run",
+                self.requests
+            )),
+        }
+    }
+
+    /// `send GET, HEAD to https://api.example.org/* (100 requests)`.
+    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
+        let rules: Vec<String> = self.rules_in_words().collect();
+        let private: Vec<String> = self.private.iter().map(ToString::to_string).collect();
+        let private = match private.is_empty() {
+            true => String::new(),
+            false => format!(", also at {}", private.join(", ")),
+        };
+        let headers = match &self.headers[..] {
+            [] => String::new(),
+            [name] => format!(" with the header {name}"),
+            names => format!(" with the headers {}", names.join(", ")),
+        };
+        let requests = count(self.requests, "request");
+        vec![format!("send {}{private}{headers} ({requests})", rules.join("; "))]
+    }
 }
 
 #[cfg(test)]

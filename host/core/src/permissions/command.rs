@@ -1,20 +1,9 @@
-//! The `exec` capability: programs of the machine, which run outside the sandbox. The operator lists
-//! whole commands; a program starts only with arguments that one of them covers.
+//! Patterns of commands, which programs of the machine a plugin may run. Whether it may,
+//! `grants/exec.rs` decides.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-use crate::permissions::authorize::Refused;
-use crate::permissions::grant::{ExecGrant, FileGrant, FileMode, Rights, list};
-use crate::types::capability::Capability;
-use crate::types::denial::Layer;
-use crate::types::text::show_command;
-
-/// Maximum arguments of a command.
-pub const ARGUMENTS: usize = 1_000;
-/// Maximum bytes of a command's arguments together.
-pub const ARGUMENT_BYTES: usize = 96 << 10;
 
 /// A pattern of commands, such as `/usr/bin/git log *`: the path of a program, and a word for each
 /// argument. A `*` in a word covers any characters; a word that begins with it covers no option, that
@@ -155,86 +144,6 @@ fn word_covers(word: &str, argument: &str) -> bool {
         remaining = &remaining[at + part.len()..];
     }
     true
-}
-
-/// The smallest pattern that covers a command. A space in an argument can only be covered by
-/// a `*`, and an argument that begins with `*`, or is empty, by nothing smaller than `*`.
-fn smallest_pattern(program: &str, arguments: &[String]) -> Option<CommandPattern> {
-    let path = if program.contains('/') {
-        program.to_owned()
-    } else {
-        // The usual place; the operator sees the path before granting it.
-        format!("/usr/bin/{program}")
-    };
-    let words = arguments.iter().map(|argument| {
-        let word = argument.replace(' ', "*");
-        let is_any = word.is_empty() || word == "**" || word.chars().any(char::is_control);
-        if is_any { "*".to_owned() } else { word }
-    });
-    let text = [path].into_iter().chain(words).collect::<Vec<_>>().join(" ");
-    let pattern = CommandPattern::parse(&text).ok()?;
-    (pattern.names(program) && pattern.covers(arguments)).then_some(pattern)
-}
-
-impl<'a> Rights<'a> {
-    /// The folders that the plugin's programs may use: those of its own `files`. A program cannot
-    /// see an overlay, and must not reach the folder below it.
-    pub fn program_folders(&self) -> impl Iterator<Item = &'a FileGrant> + use<'a> {
-        let is_asked = self.manifest.ask(Capability::Files).is_some();
-        let granted = self.grants.files.iter().filter(move |_| is_asked);
-        granted.filter(|grant| grant.mode != FileMode::Overlay)
-    }
-
-    /// Returns the pattern that allows a command, and the grant with its limits. `program` is a path
-    /// of the grant or its last component.
-    ///
-    /// # Errors
-    /// The record, if programs are not requested or not granted, if no pattern covers the command, or
-    /// if the name stands for several programs.
-    pub fn may_run(
-        &self,
-        program: &str,
-        arguments: &[String],
-    ) -> Result<(&'a CommandPattern, &'a ExecGrant), Refused> {
-        let command_text = show_command(program, arguments);
-        let granted = || self.grants.exec.iter().flat_map(|grant| &grant.commands);
-        let smallest = || {
-            let pattern = smallest_pattern(program, arguments)?;
-            let mut all: Vec<&str> = granted().map(CommandPattern::as_str).collect();
-            all.push(pattern.as_str());
-            Some(format!("[plugins.{}] grants.exec = {}", self.plugin, list(all)))
-        };
-        self.require(Capability::Exec, &command_text, smallest)?;
-        let refuse = |reason: &str| {
-            self.refuse(Capability::Exec, &command_text, Layer::Runtime, reason, None)
-        };
-        let length: usize = arguments.iter().map(String::len).sum();
-        if arguments.len() > ARGUMENTS || length > ARGUMENT_BYTES {
-            let reason =
-                format!("a command has {ARGUMENTS} arguments and {ARGUMENT_BYTES} bytes at most");
-            return Err(refuse(&reason));
-        }
-        let mut paths: Vec<&str> = granted()
-            .filter(|pattern| pattern.names(program))
-            .map(CommandPattern::program)
-            .collect();
-        paths.dedup();
-        if paths.len() > 1 {
-            let reason = format!("{program:?} names {}; write the path", paths.join(" and "));
-            return Err(refuse(&reason));
-        }
-        let grant = self.grants.exec.as_ref();
-        let found = grant.and_then(|grant| {
-            let mut commands = grant.commands.iter().filter(|pattern| pattern.names(program));
-            commands.find(|pattern| pattern.covers(arguments)).map(|pattern| (pattern, grant))
-        });
-        found.ok_or_else(|| {
-            let known = granted().any(|pattern| pattern.names(program));
-            let what = if known { "these arguments" } else { "this program" };
-            let reason = format!("no command of plugins.{}.grants.exec covers {what}", self.plugin);
-            self.refuse(Capability::Exec, &command_text, Layer::Config, &reason, smallest())
-        })
-    }
 }
 
 #[cfg(test)]

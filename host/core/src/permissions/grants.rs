@@ -1,0 +1,305 @@
+//! What the operator may grant to a plugin, a file per capability: the data of the grant, the
+//! decision about a request, and the texts for people. The room, the imports and the explanations
+//! ask the same functions; no other code decides.
+
+mod channels;
+mod delegate;
+mod exec;
+mod fetch;
+mod files;
+mod history;
+mod kv;
+mod model;
+mod rights;
+mod route;
+mod secrets;
+mod texts;
+mod tools;
+
+use std::borrow::Borrow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::permissions::fetch::UrlPattern;
+use crate::permissions::manifest::Manifest;
+use crate::permissions::task_scope::TaskScope;
+use crate::types::capability::Capability;
+use crate::types::denial::Layer;
+use crate::types::ids::ModelName;
+
+pub use channels::ChannelsGrant;
+pub use delegate::{DelegateGrant, DelegationChoice};
+pub use exec::{Confinement, ExecGrant};
+pub use fetch::{FetchGrant, FetchRule};
+pub(crate) use files::folder;
+pub use files::{CHOSEN_FOLDER, FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode};
+pub use history::HistoryGrant;
+pub use kv::{KEY_BYTES, KvGrant};
+pub use model::ModelGrant;
+pub use rights::{Refused, Rights};
+pub use route::RouteGrant;
+pub use secrets::{SecretGrant, SecretPlace};
+pub(crate) use texts::{in_brackets, join};
+pub use tools::{ToolPattern, ToolsGrant};
+
+/// The grant of one capability. The functions without `self` are about the capability, granted or
+/// not.
+pub trait Grant {
+    /// Decides about a request, by the function that the room and the imports ask.
+    ///
+    /// # Errors
+    /// The record of the refusal.
+    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused>
+    where
+        Self: Sized;
+
+    /// Whether a task's scope leaves any of it; `None` if no scope can restrict the capability.
+    fn remains(_scope: &TaskScope, _writes: bool) -> Option<bool>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// The verb in front of a request's target: `use the model`.
+    fn verb(writes: bool) -> &'static str
+    where
+        Self: Sized;
+
+    /// The question whose yes grants all of it, with `true` or the list of its usual name; `None`
+    /// if the operator has to choose names.
+    fn question() -> Option<(&'static str, &'static str)>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// The reason for suggesting no line of config after a refusal by the config or by the grant's
+    /// limits; `None` for the usual one.
+    fn why_no_line(_target: Option<&str>, _layer: Layer) -> Option<String>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Returns what both grant: this, with which the run began, and today's; `None` if that is
+    /// nothing.
+    fn narrowed_by(&self, today: &Self) -> Option<Self>
+    where
+        Self: Sized;
+
+    /// Whether tools of a plugin with this grant need an approver, unless a rule says otherwise.
+    /// Allocates nothing.
+    fn needs_approval(&self) -> bool;
+
+    /// The effect that needs the approver: `spend on the model default`.
+    fn effect(&self) -> String {
+        String::new()
+    }
+
+    /// The places outside of the host that data can reach by it.
+    fn destinations(&self) -> Vec<Destination<'_>>;
+
+    /// The grant in an explanation of a request; with an empty target, of the capability as a whole.
+    fn layers(&self, target: &str, writes: bool) -> GrantLayers;
+
+    /// The permissions at the head of a run: `read docs/`. Those of `tools` depend on the toolboxes
+    /// of the tasks, which `inspect` knows.
+    fn summary(&self, rights: &Rights<'_>) -> Vec<String>;
+}
+
+/// A request of a plugin, as a question about it.
+#[derive(Clone, Copy)]
+pub struct AccessRequest<'a> {
+    pub target: &'a str,
+    /// Whether a file is written.
+    pub writes: bool,
+    /// The method of a `fetch`.
+    pub method: &'a str,
+    /// The headers of a `fetch`, in lower case.
+    pub headers: &'a [String],
+    /// The host that a secret is sent to.
+    pub host: Option<&'a str>,
+    /// Whether the config has a task of this name.
+    pub is_task: &'a dyn Fn(&str) -> bool,
+    pub is_channel: &'a dyn Fn(&str) -> bool,
+}
+
+/// A place outside of the host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Destination<'a> {
+    Url(&'a UrlPattern),
+    /// The server of a model.
+    Model(&'a ModelName),
+    /// Wherever programs of the machine connect to.
+    Programs,
+}
+
+/// A grant in an explanation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantLayers {
+    /// The grant in words.
+    pub granted: String,
+    /// The index of the list entry that covers the target.
+    pub entry: Option<usize>,
+    /// The limits that only a run can check.
+    pub bounds: Option<String>,
+}
+
+impl GrantLayers {
+    /// The layers of a list of names.
+    fn of_names<T: Borrow<str>>(names: &[T], covers: impl Fn(&str) -> bool) -> Self {
+        let entry = names.iter().position(|name| covers(name.borrow()));
+        Self { granted: texts::names(names), entry, bounds: None }
+    }
+}
+
+/// The functions of a capability that need no grant of it.
+#[derive(Clone, Copy)]
+pub struct GrantKind {
+    pub decide: fn(&Rights<'_>, &AccessRequest<'_>) -> Result<(), Refused>,
+    pub remains: fn(&TaskScope, bool) -> Option<bool>,
+    pub verb: fn(bool) -> &'static str,
+    pub question: fn() -> Option<(&'static str, &'static str)>,
+    pub why_no_line: fn(Option<&str>, Layer) -> Option<String>,
+}
+
+impl GrantKind {
+    fn new<F: GrantField>() -> Self {
+        Self {
+            decide: F::Grant::decide,
+            remains: F::Grant::remains,
+            verb: F::Grant::verb,
+            question: F::Grant::question,
+            why_no_line: F::Grant::why_no_line,
+        }
+    }
+}
+
+/// A field of [`Grants`]: a grant, or nothing.
+trait GrantField: Clone + Default + PartialEq {
+    type Grant: Grant;
+
+    fn grant(&self) -> Option<&Self::Grant>;
+    fn of(grant: Option<Self::Grant>) -> Self;
+}
+
+impl<T: Grant + Clone + PartialEq> GrantField for Option<T> {
+    type Grant = T;
+
+    fn grant(&self) -> Option<&T> {
+        self.as_ref()
+    }
+
+    fn of(grant: Option<T>) -> Self {
+        grant
+    }
+}
+
+impl<T: Clone + PartialEq> GrantField for Vec<T>
+where
+    Self: Grant,
+{
+    type Grant = Self;
+
+    fn grant(&self) -> Option<&Self> {
+        (!self.is_empty()).then_some(self)
+    }
+
+    fn of(grant: Option<Self>) -> Self {
+        grant.unwrap_or_default()
+    }
+}
+
+fn is_nothing<F: GrantField>(field: &F) -> bool {
+    field.grant().is_none()
+}
+
+fn both<F: GrantField>(initial: &F, today: &F) -> F {
+    F::of(
+        initial.grant().zip(today.grant()).and_then(|(initial, today)| initial.narrowed_by(today)),
+    )
+}
+
+/// Every capability, once. A capability without an entry does not compile.
+macro_rules! capabilities {
+    (granted { $($capability:ident $field:ident: $stored:ty,)* } own { $($own:ident,)* }) => {
+        /// All grants of one plugin.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        pub struct Grants {
+            $(
+                #[serde(default, skip_serializing_if = "is_nothing")]
+                pub $field: $stored,
+            )*
+        }
+
+        impl Grants {
+            /// The grant of a capability; `None` if there is none.
+            #[must_use]
+            pub fn get(&self, capability: Capability) -> Option<&dyn Grant> {
+                match capability {
+                    $(Capability::$capability => self.$field.grant().map(|grant| grant as _),)*
+                    $(Capability::$own)|* => None,
+                }
+            }
+
+            /// Returns what both grant: these, with which the run began, and those of today's
+            /// config.
+            #[must_use]
+            pub fn narrowed_by(&self, today: &Self) -> Self {
+                Self { $($field: both(&self.$field, &today.$field),)* }
+            }
+
+            /// The grants that the manifest requests: the others have no effect.
+            #[must_use]
+            pub(crate) fn requested_by(&self, manifest: &Manifest) -> Self {
+                let mut requested = self.clone();
+                $(
+                    if manifest.ask(Capability::$capability).is_none() {
+                        requested.$field = Default::default();
+                    }
+                )*
+                requested
+            }
+        }
+
+        /// The functions of a capability; `None` if it needs no grant.
+        #[must_use]
+        pub fn kind_of(capability: Capability) -> Option<GrantKind> {
+            match capability {
+                $(Capability::$capability => Some(GrantKind::new::<$stored>()),)*
+                $(Capability::$own)|* => None,
+            }
+        }
+    };
+}
+
+capabilities! {
+    granted {
+        Model model: Option<ModelGrant>,
+        Tools tools: Option<ToolsGrant>,
+        Delegate delegate: Option<DelegateGrant>,
+        Route route: Option<RouteGrant>,
+        Files files: Vec<FileGrant>,
+        Channels channels: Option<ChannelsGrant>,
+        Fetch fetch: Option<FetchGrant>,
+        Kv kv: Option<KvGrant>,
+        Secrets secrets: Vec<SecretGrant>,
+        History history: Option<HistoryGrant>,
+        Exec exec: Option<ExecGrant>,
+    }
+    own { Config, Scratch, Blobs, Log, Progress, }
+}
+
+impl Grants {
+    /// Whether any of this capability was granted.
+    #[must_use]
+    pub fn has(&self, capability: Capability) -> bool {
+        capability.is_own() || self.get(capability).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;
