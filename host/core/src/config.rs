@@ -26,7 +26,6 @@ mod mcp;
 pub mod micro;
 mod model;
 pub(crate) mod names;
-mod narrow;
 mod observers;
 mod plugin;
 mod policy;

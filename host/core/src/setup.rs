@@ -187,6 +187,15 @@ pub struct PluginSetup {
     pub config: Value,
 }
 
+impl PluginSetup {
+    /// The rights of the plugin outside of any task, under its name in the config.
+    #[must_use]
+    pub fn rights<'a>(&'a self, name: &'a PluginName) -> Rights<'a> {
+        let (manifest, grants) = (&self.facts.manifest, &self.grants);
+        Rights { plugin: name.as_str(), manifest, grants, narrowed: None }
+    }
+}
+
 /// The way in which the responder `agent` answers (L-021, L-125).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -679,13 +688,7 @@ impl Setup {
     /// The rights of a plugin; `None` if the config has no plugin of that name.
     #[must_use]
     pub fn rights<'a>(&'a self, plugin: &'a PluginName) -> Option<Rights<'a>> {
-        let setup = self.plugins.get(plugin)?;
-        Some(Rights {
-            plugin: plugin.as_str(),
-            manifest: &setup.facts.manifest,
-            grants: &setup.grants,
-            narrowed: None,
-        })
+        Some(self.plugins.get(plugin)?.rights(plugin))
     }
 
     /// The rights of an agent while it works on a task, as the task narrows them.

@@ -453,7 +453,7 @@ fn the_page_of_config_keys_is_made_from_the_keys() {
          [The demo's config](../examples/demo.toml) shows the keys at work.\n",
     );
     let mut table = None;
-    for key in KEYS {
+    for key in KEYS.iter() {
         if table != Some(key.table) {
             let title = if key.table.is_empty() {
                 "Top of the file".to_owned()

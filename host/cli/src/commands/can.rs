@@ -4,6 +4,7 @@
 use conclave_core::inspect::explain::{
     AccessQuestion, Explanation, LayerVerdict, NoAnswer, explain,
 };
+use conclave_core::permissions::grants::verb;
 use conclave_core::tool_calls::arguments::check;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::host_tool::HostTool;
@@ -51,7 +52,7 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
         value["exit_code"] = code(&explanation).into();
         stdout::json(value)?;
     } else {
-        let about = sentence(&explanation, verb(&question));
+        let about = sentence(&explanation, verb(question.capability, question.writes));
         let rows = lines(&explanation, &about, &at);
         let rows = if output.quiet { &rows[..1] } else { &rows[..] };
         print(rows)?;
@@ -123,29 +124,6 @@ fn check_arguments(args: &args::Can, prepared: &Prepared) -> Result<(), CliError
     check(&tool.input_schema, &arguments)
         .map(drop)
         .map_err(|wrong| unfit_arguments(args.target.as_deref().unwrap_or_default(), &wrong))
-}
-
-/// The verb for the question's target.
-fn verb(question: &AccessQuestion) -> &'static str {
-    match question.capability {
-        Capability::Model => "use the model",
-        Capability::Tools => "call",
-        Capability::Delegate => "delegate to",
-        Capability::Route => "address",
-        Capability::Files if question.writes => "write",
-        Capability::Files => "read",
-        Capability::Fetch => "send a request to",
-        Capability::Kv => "store keys under",
-        Capability::Secrets => "use the secret",
-        Capability::Channels => "speak on",
-        Capability::History => "read the conversation of the tasks that call it",
-        Capability::Exec => "run outside the sandbox",
-        Capability::Config => "read its settings",
-        Capability::Scratch => "use its scratch",
-        Capability::Blobs => "use attachments",
-        Capability::Log => "write log lines",
-        Capability::Progress => "report progress",
-    }
 }
 
 /// The error for a target that the config lacks, and that no grant could give.

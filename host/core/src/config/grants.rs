@@ -1,31 +1,135 @@
 //! `grants` of a plugin: the access that the operator allows. A grant is a list of names, or a
 //! table with that list and its limits.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+mod fetch;
+mod files;
+mod lists;
 
-use ipnet::IpNet;
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::de::DeserializeOwned;
 
+use super::keys::ValueShape::{
+    Choice, Duration, Either, Flag, List, Size, Spending, Table, Texts, Whole,
+};
 use super::keys::{
-    CHANNEL_GRANT, DELEGATE, EXEC, FETCH, FETCH_RULE, FILES, GRANTS, HISTORY, KV, MODEL, TOOLS,
+    BODY, COUNT, COUNT_32, COUNT_MAX, ConfigKey, GRANTS, ON_CLOSE, RESULT_DELIVERY, SCOPE, TEXT,
+    TEXTS, ValueShape, key,
 };
 use super::problem_code::ProblemCode;
-use super::reader::{ConfigReader, SpannedValue, Table};
+use super::reader::{self, ConfigReader, SpannedValue};
 use super::references::References;
 use super::{ORCHESTRATION_TOOLS, SecretConfig, mcp, names, plugin};
 use crate::permissions::command::CommandPattern;
-use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use crate::permissions::grants::{
-    ChannelsGrant, DelegateGrant, ExecGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule,
-    FileGrant, FileMode, Grants, HistoryGrant, KvGrant, ModelGrant, RouteGrant, SecretGrant,
-    ToolPattern, ToolsGrant,
+    ChannelsGrant, DelegateGrant, ExecGrant, FetchGrant, Grants, HistoryGrant, KvGrant, ModelGrant,
+    RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
 };
-use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
+use crate::permissions::task_scope::TaskScope;
+use crate::types::ids::SecretName;
 use crate::types::wording::{array, code, string, suggest};
 
-/// An entry of a list of names.
-type Name<'a> = (SpannedValue<'a>, &'a str);
+use lists::{Name, limit, list_or_table, referenced};
+pub(crate) use lists::{names_in_order, names_of};
+
+const TOOLS: &str = "plugins.NAME.grants.tools";
+const MODEL: &str = "plugins.NAME.grants.model";
+const DELEGATE: &str = "plugins.NAME.grants.delegate";
+const FILES: &str = "plugins.NAME.grants.files[]";
+const CHANNEL_GRANT: &str = "plugins.NAME.grants.channels";
+const FETCH: &str = "plugins.NAME.grants.fetch";
+const FETCH_RULE: &str = "plugins.NAME.grants.fetch.urls[]";
+const HISTORY: &str = "plugins.NAME.grants.history";
+const EXEC: &str = "plugins.NAME.grants.exec";
+const KV: &str = "plugins.NAME.grants.kv";
+
+/// `CONNECT` and `TRACE` are for proxies.
+const METHODS: &ValueShape = &Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+/// The default of what narrows a grant.
+const AS_GRANTED: &str = "as granted";
+
+/// The keys of grants. A table: one key per line.
+#[rustfmt::skip]
+pub(super) const KEYS: &[ConfigKey] = &[
+    key(GRANTS, "tools", Either(&[TEXTS, Table(TOOLS)]), r#"grants.tools = ["search.*"]"#, "The tools of other plugins that the plugin may call: an agent in its steps, a tool while it runs, for the agent that called it."),
+    key(GRANTS, "model", Either(&[TEXTS, Table(MODEL)]), r#"grants.model = ["default"]"#, "The models that it may prompt."),
+    key(GRANTS, "delegate", Either(&[TEXTS, Table(DELEGATE)]), r#"grants.delegate = ["digest"]"#, "The tasks that it may delegate to."),
+    key(GRANTS, "route", TEXTS, r#"grants.route = ["answer"]"#, "The recipients that it may address: tasks, `user`, host tools such as `done`."),
+    key(GRANTS, "files", List(&Either(&[TEXT, Table(FILES)])), r#"grants.files = [{ dir = "docs", at = "/docs", mode = "read" }]"#, "The folders that it may read or write."),
+    key(GRANTS, "channels", Either(&[TEXTS, Table(CHANNEL_GRANT)]), r#"grants.channels = ["terminal"]"#, "The channels that a delivery strategy may send to."),
+    key(GRANTS, "fetch", Either(&[List(&Either(&[TEXT, Table(FETCH_RULE)])), Table(FETCH)]), r#"grants.fetch = ["https://api.example.org/v1/*"]"#, "The URLs that it may send requests to, with GET and HEAD unless `methods` says otherwise."),
+    key(GRANTS, "kv", Either(&[Flag, Table(KV)]), "grants.kv = true", "A key-value store of its own, durable across runs."),
+    key(GRANTS, "secrets", TEXTS, r#"grants.secrets = ["met_token"]"#, "The secrets that the host inserts into its requests. The plugin never sees their values."),
+    key(GRANTS, "history", Either(&[Flag, Table(HISTORY)]), "grants.history = true", "The conversation of the tasks that call its tools: the message with the call, the task's inputs, the newest messages."),
+    key(GRANTS, "exec", Either(&[TEXTS, Table(EXEC)]), r#"grants.exec = ["/usr/bin/git status"]"#, "The commands of this machine that its tools may run, outside the sandbox: the path of a program and a word for each argument. `*` stands for any characters, but for no option, and a last word `**` for any further arguments."),
+    key(FETCH, "urls", List(&Either(&[TEXT, Table(FETCH_RULE)])), r#"urls = ["https://api.example.org/v1/*"]"#, "Scheme, host (`*.NAME` for all subdomains), port and path. A `*` at the end matches any rest.").required(),
+    key(FETCH, "methods", List(METHODS), r#"methods = ["GET"]"#, "The methods for all of `urls`.").words(&["GET", "HEAD"]),
+    key(FETCH, "headers", TEXTS, r#"headers = ["x-api-version"]"#, "The request headers that are allowed besides the usual ones (`accept`, `content-type`, `authorization` and similar)."),
+    key(FETCH, "private", TEXTS, r#"private = ["127.0.0.1"]"#, "The private addresses and networks that are allowed."),
+    key(FETCH, "requests", COUNT, "requests = 100", "The maximum number of requests in the whole run.").count(FetchGrant::REQUESTS),
+    key(FETCH, "request_size", BODY, r#"request_size = "256 KiB""#, "The size limit of one request: URL, headers and body together.").size(FetchGrant::REQUEST_BYTES),
+    key(FETCH, "response_size", BODY, r#"response_size = "4 MiB""#, "The size limit of one response, decompressed.").size(FetchGrant::RESPONSE_BYTES),
+    key(FETCH, "timeout", Duration { least: 1, most: 600_000 }, r#"timeout = "20 s""#, "The time limit of one request, including redirects and the whole response.").time(FetchGrant::TIME_MS),
+    key(FETCH, "at_once", Whole { least: 1, most: 64 }, "at_once = 4", "The maximum number of concurrent requests.").count(FetchGrant::AT_ONCE as u64),
+    key(FETCH, "host_names", Whole { least: 0, most: 10_000 }, "host_names = 16", "The maximum number of host names that may be resolved in the whole run.").count(FetchGrant::NAMES as u64),
+    key(FETCH, "redirects", Whole { least: 0, most: 20 }, "redirects = 5", "The maximum number of redirects that one request follows.").count(FetchGrant::REDIRECTS as u64),
+    key(FETCH_RULE, "url", TEXT, r#"url = "https://api.example.org/v1/items""#, "A URL pattern, as in `urls`.").required(),
+    key(FETCH_RULE, "methods", List(METHODS), r#"methods = ["GET", "POST"]"#, "The methods for this URL.").otherwise("those beside `urls`, else `GET` and `HEAD`"),
+    key(KV, "bytes", Size { least: 1, most: COUNT_MAX }, r#"bytes = "1 MiB""#, "The size limit of all keys and values together.").size(KvGrant::DEFAULT.bytes),
+    key(KV, "keys", COUNT, "keys = 1_000", "The maximum number of keys.").count(KvGrant::DEFAULT.keys),
+    key(TOOLS, "names", TEXTS, r#"names = ["search.*"]"#, "`plugin.tool`, `plugin.*` or `*`.").required(),
+    key(TOOLS, "calls", COUNT, "calls = 20", "The maximum number of calls in the whole run."),
+    key(MODEL, "names", TEXTS, r#"names = ["default"]"#, "The names of models.").required(),
+    key(MODEL, "tokens", COUNT, "tokens = 50_000", "The maximum number of input and output tokens in the whole run."),
+    key(MODEL, "cost_usd", Spending, "cost_usd = 0.20", "The maximum cost in US dollars in the whole run."),
+    key(MODEL, "calls", COUNT, "calls = 20", "The maximum number of completions in the whole run."),
+    key(HISTORY, "messages", Whole { least: 1, most: 10_000 }, "messages = 20", "The newest messages that a call may read.").count(HistoryGrant::DEFAULT.messages as u64),
+    key(DELEGATE, "tasks", TEXTS, r#"tasks = ["digest"]"#, "The names of tasks.").required(),
+    key(DELEGATE, "at_once", COUNT_32, "at_once = 1", "The maximum number of concurrent background tasks.").count(DelegateGrant::AT_ONCE as u64),
+    key(DELEGATE, "total", COUNT_32, "total = 8", "The maximum number of background tasks in the whole run.").otherwise("`8`, at least `at_once`"),
+    key(DELEGATE, "channels", TEXTS, r#"channels = ["terminal"]"#, "The channels that it may share with background tasks."),
+    key(DELEGATE, "delivery_strategies", TEXTS, r#"delivery_strategies = ["digest"]"#, "The delivery strategies that it may choose for a result, besides the one that the tasks name."),
+    key(DELEGATE, "result_delivery", List(RESULT_DELIVERY), r#"result_delivery = ["text"]"#, "The forms of delivery that it may choose for a result, besides the worker's own `result_delivery`."),
+    key(DELEGATE, "on_close", List(ON_CLOSE), r#"on_close = ["detach"]"#, "What it may choose to happen to a background task when its own task is stopped, besides `cascade` and the worker's own `on_close`."),
+    key(FILES, "dir", TEXT, r#"dir = "docs""#, "The folder, relative to the config's folder.").required(),
+    key(FILES, "at", TEXT, r#"at = "/docs""#, "The path at which the plugin sees it: `/` and one name.").required(),
+    key(FILES, "mode", Choice(&["read", "read-write", "overlay"]), r#"mode = "read""#, "Whether the plugin may write: `read-write` into the folder, `overlay` into a copy-on-write overlay of the run, whose changes a person applies with `conclave diff`.").word("read"),
+    key(FILES, "bytes", Size { least: 1, most: COUNT_MAX }, r#"bytes = "16 MiB""#, "For `read-write`: the size limit of all files below it. For `overlay`: of all changed files.").otherwise("`\"16 MiB\"`"),
+    key(FILES, "files", COUNT, "files = 1_000", "For `read-write`: the maximum number of files and folders below it. For `overlay`: of changed and removed files.").otherwise("`1_000`"),
+    key(CHANNEL_GRANT, "names", TEXTS, r#"names = ["terminal"]"#, "The names of channels.").required(),
+    key(CHANNEL_GRANT, "messages", COUNT, "messages = 5", "The maximum number of messages in the whole run."),
+];
+
+/// The keys of `grants.exec`; in a manual they come behind the limits of calls.
+#[rustfmt::skip]
+pub(super) const EXEC_KEYS: &[ConfigKey] = &[
+    key(EXEC, "commands", TEXTS, r#"commands = ["/usr/bin/git status", "/usr/bin/git log *"]"#, "The commands.").required(),
+    key(EXEC, "read", TEXTS, r#"read = ["/opt/toolchain"]"#, "Files and folders of this machine that programs may read, besides those of the system (`/usr`, `/lib`) and the folders of `grants.files`; from the config's folder."),
+    key(EXEC, "starts", TEXTS, r#"starts = ["/usr/lib/git-core", "/bin/sh"]"#, "The programs that a granted program may start, or folders of programs, besides itself and its interpreter; from the config's folder."),
+    key(EXEC, "env", Texts, r#"env = { LANG = "C.UTF-8" }"#, "The environment variables besides `HOME` and `TMPDIR`, which are a folder that is removed with the program. Not for secrets."),
+    key(EXEC, "network", Flag, "network = false", "Whether programs may use the network. No rule of `fetch` applies to them.").flag(false),
+    key(EXEC, "confinement", Choice(&["required", "best-effort"]), r#"confinement = "required""#, "Whether a program may start if the kernel cannot confine it fully.").word("required"),
+    key(EXEC, "runs", COUNT, "runs = 100", "The maximum number of programs in the whole run.").count(ExecGrant::RUNS),
+    key(EXEC, "timeout", Duration { least: 1, most: 3_600_000 }, r#"timeout = "20 s""#, "The time limit of one program. The call of the tool needs more: `limits.wall`.").time(ExecGrant::TIME_MS),
+    key(EXEC, "cpu", Duration { least: 1_000, most: 3_600_000 }, r#"cpu = "20 s""#, "The limit of computing time of a program and all that it starts.").time(ExecGrant::CPU_MS),
+    key(EXEC, "memory", Size { least: 1 << 20, most: COUNT_MAX }, r#"memory = "512 MiB""#, "The limit of memory of a program and all that it starts.").size(ExecGrant::MEMORY),
+    key(EXEC, "processes", Whole { least: 1, most: 4_096 }, "processes = 128", "The maximum number of processes and threads at once, of a program and all that it starts.").count(ExecGrant::PROCESSES as u64),
+    key(EXEC, "output", Size { least: 1, most: 16 << 20 }, r#"output = "256 KiB""#, "The limit of standard output and standard error together; the rest is dropped.").size(ExecGrant::OUTPUT),
+    key(EXEC, "file_size", Size { least: 4 << 10, most: COUNT_MAX }, r#"file_size = "64 MiB""#, "The size limit of a file that it writes.").size(ExecGrant::FILE_SIZE),
+];
+
+/// The keys of `tasks.NAME.scope`.
+#[rustfmt::skip]
+pub(super) const SCOPE_KEYS: &[ConfigKey] = &[
+    key(SCOPE, "model", TEXTS, r#"model = ["default"]"#, "The models that remain allowed.").otherwise(AS_GRANTED),
+    key(SCOPE, "delegate", TEXTS, r#"delegate = ["digest"]"#, "The tasks that it may still delegate to.").otherwise(AS_GRANTED),
+    key(SCOPE, "route", TEXTS, r#"route = ["answer"]"#, "The recipients that it may still address.").otherwise(AS_GRANTED),
+    key(SCOPE, "files", TEXTS, r#"files = ["/docs"]"#, "The folders that remain allowed, by their paths in the plugin.").otherwise(AS_GRANTED),
+    key(SCOPE, "read_only", Flag, "read_only = true", "Whether all folders are read-only.").flag(false),
+    key(SCOPE, "fetch", TEXTS, r#"fetch = ["https://api.example.org/v1/*"]"#, "The URLs that remain allowed.").otherwise(AS_GRANTED),
+    key(SCOPE, "secrets", TEXTS, "secrets = []", "The secrets that remain allowed.").otherwise(AS_GRANTED),
+    key(SCOPE, "kv", Flag, "kv = false", "Whether its key-value store remains allowed.").otherwise(AS_GRANTED),
+];
 
 /// Reads all grants of a plugin.
 pub(crate) fn read(
@@ -41,9 +145,12 @@ pub(crate) fn read(
         tools: table.get("tools").and_then(|item| tools(reader, references, &item)),
         delegate: table.get("delegate").and_then(|item| delegate(reader, references, &item)),
         route: table.get("route").and_then(|item| route(reader, references, &item)),
-        files: table.get("files").map(|item| files(reader, folder, &item)).unwrap_or_default(),
+        files: table
+            .get("files")
+            .map(|item| files::read(reader, folder, &item))
+            .unwrap_or_default(),
         channels: table.get("channels").and_then(|item| channels(reader, references, &item)),
-        fetch: table.get("fetch").and_then(|item| fetch(reader, &item)),
+        fetch: table.get("fetch").and_then(|item| fetch::read(reader, &item)),
         kv: table.get("kv").and_then(|item| kv(reader, &item)),
         secrets: table.get("secrets").map(|item| secrets(reader, &item, known)).unwrap_or_default(),
         history: table.get("history").and_then(|item| history(reader, &item)),
@@ -57,9 +164,8 @@ fn model(
     item: &SpannedValue<'_>,
 ) -> Option<ModelGrant> {
     let (names, limits) = list_or_table(reader, item, MODEL, "names")?;
-    names.iter().for_each(|(item, name)| references.add_model(item, name));
     Some(ModelGrant {
-        names: names.into_iter().map(|(_, name)| ModelName::from(name)).collect(),
+        names: referenced(references, names, References::add_model),
         tokens: limit(reader, &limits, "tokens"),
         cost_micro_usd: limit(reader, &limits, "cost_usd"),
         calls: limit(reader, &limits, "calls"),
@@ -113,7 +219,6 @@ fn delegate(
     item: &SpannedValue<'_>,
 ) -> Option<DelegateGrant> {
     let (names, limits) = list_or_table(reader, item, DELEGATE, "tasks")?;
-    names.iter().for_each(|(item, name)| references.add_task(item, name));
     let at_once = limit(reader, &limits, "at_once").unwrap_or(DelegateGrant::AT_ONCE);
     let total = limit(reader, &limits, "total").unwrap_or(DelegateGrant::TOTAL.max(at_once));
     if let Some(item) =
@@ -127,35 +232,26 @@ fn delegate(
         );
     }
     let channels = super::background::channels(reader, references, limits.as_ref(), "channels");
+    let strategies = limits
+        .as_ref()
+        .and_then(|table| table.get("delivery_strategies"))
+        .and_then(|item| names_of(reader, &item, false))
+        .unwrap_or_default();
     Some(DelegateGrant {
-        tasks: names.into_iter().map(|(_, name)| TaskName::from(name)).collect(),
+        tasks: referenced(references, names, References::add_task),
         at_once,
         total,
         channels,
-        delivery_strategies: strategies(reader, references, limits.as_ref()),
+        delivery_strategies: referenced(references, strategies, References::add_plugin),
         result_delivery: choices(reader, limits.as_ref(), "result_delivery"),
         on_close: choices(reader, limits.as_ref(), "on_close"),
     })
 }
 
-/// The delivery strategies that the agent may choose.
-fn strategies(
-    reader: &mut ConfigReader,
-    references: &mut References,
-    table: Option<&Table<'_>>,
-) -> Vec<PluginName> {
-    let names = table
-        .and_then(|table| table.get("delivery_strategies"))
-        .and_then(|item| names_of(reader, &item, false))
-        .unwrap_or_default();
-    names.iter().for_each(|(item, name)| references.add_plugin(item, name));
-    names.into_iter().map(|(_, name)| PluginName::from(name)).collect()
-}
-
 /// A list of words; empty if the key is not given.
 fn choices<T: DeserializeOwned + Ord>(
     reader: &mut ConfigReader,
-    table: Option<&Table<'_>>,
+    table: Option<&reader::Table<'_>>,
     key: &str,
 ) -> BTreeSet<T> {
     let words: Option<Vec<T>> = table.and_then(|table| table.read(reader, key));
@@ -168,8 +264,7 @@ fn route(
     item: &SpannedValue<'_>,
 ) -> Option<RouteGrant> {
     let names = names_of(reader, item, true)?;
-    names.iter().for_each(|(item, name)| references.add_address(item, name));
-    Some(RouteGrant { names: names.into_iter().map(|(_, name)| name.to_owned()).collect() })
+    Some(RouteGrant { names: referenced(references, names, References::add_address) })
 }
 
 fn channels(
@@ -178,157 +273,12 @@ fn channels(
     item: &SpannedValue<'_>,
 ) -> Option<ChannelsGrant> {
     let (names, limits) = list_or_table(reader, item, CHANNEL_GRANT, "names")?;
-    names.iter().for_each(|(item, name)| references.add_channel(item, name));
     Some(ChannelsGrant {
-        channels: names.into_iter().map(|(_, name)| ChannelId::from(name)).collect(),
+        channels: referenced(references, names, References::add_channel),
         messages: limit(reader, &limits, "messages"),
     })
 }
 
-/// `["https://api.example.org/*"]`, or a table with `urls` and limits.
-fn fetch(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<FetchGrant> {
-    let table = if item.value.is_table() { Some(item.table(reader, FETCH)?) } else { None };
-    let urls = match &table {
-        Some(table) => table.require(reader, "urls"),
-        None if item.value.is_array() => Some(item.clone()),
-        None => {
-            item.expected(reader, "a list or a table");
-            return None;
-        }
-    };
-    let methods = table
-        .as_ref()
-        .and_then(|table| table.get("methods"))
-        .and_then(|item| methods(reader, &item));
-    let mut grant = FetchGrant::new(
-        urls.map(|item| fetch_rules(reader, &item, methods.as_deref())).unwrap_or_default(),
-    );
-    let Some(table) = table else { return Some(grant) };
-    if let Some(item) = table.get("headers") {
-        grant.headers = headers(reader, &item);
-    }
-    if let Some(item) = table.get("private") {
-        grant.private = networks(reader, &item);
-    }
-    table.set(reader, "requests", &mut grant.requests);
-    table.set(reader, "request_size", &mut grant.request_bytes);
-    table.set(reader, "response_size", &mut grant.response_bytes);
-    table.set(reader, "timeout", &mut grant.time_ms);
-    table.set(reader, "at_once", &mut grant.at_once);
-    table.set(reader, "host_names", &mut grant.names);
-    table.set(reader, "redirects", &mut grant.redirects);
-    Some(grant)
-}
-
-fn fetch_rules(
-    reader: &mut ConfigReader,
-    item: &SpannedValue<'_>,
-    methods_of_all: Option<&[String]>,
-) -> Vec<FetchRule> {
-    let entries = item.list(reader).unwrap_or_default();
-    if entries.is_empty() && item.value.is_array() {
-        grants_nothing(reader, item);
-    }
-    let usual = || vec!["GET".to_owned(), "HEAD".to_owned()];
-    let mut rules: Vec<FetchRule> = Vec::new();
-    for entry in &entries {
-        let (url, of_this) = if entry.value.is_table() {
-            let Some(table) = entry.table(reader, FETCH_RULE) else {
-                continue;
-            };
-            let of_this = table.get("methods").and_then(|item| methods(reader, &item));
-            (table.require(reader, "url").and_then(|item| url_pattern(reader, &item)), of_this)
-        } else {
-            (url_pattern(reader, entry), None)
-        };
-        let Some(url) = url else { continue };
-        let rule = FetchRule {
-            url,
-            methods: of_this
-                .or_else(|| methods_of_all.map(<[String]>::to_vec))
-                .unwrap_or_else(usual),
-        };
-        if rules.contains(&rule) {
-            entry.reject(
-                reader,
-                ProblemCode::Duplicate,
-                &format!("names {} a second time", code(rule.url.as_str())),
-                "leave it out".to_owned(),
-            );
-        } else {
-            rules.push(rule);
-        }
-    }
-    rules
-}
-
-fn url_pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<UrlPattern> {
-    let text = item.string(reader)?;
-    match UrlPattern::parse(text) {
-        Ok(pattern) => Some(pattern),
-        Err(problem) => {
-            let help = format!("write it as {}", string("https://api.example.org/v1/*"));
-            item.wrong(reader, &format!("cannot be {}: {problem}", code(text)), help);
-            None
-        }
-    }
-}
-
-fn methods(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<String>> {
-    if item.is_empty_list() {
-        grants_nothing(reader, item);
-    }
-    item.read(reader)
-}
-
-/// Returns the names in lower case.
-fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<String> {
-    let mut headers: Vec<String> = Vec::new();
-    for (item, name) in names_of(reader, item, true).unwrap_or_default() {
-        let lower = name.to_ascii_lowercase();
-        if !is_header_name(&lower) {
-            item.wrong(reader, &format!("must be the name of a header, not {}", code(name)), None);
-        } else if is_own_header(&lower) {
-            item.wrong(
-                reader,
-                &format!("names {}, which the host sets itself", code(name)),
-                "leave it out".to_owned(),
-            );
-        } else if is_usual_header(&lower) || headers.contains(&lower) {
-            item.wrong(
-                reader,
-                &format!("names {}, which is allowed already", code(name)),
-                "leave it out".to_owned(),
-            );
-        } else {
-            headers.push(lower);
-        }
-    }
-    headers
-}
-
-/// Reads `"10.0.0.0/8"`, or one address.
-fn networks(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<IpNet> {
-    let mut networks = Vec::new();
-    for (item, name) in names_of(reader, item, true).unwrap_or_default() {
-        match name.parse::<IpNet>().or_else(|_| name.parse::<IpAddr>().map(IpNet::from)) {
-            Ok(network) => networks.push(network),
-            Err(_) => {
-                item.wrong(
-                    reader,
-                    &format!(
-                        "must be an address or a network such as `10.0.0.0/8`, not {}",
-                        code(name)
-                    ),
-                    None,
-                );
-            }
-        }
-    }
-    networks
-}
-
-/// `true`, or a table with a quota.
 /// Reads a grant that is `true` for its defaults; `None` for a table, or if it was reported.
 fn plain<T: Default>(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<T> {
     if item.boolean(reader)? {
@@ -425,177 +375,29 @@ fn secrets(
     secrets
 }
 
-fn files(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Vec<FileGrant> {
-    let entries = item.list(reader).unwrap_or_default();
-    if entries.is_empty() && item.value.is_array() {
-        grants_nothing(reader, item);
-    }
-    let mut grants: Vec<FileGrant> = Vec::new();
-    for entry in &entries {
-        let grant = if entry.value.is_str() {
-            short_file(reader, folder, entry)
-        } else {
-            long_file(reader, folder, entry)
-        };
-        let Some(grant) = grant else { continue };
-        if grants.iter().any(|other| other.at == grant.at) {
-            let help = "give each directory a place of its own: `at = \"/other\"`".to_owned();
-            entry.reject(
-                reader,
-                ProblemCode::Duplicate,
-                &format!("puts a second directory at {}", code(&grant.at)),
-                help,
-            );
-        }
-        grants.push(grant);
-    }
-    grants
-}
-
-/// Reads `"docs"`: the directory under its own name, read-only.
-fn short_file(
+/// Reads `tasks.NAME.scope`: the restriction of an agent's grants, capability by capability. Names
+/// only; an empty list leaves nothing.
+pub(crate) fn scope(
     reader: &mut ConfigReader,
-    folder: &str,
+    references: &mut References,
     item: &SpannedValue<'_>,
-) -> Option<FileGrant> {
-    let dir = plugin::path(reader, item, folder)?;
-    let Some(at) = names::default_place(&dir.display_path) else {
-        let line =
-            format!("{{ dir = {}, at = \"/folder\", mode = \"read\" }}", string(&dir.display_path));
-        item.wrong(
-            reader,
-            &format!("does not say at which path the plugin sees {}", code(&dir.display_path)),
-            format!("write {}", code(&line)),
-        );
-        return None;
-    };
-    Some(FileGrant {
-        dir: dir.path,
-        display_path: dir.display_path,
-        at,
-        mode: FileMode::Read,
-        bytes: FOLDER_BYTES,
-        files: FOLDER_FILES,
-    })
-}
-
-fn long_file(
-    reader: &mut ConfigReader,
-    folder: &str,
-    item: &SpannedValue<'_>,
-) -> Option<FileGrant> {
-    if !item.value.is_table() {
-        item.expected(reader, "a directory's name or a table");
-        return None;
+) -> TaskScope {
+    let Some(table) = item.table(reader, SCOPE) else { return TaskScope::default() };
+    let mut list = |key: &str| table.get(key).and_then(|item| names_of(reader, &item, false));
+    let (model, delegate, route) = (list("model"), list("delegate"), list("route"));
+    let (files, fetch, secrets) = (list("files"), list("fetch"), list("secrets"));
+    TaskScope {
+        model: model.map(|names| referenced(references, names, References::add_model)),
+        delegate: delegate.map(|names| referenced(references, names, References::add_task)),
+        route: route.map(|names| referenced(references, names, References::add_address)),
+        files: files
+            .map(|names| names.iter().filter_map(|it| files::in_scope(reader, it)).collect()),
+        fetch: fetch.map(|names| {
+            names.iter().filter_map(|(item, _)| fetch::url_pattern(reader, item)).collect()
+        }),
+        secrets: secrets
+            .map(|names| names.into_iter().map(|(_, name)| SecretName::from(name)).collect()),
+        read_only: table.read(reader, "read_only").unwrap_or_default(),
+        kv: table.read(reader, "kv"),
     }
-    let table = item.table(reader, FILES)?;
-    let mode = table.read(reader, "mode").unwrap_or(FileMode::Read);
-    let quotas = ["bytes", "files"].into_iter().filter_map(|name| table.get(name));
-    for item in quotas.filter(|_| mode == FileMode::Read) {
-        item.reject(
-            reader,
-            ProblemCode::Conflict,
-            "is for a folder that may be written",
-            "write `mode = \"read-write\"` or `\"overlay\"`, or leave it out".to_owned(),
-        );
-    }
-    let bytes = table.read(reader, "bytes").unwrap_or(FOLDER_BYTES);
-    let files = table.read(reader, "files").unwrap_or(FOLDER_FILES);
-    let dir = table.require(reader, "dir").and_then(|item| plugin::path(reader, &item, folder));
-    let at = table.require(reader, "at").and_then(|item| place(reader, &item));
-    let (dir, at) = (dir?, at?);
-    Some(FileGrant { dir: dir.path, display_path: dir.display_path, at, mode, bytes, files })
-}
-
-fn place(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
-    let at = item.string(reader)?;
-    match names::check_place(at) {
-        Ok(()) => Some(at.to_owned()),
-        Err(error) => {
-            let proposed = names::default_place(at).unwrap_or_else(|| "/folder".to_owned());
-            item.wrong(
-                reader,
-                &format!("must be `/` and one name: {} {error}", code(at)),
-                format!("write `at = {}`", string(&proposed)),
-            );
-            None
-        }
-    }
-}
-
-/// Reads a grant in its short form, a list, or in its long form, a table.
-fn list_or_table<'a>(
-    reader: &mut ConfigReader,
-    item: &SpannedValue<'a>,
-    kind: &'static str,
-    list: &str,
-) -> Option<(Vec<Name<'a>>, Option<Table<'a>>)> {
-    if item.value.is_table() {
-        let table = item.table(reader, kind)?;
-        let names = table
-            .require(reader, list)
-            .and_then(|item| names_of(reader, &item, true))
-            .unwrap_or_default();
-        return Some((names, Some(table)));
-    }
-    if !item.value.is_array() {
-        item.expected(reader, "a list or a table");
-        return None;
-    }
-    Some((names_of(reader, item, true)?, None))
-}
-
-/// Returns the strings of a list without duplicates; a grant's list must not be empty.
-pub(crate) fn names_of<'a>(
-    reader: &mut ConfigReader,
-    item: &SpannedValue<'a>,
-    is_grant: bool,
-) -> Option<Vec<Name<'a>>> {
-    let entries = item.list(reader)?;
-    if entries.is_empty() && is_grant {
-        grants_nothing(reader, item);
-    }
-    let mut names: Vec<Name<'a>> = Vec::new();
-    let mut seen = BTreeSet::new();
-    for entry in entries {
-        let Some(name) = entry.string(reader) else { continue };
-        if !seen.insert(name) {
-            entry.reject(
-                reader,
-                ProblemCode::Duplicate,
-                &format!("names {} a second time", code(name)),
-                "leave it out".to_owned(),
-            );
-        } else {
-            names.push((entry, name));
-        }
-    }
-    Some(names)
-}
-
-/// Returns the strings of a list, duplicates included.
-pub(crate) fn names_in_order<'a>(
-    reader: &mut ConfigReader,
-    item: &SpannedValue<'a>,
-) -> Option<Vec<Name<'a>>> {
-    let entries = item.list(reader)?;
-    Some(
-        entries
-            .into_iter()
-            .filter_map(|entry| entry.string(reader).map(|name| (entry, name)))
-            .collect(),
-    )
-}
-
-fn grants_nothing(reader: &mut ConfigReader, item: &SpannedValue<'_>) {
-    item.wrong(reader, "is an empty list, which grants nothing", "leave it out".to_owned());
-}
-
-/// Reads a limit beside the list of a grant; the short form of a grant has none.
-fn limit<T: DeserializeOwned>(
-    reader: &mut ConfigReader,
-    limits: &Option<Table<'_>>,
-    name: &str,
-) -> Option<T> {
-    limits.as_ref()?.read(reader, name)
 }

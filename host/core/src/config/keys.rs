@@ -2,13 +2,14 @@
 //! documentation. The reader accepts exactly these keys and takes bounds and words from here; the
 //! JSON Schema and the reference page are generated from the same list.
 
+use std::sync::LazyLock;
+
 use ValueShape::{
     Choice, Dollars, Duration, Either, Factor, Flag, Free, List, Named, Size, Spending, Table,
     Text, Texts, Whole,
 };
 
-use super::ModelServerConfig;
-use crate::permissions::grants::{DelegateGrant, ExecGrant, FetchGrant, HistoryGrant, KvGrant};
+use super::{ModelServerConfig, grants};
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
 use crate::types::limits::{self, PluginLimits, RunLimits};
@@ -127,48 +128,48 @@ impl KeyDefault {
 }
 
 impl ConfigKey {
-    const fn with(self, default: KeyDefault) -> Self {
+    pub(super) const fn with(self, default: KeyDefault) -> Self {
         Self { default, ..self }
     }
 
-    const fn required(self) -> Self {
+    pub(super) const fn required(self) -> Self {
         self.with(KeyDefault::Required)
     }
 
-    const fn flag(self, flag: bool) -> Self {
+    pub(super) const fn flag(self, flag: bool) -> Self {
         self.with(KeyDefault::Flag(flag))
     }
 
-    const fn count(self, number: u64) -> Self {
+    pub(super) const fn count(self, number: u64) -> Self {
         self.with(KeyDefault::Whole(number))
     }
 
-    const fn size(self, bytes: u64) -> Self {
+    pub(super) const fn size(self, bytes: u64) -> Self {
         self.with(KeyDefault::Size(bytes))
     }
 
-    const fn time(self, ms: u64) -> Self {
+    pub(super) const fn time(self, ms: u64) -> Self {
         self.with(KeyDefault::Duration(ms))
     }
 
-    const fn factor(self, factor: f64) -> Self {
+    pub(super) const fn factor(self, factor: f64) -> Self {
         self.with(KeyDefault::Factor(factor))
     }
 
-    const fn word(self, word: &'static str) -> Self {
+    pub(super) const fn word(self, word: &'static str) -> Self {
         self.with(KeyDefault::Word(word))
     }
 
-    const fn words(self, words: &'static [&'static str]) -> Self {
+    pub(super) const fn words(self, words: &'static [&'static str]) -> Self {
         self.with(KeyDefault::Words(words))
     }
 
-    const fn otherwise(self, words: &'static str) -> Self {
+    pub(super) const fn otherwise(self, words: &'static str) -> Self {
         self.with(KeyDefault::Depends(words))
     }
 }
 
-const fn key(
+pub(super) const fn key(
     table: &'static str,
     name: &'static str,
     shape: ValueShape,
@@ -204,17 +205,7 @@ pub(crate) const MCP: &str = "plugins.NAME.source.mcp";
 pub(crate) const MCP_KEY: &str = "plugins.NAME.source.mcp.key";
 /// The grants of a plugin.
 pub(crate) const GRANTS: &str = "plugins.NAME.grants";
-pub(crate) const TOOLS: &str = "plugins.NAME.grants.tools";
-pub(crate) const MODEL: &str = "plugins.NAME.grants.model";
-pub(crate) const DELEGATE: &str = "plugins.NAME.grants.delegate";
-pub(crate) const FILES: &str = "plugins.NAME.grants.files[]";
-pub(crate) const CHANNEL_GRANT: &str = "plugins.NAME.grants.channels";
 pub(crate) const LIMITS: &str = "plugins.NAME.limits";
-pub(crate) const FETCH: &str = "plugins.NAME.grants.fetch";
-pub(crate) const FETCH_RULE: &str = "plugins.NAME.grants.fetch.urls[]";
-pub(crate) const HISTORY: &str = "plugins.NAME.grants.history";
-pub(crate) const EXEC: &str = "plugins.NAME.grants.exec";
-pub(crate) const KV: &str = "plugins.NAME.grants.kv";
 /// Secrets.
 pub(crate) const SECRETS: &str = "secrets.NAME";
 /// The source of a secret.
@@ -255,11 +246,11 @@ pub(crate) const EXAMPLE_AGENT: &str = "librarian";
 pub(crate) const EXAMPLE_TOOLS: &str = "search.*";
 
 /// The largest integer of TOML.
-const COUNT_MAX: u64 = i64::MAX as u64;
-const TEXT: ValueShape = Text;
-const TEXTS: ValueShape = List(&Text);
-const COUNT: ValueShape = Whole { least: 1, most: COUNT_MAX };
-const COUNT_32: ValueShape = Whole { least: 1, most: u32::MAX as u64 };
+pub(super) const COUNT_MAX: u64 = i64::MAX as u64;
+pub(super) const TEXT: ValueShape = Text;
+pub(super) const TEXTS: ValueShape = List(&Text);
+pub(super) const COUNT: ValueShape = Whole { least: 1, most: COUNT_MAX };
+pub(super) const COUNT_32: ValueShape = Whole { least: 1, most: u32::MAX as u64 };
 /// More repetitions of the same would add no information.
 const REPEATS: ValueShape = Whole { least: 2, most: 100 };
 const TIME: ValueShape = Duration { least: 1, most: DURATION_MAX };
@@ -267,27 +258,29 @@ const CPU: ValueShape = Duration { least: limits::TICK_MS, most: DURATION_MAX };
 /// What a plugin returns or stores was in its memory before.
 const MEMORY: ValueShape = Size { least: 1, most: limits::MEMORY_MAX };
 /// A request or response is held in memory as a whole.
-const BODY: ValueShape = Size { least: 1, most: 256 << 20 };
-/// `CONNECT` and `TRACE` are for proxies.
-const METHODS: &ValueShape = &Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+pub(super) const BODY: ValueShape = Size { least: 1, most: 256 << 20 };
 const RESULT_FORM: ValueShape = Choice(&["agent-turn", "text"]);
-const RESULT_DELIVERY: &ValueShape = &RESULT_FORM;
+pub(super) const RESULT_DELIVERY: &ValueShape = &RESULT_FORM;
 const CLOSE: ValueShape = Choice(&["cascade", "detach", "finish-silently"]);
-const ON_CLOSE: &ValueShape = &CLOSE;
+pub(super) const ON_CLOSE: &ValueShape = &CLOSE;
 const RESPONDERS: ValueShape = List(&Choice(&["llm", "agent", "user"]));
 const COMPAT: ValueShape = Choice(&["langroid"]);
 const RETURN_TYPES: ValueShape = Choice(&["text", "int", "float", "bool", "any_tool"]);
 const POLICIES: ValueShape = Choice(&["never", "always", "risky"]);
-/// The default of what narrows a grant.
-const AS_GRANTED: &str = "as granted";
 /// The default of a background task's budget.
 const HALF: &str = "half of the rest of the run's";
 /// The default of what words in text may do.
 const UNLESS_LANGROID: &str = "`false`; with `compat = \"langroid\"`, `true`";
 
-/// All keys, in the order of a manual. A table: one key per line.
+/// All keys, in the order of a manual.
+pub static KEYS: LazyLock<Vec<ConfigKey>> = LazyLock::new(|| {
+    [SETUP, grants::KEYS, CALL_LIMITS, grants::EXEC_KEYS, TASKS, grants::SCOPE_KEYS, OTHERS]
+        .concat()
+});
+
+/// A table: one key per line.
 #[rustfmt::skip]
-pub const KEYS: &[ConfigKey] = &[
+const SETUP: &[ConfigKey] = &[
     key("", "entry", TEXT, r#"entry = "desk""#, "The task that gets the message.").required(),
     key("", "models", Named(MODELS), "", "The models, each under a name of its own. A plugin that names no model gets `default`."),
     key("", "plugins", Named(PLUGIN), "", "The plugins, each under a name of its own. No other plugin is loaded."),
@@ -349,53 +342,10 @@ pub const KEYS: &[ConfigKey] = &[
     key(MCP_KEY, "env", TEXT, r#"env = "MY_KEY""#, "An environment variable of the host."),
     key(MCP_KEY, "file", TEXT, r#"file = "key.txt""#, "A file, from the config's folder; its first line is the key."),
     key(MCP_KEY, "command", TEXTS, r#"command = ["pass", "show", "key"]"#, "A program and its arguments; the first line of its output is the key."),
-    key(GRANTS, "tools", Either(&[TEXTS, Table(TOOLS)]), r#"grants.tools = ["search.*"]"#, "The tools of other plugins that the plugin may call: an agent in its steps, a tool while it runs, for the agent that called it."),
-    key(GRANTS, "model", Either(&[TEXTS, Table(MODEL)]), r#"grants.model = ["default"]"#, "The models that it may prompt."),
-    key(GRANTS, "delegate", Either(&[TEXTS, Table(DELEGATE)]), r#"grants.delegate = ["digest"]"#, "The tasks that it may delegate to."),
-    key(GRANTS, "route", TEXTS, r#"grants.route = ["answer"]"#, "The recipients that it may address: tasks, `user`, host tools such as `done`."),
-    key(GRANTS, "files", List(&Either(&[TEXT, Table(FILES)])), r#"grants.files = [{ dir = "docs", at = "/docs", mode = "read" }]"#, "The folders that it may read or write."),
-    key(GRANTS, "channels", Either(&[TEXTS, Table(CHANNEL_GRANT)]), r#"grants.channels = ["terminal"]"#, "The channels that a delivery strategy may send to."),
-    key(GRANTS, "fetch", Either(&[List(&Either(&[TEXT, Table(FETCH_RULE)])), Table(FETCH)]), r#"grants.fetch = ["https://api.example.org/v1/*"]"#, "The URLs that it may send requests to, with GET and HEAD unless `methods` says otherwise."),
-    key(GRANTS, "kv", Either(&[Flag, Table(KV)]), "grants.kv = true", "A key-value store of its own, durable across runs."),
-    key(GRANTS, "secrets", TEXTS, r#"grants.secrets = ["met_token"]"#, "The secrets that the host inserts into its requests. The plugin never sees their values."),
-    key(GRANTS, "history", Either(&[Flag, Table(HISTORY)]), "grants.history = true", "The conversation of the tasks that call its tools: the message with the call, the task's inputs, the newest messages."),
-    key(GRANTS, "exec", Either(&[TEXTS, Table(EXEC)]), r#"grants.exec = ["/usr/bin/git status"]"#, "The commands of this machine that its tools may run, outside the sandbox: the path of a program and a word for each argument. `*` stands for any characters, but for no option, and a last word `**` for any further arguments."),
-    key(FETCH, "urls", List(&Either(&[TEXT, Table(FETCH_RULE)])), r#"urls = ["https://api.example.org/v1/*"]"#, "Scheme, host (`*.NAME` for all subdomains), port and path. A `*` at the end matches any rest.").required(),
-    key(FETCH, "methods", List(METHODS), r#"methods = ["GET"]"#, "The methods for all of `urls`.").words(&["GET", "HEAD"]),
-    key(FETCH, "headers", TEXTS, r#"headers = ["x-api-version"]"#, "The request headers that are allowed besides the usual ones (`accept`, `content-type`, `authorization` and similar)."),
-    key(FETCH, "private", TEXTS, r#"private = ["127.0.0.1"]"#, "The private addresses and networks that are allowed."),
-    key(FETCH, "requests", COUNT, "requests = 100", "The maximum number of requests in the whole run.").count(FetchGrant::REQUESTS),
-    key(FETCH, "request_size", BODY, r#"request_size = "256 KiB""#, "The size limit of one request: URL, headers and body together.").size(FetchGrant::REQUEST_BYTES),
-    key(FETCH, "response_size", BODY, r#"response_size = "4 MiB""#, "The size limit of one response, decompressed.").size(FetchGrant::RESPONSE_BYTES),
-    key(FETCH, "timeout", Duration { least: 1, most: 600_000 }, r#"timeout = "20 s""#, "The time limit of one request, including redirects and the whole response.").time(FetchGrant::TIME_MS),
-    key(FETCH, "at_once", Whole { least: 1, most: 64 }, "at_once = 4", "The maximum number of concurrent requests.").count(FetchGrant::AT_ONCE as u64),
-    key(FETCH, "host_names", Whole { least: 0, most: 10_000 }, "host_names = 16", "The maximum number of host names that may be resolved in the whole run.").count(FetchGrant::NAMES as u64),
-    key(FETCH, "redirects", Whole { least: 0, most: 20 }, "redirects = 5", "The maximum number of redirects that one request follows.").count(FetchGrant::REDIRECTS as u64),
-    key(FETCH_RULE, "url", TEXT, r#"url = "https://api.example.org/v1/items""#, "A URL pattern, as in `urls`.").required(),
-    key(FETCH_RULE, "methods", List(METHODS), r#"methods = ["GET", "POST"]"#, "The methods for this URL.").otherwise("those beside `urls`, else `GET` and `HEAD`"),
-    key(KV, "bytes", Size { least: 1, most: COUNT_MAX }, r#"bytes = "1 MiB""#, "The size limit of all keys and values together.").size(KvGrant::DEFAULT.bytes),
-    key(KV, "keys", COUNT, "keys = 1_000", "The maximum number of keys.").count(KvGrant::DEFAULT.keys),
-    key(TOOLS, "names", TEXTS, r#"names = ["search.*"]"#, "`plugin.tool`, `plugin.*` or `*`.").required(),
-    key(TOOLS, "calls", COUNT, "calls = 20", "The maximum number of calls in the whole run."),
-    key(MODEL, "names", TEXTS, r#"names = ["default"]"#, "The names of models.").required(),
-    key(MODEL, "tokens", COUNT, "tokens = 50_000", "The maximum number of input and output tokens in the whole run."),
-    key(MODEL, "cost_usd", Spending, "cost_usd = 0.20", "The maximum cost in US dollars in the whole run."),
-    key(MODEL, "calls", COUNT, "calls = 20", "The maximum number of completions in the whole run."),
-    key(HISTORY, "messages", Whole { least: 1, most: 10_000 }, "messages = 20", "The newest messages that a call may read.").count(HistoryGrant::DEFAULT.messages as u64),
-    key(DELEGATE, "tasks", TEXTS, r#"tasks = ["digest"]"#, "The names of tasks.").required(),
-    key(DELEGATE, "at_once", COUNT_32, "at_once = 1", "The maximum number of concurrent background tasks.").count(DelegateGrant::AT_ONCE as u64),
-    key(DELEGATE, "total", COUNT_32, "total = 8", "The maximum number of background tasks in the whole run.").otherwise("`8`, at least `at_once`"),
-    key(DELEGATE, "channels", TEXTS, r#"channels = ["terminal"]"#, "The channels that it may share with background tasks."),
-    key(DELEGATE, "delivery_strategies", TEXTS, r#"delivery_strategies = ["digest"]"#, "The delivery strategies that it may choose for a result, besides the one that the tasks name."),
-    key(DELEGATE, "result_delivery", List(RESULT_DELIVERY), r#"result_delivery = ["text"]"#, "The forms of delivery that it may choose for a result, besides the worker's own `result_delivery`."),
-    key(DELEGATE, "on_close", List(ON_CLOSE), r#"on_close = ["detach"]"#, "What it may choose to happen to a background task when its own task is stopped, besides `cascade` and the worker's own `on_close`."),
-    key(FILES, "dir", TEXT, r#"dir = "docs""#, "The folder, relative to the config's folder.").required(),
-    key(FILES, "at", TEXT, r#"at = "/docs""#, "The path at which the plugin sees it: `/` and one name.").required(),
-    key(FILES, "mode", Choice(&["read", "read-write", "overlay"]), r#"mode = "read""#, "Whether the plugin may write: `read-write` into the folder, `overlay` into a copy-on-write overlay of the run, whose changes a person applies with `conclave diff`.").word("read"),
-    key(FILES, "bytes", Size { least: 1, most: COUNT_MAX }, r#"bytes = "16 MiB""#, "For `read-write`: the size limit of all files below it. For `overlay`: of all changed files.").otherwise("`\"16 MiB\"`"),
-    key(FILES, "files", COUNT, "files = 1_000", "For `read-write`: the maximum number of files and folders below it. For `overlay`: of changed and removed files.").otherwise("`1_000`"),
-    key(CHANNEL_GRANT, "names", TEXTS, r#"names = ["terminal"]"#, "The names of channels.").required(),
-    key(CHANNEL_GRANT, "messages", COUNT, "messages = 5", "The maximum number of messages in the whole run."),
+];
+
+#[rustfmt::skip]
+const CALL_LIMITS: &[ConfigKey] = &[
     key(LIMITS, "memory", Size { least: limits::MEMORY_MIN, most: limits::MEMORY_MAX }, r#"memory = "64 MiB""#, "The size limit of all linear memories together.").size(PluginLimits::DEFAULT.memory),
     key(LIMITS, "cpu", CPU, r#"cpu = "500 ms""#, "The CPU time limit of one call, counted in ticks of 10 ms.").time(PluginLimits::DEFAULT.cpu_ms),
     key(LIMITS, "wall", TIME, r#"wall = "2 s""#, "The time limit of one call, including waits.").otherwise("`\"30 s\"`, and the time limits of its models"),
@@ -414,19 +364,10 @@ pub const KEYS: &[ConfigKey] = &[
     key(LIMITS, "component", Size { least: 1, most: limits::COMPONENT_BYTES }, r#"component = "64 MiB""#, "The size limit of the component itself.").size(PluginLimits::DEFAULT.component),
     key(LIMITS, "compile_time", Duration { least: 1, most: limits::COMPILE_MS_MAX }, r#"compile_time = "5 min""#, "The time limit for compiling the component.").time(PluginLimits::DEFAULT.compile_ms),
     key(LIMITS, "compile_memory", Size { least: 1, most: limits::COMPILE_MEMORY_MAX }, r#"compile_memory = "2 GiB""#, "The memory limit for compiling the component, in a separate process.").size(PluginLimits::DEFAULT.compile_memory),
-    key(EXEC, "commands", TEXTS, r#"commands = ["/usr/bin/git status", "/usr/bin/git log *"]"#, "The commands.").required(),
-    key(EXEC, "read", TEXTS, r#"read = ["/opt/toolchain"]"#, "Files and folders of this machine that programs may read, besides those of the system (`/usr`, `/lib`) and the folders of `grants.files`; from the config's folder."),
-    key(EXEC, "starts", TEXTS, r#"starts = ["/usr/lib/git-core", "/bin/sh"]"#, "The programs that a granted program may start, or folders of programs, besides itself and its interpreter; from the config's folder."),
-    key(EXEC, "env", Texts, r#"env = { LANG = "C.UTF-8" }"#, "The environment variables besides `HOME` and `TMPDIR`, which are a folder that is removed with the program. Not for secrets."),
-    key(EXEC, "network", Flag, "network = false", "Whether programs may use the network. No rule of `fetch` applies to them.").flag(false),
-    key(EXEC, "confinement", Choice(&["required", "best-effort"]), r#"confinement = "required""#, "Whether a program may start if the kernel cannot confine it fully.").word("required"),
-    key(EXEC, "runs", COUNT, "runs = 100", "The maximum number of programs in the whole run.").count(ExecGrant::RUNS),
-    key(EXEC, "timeout", Duration { least: 1, most: 3_600_000 }, r#"timeout = "20 s""#, "The time limit of one program. The call of the tool needs more: `limits.wall`.").time(ExecGrant::TIME_MS),
-    key(EXEC, "cpu", Duration { least: 1_000, most: 3_600_000 }, r#"cpu = "20 s""#, "The limit of computing time of a program and all that it starts.").time(ExecGrant::CPU_MS),
-    key(EXEC, "memory", Size { least: 1 << 20, most: COUNT_MAX }, r#"memory = "512 MiB""#, "The limit of memory of a program and all that it starts.").size(ExecGrant::MEMORY),
-    key(EXEC, "processes", Whole { least: 1, most: 4_096 }, "processes = 128", "The maximum number of processes and threads at once, of a program and all that it starts.").count(ExecGrant::PROCESSES as u64),
-    key(EXEC, "output", Size { least: 1, most: 16 << 20 }, r#"output = "256 KiB""#, "The limit of standard output and standard error together; the rest is dropped.").size(ExecGrant::OUTPUT),
-    key(EXEC, "file_size", Size { least: 4 << 10, most: COUNT_MAX }, r#"file_size = "64 MiB""#, "The size limit of a file that it writes.").size(ExecGrant::FILE_SIZE),
+];
+
+#[rustfmt::skip]
+const TASKS: &[ConfigKey] = &[
     key(TASK, "agent", TEXT, r#"agent = "librarian""#, "The agent plugin of the task.").required(),
     key(TASK, "description", TEXT, r#"description = "Answers from the library.""#, "The description, for display and for agents that may delegate to the task."),
     key(TASK, "system", TEXT, r#"system = "You are a librarian.""#, "The system message of the agent."),
@@ -494,14 +435,10 @@ pub const KEYS: &[ConfigKey] = &[
     key(TASK_TOOL, "retained_tokens", COUNT, "retained_tokens = 100", "The token limit of a result in the history after the agent has answered it. The plugin's limit applies if it is smaller."),
     key(TASK_TOOL, "recipients", TEXTS, r#"recipients = ["answer", "user"]"#, "For `recipient_message`: the allowed recipients.").otherwise("any"),
     key(TASK_TOOL, "default_recipient", TEXT, r#"default_recipient = "user""#, "For `recipient_message`: the recipient if a call names none."),
-    key(SCOPE, "model", TEXTS, r#"model = ["default"]"#, "The models that remain allowed.").otherwise(AS_GRANTED),
-    key(SCOPE, "delegate", TEXTS, r#"delegate = ["digest"]"#, "The tasks that it may still delegate to.").otherwise(AS_GRANTED),
-    key(SCOPE, "route", TEXTS, r#"route = ["answer"]"#, "The recipients that it may still address.").otherwise(AS_GRANTED),
-    key(SCOPE, "files", TEXTS, r#"files = ["/docs"]"#, "The folders that remain allowed, by their paths in the plugin.").otherwise(AS_GRANTED),
-    key(SCOPE, "read_only", Flag, "read_only = true", "Whether all folders are read-only.").flag(false),
-    key(SCOPE, "fetch", TEXTS, r#"fetch = ["https://api.example.org/v1/*"]"#, "The URLs that remain allowed.").otherwise(AS_GRANTED),
-    key(SCOPE, "secrets", TEXTS, "secrets = []", "The secrets that remain allowed.").otherwise(AS_GRANTED),
-    key(SCOPE, "kv", Flag, "kv = false", "Whether its key-value store remains allowed.").otherwise(AS_GRANTED),
+];
+
+#[rustfmt::skip]
+const OTHERS: &[ConfigKey] = &[
     key(BACKGROUND, "channels", TEXTS, r#"channels = ["terminal"]"#, "The channels that a background task may use if its call names none."),
     key(BACKGROUND, "wait", Flag, "wait = true", "Whether each call waits for the result and returns it.").flag(false),
     key(BACKGROUND, "cache", TIME, r#"cache = "5 min""#, "How long an equal call returns the result of an earlier one that completed."),

@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn every_key_is_a_property_with_its_example() {
         let schema = json_schema();
-        for key in KEYS {
+        for key in KEYS.iter() {
             let table = if key.table.is_empty() {
                 &schema
             } else {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::grants::names_in_order;
+use super::grants::{self, names_in_order};
 use super::keys::TASK;
 use super::names::{check_task_name, proposed_task_name};
 use super::problem::Span;
@@ -11,7 +11,7 @@ use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{
-    PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules, task_tools,
+    PluginConfig, TaskConfig, acting, background, is_reserved_task, task_rules, task_tools,
 };
 use crate::setup::{NoTool, ResponderName, TaskSetup, is_user};
 use crate::types::ids::{ModelName, PluginName, TaskName};
@@ -125,7 +125,7 @@ fn read(
     setup.loop_detection = task_rules::loops(reader, table);
     setup.stuck_detection = acting::stuck(reader, table, as_langroid);
     if let Some(item) = table.get("scope") {
-        setup.scope = narrow::read(reader, references, &item);
+        setup.scope = grants::scope(reader, references, &item);
     }
     setup.handoff = handoff(reader, references, table);
     setup.background = background::rules(reader, references, table);

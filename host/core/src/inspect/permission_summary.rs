@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::permissions::grants::{Destination, Grant, ToolsGrant, in_brackets, join};
+use crate::permissions::grants::{AccessRequest, Destination, ToolsGrant, in_brackets, join};
 use crate::setup::{GatePoint, ModelSetup, PluginKind, Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::confirm::ConfirmPolicy;
@@ -64,8 +64,9 @@ pub fn data_can_leave(setup: &Setup) -> String {
             hosts.insert(format!("wherever the native plugin {name} sends it"));
         }
         let granted = plugin.grants.requested_by(&plugin.facts.manifest);
+        let request = AccessRequest::new(plugin.rights(name));
         let grants = Capability::ALL.into_iter().filter_map(|capability| granted.get(capability));
-        for destination in grants.flat_map(Grant::destinations) {
+        for destination in grants.flat_map(|grant| grant.texts(&request).destinations) {
             match destination {
                 Destination::Url(url) => drop(hosts.insert(format!("{url} ({name})"))),
                 Destination::Programs => {
@@ -101,16 +102,15 @@ fn server_of(setup: &Setup, model: &ModelName) -> Option<String> {
 
 fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     use Capability::{Delegate, Exec, Fetch, Files, Model, Route, Secrets, Tools};
-    let (Some(plugin), Some(rights)) = (setup.plugins.get(name), setup.rights(name)) else {
-        return Vec::new();
-    };
+    let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
     let granted = plugin.grants.requested_by(&plugin.facts.manifest);
+    let request = AccessRequest::new(plugin.rights(name));
     let words = |capability| match (capability, &granted.tools) {
         (Tools, Some(tools)) => {
             let tools = [may_call(setup, name, tools), may_nest(setup, name, tools)];
             tools.into_iter().chain([may_reach(setup, name)]).flatten().collect()
         }
-        _ => granted.get(capability).map(|grant| grant.summary(&rights)).unwrap_or_default(),
+        _ => granted.get(capability).map(|grant| grant.texts(&request).summary).unwrap_or_default(),
     };
     // The grants that reach the furthest come first.
     let first = &[Exec, Route, Delegate, Tools, Model, Files, Fetch, Secrets];

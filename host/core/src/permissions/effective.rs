@@ -1,7 +1,7 @@
 //! The effective rules and limits of a resumed run: those at its start, and those of today's config
 //! where they are stricter. Grants and task scopes narrow themselves.
 
-use crate::permissions::overlap::smaller;
+use crate::permissions::overlap::smaller_of;
 use crate::types::confirm::{ConfirmPolicy, ConfirmRules};
 use crate::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
 
@@ -40,25 +40,9 @@ impl PluginLimits {
     /// The smaller of each limit.
     #[must_use]
     pub fn narrowed_by(&self, today: &Self) -> Self {
-        Self {
-            memory: self.memory.min(today.memory),
-            cpu_ms: self.cpu_ms.min(today.cpu_ms),
-            wall_ms: self.wall_ms.min(today.wall_ms),
-            output: self.output.min(today.output),
-            log: self.log.min(today.log),
-            host_calls: self.host_calls.min(today.host_calls),
-            handles: self.handles.min(today.handles),
-            read: self.read.min(today.read),
-            scratch: self.scratch.min(today.scratch),
-            blobs: self.blobs.min(today.blobs),
-            at_once: self.at_once.min(today.at_once),
-            table_elements: self.table_elements.min(today.table_elements),
-            instances: self.instances.min(today.instances),
-            arguments: self.arguments.min(today.arguments),
-            list: self.list.min(today.list),
-            component: self.component.min(today.component),
-            compile_ms: self.compile_ms.min(today.compile_ms),
-            compile_memory: self.compile_memory.min(today.compile_memory),
+        smaller_of! {
+            self, today: memory cpu_ms wall_ms output log host_calls handles read scratch blobs at_once
+            table_elements instances arguments list component compile_ms compile_memory;;
         }
     }
 }
@@ -68,20 +52,10 @@ impl RunLimits {
     #[must_use]
     pub fn narrowed_by(&self, today: &Self) -> Self {
         let asks = (self.when_used_up, today.when_used_up) == (WhenUsedUp::Ask, WhenUsedUp::Ask);
-        Self {
-            turns: smaller(self.turns, today.turns),
-            wall_ms: smaller(self.wall_ms, today.wall_ms),
-            tokens: smaller(self.tokens, today.tokens),
-            cost_micro_usd: smaller(self.cost_micro_usd, today.cost_micro_usd),
-            model_calls: smaller(self.model_calls, today.model_calls),
-            tool_calls: smaller(self.tool_calls, today.tool_calls),
-            history: smaller(self.history, today.history),
-            cpu_ms: smaller(self.cpu_ms, today.cpu_ms),
-            tasks: smaller(self.tasks, today.tasks),
-            tasks_at_once: smaller(self.tasks_at_once, today.tasks_at_once),
-            depth: self.depth.min(today.depth),
-            task_turns: smaller(self.task_turns, today.task_turns),
-            when_used_up: if asks { WhenUsedUp::Ask } else { WhenUsedUp::End },
+        smaller_of! {
+            self, today: depth; turns wall_ms tokens cost_micro_usd model_calls tool_calls history
+            cpu_ms tasks tasks_at_once task_turns;
+            when_used_up: if asks { WhenUsedUp::Ask } else { WhenUsedUp::End }
         }
     }
 }

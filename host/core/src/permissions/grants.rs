@@ -49,7 +49,7 @@ pub trait Grant {
     ///
     /// # Errors
     /// The record of the refusal.
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused>
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused>
     where
         Self: Sized;
 
@@ -61,13 +61,8 @@ pub trait Grant {
         None
     }
 
-    /// The verb in front of a request's target: `use the model`.
-    fn verb(writes: bool) -> &'static str
-    where
-        Self: Sized;
-
-    /// The question whose yes grants all of it, with `true` or the list of its usual name; `None`
-    /// if the operator has to choose names.
+    /// The question whose yes is a grant, and the value of that grant; `None` if the operator has
+    /// to choose names.
     fn question() -> Option<(&'static str, &'static str)>
     where
         Self: Sized,
@@ -94,25 +89,20 @@ pub trait Grant {
     /// Allocates nothing.
     fn needs_approval(&self) -> bool;
 
-    /// The effect that needs the approver: `spend on the model default`.
-    fn effect(&self) -> String {
-        String::new()
+    /// Whether a call can do anything by it besides answering, so that a repeated call needs
+    /// records of what was done.
+    fn acts(&self) -> bool {
+        true
     }
 
-    /// The places outside of the host that data can reach by it.
-    fn destinations(&self) -> Vec<Destination<'_>>;
-
-    /// The grant in an explanation of a request; with an empty target, of the capability as a whole.
-    fn layers(&self, target: &str, writes: bool) -> GrantLayers;
-
-    /// The permissions at the head of a run: `read docs/`. Those of `tools` depend on the toolboxes
-    /// of the tasks, which `inspect` knows.
-    fn summary(&self, rights: &Rights<'_>) -> Vec<String>;
+    /// The texts for people, about one request or, with an empty target, about all of the grant.
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_>;
 }
 
 /// A request of a plugin, as a question about it.
 #[derive(Clone, Copy)]
 pub struct AccessRequest<'a> {
+    pub rights: Rights<'a>,
     pub target: &'a str,
     /// Whether a file is written.
     pub writes: bool,
@@ -137,10 +127,17 @@ pub enum Destination<'a> {
     Programs,
 }
 
-/// A grant in an explanation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GrantLayers {
-    /// The grant in words.
+/// The texts of a grant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GrantTexts<'a> {
+    /// The permissions at the head of a run: `read docs/`. Those of `tools` depend on the toolboxes
+    /// of the tasks, which `inspect` knows.
+    pub summary: Vec<String>,
+    /// The effect that needs an approver: `spend on the model default`.
+    pub effect: String,
+    /// The places outside of the host that data can reach by it.
+    pub destinations: Vec<Destination<'a>>,
+    /// The grant in an explanation.
     pub granted: String,
     /// The index of the list entry that covers the target.
     pub entry: Option<usize>,
@@ -148,22 +145,38 @@ pub struct GrantLayers {
     pub bounds: Option<String>,
 }
 
-impl GrantLayers {
-    /// The layers of a list of names.
+impl GrantTexts<'_> {
+    /// The explanation of a list of names.
     fn of_names<T: Borrow<str>>(names: &[T], covers: impl Fn(&str) -> bool) -> Self {
         let entry = names.iter().position(|name| covers(name.borrow()));
-        Self { granted: texts::names(names), entry, bounds: None }
+        Self { granted: texts::names(names), entry, ..Self::default() }
     }
 }
 
 /// The functions of a capability that need no grant of it.
 #[derive(Clone, Copy)]
 pub struct GrantKind {
-    pub decide: fn(&Rights<'_>, &AccessRequest<'_>) -> Result<(), Refused>,
+    pub decide: fn(&AccessRequest<'_>) -> Result<(), Refused>,
     pub remains: fn(&TaskScope, bool) -> Option<bool>,
-    pub verb: fn(bool) -> &'static str,
     pub question: fn() -> Option<(&'static str, &'static str)>,
     pub why_no_line: fn(Option<&str>, Layer) -> Option<String>,
+}
+
+impl<'a> AccessRequest<'a> {
+    /// Returns a request for the capability as a whole.
+    #[must_use]
+    pub fn new(rights: Rights<'a>) -> Self {
+        Self {
+            rights,
+            target: "",
+            writes: false,
+            method: "GET",
+            headers: &[],
+            host: None,
+            is_task: &|_| false,
+            is_channel: &|_| false,
+        }
+    }
 }
 
 impl GrantKind {
@@ -171,7 +184,6 @@ impl GrantKind {
         Self {
             decide: F::Grant::decide,
             remains: F::Grant::remains,
-            verb: F::Grant::verb,
             question: F::Grant::question,
             why_no_line: F::Grant::why_no_line,
         }
@@ -213,6 +225,11 @@ where
     }
 }
 
+/// Whether a scope with this list of names leaves any.
+fn has_any<T>(names: &Option<Vec<T>>) -> bool {
+    names.as_ref().is_none_or(|names| !names.is_empty())
+}
+
 fn is_nothing<F: GrantField>(field: &F) -> bool {
     field.grant().is_none()
 }
@@ -225,7 +242,7 @@ fn both<F: GrantField>(initial: &F, today: &F) -> F {
 
 /// Every capability, once. A capability without an entry does not compile.
 macro_rules! capabilities {
-    (granted { $($capability:ident $field:ident: $stored:ty,)* } own { $($own:ident,)* }) => {
+    (granted { $($capability:ident $field:ident: $stored:ty, $verb:literal;)* } own { $($own:ident $own_verb:literal;)* }) => {
         /// All grants of one plugin.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         pub struct Grants {
@@ -265,6 +282,16 @@ macro_rules! capabilities {
             }
         }
 
+        /// The verb of a capability in front of a request's target: `use the model`.
+        #[must_use]
+        pub fn verb(capability: Capability, writes: bool) -> &'static str {
+            match capability {
+                _ if writes => "write",
+                $(Capability::$capability => $verb,)*
+                $(Capability::$own => $own_verb,)*
+            }
+        }
+
         /// The functions of a capability; `None` if it needs no grant.
         #[must_use]
         pub fn kind_of(capability: Capability) -> Option<GrantKind> {
@@ -278,19 +305,25 @@ macro_rules! capabilities {
 
 capabilities! {
     granted {
-        Model model: Option<ModelGrant>,
-        Tools tools: Option<ToolsGrant>,
-        Delegate delegate: Option<DelegateGrant>,
-        Route route: Option<RouteGrant>,
-        Files files: Vec<FileGrant>,
-        Channels channels: Option<ChannelsGrant>,
-        Fetch fetch: Option<FetchGrant>,
-        Kv kv: Option<KvGrant>,
-        Secrets secrets: Vec<SecretGrant>,
-        History history: Option<HistoryGrant>,
-        Exec exec: Option<ExecGrant>,
+        Model model: Option<ModelGrant>, "use the model";
+        Tools tools: Option<ToolsGrant>, "call";
+        Delegate delegate: Option<DelegateGrant>, "delegate to";
+        Route route: Option<RouteGrant>, "address";
+        Files files: Vec<FileGrant>, "read";
+        Channels channels: Option<ChannelsGrant>, "speak on";
+        Fetch fetch: Option<FetchGrant>, "send a request to";
+        Kv kv: Option<KvGrant>, "store keys under";
+        Secrets secrets: Vec<SecretGrant>, "use the secret";
+        History history: Option<HistoryGrant>, "read the conversation of the tasks that call it";
+        Exec exec: Option<ExecGrant>, "run outside the sandbox";
     }
-    own { Config, Scratch, Blobs, Log, Progress, }
+    own {
+        Config "read its settings";
+        Scratch "use its scratch";
+        Blobs "use attachments";
+        Log "write log lines";
+        Progress "report progress";
+    }
 }
 
 impl Grants {
@@ -298,6 +331,12 @@ impl Grants {
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {
         capability.is_own() || self.get(capability).is_some()
+    }
+
+    /// Whether a call can do anything by these grants besides answering.
+    #[must_use]
+    pub fn can_act(&self) -> bool {
+        Capability::ALL.into_iter().filter_map(|it| self.get(it)).any(Grant::acts)
     }
 }
 

@@ -26,6 +26,19 @@ pub(super) fn common<T: PartialEq + Clone>(initial: &[T], today: &[T]) -> Vec<T>
     initial.iter().filter(|entry| today.contains(entry)).cloned().collect()
 }
 
+/// A value whose limits are the smaller of both, first those that always exist; the other fields
+/// follow.
+macro_rules! smaller_of {
+    ($initial:ident, $today:ident: $($limit:ident)*; $($optional:ident)*; $($others:tt)*) => {
+        Self {
+            $($limit: $initial.$limit.min($today.$limit),)*
+            $($optional: $crate::permissions::overlap::smaller($initial.$optional, $today.$optional),)*
+            $($others)*
+        }
+    };
+}
+pub(crate) use smaller_of;
+
 /// The smaller of two limits; `None` is no limit.
 pub(crate) fn smaller<T: Ord>(initial: Option<T>, today: Option<T>) -> Option<T> {
     [initial, today].into_iter().flatten().min()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{GateRule, ModelSetup, PluginFacts, PluginSetup, Setup, TaskBudget, TaskSetup};
 use crate::permissions::grants::{Grants, Rights};
-use crate::permissions::overlap::smaller;
+use crate::permissions::overlap::{smaller, smaller_of};
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::ids::PluginName;
 
@@ -198,14 +198,8 @@ impl TaskTool {
 
 impl TaskBudget {
     fn narrowed_by(&self, today: &Self) -> Self {
-        Self {
-            turns: smaller(self.turns, today.turns),
-            tokens: smaller(self.tokens, today.tokens),
-            cost_micro_usd: smaller(self.cost_micro_usd, today.cost_micro_usd),
-            model_calls: smaller(self.model_calls, today.model_calls),
-            tool_calls: smaller(self.tool_calls, today.tool_calls),
-            cpu_ms: smaller(self.cpu_ms, today.cpu_ms),
-            tasks: smaller(self.tasks, today.tasks),
+        smaller_of! {
+            self, today: ; turns tokens cost_micro_usd model_calls tool_calls cpu_ms tasks;
         }
     }
 }

@@ -82,6 +82,17 @@ impl Capability {
         Self::ALL.into_iter().find(|capability| capability.as_str() == name)
     }
 
+    /// The interface of the contract through which a plugin uses it; `None` if it takes effect
+    /// through what a plugin returns.
+    #[must_use]
+    pub fn interface(self) -> Option<&'static str> {
+        match self {
+            Self::Tools => Some("toolbox"),
+            Self::Delegate | Self::Route | Self::Channels => None,
+            other => Some(other.as_str()),
+        }
+    }
+
     /// Whether the capability reaches only the plugin's own data, so that it needs no grant.
     #[must_use]
     pub fn is_own(self) -> bool {

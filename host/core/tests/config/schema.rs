@@ -128,7 +128,7 @@ fn same(key: &ConfigKey, value: &str) {
 
 #[test]
 fn the_reader_and_the_schema_agree_about_every_form() {
-    for key in KEYS {
+    for key in KEYS.iter() {
         let values: Vec<String> = match key.shape {
             ValueShape::Choice(words) => words
                 .iter()
@@ -299,7 +299,7 @@ fn meaning(text: &str) -> String {
 fn a_default_that_is_written_changes_nothing() {
     let usual = meaning(EVERY_TABLE);
     let mut written = 0;
-    for key in KEYS {
+    for key in KEYS.iter() {
         let Some(default) = key.default.written() else { continue };
         let line = format!("{} = {default}\n", key.name);
         let text = match header(key.table) {

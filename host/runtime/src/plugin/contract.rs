@@ -17,28 +17,9 @@ use crate::imports::interfaces::config::STORES;
 /// The package of the contract, and the host's version of it.
 const PACKAGE: &str = "conclave:plugin/";
 const VERSION: &str = "0.1.0-draft";
-/// Importable interfaces of the contract.
-const IMPORTS: [&str; 19] = [
-    "types",
-    "log",
-    "progress",
-    "config",
-    "scratch",
-    "blobs",
-    "model",
-    "files",
-    "kv",
-    "secrets",
-    "fetch",
-    "actions",
-    "state",
-    "call",
-    "history",
-    "toolbox",
-    "exec",
-    "delivery-context",
-    "judge-feedback",
-];
+/// Importable interfaces of the contract besides those of capabilities.
+const IMPORTS: [&str; 6] =
+    ["types", "actions", "state", "call", "delivery-context", "judge-feedback"];
 /// WASI packages: those that are linked but inert, and those whose calls are all refused.
 const WASI: [&str; 7] = [
     "wasi:cli/",
@@ -111,7 +92,8 @@ pub(crate) fn export_name(kind: PluginKind) -> String {
 fn check_import(import: &str) -> Result<(), LoadError> {
     let (interface, version) = import.split_once('@').unwrap_or((import, ""));
     if let Some(name) = interface.strip_prefix(PACKAGE) {
-        return match (version == VERSION, IMPORTS.contains(&name)) {
+        let is_known = IMPORTS.contains(&name) || capability_of(name).is_some();
+        return match (version == VERSION, is_known) {
             (true, true) => Ok(()),
             (true, false) => Err(foreign(import, "no version of this host has it")),
             (false, _) => Err(LoadError::OtherContract { name: excerpt(import, NAME) }),
@@ -142,10 +124,7 @@ fn check_import(import: &str) -> Result<(), LoadError> {
 pub(crate) fn unasked(anatomy: &Anatomy<'_>, manifest: &Manifest) -> Vec<UnaskedImport> {
     let authority = |import: &str| {
         if let Some(name) = import.strip_prefix(PACKAGE) {
-            let capability = match name.split('@').next().unwrap_or_default() {
-                "toolbox" => Some(Capability::Tools),
-                name => Capability::from_name(name),
-            };
+            let capability = capability_of(name.split('@').next().unwrap_or_default());
             return capability.filter(|capability| !capability.is_own()).map(Some);
         }
         // These are implemented on top of the capability; sockets are not.
@@ -167,6 +146,11 @@ pub(crate) fn unasked(anatomy: &Anatomy<'_>, manifest: &Manifest) -> Vec<Unasked
         })
     });
     unasked.collect()
+}
+
+/// The capability that a plugin uses through an interface of the contract.
+fn capability_of(interface: &str) -> Option<Capability> {
+    Capability::ALL.into_iter().find(|capability| capability.interface() == Some(interface))
 }
 
 fn foreign(import: &str, needed: &'static str) -> LoadError {

@@ -10,7 +10,7 @@ use conclave_core::permissions::command::CommandPattern;
 use conclave_core::permissions::fetch::{
     UrlPattern, is_header_name, is_own_header, is_usual_header,
 };
-use conclave_core::permissions::grants::ToolPattern;
+use conclave_core::permissions::grants::{ToolPattern, kind_of};
 use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::wording::quoted;
@@ -39,26 +39,13 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
             Capability::Tools => tools(ask, config),
             Capability::Delegate => tasks("Which tasks may it delegate to?", config, &[]),
             Capability::Route => tasks("Whom may it address?", config, &["user"]),
-            Capability::Channels => {
-                confirm(&question(capability, "May it speak on your terminal?"))
-                    .then(|| list(&["terminal".to_owned()]))
-            }
             Capability::Fetch => addresses(ask),
             Capability::Secrets => secrets(ask, config),
-            Capability::Kv => {
-                confirm(&question(capability, "May it store keys across runs (1 MiB)?"))
-                    .then(|| "true".to_owned())
-            }
-            Capability::History => {
-                let text = "May its tools read the conversation of the tasks that call them?";
-                confirm(&question(capability, text)).then(|| "true".to_owned())
-            }
             Capability::Exec => commands(),
-            Capability::Log
-            | Capability::Progress
-            | Capability::Config
-            | Capability::Scratch
-            | Capability::Blobs => None,
+            _ => kind_of(capability)
+                .and_then(|kind| (kind.question)())
+                .filter(|(text, _)| confirm(&question(capability, text)))
+                .map(|(_, value)| value.to_owned()),
         };
         // An invalid name is rejected, with its position, when the config is read.
         chosen.extend(

@@ -2,8 +2,9 @@
 //! a grant beyond it has no effect.
 
 use super::Plugins;
-use crate::config::{Config, ProblemCode, Problems, TERMINAL};
+use crate::config::{Config, ProblemCode, Problems};
 use crate::permissions::fetch::UrlPattern;
+use crate::permissions::grants::kind_of;
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::capability::Capability;
@@ -114,9 +115,7 @@ pub(super) fn smallest(
         Capability::Files => {
             r#"grants.files = [{ dir = "…", at = "/folder", mode = "read" }]"#.to_owned()
         }
-        Capability::Channels => format!("grants.channels = {}", first(Some(TERMINAL))),
         Capability::Exec => r#"grants.exec = ["/usr/bin/…"]"#.to_owned(),
-        Capability::Kv | Capability::History => format!("grants.{capability} = true"),
         Capability::Secrets => {
             let known = config.secrets.keys().next().map(|name| name.as_str());
             format!("grants.secrets = {}", first(known.or(Some("NAME"))))
@@ -133,12 +132,10 @@ pub(super) fn smallest(
             let urls = if urls.is_empty() { vec!["https://api.example.org/v1/*"] } else { urls };
             format!("grants.fetch = {}", array(urls))
         }
-        // Every plugin has these without a grant.
-        Capability::Log
-        | Capability::Progress
-        | Capability::Config
-        | Capability::Scratch
-        | Capability::Blobs => format!("grants.{capability} = true"),
+        _ => {
+            let question = kind_of(capability).and_then(|kind| (kind.question)());
+            format!("grants.{capability} = {}", question.map_or("true", |(_, value)| value))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::tasks::{self, tasks_of};
 use super::{AccessQuestion, LayerAnswer, LayerVerdict};
-use crate::permissions::grants::{AccessRequest, GrantLayers, Refused, Rights, kind_of};
+use crate::permissions::grants::{AccessRequest, GrantTexts, Refused, Rights, kind_of};
 use crate::permissions::policy_rules::Decide;
 use crate::policy::decision;
 use crate::room::{naming_task_list, wider_tools};
@@ -34,19 +34,25 @@ fn decide_with(
     let Some(target) = question.target.as_deref() else {
         return rights.require(capability, "", || None);
     };
-    let request = AccessRequest {
-        target,
+    match kind_of(capability) {
+        Some(_) if capability == Capability::Tools => may_call(setup, rights, question, target),
+        Some(kind) => (kind.decide)(&AccessRequest {
+            is_task: &|name| setup.tasks.contains_key(name),
+            is_channel: &|name| setup.channels.contains_key(name),
+            ..request(*rights, question)
+        }),
+        None => rights.require(capability, target, || None),
+    }
+}
+
+fn request<'a>(rights: Rights<'a>, question: &'a AccessQuestion) -> AccessRequest<'a> {
+    AccessRequest {
+        target: question.target.as_deref().unwrap_or_default(),
         writes: question.writes,
         method: &question.method,
         headers: &question.headers,
         host: question.host.as_deref(),
-        is_task: &|name| setup.tasks.contains_key(name),
-        is_channel: &|name| setup.channels.contains_key(name),
-    };
-    match kind_of(capability) {
-        Some(_) if capability == Capability::Tools => may_call(setup, rights, question, target),
-        Some(kind) => (kind.decide)(rights, &request),
-        None => rights.require(capability, target, || None),
+        ..AccessRequest::new(rights)
     }
 }
 
@@ -154,9 +160,9 @@ fn layer_text(
     let (plugin, capability) = (&question.plugin, question.capability);
     let found = setup.plugins.get(plugin)?;
     let key = format!("plugins.{plugin}.grants.{capability}");
-    let grant = || {
-        let target = question.target.as_deref().unwrap_or_default();
-        Some(found.grants.get(capability)?.layers(target, question.writes))
+    let texts = || {
+        let request = request(found.rights(plugin), question);
+        Some(found.grants.get(capability)?.texts(&request))
     };
     match layer {
         Layer::Host => None,
@@ -175,7 +181,7 @@ fn layer_text(
         }
         Layer::Config if capability.is_own() => None,
         Layer::Config => {
-            let GrantLayers { granted, entry, .. } = grant().unwrap_or_default();
+            let GrantTexts { granted, entry, .. } = texts().unwrap_or_default();
             let entry = entry.map_or_else(String::new, |index| format!("[{index}]"));
             Some((format!("granted: {granted}"), Some(format!("{key}{entry}"))))
         }
@@ -184,7 +190,7 @@ fn layer_text(
             question.target.as_deref().map(|tool| ruling(setup, question, tool))
         }
         Layer::Policy => None,
-        Layer::Runtime => Some((grant()?.bounds?, Some(key))),
+        Layer::Runtime => Some((texts()?.bounds?, Some(key))),
     }
 }
 

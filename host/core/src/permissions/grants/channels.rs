@@ -3,10 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::texts::{in_brackets, names, run_limits};
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
+use super::{AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights};
 use crate::permissions::overlap::{common, smaller};
-use crate::types::capability::Capability;
-use crate::types::denial::Layer;
 use crate::types::ids::ChannelId;
 use crate::types::wording::count;
 
@@ -38,12 +36,8 @@ impl<'a> Rights<'a> {
 }
 
 impl Grant for ChannelsGrant {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_send(request.target, request.is_channel).map(drop)
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "speak on"
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_send(request.target, request.is_channel).map(drop)
     }
 
     fn question() -> Option<(&'static str, &'static str)> {
@@ -66,23 +60,18 @@ impl Grant for ChannelsGrant {
         true
     }
 
-    fn effect(&self) -> String {
-        format!("speak on {}", names(&self.channels))
+    fn acts(&self) -> bool {
+        false
     }
 
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        Vec::new()
-    }
-
-    fn layers(&self, target: &str, _writes: bool) -> GrantLayers {
-        GrantLayers {
-            bounds: run_limits([(self.messages, "messages")]),
-            ..GrantLayers::of_names(&self.channels, |name| name == target)
-        }
-    }
-
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
         let bounds = in_brackets([self.messages.map(|messages| count(messages, "message"))]);
-        vec![format!("speak on {}{bounds}", names(&self.channels))]
+        let effect = format!("speak on {}", names(&self.channels));
+        GrantTexts {
+            summary: vec![format!("{effect}{bounds}")],
+            effect,
+            bounds: run_limits([(self.messages, "messages")]),
+            ..GrantTexts::of_names(&self.channels, |name| name == request.target)
+        }
     }
 }

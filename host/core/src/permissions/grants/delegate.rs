@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::texts::{join, list, names};
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
+use super::{
+    AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights, TaskScope, has_any,
+};
 use crate::permissions::overlap::common;
-use crate::permissions::task_scope::TaskScope;
-use crate::types::capability::Capability;
 use crate::types::delegation::{OnClose, ResultForm};
-use crate::types::denial::Layer;
 use crate::types::ids::{ChannelId, PluginName, TaskName};
 use crate::types::wording::thousands;
 
@@ -178,16 +177,12 @@ impl<'a> Rights<'a> {
 }
 
 impl Grant for DelegateGrant {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_delegate(request.target, request.is_task).map(drop)
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_delegate(request.target, request.is_task).map(drop)
     }
 
     fn remains(scope: &TaskScope, _writes: bool) -> Option<bool> {
-        Some(scope.delegate.as_ref().is_none_or(|tasks| !tasks.is_empty()))
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "delegate to"
+        Some(has_any(&scope.delegate))
     }
 
     fn why_no_line(_target: Option<&str>, layer: Layer) -> Option<String> {
@@ -211,44 +206,34 @@ impl Grant for DelegateGrant {
         true
     }
 
-    fn effect(&self) -> String {
-        format!("delegate to {}", names(&self.tasks))
+    fn acts(&self) -> bool {
+        false
     }
 
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        Vec::new()
-    }
-
-    fn layers(&self, target: &str, _writes: bool) -> GrantLayers {
-        let bounds = format!(
-            "within its limits for the run: {} at once, {} in total",
-            self.at_once, self.total
-        );
-        GrantLayers {
-            bounds: Some(bounds),
-            ..GrantLayers::of_names(&self.tasks, |name| name == target)
-        }
-    }
-
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+        let effect = format!("delegate to {}", names(&self.tasks));
         let shares = match self.channels.is_empty() {
             true => String::new(),
             false => format!(" and share {} with it", names(&self.channels)),
         };
         let strategies = self.delivery_strategies.iter().map(PluginName::as_str);
-        let words = strategies
+        let choices = strategies
             .chain(self.result_delivery.iter().map(|form| form.as_str()))
             .chain(self.on_close.iter().map(|fate| fate.as_str()));
-        let words = join(words);
-        let chooses = match words.is_empty() {
-            true => String::new(),
-            false => format!(" and choose {words} for it"),
+        let choices = match join(choices) {
+            none if none.is_empty() => none,
+            choices => format!(" and choose {choices} for it"),
         };
-        vec![format!(
-            "delegate to {} ({} at once, {} in total){shares}{chooses}",
-            names(&self.tasks),
-            thousands(self.at_once.into()),
-            thousands(self.total.into())
-        )]
+        let (at_once, total) = (thousands(self.at_once.into()), thousands(self.total.into()));
+        let summary = format!("{effect} ({at_once} at once, {total} in total){shares}{choices}");
+        GrantTexts {
+            summary: vec![summary],
+            effect,
+            bounds: Some(format!(
+                "within its limits for the run: {} at once, {} in total",
+                self.at_once, self.total
+            )),
+            ..GrantTexts::of_names(&self.tasks, |name| name == request.target)
+        }
     }
 }

@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::texts::{join, list, run_limits};
+use super::texts::{join, list};
 use super::{
-    AccessRequest, Destination, FileGrant, FileMode, Grant, GrantLayers, Refused, Rights, folder,
+    AccessRequest, Capability, Destination, FileGrant, FileMode, Grant, GrantTexts, Layer, Refused,
+    Rights, folder,
 };
 use crate::permissions::command::CommandPattern;
-use crate::permissions::overlap::overlap;
+use crate::permissions::overlap::{overlap, smaller_of};
 use crate::permissions::paths::rest_below;
-use crate::types::capability::Capability;
-use crate::types::denial::Layer;
 use crate::types::text::{read_command, show_command, show_duration, show_size};
 use crate::types::wording::count;
 
@@ -190,22 +189,12 @@ impl<'a> Rights<'a> {
     }
 }
 
-impl ExecGrant {
-    fn commands_in_words(&self) -> String {
-        join(self.commands.iter().map(CommandPattern::as_str))
-    }
-}
-
 impl Grant for ExecGrant {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
         let command = read_command(request.target);
         let (program, arguments) =
             command.unwrap_or_else(|| (request.target.to_owned(), Vec::new()));
-        rights.may_run(&program, &arguments).map(drop)
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "run outside the sandbox"
+        request.rights.may_run(&program, &arguments).map(drop)
     }
 
     fn why_no_line(_target: Option<&str>, layer: Layer) -> Option<String> {
@@ -221,7 +210,8 @@ impl Grant for ExecGrant {
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         let best_effort = (Confinement::BestEffort, Confinement::BestEffort);
-        let both = Self {
+        let both = smaller_of! {
+            self, today: runs time_ms cpu_ms memory processes output file_size;;
             commands: overlap(&self.commands, &today.commands, CommandPattern::overlap),
             read: overlap(&self.read, &today.read, inner_path),
             starts: overlap(&self.starts, &today.starts, inner_path),
@@ -232,13 +222,6 @@ impl Grant for ExecGrant {
             } else {
                 Confinement::Required
             },
-            runs: self.runs.min(today.runs),
-            time_ms: self.time_ms.min(today.time_ms),
-            cpu_ms: self.cpu_ms.min(today.cpu_ms),
-            memory: self.memory.min(today.memory),
-            processes: self.processes.min(today.processes),
-            output: self.output.min(today.output),
-            file_size: self.file_size.min(today.file_size),
         };
         Some(both).filter(|grant| !grant.commands.is_empty())
     }
@@ -247,47 +230,39 @@ impl Grant for ExecGrant {
         true
     }
 
-    fn effect(&self) -> String {
-        format!("run {}, outside the sandbox", self.commands_in_words())
-    }
-
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        self.network.then_some(Destination::Programs).into_iter().collect()
-    }
-
-    fn layers(&self, target: &str, _writes: bool) -> GrantLayers {
-        let entry = read_command(target).and_then(|(program, arguments)| {
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+        let commands = join(self.commands.iter().map(CommandPattern::as_str));
+        let entry = read_command(request.target).and_then(|(program, arguments)| {
             let covers = |it: &CommandPattern| it.names(&program) && it.covers(&arguments);
             self.commands.iter().position(covers)
         });
-        let time = show_duration(self.time_ms);
-        let bounds = run_limits([(Some(self.runs), "programs")])
-            .map(|runs| format!("{runs}; outside the sandbox, for {time} each"));
-        GrantLayers { granted: self.commands_in_words(), entry, bounds }
-    }
-
-    /// `run OUTSIDE THE SANDBOX /usr/bin/git status (confined, without network, …)`.
-    fn summary(&self, rights: &Rights<'_>) -> Vec<String> {
+        let (runs, time) = (self.runs, show_duration(self.time_ms));
         let network = if self.network { "WITH NETWORK" } else { "without network" };
         let confined = match self.confinement {
             Confinement::Required => "confined",
             Confinement::BestEffort => "CONFINED ONLY AS FAR AS THE KERNEL CAN",
         };
-        let folders = rights.program_folders().map(|grant| {
+        let folders = request.rights.program_folders().map(|grant| {
             let access = if grant.mode.writes() { "write" } else { "read" };
             format!("may {access} {}", folder(grant))
         });
-        let read = self.read.iter().map(|path| format!("may read {path}"));
-        let bounds = [count(self.runs, "run"), show_duration(self.time_ms), show_size(self.memory)];
         let facts: Vec<String> = [confined.to_owned(), network.to_owned()]
             .into_iter()
             .chain(folders)
-            .chain(read)
+            .chain(self.read.iter().map(|path| format!("may read {path}")))
             .chain(self.starts.iter().map(|path| format!("may start {path}")))
-            .chain(bounds)
+            .chain([count(runs, "run"), time.clone(), show_size(self.memory)])
             .collect();
-        let commands = self.commands_in_words();
-        vec![format!("run OUTSIDE THE SANDBOX {commands} ({})", facts.join(", "))]
+        GrantTexts {
+            summary: vec![format!("run OUTSIDE THE SANDBOX {commands} ({})", facts.join(", "))],
+            effect: format!("run {commands}, outside the sandbox"),
+            destinations: self.network.then_some(Destination::Programs).into_iter().collect(),
+            granted: commands,
+            entry,
+            bounds: Some(format!(
+                "within its limits for the run: {runs} programs; outside the sandbox, for {time} each"
+            )),
+        }
     }
 }
 

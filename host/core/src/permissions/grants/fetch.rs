@@ -9,15 +9,15 @@ use serde_json::Value;
 use url::{Host, Url};
 
 use super::texts::join;
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
+use super::{
+    AccessRequest, Capability, Destination, Grant, GrantTexts, Layer, Refused, Rights, TaskScope,
+    has_any,
+};
 use crate::permissions::fetch::{
     AddressKind, UrlPattern, check_address, covers_canonical, is_inside, is_usual_header, target,
 };
 use crate::permissions::manifest::CapabilityRequest;
-use crate::permissions::overlap::{common, overlap};
-use crate::permissions::task_scope::TaskScope;
-use crate::types::capability::Capability;
-use crate::types::denial::Layer;
+use crate::permissions::overlap::{common, overlap, smaller_of};
 use crate::types::text::{show_duration, show_size};
 use crate::types::wording::count;
 
@@ -355,24 +355,13 @@ impl Rights<'_> {
     }
 }
 
-impl FetchGrant {
-    /// `GET to https://api.example.org/*`, for each rule.
-    fn rules_in_words(&self) -> impl Iterator<Item = String> {
-        self.rules.iter().map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url))
-    }
-}
-
 impl Grant for FetchGrant {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_fetch_text(request)
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_fetch_text(request)
     }
 
     fn remains(scope: &TaskScope, _writes: bool) -> Option<bool> {
-        Some(scope.fetch.as_ref().is_none_or(|patterns| !patterns.is_empty()))
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "send a request to"
+        Some(has_any(&scope.fetch))
     }
 
     fn why_no_line(url: Option<&str>, layer: Layer) -> Option<String> {
@@ -387,7 +376,8 @@ impl Grant for FetchGrant {
     }
 
     fn narrowed_by(&self, today: &Self) -> Option<Self> {
-        let both = Self {
+        let both = smaller_of! {
+            self, today: requests request_bytes response_bytes time_ms at_once names redirects;;
             rules: overlap(&self.rules, &today.rules, |initial, today| {
                 let methods = common(&initial.methods, &today.methods);
                 let url = UrlPattern::overlap(&initial.url, &today.url)?;
@@ -398,13 +388,6 @@ impl Grant for FetchGrant {
                 let has = |outer: &IpNet, inner: &IpNet| outer.contains(inner).then_some(*inner);
                 has(initial, today).or_else(|| has(today, initial))
             }),
-            requests: self.requests.min(today.requests),
-            request_bytes: self.request_bytes.min(today.request_bytes),
-            response_bytes: self.response_bytes.min(today.response_bytes),
-            time_ms: self.time_ms.min(today.time_ms),
-            at_once: self.at_once.min(today.at_once),
-            names: self.names.min(today.names),
-            redirects: self.redirects.min(today.redirects),
         };
         Some(both).filter(|grant| !grant.rules.is_empty())
     }
@@ -413,31 +396,13 @@ impl Grant for FetchGrant {
         true
     }
 
-    fn effect(&self) -> String {
-        format!("send to {}", join(self.rules.iter().map(|rule| rule.url.as_str())))
-    }
-
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        self.rules.iter().map(|rule| Destination::Url(&rule.url)).collect()
-    }
-
-    fn layers(&self, _target: &str, _writes: bool) -> GrantLayers {
-        let headers = self.headers.iter().map(|name| format!("with the header {name}"));
-        let granted: Vec<String> = self.rules_in_words().chain(headers).collect();
-        GrantLayers {
-            granted: granted.join("; "),
-            // Rules and headers are granted separately, so no single entry decides.
-            entry: None,
-            bounds: Some(format!(
-                "as long as the name leads to no private address, and for {} requests of the run",
-                self.requests
-            )),
-        }
-    }
-
-    /// `send GET, HEAD to https://api.example.org/* (100 requests)`.
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
-        let rules: Vec<String> = self.rules_in_words().collect();
+    fn texts(&self, _request: &AccessRequest<'_>) -> GrantTexts<'_> {
+        let rules = self.rules.iter();
+        let written: Vec<String> = rules
+            .clone()
+            .map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url))
+            .collect();
+        let rule_text = written.join("; ");
         let private: Vec<String> = self.private.iter().map(ToString::to_string).collect();
         let private = match private.is_empty() {
             true => String::new(),
@@ -449,7 +414,19 @@ impl Grant for FetchGrant {
             names => format!(" with the headers {}", names.join(", ")),
         };
         let requests = count(self.requests, "request");
-        vec![format!("send {}{private}{headers} ({requests})", rules.join("; "))]
+        let each_header = self.headers.iter().map(|name| format!("with the header {name}"));
+        GrantTexts {
+            summary: vec![format!("send {rule_text}{private}{headers} ({requests})")],
+            effect: format!("send to {}", join(rules.clone().map(|rule| rule.url.as_str()))),
+            destinations: rules.map(|rule| Destination::Url(&rule.url)).collect(),
+            granted: written.into_iter().chain(each_header).collect::<Vec<_>>().join("; "),
+            // Rules and headers are granted separately, so no single entry decides.
+            entry: None,
+            bounds: Some(format!(
+                "as long as the name leads to no private address, and for {} requests of the run",
+                self.requests
+            )),
+        }
     }
 }
 

@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
+use super::{AccessRequest, Capability, Grant, GrantTexts, Refused, Rights, TaskScope, has_any};
 use crate::permissions::paths::{GuestPath, rest_below, suggested_folder, why_no_offer};
-use crate::permissions::task_scope::TaskScope;
-use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::side_effect::SideEffect;
 use crate::types::text::show_size;
@@ -106,15 +104,6 @@ pub(crate) fn folder(grant: &FileGrant) -> String {
     format!("{short}/")
 }
 
-/// The folders of a mode, as `text` writes each; empty if there are none.
-fn of_mode(
-    grants: &[FileGrant],
-    mode: FileMode,
-    text: impl Fn(&FileGrant) -> String,
-) -> Vec<String> {
-    grants.iter().filter(|grant| grant.mode == mode).map(text).collect()
-}
-
 impl Rights<'_> {
     /// Returns the index of the folder grant that holds a path, and the path below that folder.
     /// Only the text is checked; the folder resolves links on the disk.
@@ -209,17 +198,12 @@ impl Rights<'_> {
 }
 
 impl Grant for Vec<FileGrant> {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_touch(request.target, request.writes).map(drop)
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_touch(request.target, request.writes).map(drop)
     }
 
     fn remains(scope: &TaskScope, writes: bool) -> Option<bool> {
-        let has_folders = scope.files.as_ref().is_none_or(|folders| !folders.is_empty());
-        Some(has_folders && !(writes && scope.read_only))
-    }
-
-    fn verb(writes: bool) -> &'static str {
-        if writes { "write" } else { "read" }
+        Some(has_any(&scope.files) && !(writes && scope.read_only))
     }
 
     fn why_no_line(target: Option<&str>, _layer: Layer) -> Option<String> {
@@ -265,47 +249,46 @@ impl Grant for Vec<FileGrant> {
         self.iter().any(|grant| grant.mode == FileMode::ReadWrite)
     }
 
-    fn effect(&self) -> String {
-        format!("write {}", of_mode(self, FileMode::ReadWrite, folder).join(", "))
+    fn acts(&self) -> bool {
+        self.iter().any(|grant| grant.mode.writes())
     }
 
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        Vec::new()
-    }
-
-    fn layers(&self, target: &str, writes: bool) -> GrantLayers {
-        let folders: Vec<String> = self
-            .iter()
-            .map(|it| format!("{} {} at {}", it.mode.describe(), it.display_path, it.at))
-            .collect();
-        let writable = self.iter().find(|folder| folder.mode.writes()).filter(|_| writes);
-        let quota = writable.map_or_else(String::new, |folder| {
-            let size = show_size(folder.bytes);
-            format!(", and while the folder has less than {size} in {} files", folder.files)
-        });
-        GrantLayers {
-            granted: folders.join("; "),
-            entry: self.iter().position(|folder| {
-                target == folder.at || target.starts_with(&format!("{}/", folder.at))
-            }),
-            bounds: Some(format!("as long as no link on the disk leads out of the folder{quota}")),
-        }
-    }
-
-    /// `read docs/`, `read and write notes/ (1 MiB, 20 files)`.
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+        let in_mode = |mode: FileMode, text: &dyn Fn(&FileGrant) -> String| {
+            let folders = self.iter().filter(|grant| grant.mode == mode).map(text);
+            folders.collect::<Vec<_>>().join(", ")
+        };
         let with_quota = |grant: &FileGrant| {
             let size = show_size(grant.bytes);
             format!("{} ({size}, {} files)", folder(grant), thousands(grant.files))
         };
-        [FileMode::Read, FileMode::ReadWrite, FileMode::Overlay]
-            .into_iter()
-            .map(|mode| match mode {
-                FileMode::Read => (mode, of_mode(self, mode, folder)),
-                _ => (mode, of_mode(self, mode, with_quota)),
-            })
-            .filter(|(_, folders)| !folders.is_empty())
-            .map(|(mode, folders)| format!("{} {}", mode.describe(), folders.join(", ")))
-            .collect()
+        let summary = [
+            (FileMode::Read, in_mode(FileMode::Read, &folder)),
+            (FileMode::ReadWrite, in_mode(FileMode::ReadWrite, &with_quota)),
+            (FileMode::Overlay, in_mode(FileMode::Overlay, &with_quota)),
+        ];
+        let summary = summary.into_iter().filter(|(_, folders)| !folders.is_empty());
+        let granted: Vec<String> = self
+            .iter()
+            .map(|it| format!("{} {} at {}", it.mode.describe(), it.display_path, it.at))
+            .collect();
+        let writable = self.iter().find(|folder| folder.mode.writes());
+        let quota = writable.filter(|_| request.writes).map_or_else(String::new, |folder| {
+            let size = show_size(folder.bytes);
+            format!(", and while the folder has less than {size} in {} files", folder.files)
+        });
+        GrantTexts {
+            summary: summary
+                .map(|(mode, folders)| format!("{} {folders}", mode.describe()))
+                .collect(),
+            effect: format!("write {}", in_mode(FileMode::ReadWrite, &folder)),
+            granted: granted.join("; "),
+            entry: self.iter().position(|folder| {
+                let rest = request.target.strip_prefix(&folder.at);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }),
+            bounds: Some(format!("as long as no link on the disk leads out of the folder{quota}")),
+            ..GrantTexts::default()
+        }
     }
 }

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
-use crate::types::capability::Capability;
+use super::{AccessRequest, Capability, Grant, GrantTexts, Refused, Rights};
 use crate::types::wording::count;
 
 /// The grant of the conversation around a tool call.
@@ -36,12 +35,8 @@ impl Rights<'_> {
 }
 
 impl Grant for HistoryGrant {
-    fn decide(rights: &Rights<'_>, _request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_read_history().map(drop)
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "read the conversation of the tasks that call it"
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_read_history().map(drop)
     }
 
     fn question() -> Option<(&'static str, &'static str)> {
@@ -57,17 +52,16 @@ impl Grant for HistoryGrant {
         false
     }
 
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        Vec::new()
+    fn acts(&self) -> bool {
+        false
     }
 
-    fn layers(&self, _target: &str, _writes: bool) -> GrantLayers {
-        let granted = format!("the newest {} messages", self.messages);
-        GrantLayers { granted, ..GrantLayers::default() }
-    }
-
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
+    fn texts(&self, _request: &AccessRequest<'_>) -> GrantTexts<'_> {
         let messages = count(self.messages.into(), "message");
-        vec![format!("read the conversation of the tasks that call it ({messages})")]
+        GrantTexts {
+            summary: vec![format!("read the conversation of the tasks that call it ({messages})")],
+            granted: format!("the newest {} messages", self.messages),
+            ..GrantTexts::default()
+        }
     }
 }

@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
-use crate::permissions::task_scope::TaskScope;
-use crate::types::capability::Capability;
-use crate::types::denial::Layer;
+use super::{AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights, TaskScope};
+use crate::permissions::overlap::smaller_of;
 use crate::types::text::show_size;
 
 /// Maximum bytes of a key of a plugin's own store.
@@ -48,16 +46,12 @@ impl Rights<'_> {
 }
 
 impl Grant for KvGrant {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_store(request.target)
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_store(request.target)
     }
 
     fn remains(scope: &TaskScope, _writes: bool) -> Option<bool> {
         Some(scope.kv != Some(false))
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "store keys under"
     }
 
     fn question() -> Option<(&'static str, &'static str)> {
@@ -65,7 +59,7 @@ impl Grant for KvGrant {
     }
 
     fn narrowed_by(&self, today: &Self) -> Option<Self> {
-        Some(Self { bytes: self.bytes.min(today.bytes), keys: self.keys.min(today.keys) })
+        Some(smaller_of!(self, today: bytes keys;;))
     }
 
     fn needs_approval(&self) -> bool {
@@ -73,17 +67,13 @@ impl Grant for KvGrant {
         false
     }
 
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        Vec::new()
-    }
-
-    fn layers(&self, _target: &str, _writes: bool) -> GrantLayers {
-        let granted = format!("{} in {} keys", show_size(self.bytes), self.keys);
-        GrantLayers { granted, ..GrantLayers::default() }
-    }
-
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
-        vec![format!("keep {} of its own", show_size(self.bytes))]
+    fn texts(&self, _request: &AccessRequest<'_>) -> GrantTexts<'_> {
+        let size = show_size(self.bytes);
+        GrantTexts {
+            summary: vec![format!("keep {size} of its own")],
+            granted: format!("{size} in {} keys", self.keys),
+            ..GrantTexts::default()
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::texts::{in_brackets, names, run_limits};
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
-use crate::permissions::overlap::{common, smaller};
-use crate::permissions::task_scope::TaskScope;
-use crate::types::capability::Capability;
+use super::{
+    AccessRequest, Capability, Destination, Grant, GrantTexts, Refused, Rights, TaskScope, has_any,
+};
+use crate::permissions::overlap::{common, smaller_of};
 use crate::types::ids::ModelName;
 use crate::types::wording::{count, money};
 
@@ -51,24 +51,17 @@ impl<'a> Rights<'a> {
 }
 
 impl Grant for ModelGrant {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_use_model(Some(request.target)).map(drop)
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_use_model(Some(request.target)).map(drop)
     }
 
     fn remains(scope: &TaskScope, _writes: bool) -> Option<bool> {
-        Some(scope.model.as_ref().is_none_or(|names| !names.is_empty()))
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "use the model"
+        Some(has_any(&scope.model))
     }
 
     fn narrowed_by(&self, today: &Self) -> Option<Self> {
-        let both = Self {
-            names: common(&self.names, &today.names),
-            tokens: smaller(self.tokens, today.tokens),
-            cost_micro_usd: smaller(self.cost_micro_usd, today.cost_micro_usd),
-            calls: smaller(self.calls, today.calls),
+        let both = smaller_of! {
+            self, today: ; tokens cost_micro_usd calls; names: common(&self.names, &today.names)
         };
         Some(both).filter(|grant| !grant.names.is_empty())
     }
@@ -77,33 +70,24 @@ impl Grant for ModelGrant {
         true
     }
 
-    fn effect(&self) -> String {
-        format!("spend on the model {}", names(&self.names))
-    }
-
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        self.names.iter().map(Destination::Model).collect()
-    }
-
-    fn layers(&self, target: &str, _writes: bool) -> GrantLayers {
-        let limits = [
-            (self.calls, "calls"),
-            (self.tokens, "tokens"),
-            (self.cost_micro_usd, "micro-dollars"),
-        ];
-        GrantLayers {
-            bounds: run_limits(limits),
-            ..GrantLayers::of_names(&self.names, |name| name == target)
-        }
-    }
-
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
         let bounds = in_brackets([
             self.tokens.map(|tokens| count(tokens, "token")),
             self.cost_micro_usd.map(money),
             self.calls.map(|calls| count(calls, "call")),
         ]);
         let noun = if self.names.len() == 1 { "model" } else { "models" };
-        vec![format!("use {noun} {}{bounds}", names(&self.names))]
+        let limits = [
+            (self.calls, "calls"),
+            (self.tokens, "tokens"),
+            (self.cost_micro_usd, "micro-dollars"),
+        ];
+        GrantTexts {
+            summary: vec![format!("use {noun} {}{bounds}", names(&self.names))],
+            effect: format!("spend on the model {}", names(&self.names)),
+            destinations: self.names.iter().map(Destination::Model).collect(),
+            bounds: run_limits(limits),
+            ..GrantTexts::of_names(&self.names, |name| name == request.target)
+        }
     }
 }

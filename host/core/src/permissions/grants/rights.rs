@@ -4,11 +4,10 @@
 use std::borrow::Borrow;
 use std::fmt::Display;
 
-use super::Grants;
 use super::texts::list_with;
+use super::{Capability, Grants};
 use crate::permissions::manifest::Manifest;
 use crate::permissions::task_scope::{ScopedTask, TaskScope};
-use crate::types::capability::Capability;
 use crate::types::denial::{Denial, DenialRecord, Layer};
 
 /// The record of a refusal.

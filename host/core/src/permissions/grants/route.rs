@@ -3,9 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::texts::join;
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
-use crate::permissions::task_scope::TaskScope;
-use crate::types::capability::Capability;
+use super::{AccessRequest, Capability, Grant, GrantTexts, Refused, Rights, TaskScope, has_any};
 use crate::types::host_tool::HostTool;
 
 /// The grant of addresses and of host tools.
@@ -36,16 +34,12 @@ impl Rights<'_> {
 }
 
 impl Grant for RouteGrant {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_route(request.target)
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_route(request.target)
     }
 
     fn remains(scope: &TaskScope, _writes: bool) -> Option<bool> {
-        Some(scope.route.as_ref().is_none_or(|names| !names.is_empty()))
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "address"
+        Some(has_any(&scope.route))
     }
 
     fn narrowed_by(&self, today: &Self) -> Option<Self> {
@@ -58,21 +52,21 @@ impl Grant for RouteGrant {
         false
     }
 
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        Vec::new()
+    fn acts(&self) -> bool {
+        false
     }
 
-    fn layers(&self, target: &str, _writes: bool) -> GrantLayers {
-        GrantLayers::of_names(&self.names, |name| name.eq_ignore_ascii_case(target))
-    }
-
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
         let is_tool = |name: &&str| HostTool::from_name(name).is_some();
         let (tools, addresses): (Vec<&str>, Vec<&str>) =
             self.names.iter().map(String::as_str).partition(is_tool);
         let pass = (!addresses.is_empty()).then(|| format!("pass messages to {}", join(addresses)));
         let steer = (!tools.is_empty()).then(|| format!("steer its task with {}", join(tools)));
-        let words: Vec<String> = pass.into_iter().chain(steer).collect();
-        Some(words.join(" and ")).filter(|words| !words.is_empty()).into_iter().collect()
+        let summary: Vec<String> = pass.into_iter().chain(steer).collect();
+        let is_target = |name: &str| name.eq_ignore_ascii_case(request.target);
+        GrantTexts {
+            summary: vec![summary.join(" and ")],
+            ..GrantTexts::of_names(&self.names, is_target)
+        }
     }
 }

@@ -6,13 +6,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::texts::join;
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
+use super::{
+    AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights, TaskScope, has_any,
+};
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::manifest::requested_secrets;
 use crate::permissions::overlap::overlap;
-use crate::permissions::task_scope::TaskScope;
-use crate::types::capability::Capability;
-use crate::types::denial::Layer;
 use crate::types::ids::SecretName;
 
 /// The part of a request that may hold a secret.
@@ -157,29 +156,15 @@ impl SecretGrant {
             request_parts,
         })
     }
-
-    fn hosts_in_words(&self) -> String {
-        join(self.hosts.iter().map(HostPattern::as_str))
-    }
-}
-
-/// `met_token (for api.met.no)`, for each.
-fn bound(grants: &[SecretGrant]) -> String {
-    let text = |grant: &SecretGrant| format!("{} (for {})", grant.name, grant.hosts_in_words());
-    grants.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 impl Grant for Vec<SecretGrant> {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_use_secret(request.target, request.host)
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_use_secret(request.target, request.host)
     }
 
     fn remains(scope: &TaskScope, _writes: bool) -> Option<bool> {
-        Some(scope.secrets.as_ref().is_none_or(|names| !names.is_empty()))
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "use the secret"
+        Some(has_any(&scope.secrets))
     }
 
     fn why_no_line(_target: Option<&str>, layer: Layer) -> Option<String> {
@@ -195,33 +180,32 @@ impl Grant for Vec<SecretGrant> {
         true
     }
 
-    fn effect(&self) -> String {
-        format!("use the secret {}", bound(self))
+    fn acts(&self) -> bool {
+        false
     }
 
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        // A secret leaves only in a request, which `fetch` grants.
-        Vec::new()
-    }
-
-    fn layers(&self, target: &str, _writes: bool) -> GrantLayers {
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
         let names: Vec<&str> = self.iter().map(|grant| grant.name.as_str()).collect();
-        let is_meant = |grant: &&SecretGrant| target.is_empty() || grant.name.as_str() == target;
+        let hosts = |grant: &SecretGrant| join(grant.hosts.iter().map(HostPattern::as_str));
+        let bound = self.iter().map(|grant| format!("{} (for {})", grant.name, hosts(grant)));
+        let bound = bound.collect::<Vec<_>>().join(", ");
+        let is_meant =
+            |it: &&SecretGrant| request.target.is_empty() || it.name.as_str() == request.target;
         let bounds = self.iter().filter(is_meant).map(|grant| {
             format!(
                 "{} only towards {}, and only in {}",
                 grant.name,
-                grant.hosts_in_words(),
+                hosts(grant),
                 join(grant.request_parts.iter().map(|part| part.as_str()))
             )
         });
-        GrantLayers {
+        GrantTexts {
+            summary: vec![format!("have put in {bound}")],
+            effect: format!("use the secret {bound}"),
             bounds: Some(bounds.collect::<Vec<_>>().join("; ")),
-            ..GrantLayers::of_names(&names, |name| name == target)
+            // A secret leaves only in a request, which `fetch` grants.
+            destinations: Vec::new(),
+            ..GrantTexts::of_names(&names, |name| name == request.target)
         }
-    }
-
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
-        vec![format!("have put in {}", bound(self))]
     }
 }

@@ -6,10 +6,8 @@ use std::borrow::Borrow;
 use serde::{Deserialize, Serialize};
 
 use super::texts::{list_with, run_limits};
-use super::{AccessRequest, Destination, Grant, GrantLayers, Refused, Rights};
+use super::{AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights};
 use crate::permissions::overlap::{overlap, smaller};
-use crate::types::capability::Capability;
-use crate::types::denial::Layer;
 
 /// The grant of tools that an agent may call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -118,12 +116,8 @@ impl Rights<'_> {
 }
 
 impl Grant for ToolsGrant {
-    fn decide(rights: &Rights<'_>, request: &AccessRequest<'_>) -> Result<(), Refused> {
-        rights.may_call(request.target)
-    }
-
-    fn verb(_writes: bool) -> &'static str {
-        "call"
+    fn decide(request: &AccessRequest<'_>) -> Result<(), Refused> {
+        request.rights.may_call(request.target)
     }
 
     fn narrowed_by(&self, today: &Self) -> Option<Self> {
@@ -139,19 +133,11 @@ impl Grant for ToolsGrant {
         false
     }
 
-    fn destinations(&self) -> Vec<Destination<'_>> {
-        Vec::new()
-    }
-
-    fn layers(&self, target: &str, _writes: bool) -> GrantLayers {
-        GrantLayers {
-            entry: self.names.iter().position(|pattern| pattern.covers(target)),
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+        GrantTexts {
+            entry: self.names.iter().position(|pattern| pattern.covers(request.target)),
             bounds: run_limits([(self.calls, "calls")]),
-            ..GrantLayers::of_names(&self.names, |_| false)
+            ..GrantTexts::of_names(&self.names, |_| false)
         }
-    }
-
-    fn summary(&self, _rights: &Rights<'_>) -> Vec<String> {
-        Vec::new()
     }
 }

@@ -2,7 +2,7 @@
 //! never from its own description. Reading is allowed; writing, sending, spending, using a secret
 //! or starting work needs an approver.
 
-use crate::permissions::grants::{FileGrant, FileMode, Grant, folder};
+use crate::permissions::grants::{AccessRequest, FileGrant, FileMode, Grant, folder};
 use crate::permissions::policy_rules::Decide;
 use crate::setup::PluginSetup;
 use crate::types::capability::Capability;
@@ -37,8 +37,9 @@ pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
     if plugin.facts.is_native() {
         return format!("{name} is part of the program");
     }
-    let effects = grants(plugin).filter(|grant| grant.needs_approval()).map(Grant::effect);
-    let may: Vec<String> = effects.collect();
+    let request = AccessRequest::new(plugin.rights(name));
+    let asked = grants(plugin).filter(|grant| grant.needs_approval());
+    let may: Vec<String> = asked.map(|grant| grant.texts(&request).effect).collect();
     match may.split_last() {
         None => {
             let is_overlay = |grant: &&FileGrant| grant.mode == FileMode::Overlay;

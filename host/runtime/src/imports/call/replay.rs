@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use conclave_core::permissions::grants::Grants;
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::{Fault, FaultKind};
@@ -87,7 +86,7 @@ impl CallReplay {
             models: Arc::clone(&start.models),
             tools: Arc::clone(&start.tools),
             effects: Arc::clone(&start.effects),
-            records: can_act(&plugin.setup.grants),
+            records: plugin.setup.grants.can_act(),
             state: Mutex::new(state),
             under_way: AtomicUsize::new(0),
             idle: Notify::new(),
@@ -177,17 +176,6 @@ impl Drop for BusyGuard {
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
         self.0.idle.notify_waiters();
     }
-}
-
-/// Whether these grants let anything besides an answer leave a call.
-fn can_act(grants: &Grants) -> bool {
-    let writes = || grants.files.iter().any(|grant| grant.mode.writes());
-    grants.model.is_some()
-        || grants.tools.is_some()
-        || grants.fetch.is_some()
-        || grants.kv.is_some()
-        || grants.exec.is_some()
-        || writes()
 }
 
 #[cfg(test)]
