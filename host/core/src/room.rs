@@ -10,10 +10,8 @@ mod agent_states;
 mod approvals;
 mod background;
 mod budgets;
-mod calls;
 mod condensing;
 mod confirming;
-mod context;
 mod context_window;
 mod controls;
 mod conversation;
@@ -23,7 +21,6 @@ mod delivery;
 mod fallback;
 #[cfg(test)]
 mod fixture;
-mod frame;
 mod gates;
 mod handoff;
 mod histories;
@@ -34,7 +31,6 @@ mod knowledge;
 mod lifecycle;
 mod limit_increase;
 mod links;
-mod loop_detection;
 mod messages;
 mod models;
 mod observing;
@@ -53,6 +49,7 @@ mod resumed;
 mod runs;
 mod scratch;
 mod side_effects;
+mod state;
 mod steps;
 mod stuck_detection;
 mod termination;
@@ -81,22 +78,19 @@ use crate::types::tool::CallableTool;
 use crate::types::usage::{Spent, UsedByPlugin};
 use crate::types::view::{AgentView, ConversationView};
 
-pub use invariants::{Invariant, InvariantViolation};
 pub use lifecycle::RoomStatus;
 pub use models::MissingModel;
-pub(crate) use replayed::ReplayedTurn;
-pub use stuck_detection::StuckKind;
+pub use state::invariant::{Invariant, InvariantViolation};
+pub(crate) use state::replayed_turns::ReplayedTurn;
+pub use state::stuck_watch::StuckKind;
 pub(crate) use tools::{naming_task_list, wider_tools};
 
 use agent_states::AgentStates;
 use background::Background;
 use budgets::{BudgetShortage, Budgets};
-use calls::{Purpose, QueryPurpose, TimerPurpose};
-use context::{RoomContext, RoomPhase};
 use controls::ReceivedControls;
 use conversation::RoomChannels;
 use delivery::Deliveries;
-use frame::{FrameWait, Frames};
 use gates::Gating;
 use handoff::Handoffs;
 use histories::Histories;
@@ -104,6 +98,10 @@ use models::ModelCalls;
 use observing::Observing;
 use pausing::Pausing;
 use scratch::Scratch;
+use state::calls::{Purpose, QueryPurpose, TimerPurpose};
+use state::context::{RoomContext, RoomPhase};
+use state::frame::FrameWait;
+use state::frames::Frames;
 use views::{
     BackgroundWork, Dialogue, GateChecks, PluginCalls, ResultDelivery, RunControl, StepLoop,
     ToolRounds,
@@ -517,7 +515,7 @@ impl Room {
                 self.plugin_calls().ask_for_more(BudgetShortage::of_used_up(Budget::Wall))
             }
             Some(TimerPurpose::Wall) => {
-                let end = termination::FrameEnd::out_of_time(self.cx.opening.depth > 0);
+                let end = state::closing::FrameEnd::out_of_time(self.cx.opening.depth > 0);
                 self.run_control().stop_work(end);
             }
             Some(TimerPurpose::Approval { call }) => self.approval_expired(call),

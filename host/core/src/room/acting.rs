@@ -5,17 +5,16 @@
 pub(super) mod executors;
 pub(super) mod jobs;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::approvals::{Consent, ConsentRuling};
+use super::approvals::ConsentRuling;
 use super::delegates::delegate_slots;
-use super::frame::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
 use super::planning::change_plan;
 use super::queries::consult;
+use super::state::consent::Consent;
+use super::state::rounds::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
 use super::{
     Frames, Invariant, Purpose, QueryPurpose, RoomContext, TimerPurpose, ToolRounds, confirming,
 };
@@ -28,9 +27,7 @@ use crate::types::action::{Action, Observation};
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{CallId, FrameId, PluginName, TaskName, TimerId};
 use crate::types::message::{Message, ToolResult};
-use crate::types::plan::Plan;
-use jobs::{Job, UnreadOutput};
-pub(super) use jobs::{JobCall, KILL, exit_of};
+pub(super) use jobs::{KILL, exit_of};
 
 /// Number of memories that `recall` asks for.
 const MEMORIES: u32 = 10;
@@ -39,33 +36,6 @@ const MEMORY_CHARS: usize = 30_000;
 const CONDENSE: &str = "condensation_request";
 /// The observation of a thought (O-045).
 const THOUGHT_LOGGED: &str = "Your thought has been logged.";
-
-/// The state of an acting agent, apart from its messages.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Acting {
-    /// The agent's plan (O-057).
-    #[serde(default)]
-    pub(super) plan: Arc<Plan>,
-    /// The outputs of its last finish or reject action (O-022, O-023); null before.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub(super) outputs: Value,
-    /// The last error in its observations (O-051).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) last_error: Option<String>,
-    /// Its background commands by id (O-094).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    jobs: BTreeMap<i64, Job>,
-    /// Output of its background commands since its last step (O-054).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    news: Vec<UnreadOutput>,
-}
-
-impl Acting {
-    /// Whether there is nothing to serialize.
-    pub(super) fn is_idle(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 impl ToolRounds<'_> {
     /// Carries out the action of a message, which is more than a reply.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::{Frame, FrameWait};
+use super::state::frame::{Frame, FrameWait};
 use super::{Budgets, Pausing, Purpose, Room, RoomContext};
 use crate::protocol::notice::Notice;
 use crate::types::agent_state::AgentState;
@@ -230,7 +230,7 @@ mod tests {
         parts.cx.next_call(Purpose::HeldTool {
             frame: id,
             slot: 0,
-            consent: super::super::approvals::Consent::NotYet,
+            consent: super::super::state::consent::Consent::NotYet,
         });
         note(&parts, &pausing);
         parts.cx.next_call(Purpose::Approval { frame: id, slot: 0 });

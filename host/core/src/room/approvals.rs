@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::confirming::{ByRule, RequestedAct, consent_to, delegators};
 use super::messages::unknown_plugin;
+use super::state::consent::Consent;
 use super::tools::failed;
 use super::{Frames, Purpose, Room, RoomContext, TimerPurpose};
 use crate::permissions::policy_rules::{Decide, Rule};
@@ -20,7 +19,6 @@ use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 use crate::types::ids::{CallId, FrameId, PluginName};
 use crate::types::message::{ToolCall, ToolResult};
-use crate::types::risk::Risk;
 use crate::types::tool::ToolError;
 
 /// The decision of the operator's rules about a call.
@@ -28,22 +26,6 @@ pub(super) enum ConsentRuling {
     Runs,
     Waits,
     Refused(ToolResult),
-}
-
-/// The consent that a call has so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Consent {
-    NotYet,
-    /// Only the analyzer was asked, or it gave no answer. `asks` is true if the task's rules
-    /// require an approval for this risk.
-    Assessed {
-        risk: Risk,
-        asks: bool,
-    },
-    /// Approved unchanged.
-    Approved,
-    /// Approved with other arguments, which the rules must not deny.
-    Edited,
 }
 
 /// Checks a call against the rules. A call that needs approval waits for `Decided`.

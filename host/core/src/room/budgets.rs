@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::{Frame, FrameWait};
 use super::limit_increase::HeldRequest;
 use super::models::ModelCall;
+use super::state::frame::{Frame, FrameWait};
 use super::{
     Background, BackgroundWork, Frames, Histories, ModelCalls, PluginCalls, Purpose, RoomContext,
     RunControl,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::FrameWait;
 use super::queries::consult;
+use super::state::frame::FrameWait;
 use super::{Dialogue, Histories, QueryPurpose, RoomContext, RunControl, StepLoop};
 use crate::protocol::notice::Notice;
 use crate::setup::CondenseRules;

@@ -2,9 +2,10 @@
 //! an analyzer fails, an approver is asked. A waiting action has started nothing (O-110, O-185).
 
 use super::acting::executors::executor_of;
-use super::approvals::{Consent, ConsentRuling, ask_approver};
-use super::frame::{CallOutcome, SlotAnswer, SlotState};
+use super::approvals::{ConsentRuling, ask_approver};
 use super::queries::consult;
+use super::state::consent::Consent;
+use super::state::rounds::{CallOutcome, SlotAnswer, SlotState};
 use super::tools::failed;
 use super::{Frames, Invariant, QueryPurpose, RoomContext, ToolRounds};
 use crate::setup::plugin_query::{PluginQuery, PluginReply};

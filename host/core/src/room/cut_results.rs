@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Dialogue;
-use super::frame::CallOutcome;
+use super::state::rounds::CallOutcome;
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget};
 use crate::tool_calls::truncate;
 use crate::types::host_tool::HostTool;

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::background::checks::may_delegate;
-use super::frame::{CallOutcome, Frame, FrameWait, Responder, Slot, SlotAnswer, SlotState};
 use super::messages::text_form;
 use super::prompt_agent::lacks_inputs;
-use super::termination::FrameEnd;
+use super::state::closing::FrameEnd;
+use super::state::frame::{Frame, FrameWait, Responder};
+use super::state::rounds::{CallOutcome, Slot, SlotAnswer, SlotState};
 use super::{Dialogue, Frames, Invariant, RoomContext};
 use crate::types::action::{Action, Observation, Turn};
 use crate::types::ids::{FrameId, TaskName};

@@ -22,14 +22,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::queue_limit::{QUEUE_BYTES, QUEUE_MAX, QueueLimit};
+use super::state::gated::GatedMessage;
 use super::{Background, Frames, Purpose, ResultDelivery, Room, RoomChannels, RoomContext};
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
 use crate::types::channel::Binding;
 use crate::types::delegation::ResultForm;
-use crate::types::delivery::{
-    DeliveryRecord, DeliveryState, DeliveryView, EndedTask, OutgoingMessage,
-};
+use crate::types::delivery::{DeliveryRecord, DeliveryState, DeliveryView, EndedTask};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 use crate::types::request::{Refusal, RefusalCode, RequestId};
 use announcing::KeyedAnnouncement;
@@ -79,33 +78,6 @@ pub(super) struct Undelivered {
     /// Number of automatic answers that led to it: one more than those that led to the delegating
     /// turn.
     pub(super) chain_depth: u32,
-}
-
-/// A message that gates still check, with its origin.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct GatedMessage {
-    pub(super) outgoing: OutgoingMessage,
-    /// The strategy that requested it; `None` for an announcement, and for results that the host
-    /// reports.
-    pub(super) strategy: Option<PluginName>,
-    /// The request of an announcement.
-    pub(super) request: Option<RequestId>,
-    /// The task whose agent takes a turn about it; `None` if it is said on the channel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) relay: Option<TaskName>,
-    /// Number of automatic answers that led to it.
-    #[serde(default)]
-    pub(super) chain_depth: u32,
-    /// The text for people if no agent can take the turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) otherwise: Option<String>,
-}
-
-impl GatedMessage {
-    /// The bytes of its texts.
-    pub(super) fn weight(&self) -> usize {
-        self.outgoing.text.len() + self.otherwise.as_ref().map_or(0, String::len)
-    }
 }
 
 /// Queued and retained results, and the state of their strategies.

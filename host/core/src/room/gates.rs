@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::acting::drop_timers;
-use super::background::{Delegating, TaskOrigin};
-use super::delivery::GatedMessage;
-use super::passages::{Passage, PassageKind, passage_facts};
+use super::passages::passage_facts;
 use super::queue_limit::QueueLimit;
+use super::state::delegation::TaskOrigin;
+use super::state::gated::GatedAct;
+use super::state::gated::GatedMessage;
+use super::state::gated::PassageKind;
 use super::{BackgroundWork, GateChecks, Invariant, Purpose, Room, RoomContext, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -22,65 +24,10 @@ use crate::setup::plugin_query::{self, GATE_INPUT_MAX, GateVerdict, PluginQuery,
 use crate::setup::{GatePoint, GateRule};
 use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, ChannelId, FrameId, PluginName};
-use crate::types::request::{Inbound, RequestId};
+use crate::types::request::Inbound;
 
 /// Bytes of a gate's reason, which the sender reads.
 const REASON_MAX: usize = 4 << 10;
-
-/// An item that passes the gates, with all that is needed to resume it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum GatedAct {
-    Inbound { request: RequestId, inbound: Box<Inbound> },
-    Delegation { delegating: Box<Delegating> },
-    Delivery { gated: Box<GatedMessage> },
-    Passage { passage: Box<Passage> },
-}
-
-impl GatedAct {
-    fn point(&self) -> GatePoint {
-        match self {
-            Self::Inbound { .. } => GatePoint::Inbound,
-            Self::Delegation { .. } => GatePoint::Delegate,
-            Self::Delivery { .. } => GatePoint::Deliver,
-            Self::Passage { passage } => passage.kind.point(),
-        }
-    }
-
-    /// The text that a gate may read and change. For a delegation it is what the worker reads.
-    pub(super) fn text(&self) -> &str {
-        match self {
-            Self::Inbound { inbound, .. } => &inbound.text,
-            Self::Delegation { delegating } => {
-                delegating.delegation.brief.as_ref().unwrap_or(&delegating.delegation.description)
-            }
-            Self::Delivery { gated } => &gated.outgoing.text,
-            Self::Passage { passage } => &passage.text,
-        }
-    }
-
-    fn set_text(&mut self, text: String) {
-        match self {
-            Self::Inbound { inbound, .. } => inbound.text = text,
-            Self::Delegation { delegating } => {
-                // Text that a gate removed from the brief must not remain in the label.
-                if delegating.delegation.brief.is_some() {
-                    delegating.delegation.brief = Some(text.clone());
-                }
-                delegating.delegation.description = text;
-            }
-            Self::Delivery { gated } => gated.outgoing.text = text,
-            Self::Passage { passage } => (passage.text, passage.is_changed) = (text, true),
-        }
-    }
-
-    /// The channel whose order the item keeps.
-    fn lane(&self) -> Option<&ChannelId> {
-        match self {
-            Self::Inbound { inbound, .. } => Some(&inbound.channel),
-            Self::Delegation { .. } | Self::Delivery { .. } | Self::Passage { .. } => None,
-        }
-    }
-}
 
 /// The items that gates are checking.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

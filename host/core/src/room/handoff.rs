@@ -10,11 +10,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::frame::{CallOutcome, Responder};
 use super::gates::has_gate;
-use super::passages::{FrameHold, Passage, PassageKind};
 use super::prompt_agent::with_message;
-use super::stuck_detection::StuckKind;
+use super::state::frame::FrameHold;
+use super::state::frame::Responder;
+use super::state::gated::{Passage, PassageKind};
+use super::state::rounds::CallOutcome;
+use super::state::stuck_watch::StuckKind;
 use super::{Frames, Invariant, Room, RoomContext, RoomPhase, StepLoop};
 use crate::protocol::notice::Notice;
 use crate::setup::{GatePoint, Setup, is_user};
@@ -461,7 +463,7 @@ impl StepLoop<'_> {
                 reason = format!("{reason}: {}", handoff.reason);
             }
             self.run_control()
-                .end_frame(id, super::termination::FrameEnd::new(Status::Done, reason));
+                .end_frame(id, super::state::closing::FrameEnd::new(Status::Done, reason));
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::frame::CallOutcome;
 use super::messages::text_form;
+use super::state::rounds::CallOutcome;
 use super::termination::calls_in;
 use super::tools::{calls_as_json, host_tool_of, taint_of};
 use super::{Dialogue, Frames, Histories, RoomContext, ToolRounds};

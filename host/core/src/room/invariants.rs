@@ -5,82 +5,17 @@
 //! Input that may come from outside at any time is no violation. An answer to an abandoned call, a
 //! late timer or an unknown number changes nothing.
 
-use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::frame::{FrameWait, Slot, ToolRound};
+use super::state::invariant::{Invariant, InvariantViolation};
 use super::{Frames, Room, RoomContext, RoomPhase, RunControl};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::state::frame::FrameWait;
+use crate::room::state::rounds::{Slot, ToolRound};
 use crate::types::ids::{CallId, FrameId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::usage::Spent;
-
-/// A property that always holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Invariant {
-    /// An active frame exists, and its task is in the setup.
-    FrameExists,
-    /// A frame with a step in progress waits for the answer that arrived.
-    StepWaits,
-    /// A call of a round belongs to a round that its frame waits for.
-    RoundWaits,
-    /// A call of a round has its slot.
-    SlotExists,
-    /// A background task with an open room is known.
-    TaskKnown,
-    /// A strategy with a pending call has its state.
-    StrategyKnown,
-    /// A background command that is followed is known.
-    CommandKnown,
-    /// The item that a gate checks is known, and the gate is in the setup.
-    GateKnown,
-}
-
-impl Invariant {
-    /// The stable code for programs.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FrameExists => "frame_exists",
-            Self::StepWaits => "step_waits",
-            Self::RoundWaits => "round_waits",
-            Self::SlotExists => "slot_exists",
-            Self::TaskKnown => "task_known",
-            Self::StrategyKnown => "strategy_known",
-            Self::CommandKnown => "command_known",
-            Self::GateKnown => "gate_known",
-        }
-    }
-
-    /// Whether it is about frames, which are all gone once a stop has ended the run.
-    fn is_of_frames(self) -> bool {
-        !matches!(self, Self::TaskKnown | Self::StrategyKnown | Self::GateKnown)
-    }
-}
-
-/// An invariant that did not hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InvariantViolation {
-    pub invariant: Invariant,
-    /// The frame that the invariant is about, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub frame: Option<FrameId>,
-}
-
-impl fmt::Display for InvariantViolation {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let code = self.invariant.as_str();
-        write!(
-            out,
-            "internal error ({code}): the room was in a state that no events lead to, and was ended. "
-        )?;
-        out.write_str("This is a defect of Conclave: please report it, with the run's journal.")
-    }
-}
 
 impl Room {
     /// The violation for which this room was ended, if any.
@@ -91,20 +26,6 @@ impl Room {
 }
 
 impl RoomContext {
-    /// The violation for which this room was ended, if any.
-    pub(super) fn violation(&self) -> Option<InvariantViolation> {
-        self.violation
-    }
-
-    /// Records a violation; the room ends after this event. The first violation of an event counts.
-    pub(super) fn violated(&mut self, invariant: Invariant, frame: impl Into<Option<FrameId>>) {
-        // A stop within this event may have removed all frames, so their state no longer matters.
-        if invariant.is_of_frames() && !matches!(self.phase, RoomPhase::Running { .. }) {
-            return;
-        }
-        self.new_violation.get_or_insert(InvariantViolation { invariant, frame: frame.into() });
-    }
-
     /// Ends a further run in a broken room at once, for the same reason. Returns whether the room
     /// is broken.
     pub(super) fn end_if_broken(&mut self) -> bool {
@@ -192,10 +113,10 @@ impl RunControl<'_> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::frame::{Attempt, CachedTaskSetup, Frame, Responder, Responders};
     use super::super::{Purpose, QueryPurpose};
     use super::*;
     use crate::protocol::event::Event;
+    use crate::room::state::frame::{Attempt, CachedTaskSetup, Frame, Responder, Responders};
     use crate::setup::plugin_query::{GateVerdict, PluginReply, Verdict};
     use crate::setup::{Setup, TaskSetup};
     use crate::types::action::{Action, Turn};

@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::frame::{Attempt, FrameWait, Responder};
 use super::queries::consult;
+use super::state::closing::FrameEnd;
+use super::state::frame::RuledAnswer;
+use super::state::frame::{Attempt, FrameWait, Responder};
 use super::steps::UserSeat;
-use super::termination::FrameEnd;
 use super::tools::taint_of;
 use super::{Dialogue, Invariant, QueryPurpose, RunControl, StepLoop};
 use crate::protocol::notice::Notice;
@@ -18,18 +17,6 @@ use crate::setup::plugin_query::{JudgedAnswer, PluginQuery, PluginReply, Ruling}
 use crate::types::fault::Fault;
 use crate::types::ids::{FrameId, PluginName};
 use crate::types::message::{Label, Message};
-
-/// An answer that a judge is asked about, with the host's ruling.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct RuledAnswer {
-    pub(super) message: Arc<Message>,
-    pub(super) valid: bool,
-    /// Whether the answer ends the task by itself (L-081).
-    pub(super) ends: bool,
-    /// Whether it ends the task by any rule.
-    #[serde(rename = "done")]
-    pub(super) is_done: bool,
-}
 
 impl StepLoop<'_> {
     /// Asks a judge about an answer; the step waits for its ruling.

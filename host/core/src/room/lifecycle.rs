@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::frame::Responder;
 use super::pausing::{UserMessage, active_frame, report_unread};
 use super::prompt_agent::with_message;
 use super::queue_limit::QueueLimit;
-use super::termination::FrameEnd;
+use super::state::closing::FrameEnd;
+use super::state::frame::Responder;
 use super::{
     Dialogue, Frames, Handoffs, Purpose, Room, RoomChannels, RoomContext, RoomPhase, RunControl,
     TimerPurpose,

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::approvals::Consent;
 use super::budgets::BudgetShortage;
-use super::frame::FrameWait;
+use super::state::consent::Consent;
+use super::state::frame::FrameWait;
 use super::{
     Budgets, Frames, Invariant, PluginCalls, Purpose, Room, RoomContext, RoomPhase, TimerPurpose,
 };

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::frame::{Frame, FrameWait};
+use super::state::frame::{Frame, FrameWait};
 use super::{Dialogue, Frames, Histories};
 use crate::types::message::Message;
 

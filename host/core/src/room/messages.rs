@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::frame::Responder;
 use super::prompts::IncompleteAnswer;
 use super::responders::{caller_name, forget_reading};
+use super::state::frame::Responder;
 use super::tools::failed;
 use super::{Dialogue, Frames, Handoffs, Invariant, RoomContext};
 use crate::protocol::notice::Notice;

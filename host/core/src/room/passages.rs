@@ -4,18 +4,23 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::background::Waiter;
 use super::background::closing::shares_channels;
 use super::background::slots::waits;
-use super::frame::{Frame, FrameWait, Responder, SlotState};
-use super::gates::{GatedAct, has_gate};
+use super::gates::has_gate;
 use super::messages::text_form;
 use super::prompt_agent::own_system;
 use super::queries::consult;
-use super::termination::{FrameEnd, failed_instead, has_answer};
+use super::state::closing::Closing;
+use super::state::closing::FrameEnd;
+use super::state::delegation::Waiter;
+use super::state::frame::FrameHold;
+use super::state::frame::{Frame, FrameWait, Responder};
+use super::state::gated::GatedAct;
+use super::state::gated::{Passage, PassageKind};
+use super::state::rounds::SlotState;
+use super::termination::{failed_instead, has_answer};
 use super::{
     Frames, GateChecks, Invariant, QueryPurpose, Room, RoomContext, RoomPhase, RunControl,
     StepLoop, ToolRounds,
@@ -28,81 +33,6 @@ use crate::types::fault::{Fault, FaultKind};
 use crate::types::ids::{FrameId, PluginName};
 use crate::types::message::{Label, Message, ToolCall};
 use crate::types::outcome::Status;
-
-/// The reason why the step loop leaves an activation alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum FrameHold {
-    /// No gate was asked about its first message yet.
-    Entering,
-    /// Gates check its first message, or the summary of its handoff.
-    Checked,
-    /// A judge or gates decide on its result.
-    Closing(Box<Closing>),
-}
-
-/// The end of an activation, with the result that a judge or gates decide on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Closing {
-    ending: FrameEnd,
-    /// As the caller reads it.
-    pub(super) result: Message,
-    /// The ways out whose gates let it pass.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    passed: Vec<PassageKind>,
-}
-
-/// The content of a passage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum PassageKind {
-    /// The first message of a sub-task or delegate.
-    Message,
-    /// A task's result for its caller.
-    Result,
-    /// The summary for the task that takes over the conversation.
-    Handoff,
-    /// A question to the user.
-    Question,
-    /// The result of the run.
-    Answer,
-    /// What an agent says to people while it works.
-    Talk,
-}
-
-/// A text that gates check before it leaves an activation, or reaches a new one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Passage {
-    pub(super) kind: PassageKind,
-    /// The activation that it leaves; for a first message, the one that it reaches.
-    pub(super) frame: FrameId,
-    /// The task that it goes to; `None` for the user, or for another room.
-    pub(super) to: Option<String>,
-    pub(super) text: String,
-    /// The action that waits for the gates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) waiter: Option<Waiter>,
-    /// Further texts that pass with it, by name; null for none.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub(super) facts: Value,
-    /// Whether a gate replaced the text.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) is_changed: bool,
-}
-
-impl Passage {
-    pub(super) fn new(kind: PassageKind, frame: FrameId, text: String) -> Self {
-        Self { kind, frame, to: None, text, waiter: None, facts: Value::Null, is_changed: false }
-    }
-}
-
-impl PassageKind {
-    pub(super) fn point(self) -> GatePoint {
-        match self {
-            Self::Message | Self::Result | Self::Handoff => GatePoint::Subtask,
-            Self::Question | Self::Answer | Self::Talk => GatePoint::Outbound,
-        }
-    }
-}
 
 impl Frame {
     /// The end that a judge and gates decide on, with its result.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::Responder;
+use super::state::frame::Responder;
 use super::{Frames, Purpose, Room, RoomContext, RoomPhase, StepLoop, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::frame::{Frame, ParsedMessage, Responder, Responders, SharedCalls};
+use super::state::frame::{Frame, ParsedMessage, Responder, Responders, SharedCalls};
 use super::{Dialogue, Frames, Histories, Invariant, RoomContext};
 use crate::protocol::notice::SkipReason;
 use crate::setup::{TaskRules, TaskSetup};

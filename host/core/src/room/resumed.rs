@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::approvals::{Consent, drop_approval_timer};
-use super::frame::Frames;
+use super::approvals::drop_approval_timer;
+use super::state::consent::Consent;
+use super::state::frames::Frames;
 use super::steps::peers;
 use super::{Histories, Purpose, Room, RoomContext, TimerPurpose};
 use crate::permissions::overlap::smaller;

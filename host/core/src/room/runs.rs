@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::frame::Responder;
 use super::lifecycle::{opens_idle, wait_for_messages};
 use super::prompt_agent::with_message;
-use super::termination::FrameEnd;
+use super::state::closing::FrameEnd;
+use super::state::frame::Responder;
 use super::{Histories, Room, RoomContext, RoomPhase, TimerPurpose};
 use crate::protocol::event::{HistoryChange, RunOpening};
 use crate::setup::Setup;

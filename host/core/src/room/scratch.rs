@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::acting::JobCall;
+use super::state::acting::JobCall;
+use super::state::as_pairs;
 use super::{Frames, Purpose, Room, RoomContext};
 use crate::protocol::effect::Effect;
 use crate::types::base64_bytes;
@@ -219,32 +220,6 @@ fn scratch_key(frames: &Frames, cx: &RoomContext, call: CallId) -> Option<Scratc
         | Purpose::Send { .. } => return None,
     };
     Some(ScratchKey { plugin, task })
-}
-
-/// Serializes a map as pairs, because JSON objects have only text keys.
-pub(super) mod as_pairs {
-    use std::collections::BTreeMap;
-
-    use serde::de::DeserializeOwned;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(in crate::room) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
-        map: &BTreeMap<K, V>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(map)
-    }
-
-    pub(in crate::room) fn deserialize<'de, K, V, D>(
-        deserializer: D,
-    ) -> Result<BTreeMap<K, V>, D::Error>
-    where
-        K: DeserializeOwned + Ord,
-        V: DeserializeOwned,
-        D: Deserializer<'de>,
-    {
-        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
-    }
 }
 
 #[cfg(test)]

@@ -8,23 +8,25 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::acting::Acting;
 use super::budgets::BudgetShortage;
 use super::delegates::limit_child;
-use super::frame::{
-    Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, PastActions, Responder, Responders,
-    UnansweredMessage,
-};
 use super::knowledge::newest_said;
-use super::loop_detection::LoopDetector;
-use super::passages::{FrameHold, hold_of_new};
+use super::passages::hold_of_new;
 use super::prompt_agent::{own_system, with_message};
 use super::prompts::{IncompleteAnswer, say_if_filtered};
 use super::queries::consult;
 use super::replayed::replayed;
 use super::responders::is_valid_recipient;
-use super::stuck_detection::StuckWatch;
-use super::termination::FrameEnd;
+use super::state::acting::Acting;
+use super::state::closing::FrameEnd;
+use super::state::frame::FrameHold;
+use super::state::frame::{
+    Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, Responder, Responders,
+    UnansweredMessage,
+};
+use super::state::loop_detection::LoopDetector;
+use super::state::past_actions::PastActions;
+use super::state::stuck_watch::StuckWatch;
 use super::tools::failed;
 use super::{
     Dialogue, Frames, Invariant, PluginCalls, Purpose, QueryPurpose, RoomContext, StepLoop,

@@ -6,19 +6,18 @@
 #[cfg(test)]
 mod tests;
 mod waiting;
-mod watch;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::frame::{ParsedMessage, Responder};
 use super::knowledge::newest_said;
-use super::loop_detection::LoopDetector;
-use super::termination::FrameEnd;
+use super::state::closing::FrameEnd;
+use super::state::frame::{ParsedMessage, Responder};
+use super::state::loop_detection::LoopDetector;
+use super::state::stuck_watch::{Act, StuckVerdict};
+use super::state::stuck_watch::{StuckWatch, WatchedAct};
 use super::tools::taint_of;
 use super::{Dialogue, Frames, RunControl};
 use crate::protocol::notice::Notice;
@@ -28,75 +27,9 @@ use crate::types::fingerprint::{Fingerprint, Fingerprinter};
 use crate::types::ids::FrameId;
 use crate::types::message::{Message, Role, ToolCall};
 use crate::types::outcome::Status;
-use crate::types::stuck_rules::{Recovery, StuckRules};
-use watch::{Act, ActWatch, DoingKind, StuckVerdict};
+use crate::types::stuck_rules::Recovery;
 
-pub use watch::StuckKind;
-
-/// Messages whose numbers are retained, even if the operator allows longer loops.
-const MAX_KEPT: usize = 256;
-
-/// The watched acts and messages of an agent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct StuckWatch {
-    watch: ActWatch,
-    /// Numbers of the agent's newest answered acts, oldest first.
-    #[serde(skip_serializing_if = "VecDeque::is_empty")]
-    acts: VecDeque<u64>,
-    /// Numbers of its newest answered messages and thoughts, oldest first.
-    #[serde(skip_serializing_if = "VecDeque::is_empty")]
-    words: VecDeque<u64>,
-    /// True if the user was asked and has said nothing since.
-    #[serde(rename = "asked", skip_serializing_if = "std::ops::Not::not")]
-    user_was_asked: bool,
-    /// True if the agent was restarted once (O-108).
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    restarted: bool,
-}
-
-impl StuckWatch {
-    /// Whether there is nothing to serialize.
-    pub(super) fn is_new(&self) -> bool {
-        *self == Self::default()
-    }
-
-    fn saw(&mut self, seen: &WatchedAct, rules: &StuckRules) -> StuckVerdict {
-        if seen.doing.kind == DoingKind::User {
-            // The one restart of an activation stays used up.
-            *self = Self { restarted: self.restarted, ..Self::default() };
-            return StuckVerdict::Fine;
-        }
-        let longest = [rules.repeats, rules.errors, rules.alternations, rules.messages]
-            .into_iter()
-            .max()
-            .unwrap_or_default();
-        let longest = usize::try_from(longest).unwrap_or(MAX_KEPT).min(MAX_KEPT);
-        let numbers =
-            if seen.doing.kind == DoingKind::Act { &mut self.acts } else { &mut self.words };
-        numbers.push_back(seen.seq);
-        while numbers.len() > longest {
-            numbers.pop_front();
-        }
-        self.watch.record(&seen.doing, rules)
-    }
-
-    /// The number of the agent's message that began a loop.
-    fn began(&self, kind: StuckKind, repeats: u32) -> Option<u64> {
-        let numbers = if kind == StuckKind::SameMessage { &self.words } else { &self.acts };
-        let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
-        numbers.get(numbers.len().saturating_sub(repeats)).copied()
-    }
-}
-
-/// One act of the agent.
-struct WatchedAct {
-    doing: Act,
-    /// Number of the agent's message.
-    seq: u64,
-    /// Description for people: an action, tools, or a message.
-    what: Cow<'static, str>,
-}
+pub(super) use super::state::stuck_watch::StuckKind;
 
 /// A verdict that calls for a response once the step is over.
 pub(super) struct StuckFinding {

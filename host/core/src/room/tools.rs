@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::approvals::Consent;
-use super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
+use super::state::consent::Consent;
+use super::state::frame::FrameWait;
+use super::state::rounds::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
 use super::steps::MAX_WEIGHT;
 use super::{Dialogue, Frames, Histories, Invariant, RoomContext, ToolRounds};
 use crate::protocol::notice::Notice;

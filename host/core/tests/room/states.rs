@@ -44,11 +44,11 @@ struct Drawing {
     names_events: bool,
 }
 
-const CONTEXT: &str = include_str!("../../src/room/context.rs");
-const FRAME: &str = include_str!("../../src/room/frame.rs");
-const PASSAGES: &str = include_str!("../../src/room/passages.rs");
+const CONTEXT: &str = include_str!("../../src/room/state/context.rs");
+const FRAME: &str = include_str!("../../src/room/state/frame.rs");
+const ROUNDS: &str = include_str!("../../src/room/state/rounds.rs");
 const DELIVERY: &str = include_str!("../../src/types/delivery.rs");
-const CALLS: &str = include_str!("../../src/room/calls.rs");
+const CALLS: &str = include_str!("../../src/room/state/calls.rs");
 
 /// The purposes of the calls that wait for people.
 const OF_PEOPLE: &[&str] = &["User", "Approval", "HeldTool", "TopUp"];
@@ -56,7 +56,7 @@ const OF_PEOPLE: &[&str] = &["User", "Approval", "HeldTool", "TopUp"];
 const DRAWINGS: [Drawing; 5] = [
     Drawing {
         title: "Room",
-        text: "`RoomPhase` in `room/context.rs`.",
+        text: "`RoomPhase` in `room/state/context.rs`.",
         enums: &[(CONTEXT, "RoomPhase", &[])],
         others: &[],
         states: |room| BTreeMap::from([(String::new(), variant(&room["cx"]["phase"]))]),
@@ -64,9 +64,10 @@ const DRAWINGS: [Drawing; 5] = [
     },
     Drawing {
         title: "Frame",
-        text: "One activation of a task: what its step waits for (`FrameWait` in `room/frame.rs`), \
-               unless\nsomething holds the whole activation (`FrameHold` in `room/passages.rs`).",
-        enums: &[(PASSAGES, "FrameHold", &[]), (FRAME, "FrameWait", &[])],
+        text: "One activation of a task: what its step waits for (`FrameWait` in \
+               `room/state/frame.rs`),\nunless something holds the whole activation (`FrameHold` \
+               there).",
+        enums: &[(FRAME, "FrameHold", &[]), (FRAME, "FrameWait", &[])],
         others: &[("Idle", "Between two steps: it has no attempt and is not held.")],
         states: frames,
         names_events: false,
@@ -74,8 +75,8 @@ const DRAWINGS: [Drawing; 5] = [
     Drawing {
         title: "Tool call",
         text: "A slot of the round that a frame waits for in `Tools`: `SlotState` in \
-               `room/frame.rs`. The round\nends when all its slots are `Answered`.",
-        enums: &[(FRAME, "SlotState", &[])],
+               `room/state/rounds.rs`. The\nround ends when all its slots are `Answered`.",
+        enums: &[(ROUNDS, "SlotState", &[])],
         others: &[],
         states: slots,
         names_events: false,
@@ -91,8 +92,8 @@ const DRAWINGS: [Drawing; 5] = [
     },
     Drawing {
         title: "Question",
-        text: "A call that waits for people: its `Purpose` in `room/calls.rs`. An arrow to the \
-               end names the\nevents that end it.",
+        text: "A call that waits for people: its `Purpose` in `room/state/calls.rs`. An arrow \
+               to the end\nnames the events that end it.",
         enums: &[(CALLS, "Purpose", OF_PEOPLE)],
         others: &[],
         states: questions,

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::jobs::has_room_for_a_job;
 use super::{text_of, unsupported};
-use crate::room::approvals::Consent;
-use crate::room::frame::{CallOutcome, Slot};
 use crate::room::messages::{text_form, unknown_plugin};
+use crate::room::state::consent::Consent;
+use crate::room::state::rounds::{CallOutcome, Slot};
 use crate::room::{Frames, Histories, RoomContext, ToolRounds};
 use crate::tool_calls::toolbox::ToolTarget;
 use crate::tool_calls::truncate;

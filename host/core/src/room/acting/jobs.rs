@@ -10,7 +10,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::executors::{offers, without_executor};
@@ -20,10 +19,12 @@ use crate::policy::budget::Budget;
 use crate::policy::decision::decide;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::approvals::Consent;
-use crate::room::frame::{Frame, Slot};
 use crate::room::knowledge::newest_said;
 use crate::room::scratch::{call_tool, takes_turns};
+use crate::room::state::acting::{Job, JobCall, UnreadOutput};
+use crate::room::state::consent::Consent;
+use crate::room::state::frame::Frame;
+use crate::room::state::rounds::Slot;
 use crate::room::{
     Dialogue, Frames, Invariant, PluginCalls, Purpose, Room, RoomContext, TimerPurpose, ToolRounds,
 };
@@ -51,43 +52,6 @@ const MAX_NEWS: usize = 64;
 const SHOWN_COMMAND: usize = 200;
 const POLL: &str = "poll";
 pub(in crate::room) const KILL: &str = "kill";
-
-/// A background command.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Job {
-    command: String,
-    plugin: PluginName,
-    every_ms: u64,
-    /// Consecutive polls without output.
-    idle: u32,
-    /// Consecutive failed polls.
-    faults: u32,
-    /// True if its output comes from outside.
-    untrusted: bool,
-}
-
-/// Output of a background command since the agent's last step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct UnreadOutput {
-    command_id: i64,
-    observation: Observation,
-    untrusted: bool,
-    /// True if the command is still running.
-    goes_on: bool,
-}
-
-/// The purpose of an executor call outside a round.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::room) enum JobCall {
-    Poll {
-        frame: FrameId,
-        command_id: i64,
-    },
-    /// Kills a command that no call waits for.
-    Kill {
-        command_id: i64,
-    },
-}
 
 pub(super) fn has_room_for_a_job(frames: &Frames, id: FrameId) -> Result<(), String> {
     match frames.get(&id) {

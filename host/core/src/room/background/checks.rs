@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Delegating, TaskOrigin};
 use crate::permissions::grants::DelegationChoice;
 use crate::room::delivery::check_strategy;
+use crate::room::state::delegation::{Delegating, TaskOrigin};
 use crate::room::{Background, BackgroundWork, Frames, RoomChannels, RoomContext, RoomPhase};
 use crate::types::capability::Capability;
 use crate::types::channel::Binding;

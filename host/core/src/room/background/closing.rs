@@ -2,7 +2,7 @@
 //! (R-063 done right).
 
 use super::ending::EndRecipient;
-use crate::room::termination::FrameEnd;
+use crate::room::state::closing::FrameEnd;
 use crate::room::{Background, BackgroundWork, Budgets, RoomChannels, RoomContext};
 use crate::types::delegation::OnClose;
 use crate::types::ids::BackgroundId;

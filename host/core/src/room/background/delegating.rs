@@ -9,15 +9,17 @@ use serde_json::{Value, json};
 use super::checks::CheckedDelegation;
 use super::opening::delegators_of_child;
 use super::slots::{outcome_of_delegation, waits};
-use super::{
-    BackgroundTask, Delegating, DelegationAnswer, RequestedDelegation, TaskOrigin, Waiter,
-};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::approvals::{Consent, ConsentRuling};
+use crate::room::approvals::ConsentRuling;
 use crate::room::confirming::{RequestedAct, consent_to};
-use crate::room::frame::{CallOutcome, SlotState};
-use crate::room::gates::{GatedAct, has_gate};
+use crate::room::gates::has_gate;
+use crate::room::state::consent::Consent;
+use crate::room::state::delegation::{
+    BackgroundTask, Delegating, DelegationAnswer, RequestedDelegation, TaskOrigin, Waiter,
+};
+use crate::room::state::gated::GatedAct;
+use crate::room::state::rounds::{CallOutcome, SlotState};
 use crate::room::{BackgroundWork, Frames, Purpose, RoomContext};
 use crate::setup::GatePoint;
 use crate::types::action::Action;

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::asking::CANCELLED;
 use super::structured::never_handed_in;
-use super::{BackgroundTask, DelegationAnswer, Waiter};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::termination::FrameEnd;
+use crate::room::state::closing::FrameEnd;
+use crate::room::state::delegation::{BackgroundTask, DelegationAnswer, Waiter};
 use crate::room::{
     Background, BackgroundWork, Budgets, Invariant, Purpose, RoomContext, RunControl,
 };

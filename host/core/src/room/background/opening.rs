@@ -4,10 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::checks::CheckedDelegation;
-use super::{RequestedDelegation, TaskOrigin};
 use crate::protocol::event::RunOpening;
 use crate::room::confirming::{brief_of, delegators};
 use crate::room::lifecycle::deadline_in_background;
+use crate::room::state::delegation::{RequestedDelegation, TaskOrigin};
 use crate::room::{BackgroundWork, Budgets, Frames, Histories, RoomContext};
 use crate::trajectory::fence;
 use crate::types::approval::Delegator;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::BackgroundTask;
 use super::structured::Structured;
+use crate::room::state::delegation::BackgroundTask;
 use crate::room::{Background, Room};
 use crate::types::delegation::{BackgroundRecord, BackgroundState, Delegation};
 use crate::types::delivery::{DeliveryRecord, DeliveryState, EndedTask};

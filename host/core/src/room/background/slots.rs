@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::{DelegationAnswer, Waiter};
-use crate::room::frame::{CallOutcome, Slot, SlotState};
+use crate::room::state::delegation::{DelegationAnswer, Waiter};
+use crate::room::state::rounds::{CallOutcome, Slot, SlotState};
 use crate::room::{BackgroundWork, Frames, RoomContext};
 use crate::types::ids::FrameId;
 use crate::types::message::Label;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::room::frame::{CallOutcome, Frame, Responder};
-use crate::room::termination::FrameEnd;
+use crate::room::state::closing::FrameEnd;
+use crate::room::state::frame::{Frame, Responder};
+use crate::room::state::rounds::CallOutcome;
 use crate::room::{Background, BackgroundWork, Frames, Histories, RoomContext};
 use crate::tool_calls::arguments::{check, explain};
 use crate::types::host_tool::HostTool;

@@ -2,15 +2,22 @@ use serde_json::json;
 
 use super::super::budgets::Budgets;
 use super::super::fixture::{Parts, context};
-use super::super::termination::FrameEnd;
 use super::super::{Purpose, RoomContext};
 use super::ending::EndRecipient;
 use super::*;
 use crate::protocol::effect::Effect;
+use crate::room::state::closing::FrameEnd;
+use crate::room::state::delegation::{BackgroundTask, Delegating, TaskOrigin, Waiter};
 use crate::types::delegation::BackgroundState;
+use crate::types::delegation::{Delegation, OnClose};
 use crate::types::delivery::DeliveryState;
+use crate::types::ids::{CallId, FrameId, Millis};
+use crate::types::message::ToolCall;
 use crate::types::outcome::Status;
+use crate::types::request::RequestId;
 use crate::types::request::{KEY_MAX, RefusalCode, RequestReply};
+use crate::types::usage::{Spent, UsedByPlugin};
+use serde_json::Value;
 
 const GRANT: &str = r#"
 [plugins.chat.grants]

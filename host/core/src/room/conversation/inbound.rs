@@ -4,8 +4,9 @@
 
 use super::limits::Bucket;
 use crate::protocol::notice::Notice;
-use crate::room::gates::{GatedAct, has_gate};
+use crate::room::gates::has_gate;
 use crate::room::pausing::{UserMessage, active_frame};
+use crate::room::state::gated::GatedAct;
 use crate::room::{Frames, Room, RoomChannels, RoomContext, RoomPhase};
 use crate::setup::GatePoint;
 use crate::types::channel::Binding;

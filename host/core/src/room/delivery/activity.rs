@@ -2,7 +2,7 @@
 //! room.
 
 use super::Room;
-use crate::room::frame::FrameWait;
+use crate::room::state::frame::FrameWait;
 use crate::room::{
     Deliveries, Frames, Purpose, ResultDelivery, RoomChannels, RoomContext, RoomPhase,
 };

@@ -4,8 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GatedMessage, ROOM_CLOSED};
+use super::ROOM_CLOSED;
 use crate::room::queue_limit::{QUEUE_MAX, QueueLimit};
+use crate::room::state::gated::GatedMessage;
 use crate::room::{Deliveries, Purpose, ResultDelivery, RoomChannels, RoomContext};
 use crate::types::delegation::CHAIN_MAX;
 use crate::types::delivery::{DeliveryRecord, DeliveryState, OutgoingMessage, preferred_channel};

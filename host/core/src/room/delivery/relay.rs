@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use super::{GatedMessage, Room, texts};
+use super::{Room, texts};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::frame::{FrameWait, Responder};
+use crate::room::state::frame::{FrameWait, Responder};
+use crate::room::state::gated::GatedMessage;
 use crate::room::{
     Background, Frames, Invariant, Purpose, ResultDelivery, RoomChannels, RoomContext, RoomPhase,
     StepLoop,

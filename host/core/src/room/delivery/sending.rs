@@ -5,13 +5,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{GatedMessage, ROOM_CLOSED, texts};
+use super::{ROOM_CLOSED, texts};
 use crate::config::TERMINAL;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::gates::{GatedAct, has_gate};
+use crate::room::gates::has_gate;
 use crate::room::messages::unknown_plugin;
 use crate::room::queue_limit::QueueLimit;
+use crate::room::state::gated::GatedAct;
+use crate::room::state::gated::GatedMessage;
 use crate::room::{
     Background, Deliveries, Frames, Purpose, ResultDelivery, RoomChannels, RoomContext,
 };

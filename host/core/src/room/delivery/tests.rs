@@ -3,8 +3,10 @@ use super::announcing::MAX_KEYS;
 use super::*;
 use crate::protocol::effect::Effect;
 use crate::room::RoomPhase;
+use crate::room::state::gated::GatedMessage;
 use crate::types::channel::{Activity, ChannelKind};
 use crate::types::delegation::CHAIN_MAX;
+use crate::types::delivery::OutgoingMessage;
 use crate::types::outcome::{Outcome, Status};
 use crate::types::request::{Announcement, KEY_MAX, RequestReply};
 

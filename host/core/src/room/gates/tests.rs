@@ -2,9 +2,12 @@ use super::super::fixture::Parts;
 use super::super::queue_limit::{QUEUE_BYTES, QUEUE_MAX};
 use super::*;
 use crate::room::gates::next_gate;
+use crate::room::state::delegation::Delegating;
+use crate::room::state::gated::GatedAct;
 use crate::types::delegation::Delegation;
 use crate::types::delivery::OutgoingMessage;
 use crate::types::ids::Millis;
+use crate::types::request::RequestId;
 
 const GATES: &str = r#"
 [plugins.guard]

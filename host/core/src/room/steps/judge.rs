@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::{Notice, SkipReason};
-use crate::room::frame::{Attempt, FrameWait, Responder, Responders};
-use crate::room::judging::RuledAnswer;
-use crate::room::termination::FrameEnd;
+use crate::room::state::closing::FrameEnd;
+use crate::room::state::frame::RuledAnswer;
+use crate::room::state::frame::{Attempt, FrameWait, Responder, Responders};
 use crate::room::{Dialogue, Frames, Invariant, RoomContext, StepLoop};
 use crate::setup::{Setup, TaskSetup};
 use crate::tool_calls::routing::PASS;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::FrameEnd;
-use crate::room::frame::{ParsedMessage, Responder, SequenceAnswer};
 use crate::room::responders::caller_name;
+use crate::room::state::closing::FrameEnd;
+use crate::room::state::frame::{ParsedMessage, Responder, SequenceAnswer};
 use crate::room::steps::is_empty;
 use crate::room::{Dialogue, Frames, Histories, Invariant, RoomContext};
 use crate::tool_calls::routing;

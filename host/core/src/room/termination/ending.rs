@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::FrameEnd;
 use super::result::{failed_instead, has_answer, without_quotes};
 use crate::protocol::notice::Notice;
 use crate::room::delegates::{children_of, waits_for_delegate};
-use crate::room::frame::{Frame, FrameWait, Responder};
 use crate::room::passages::withholds_result;
+use crate::room::state::closing::FrameEnd;
+use crate::room::state::frame::{Frame, FrameWait, Responder};
 use crate::room::{
     BackgroundWork, Frames, Invariant, Purpose, RoomContext, RoomPhase, RunControl, result_types,
 };

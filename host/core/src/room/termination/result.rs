@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::FrameEnd;
 use super::done::{EndScope, calls_in, is_host_tool};
 use crate::room::delivery::is_data;
-use crate::room::frame::Frame;
 use crate::room::messages::text_form;
 use crate::room::passages::withholds_result;
+use crate::room::state::closing::FrameEnd;
+use crate::room::state::frame::Frame;
 use crate::room::{Dialogue, Frames, Histories, RoomContext, result_types};
 use crate::setup::ReturnType;
 use crate::tool_calls::toolbox::ToolTarget;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use super::host_tool_of;
 use super::round::{MAX_CHAIN, name_in_task};
 use crate::protocol::effect::Effect;
-use crate::room::frame::{CallOutcome, FrameWait, Nested, Slot, SlotAnswer, SlotState, ToolRound};
 use crate::room::messages::unknown_plugin;
+use crate::room::state::frame::FrameWait;
+use crate::room::state::rounds::{CallOutcome, Nested, Slot, SlotAnswer, SlotState, ToolRound};
 use crate::room::{
     Dialogue, Frames, PluginCalls, Purpose, QueryPurpose, Room, RoomContext, ToolRounds,
 };

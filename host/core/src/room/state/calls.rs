@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::acting::JobCall;
-use super::approvals::Consent;
-use super::delivery::GatedMessage;
+use super::consent::Consent;
+use super::gated::GatedMessage;
 use crate::policy::budget::LimitIncrease;
 use crate::types::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, PluginName, TaskName};
 
 /// The purpose of a pending call, which routes its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Purpose {
+pub(in crate::room) enum Purpose {
     Step {
         frame: FrameId,
     },
@@ -85,7 +85,7 @@ pub(super) enum Purpose {
 
 /// The subject of a query to a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum QueryPurpose {
+pub(in crate::room) enum QueryPurpose {
     /// Memories for the recall action in this slot.
     Memories { slot: usize },
     /// The risk of the action or the call in this slot.
@@ -106,7 +106,7 @@ impl Purpose {
         matches!(self, Self::Approval { .. } | Self::User { .. } | Self::HeldTool { .. })
     }
 
-    pub(super) fn frame(&self) -> Option<FrameId> {
+    pub(in crate::room) fn frame(&self) -> Option<FrameId> {
         match self {
             Self::Step { frame }
             | Self::Respond { frame }
@@ -129,7 +129,7 @@ impl Purpose {
 
 /// The purpose of a timer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum TimerPurpose {
+pub(in crate::room) enum TimerPurpose {
     /// The run's wall time is over.
     Wall,
     /// The time for an approval is over.
@@ -151,7 +151,7 @@ pub(super) enum TimerPurpose {
 /// Pending calls with their purpose.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "BTreeMap<CallId, Purpose>")]
-pub(super) struct PendingCalls {
+pub(in crate::room) struct PendingCalls {
     waiting: BTreeMap<CallId, Purpose>,
     /// Those that wait for people. They are read after each event, and a room may have thousands of
     /// others.
@@ -181,14 +181,14 @@ impl PartialEq for PendingCalls {
 }
 
 impl PendingCalls {
-    pub(super) fn insert(&mut self, call: CallId, purpose: Purpose) {
+    pub(in crate::room) fn insert(&mut self, call: CallId, purpose: Purpose) {
         if purpose.is_of_people() {
             self.of_people.insert(call);
         }
         self.waiting.insert(call, purpose);
     }
 
-    pub(super) fn remove(&mut self, call: &CallId) -> Option<Purpose> {
+    pub(in crate::room) fn remove(&mut self, call: &CallId) -> Option<Purpose> {
         let purpose = self.waiting.remove(call)?;
         if purpose.is_of_people() {
             self.of_people.remove(call);
@@ -197,53 +197,53 @@ impl PendingCalls {
         Some(purpose)
     }
 
-    pub(super) fn get(&self, call: &CallId) -> Option<&Purpose> {
+    pub(in crate::room) fn get(&self, call: &CallId) -> Option<&Purpose> {
         self.waiting.get(call)
     }
 
     /// Returns the request for more budget that waits for its answer.
-    pub(super) fn top_up_mut(&mut self, call: &CallId) -> Option<&mut LimitIncrease> {
+    pub(in crate::room) fn top_up_mut(&mut self, call: &CallId) -> Option<&mut LimitIncrease> {
         match self.waiting.get_mut(call)? {
             Purpose::TopUp { top_up } => Some(top_up),
             _ => None,
         }
     }
 
-    pub(super) fn contains_key(&self, call: &CallId) -> bool {
+    pub(in crate::room) fn contains_key(&self, call: &CallId) -> bool {
         self.waiting.contains_key(call)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::room) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// The pending calls with their purpose, oldest first.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&CallId, &Purpose)> {
+    pub(in crate::room) fn iter(&self) -> impl DoubleEndedIterator<Item = (&CallId, &Purpose)> {
         self.waiting.iter()
     }
 
     /// The ids of the pending calls, oldest first.
-    pub(super) fn keys(&self) -> impl DoubleEndedIterator<Item = &CallId> {
+    pub(in crate::room) fn keys(&self) -> impl DoubleEndedIterator<Item = &CallId> {
         self.waiting.keys()
     }
 
     /// The purposes of the pending calls that wait for people, oldest first.
-    pub(super) fn of_people(&self) -> impl Iterator<Item = &Purpose> {
+    pub(in crate::room) fn of_people(&self) -> impl Iterator<Item = &Purpose> {
         self.of_people.iter().filter_map(|call| self.waiting.get(call))
     }
 
     /// The purposes of the pending calls, oldest first.
-    pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &Purpose> {
+    pub(in crate::room) fn values(&self) -> impl DoubleEndedIterator<Item = &Purpose> {
         self.waiting.values()
     }
 
     /// Begins another event.
-    pub(super) fn begin_event(&mut self) {
+    pub(in crate::room) fn begin_event(&mut self) {
         self.ended.clear();
     }
 
     /// The calls that ended since the last event began.
-    pub(super) fn ended(&self) -> &[CallId] {
+    pub(in crate::room) fn ended(&self) -> &[CallId] {
         &self.ended
     }
 }

@@ -2,18 +2,24 @@
 //! is too long. Thoughts are not part of an act, so different thoughts about the same act make no
 //! difference (C-325).
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 
 use crate::types::fingerprint::Fingerprint;
 use crate::types::stuck_rules::StuckRules;
 
 /// Consecutive condensations that mean a stuck agent: its history does not become smaller (O-102).
-pub(super) const CONDENSATIONS: u32 = 10;
+pub(in crate::room) const CONDENSATIONS: u32 = 10;
+
+/// Messages whose numbers are retained, even if the operator allows longer loops.
+pub(in crate::room) const MAX_KEPT: usize = 256;
 
 /// The kind of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum DoingKind {
+pub(in crate::room) enum DoingKind {
     /// An action with its answer.
     Act,
     /// A message of the agent.
@@ -26,7 +32,7 @@ pub(super) enum DoingKind {
 
 /// One act, as [`ActWatch::saw`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Act {
+pub(in crate::room) struct Act {
     /// Fingerprint of the action without its thought and ids, or of a message's text.
     pub what: Fingerprint,
     /// Fingerprint of the answer, without ids.
@@ -38,25 +44,25 @@ pub(super) struct Act {
 impl Act {
     /// Returns an action with its answer.
     #[must_use]
-    pub(super) fn action(what: Fingerprint, result: Fingerprint, is_error: bool) -> Self {
+    pub(in crate::room) fn action(what: Fingerprint, result: Fingerprint, is_error: bool) -> Self {
         Self { what, result, is_error, kind: DoingKind::Act }
     }
 
     /// Returns a message of the agent.
     #[must_use]
-    pub(super) fn message(what: Fingerprint) -> Self {
+    pub(in crate::room) fn message(what: Fingerprint) -> Self {
         Self { what, ..Self::user() }.of_kind(DoingKind::Message)
     }
 
     /// Returns a message of the user.
     #[must_use]
-    pub(super) fn user() -> Self {
+    pub(in crate::room) fn user() -> Self {
         Self { what: [0; 2], result: [0; 2], is_error: false, kind: DoingKind::User }
     }
 
     /// Returns a condensation of the history.
     #[must_use]
-    pub(super) fn condensation() -> Self {
+    pub(in crate::room) fn condensation() -> Self {
         Self::user().of_kind(DoingKind::Condensation)
     }
 
@@ -118,7 +124,7 @@ impl StuckKind {
 /// The verdict on one act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
-pub(super) enum StuckVerdict {
+pub(in crate::room) enum StuckVerdict {
     Fine,
     /// The agent should read `text`, once for each streak (O-107).
     Nudge {
@@ -136,7 +142,7 @@ pub(super) enum StuckVerdict {
 /// step costs the same at any length of history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct ActWatch {
+pub(in crate::room) struct ActWatch {
     /// The last action and the one before it.
     last: Option<Act>,
     before: Option<Act>,
@@ -153,7 +159,7 @@ pub(super) struct ActWatch {
 
 impl ActWatch {
     /// Counts one act. Messages do not end a streak of actions; actions end a streak of messages.
-    pub(super) fn record(&mut self, doing: &Act, rules: &StuckRules) -> StuckVerdict {
+    pub(in crate::room) fn record(&mut self, doing: &Act, rules: &StuckRules) -> StuckVerdict {
         // Condensations count only without other acts between them.
         if doing.kind != DoingKind::Condensation {
             self.condensations = 0;
@@ -191,7 +197,7 @@ impl ActWatch {
     }
 
     /// Takes in that the agent waits, which is no act but stands between its messages.
-    pub(super) fn record_wait(&mut self) {
+    pub(in crate::room) fn record_wait(&mut self) {
         (self.message, self.messages) = (None, 0);
     }
 
@@ -245,4 +251,66 @@ fn nudge(times: u32) -> String {
         "The same action with the same arguments has failed {times} times in a row. Doing it again will not help: read the error, then change \
          the arguments or take another way."
     )
+}
+
+/// The watched acts and messages of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(in crate::room) struct StuckWatch {
+    pub(in crate::room) watch: ActWatch,
+    /// Numbers of the agent's newest answered acts, oldest first.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    pub(in crate::room) acts: VecDeque<u64>,
+    /// Numbers of its newest answered messages and thoughts, oldest first.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    pub(in crate::room) words: VecDeque<u64>,
+    /// True if the user was asked and has said nothing since.
+    #[serde(rename = "asked", skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::room) user_was_asked: bool,
+    /// True if the agent was restarted once (O-108).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::room) restarted: bool,
+}
+
+impl StuckWatch {
+    /// Whether there is nothing to serialize.
+    pub(in crate::room) fn is_new(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(in crate::room) fn saw(&mut self, seen: &WatchedAct, rules: &StuckRules) -> StuckVerdict {
+        if seen.doing.kind == DoingKind::User {
+            // The one restart of an activation stays used up.
+            *self = Self { restarted: self.restarted, ..Self::default() };
+            return StuckVerdict::Fine;
+        }
+        let longest = [rules.repeats, rules.errors, rules.alternations, rules.messages]
+            .into_iter()
+            .max()
+            .unwrap_or_default();
+        let longest = usize::try_from(longest).unwrap_or(MAX_KEPT).min(MAX_KEPT);
+        let numbers =
+            if seen.doing.kind == DoingKind::Act { &mut self.acts } else { &mut self.words };
+        numbers.push_back(seen.seq);
+        while numbers.len() > longest {
+            numbers.pop_front();
+        }
+        self.watch.record(&seen.doing, rules)
+    }
+
+    /// The number of the agent's message that began a loop.
+    pub(in crate::room) fn began(&self, kind: StuckKind, repeats: u32) -> Option<u64> {
+        let numbers = if kind == StuckKind::SameMessage { &self.words } else { &self.acts };
+        let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
+        numbers.get(numbers.len().saturating_sub(repeats)).copied()
+    }
+}
+
+/// One act of the agent.
+pub(in crate::room) struct WatchedAct {
+    pub(in crate::room) doing: Act,
+    /// Number of the agent's message.
+    pub(in crate::room) seq: u64,
+    /// Description for people: an action, tools, or a message.
+    pub(in crate::room) what: Cow<'static, str>,
 }

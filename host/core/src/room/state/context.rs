@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::calls::PendingCalls;
-use super::replayed::ReplayedTurns;
-use super::{InvariantViolation, Purpose, TimerPurpose};
+use super::calls::{Purpose, TimerPurpose};
+use super::invariant::{Invariant, InvariantViolation};
+use super::replayed_turns::ReplayedTurns;
 use crate::permissions::policy_rules::Policy;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::RunOpening;
@@ -21,7 +22,7 @@ use crate::types::room_secret::RoomSecret;
 
 /// The phase of a room's life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum RoomPhase {
+pub(in crate::room) enum RoomPhase {
     /// Waits for `RoomOpened`.
     Unopened,
     /// The entry task is running.
@@ -34,64 +35,64 @@ pub(super) enum RoomPhase {
 
 /// Counters that only grow. All ids of a room come from here, so a replay assigns the same ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Counters {
-    pub(super) call: u64,
-    pub(super) frame: u32,
-    pub(super) message: u64,
-    pub(super) timer: u64,
-    pub(super) background: u32,
+pub(in crate::room) struct Counters {
+    pub(in crate::room) call: u64,
+    pub(in crate::room) frame: u32,
+    pub(in crate::room) message: u64,
+    pub(in crate::room) timer: u64,
+    pub(in crate::room) background: u32,
 }
 
 /// The shared state of a room's parts, and their output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct RoomContext {
-    pub(super) phase: RoomPhase,
-    pub(super) now: Millis,
-    pub(super) opened: Millis,
+pub(in crate::room) struct RoomContext {
+    pub(in crate::room) phase: RoomPhase,
+    pub(in crate::room) now: Millis,
+    pub(in crate::room) opened: Millis,
     /// The effective setup: that with which the run began, as the last resumption narrowed it.
-    pub(super) setup: Arc<Setup>,
+    pub(in crate::room) setup: Arc<Setup>,
     /// The setup with which the run began; `None` if it is the effective one.
     #[serde(default, rename = "begun", skip_serializing_if = "Option::is_none")]
-    pub(super) initial_setup: Option<Arc<Setup>>,
+    pub(in crate::room) initial_setup: Option<Arc<Setup>>,
     /// The limits of the run before its first resumption under another config.
     #[serde(default, rename = "begun_limits", skip_serializing_if = "Option::is_none")]
-    pub(super) initial_limits: Option<Box<RunLimits>>,
+    pub(in crate::room) initial_limits: Option<Box<RunLimits>>,
     /// The plugins whose components were exchanged, and have answered no call well since.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) unproven: BTreeSet<PluginName>,
-    pub(super) opening: RunOpening,
+    pub(in crate::room) unproven: BTreeSet<PluginName>,
+    pub(in crate::room) opening: RunOpening,
     /// `None` before the room is opened.
     #[serde(
         with = "crate::types::room_secret::in_state",
         default,
         skip_serializing_if = "Option::is_none"
     )]
-    pub(super) secret: Option<RoomSecret>,
-    pub(super) calls: PendingCalls,
+    pub(in crate::room) secret: Option<RoomSecret>,
+    pub(in crate::room) calls: PendingCalls,
     #[serde(skip)]
-    pub(super) replayed: ReplayedTurns,
-    pub(super) timers: BTreeMap<TimerId, TimerPurpose>,
-    pub(super) counters: Counters,
+    pub(in crate::room) replayed: ReplayedTurns,
+    pub(in crate::room) timers: BTreeMap<TimerId, TimerPurpose>,
+    pub(in crate::room) counters: Counters,
     /// Consecutive steps without a turn, a tool call, a background task or a user's answer. The
     /// limit on it ends loops that use up no budget.
     #[serde(default)]
-    pub(super) idle_steps: u32,
+    pub(in crate::room) idle_steps: u32,
     /// The reason for the risk of the item under review; `None` between events.
     #[serde(skip)]
-    pub(super) risk_reason: Option<String>,
+    pub(in crate::room) risk_reason: Option<String>,
     /// The invariant violation that ended the room, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) violation: Option<InvariantViolation>,
+    pub(in crate::room) violation: Option<InvariantViolation>,
     /// The violation found in the current event; `None` between events.
     #[serde(skip)]
-    pub(super) new_violation: Option<InvariantViolation>,
-    pub(super) effects: VecDeque<Effect>,
+    pub(in crate::room) new_violation: Option<InvariantViolation>,
+    pub(in crate::room) effects: VecDeque<Effect>,
     /// Calls of tools that wait for the scratch of their plugin, in the order of the calls.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    pub(super) awaiting_scratch: VecDeque<Effect>,
+    pub(in crate::room) awaiting_scratch: VecDeque<Effect>,
     /// Notices for observers; not part of the folded state.
     #[serde(skip)]
-    pub(super) notices: VecDeque<Notice>,
+    pub(in crate::room) notices: VecDeque<Notice>,
 }
 
 impl Default for RoomContext {
@@ -134,7 +135,7 @@ impl Default for RoomContext {
 }
 
 impl RoomContext {
-    pub(super) fn next_call(&mut self, purpose: Purpose) -> CallId {
+    pub(in crate::room) fn next_call(&mut self, purpose: Purpose) -> CallId {
         let call = CallId(self.counters.call);
         self.counters.call += 1;
         // Progress is what a budget of the run limits: turns, tool calls and background tasks.
@@ -150,23 +151,41 @@ impl RoomContext {
         call
     }
 
-    pub(super) fn set_timer(&mut self, purpose: TimerPurpose, at: Millis) {
+    pub(in crate::room) fn set_timer(&mut self, purpose: TimerPurpose, at: Millis) {
         let timer = TimerId(self.counters.timer);
         self.counters.timer += 1;
         self.timers.insert(timer, purpose);
         self.effects.push_back(Effect::SetTimer { timer, at });
     }
 
-    pub(super) fn notify(&mut self, notice: Notice) {
+    pub(in crate::room) fn notify(&mut self, notice: Notice) {
         self.notices.push_back(notice);
+    }
+
+    /// The violation for which this room was ended, if any.
+    pub(in crate::room) fn violation(&self) -> Option<InvariantViolation> {
+        self.violation
+    }
+
+    /// Records a violation; the room ends after this event. The first violation of an event counts.
+    pub(in crate::room) fn violated(
+        &mut self,
+        invariant: Invariant,
+        frame: impl Into<Option<FrameId>>,
+    ) {
+        // A stop within this event may have removed all frames, so their state no longer matters.
+        if invariant.is_of_frames() && !matches!(self.phase, RoomPhase::Running { .. }) {
+            return;
+        }
+        self.new_violation.get_or_insert(InvariantViolation { invariant, frame: frame.into() });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::context;
     use super::*;
     use crate::room::QueryPurpose;
+    use crate::room::fixture::context;
     use crate::types::ids::PluginName;
 
     #[test]

@@ -38,8 +38,8 @@ impl MessageCount {
 
 /// The messages of a task and their counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct LoopDetector {
-    #[serde(with = "super::scratch::as_pairs")]
+pub(in crate::room) struct LoopDetector {
+    #[serde(with = "super::as_pairs")]
     counts: BTreeMap<Key, MessageCount>,
     #[serde(skip)]
     ranks: BTreeSet<(Rank, Key)>,
@@ -83,7 +83,7 @@ impl Default for LoopDetector {
 
 impl LoopDetector {
     /// Counts the pending message after a step that ended with an answer.
-    pub(super) fn saw(&mut self, message: &Message, rules: &LoopRules) {
+    pub(in crate::room) fn saw(&mut self, message: &Message, rules: &LoopRules) {
         if rules.cycle_len == 0 {
             return;
         }
@@ -91,7 +91,7 @@ impl LoopDetector {
     }
 
     /// Counts the answer of a step before it is judged (L-096).
-    pub(super) fn answered(&mut self, message: &Message, step: u32) {
+    pub(in crate::room) fn answered(&mut self, message: &Message, step: u32) {
         if message.text().contains(DO_NOT_KNOW) {
             let two_ago = step.checked_sub(2).is_some_and(|ago| self.unknown_at == Some(ago));
             self.alternations = if two_ago { self.alternations + 1 } else { 0 };
@@ -100,7 +100,7 @@ impl LoopDetector {
     }
 
     /// Returns how the task loops after this number of steps, if it does.
-    pub(super) fn loops(&mut self, steps: u32, rules: &LoopRules) -> Option<&'static str> {
+    pub(in crate::room) fn loops(&mut self, steps: u32, rules: &LoopRules) -> Option<&'static str> {
         let is_due = rules.cycle_len > 0 && steps.is_multiple_of(rules.cycle_len);
         if is_due && self.detect_cycle(rules) {
             return Some("the same messages come again and again");

@@ -1,9 +1,12 @@
-use super::super::fixture::Parts;
-use super::super::{Invariant, Purpose};
 use super::*;
+use crate::room::fixture::Parts;
 use crate::room::models::caller_of;
 use crate::room::pausing::active_frame;
+use crate::room::state::calls::Purpose;
+use crate::room::state::frames::Frames;
+use crate::room::state::invariant::Invariant;
 use crate::types::action::PastAction;
+use crate::types::action::{Action, Observation};
 
 #[test]
 fn a_frame_is_as_deep_as_its_callers_and_the_rooms_above() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::BackgroundTask;
+use super::delegation::BackgroundTask;
 use crate::types::ids::BackgroundId;
 
 /// Background tasks by id.
@@ -23,14 +23,14 @@ impl RunningTasks {
         self.at_once
     }
 
-    pub(super) fn insert(&mut self, id: BackgroundId, task: BackgroundTask) {
+    pub(in crate::room) fn insert(&mut self, id: BackgroundId, task: BackgroundTask) {
         self.at_once += counts_as(&task);
         if let Some(before) = self.tasks.insert(id, Box::new(task)) {
             self.at_once -= counts_as(&before);
         }
     }
 
-    pub(super) fn remove(&mut self, id: &BackgroundId) -> Option<BackgroundTask> {
+    pub(in crate::room) fn remove(&mut self, id: &BackgroundId) -> Option<BackgroundTask> {
         let task = self.tasks.remove(id)?;
         self.at_once -= counts_as(&task);
         Some(*task)
@@ -45,7 +45,7 @@ impl RunningTasks {
     }
 
     /// Returns a task to change. What it counts as is fixed when it begins.
-    pub(super) fn get_mut(&mut self, id: &BackgroundId) -> Option<&mut BackgroundTask> {
+    pub(in crate::room) fn get_mut(&mut self, id: &BackgroundId) -> Option<&mut BackgroundTask> {
         self.tasks.get_mut(id).map(|task| &mut **task)
     }
 

@@ -1,0 +1,21 @@
+//! The consent that a call needs before it may run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::risk::Risk;
+
+/// The consent that a call has so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::room) enum Consent {
+    NotYet,
+    /// Only the analyzer was asked, or it gave no answer. `asks` is true if the task's rules
+    /// require an approval for this risk.
+    Assessed {
+        risk: Risk,
+        asks: bool,
+    },
+    /// Approved unchanged.
+    Approved,
+    /// Approved with other arguments, which the rules must not deny.
+    Edited,
+}
