@@ -369,8 +369,8 @@ fn run_into(command: &mut Command, out: File, err: File) -> Result<(), XtaskFail
     run_aloud(command.env("CARGO_TERM_COLOR", "never").stdout(out).stderr(err))
 }
 
-/// Two handles of one file.
-fn open_log(log: &Path) -> Result<(File, File), XtaskFailure> {
+/// Makes a file for output, with those folders above it that are missing. Returns two handles of it.
+pub(crate) fn open_log(log: &Path) -> Result<(File, File), XtaskFailure> {
     files::make_folder(log.parent().unwrap_or(Path::new(".")))?;
     let file = File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
     file.map_err(|error| XtaskFailure::io("write", log, &error))
@@ -379,6 +379,17 @@ fn open_log(log: &Path) -> Result<(File, File), XtaskFailure> {
 /// Runs a command whose output is read.
 pub(crate) fn output(command: &mut Command) -> Result<Output, XtaskFailure> {
     command.output().map_err(|error| not_started(command, &error))
+}
+
+/// Runs a build by cargo, and returns what it prints. Fails with the
+/// warnings of the build: cargo repeats those of crates that it does not compile again.
+pub(crate) fn without_warnings(command: &mut Command) -> Result<String, XtaskFailure> {
+    let output = output(command)?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() && text.trim().is_empty() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(XtaskFailure::new(format!("\n{}", text.trim_end())))
 }
 
 /// Runs a command that prints by itself.

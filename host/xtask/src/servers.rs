@@ -62,12 +62,12 @@ pub(crate) fn litellm(
     place: &Checkout,
     phases: &mut Phases,
 ) -> Result<Option<PathBuf>, XtaskFailure> {
-    foreign(&LITELLM, place, phases)
+    foreign(&LITELLM, place, phases, |_| Ok(()))
 }
 
 /// One phase. Returns the Python that has the package; `None` under the same conditions.
 pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
-    foreign(&MCP, place, phases)
+    foreign(&MCP, place, phases, |_| Ok(()))
 }
 
 /// One phase. Returns the Python that has the packages; `None` under the same conditions.
@@ -78,7 +78,7 @@ pub(crate) fn languages(
     place: &Checkout,
     phases: &mut Phases,
 ) -> Result<Option<PathBuf>, XtaskFailure> {
-    let python = foreign_with(&LANGUAGES, place, phases, reaches_npm)?;
+    let python = foreign(&LANGUAGES, place, phases, reaches_npm)?;
     if python.is_none() && env::var_os("CI").is_some() {
         return Err(XtaskFailure::new(
             "CI does not skip the tests of Python and JavaScript plugins",
@@ -105,16 +105,8 @@ fn reaches_npm(folder: &Path) -> Result<(), String> {
         .map_err(|reason| format!("npm view: {reason}"))
 }
 
+/// One phase. What was installed must pass `check`.
 fn foreign(
-    package: &PipPackage,
-    place: &Checkout,
-    phases: &mut Phases,
-) -> Result<Option<PathBuf>, XtaskFailure> {
-    foreign_with(package, place, phases, |_| Ok(()))
-}
-
-/// As `foreign`; what was installed must pass `check`.
-fn foreign_with(
     foreign: &PipPackage,
     place: &Checkout,
     phases: &mut Phases,

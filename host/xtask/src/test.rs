@@ -389,18 +389,12 @@ fn all_targets(place: &Checkout) -> Command {
 }
 
 /// Cargo's messages about all that the tests are built of, as lines of JSON. It is built if it is
-/// not there. Fails with the warnings of the build: cargo repeats those of crates that it does not
-/// compile again.
+/// not there. Fails with the warnings of the build.
 pub(crate) fn built_artifacts(place: &Checkout) -> Result<String, XtaskFailure> {
     let mut build = all_targets(place);
     // Without cargo's own messages, such as the warnings of build scripts.
     build.args(["--quiet", "--message-format", "json-render-diagnostics"]);
-    let output = phase::output(&mut build)?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() && text.trim().is_empty() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(XtaskFailure::new(format!("\n{}", text.trim_end())))
+    phase::without_warnings(&mut build)
 }
 
 #[cfg(test)]

@@ -230,10 +230,7 @@ impl ColdBuild {
         // Nothing that an earlier run compiled or cached is found.
         build.env("XDG_CACHE_HOME", folder.join("cache")).env(LOG, &log);
         let output = folder.join("output.log");
-        let file =
-            File::create(&output).map_err(|error| XtaskFailure::io("write", &output, &error))?;
-        let errors =
-            file.try_clone().map_err(|error| XtaskFailure::io("write", &output, &error))?;
+        let (file, errors) = phase::open_log(&output)?;
         build.stdin(Stdio::null()).stdout(file).stderr(errors);
         let (began, before) = (Instant::now(), child_time());
         let status = phase::status(&mut build)?;

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::failure::XtaskFailure;
 use crate::files;
-use crate::phase;
 use crate::place;
+use crate::program;
 
 use super::files_in;
 
@@ -46,10 +46,7 @@ pub(super) fn keep(
         .arg("-merge=1")
         .arg(format!("-merge_control_file={}", control.display()))
         .args([merged, own.join("corpus")]);
-    let output = phase::output(&mut command)?;
-    if !output.status.success() {
-        return Err(XtaskFailure::new(String::from_utf8_lossy(&output.stderr)));
-    }
+    program::output_of(&mut command)?;
     let text = files::read(&control)?;
     let sized = |path: PathBuf| fs::metadata(&path).map(|data| (data.len(), path)).ok();
     let measured = |(edges, path): (usize, &str)| {
