@@ -17,7 +17,7 @@ use conclave_core::types::stuck_rules::StuckRules;
 use conclave_core::types::task_options::Overflow;
 use serde_json::json;
 
-use crate::support::{Parts, RULES, assembled, bad, by_name, good, parse, plugin, refused};
+use crate::support::{Parts, RULES, assembled, by_name, good, parse, plugin, refused};
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
     by_name([
