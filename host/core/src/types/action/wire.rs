@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Action, Observation, PastAction, Reply, Turn};
+use super::{Action, Observation, Reply, Turn};
 use crate::trajectory as wire;
 use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::types::delegation::Delegation;
@@ -463,33 +463,6 @@ impl Observation {
                 text: "This is an action, and an observation is wanted.".to_owned(),
             }),
         }
-    }
-}
-
-impl PastAction {
-    /// The pair as a log of 2024-07 holds it; a missing half has the kind `null` (O-054).
-    #[must_use]
-    pub fn to_pair(&self, era: Era) -> (Value, Value) {
-        let action = self.action.clone().unwrap_or(Action::Null);
-        let turn =
-            Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-        let action = turn.to_events(era).into_iter().next().unwrap_or_default();
-        (action, self.observation.as_ref().unwrap_or(&Observation::Null).to_json(era))
-    }
-
-    /// Reads the pair of a log.
-    ///
-    /// # Errors
-    /// `Malformed` if one half does not fit its kind.
-    pub fn from_pair(action: &Value, observation: &Value, seq: u64) -> Result<Self, Malformed> {
-        let kind = action.get("action").and_then(Value::as_str).unwrap_or_default();
-        let action = Action::from_args(kind, action.get("args").unwrap_or(&Value::Null))?;
-        let observation = Observation::from_json(observation)?;
-        Ok(Self {
-            action: Some(action).filter(|action| *action != Action::Null),
-            observation: Some(observation).filter(|observation| *observation != Observation::Null),
-            seq,
-        })
     }
 }
 

@@ -252,19 +252,3 @@ fn observations_are_read_as_they_were_written() {
     let read = Observation::from_json(&huge).expect("it is one");
     assert!(matches!(read, Observation::Command { exit_code: -1, .. }), "{read:?}");
 }
-
-#[test]
-fn a_past_is_a_pair() {
-    let past_action = PastAction {
-        action: None,
-        observation: Some(Observation::Error { content: "no".to_owned() }),
-        seq: 3,
-    };
-    let (action, observation) = past_action.to_pair(Era::V2024);
-    assert_eq!((&action["action"], &observation["observation"]), (&json!("null"), &json!("error")));
-    assert_eq!(PastAction::from_pair(&action, &observation, 3).expect("a pair"), past_action);
-    let past_action =
-        PastAction { action: Some(Action::Kill { command_id: 1 }), observation: None, seq: 4 };
-    let (action, observation) = past_action.to_pair(Era::V2025);
-    assert_eq!(PastAction::from_pair(&action, &observation, 4).expect("a pair"), past_action);
-}
