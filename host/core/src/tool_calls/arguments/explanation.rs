@@ -1,5 +1,7 @@
 //! The text for a model about arguments that do not fit, and the parser of such a text.
 
+use std::fmt;
+
 use super::Wrong;
 
 const OPENING: &str = "The call of ";
@@ -13,13 +15,19 @@ const WHOLE: &str = "the arguments";
 #[must_use]
 pub fn explain(tool: &str, wrong: &[Wrong]) -> String {
     let mut text = format!("{OPENING}{}{OPENED}\n", quoted(tool));
-    for Wrong { path, reason } in wrong {
-        let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let place = if path.is_empty() { WHOLE.to_owned() } else { quoted(path) };
-        text.push_str(&format!("{BULLET}{place} {reason}\n"));
+    for field in wrong {
+        text.push_str(&format!("{BULLET}{field}\n"));
     }
     text.push_str("Correct this and send the whole call again.");
     text
+}
+
+/// The quoted path, or `the arguments` for an empty one, and the reason, on one line.
+impl fmt::Display for Wrong {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.path.is_empty() { WHOLE.to_owned() } else { quoted(&self.path) };
+        write!(out, "{place} {}", self.reason.replace(char::is_control, " "))
+    }
 }
 
 /// The tool and the sorted paths that a text of [`explain`] names; `None` for another text.

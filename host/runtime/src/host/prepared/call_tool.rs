@@ -266,8 +266,7 @@ fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> To
     match (denied, &outcome.content) {
         (Some(denial), _) => ToolError::Denied { denial },
         (None, Some(_)) if !wrong.is_empty() => {
-            let wrong: Vec<String> =
-                wrong.iter().map(|Wrong { path, reason }| format!("{path:?} {reason}")).collect();
+            let wrong: Vec<String> = wrong.iter().map(Wrong::to_string).collect();
             ToolError::InvalidArguments { message: wrong.join("; ") }
         }
         (None, Some(message)) => ToolError::Other { message: message.clone() },
