@@ -41,8 +41,8 @@ impl PluginLimits {
     #[must_use]
     pub fn narrowed_by(&self, today: &Self) -> Self {
         smaller_of! {
-            self, today: memory cpu_ms wall_ms output log host_calls handles read scratch blobs at_once
-            table_elements instances arguments list component compile_ms compile_memory;;
+            self, today: memory cpu_ms wall_ms output log host_calls handles read scratch blobs
+            at_once table_elements instances arguments list component compile_ms compile_memory;;
         }
     }
 }

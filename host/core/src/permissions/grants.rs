@@ -242,7 +242,10 @@ fn both<F: GrantField>(initial: &F, today: &F) -> F {
 
 /// Every capability, once. A capability without an entry does not compile.
 macro_rules! capabilities {
-    (granted { $($capability:ident $field:ident: $stored:ty, $verb:literal;)* } own { $($own:ident $own_verb:literal;)* }) => {
+    (
+        granted { $($capability:ident $field:ident: $stored:ty, $verb:literal;)* }
+        own { $($own:ident $own_verb:literal;)* }
+    ) => {
         /// All grants of one plugin.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         pub struct Grants {

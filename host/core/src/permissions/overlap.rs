@@ -32,7 +32,12 @@ macro_rules! smaller_of {
     ($initial:ident, $today:ident: $($limit:ident)*; $($optional:ident)*; $($others:tt)*) => {
         Self {
             $($limit: $initial.$limit.min($today.$limit),)*
-            $($optional: $crate::permissions::overlap::smaller($initial.$optional, $today.$optional),)*
+            $(
+                $optional: $crate::permissions::overlap::smaller(
+                    $initial.$optional,
+                    $today.$optional,
+                ),
+            )*
             $($others)*
         }
     };

@@ -1,5 +1,5 @@
-//! `exec`: programs of the machine, which run outside the sandbox. The operator lists whole commands;
-//! a program starts only with arguments that one of them covers.
+//! `exec`: programs of the machine, which run outside the sandbox. The operator lists whole
+//! commands; a program starts only with arguments that one of them covers.
 
 use std::collections::BTreeMap;
 

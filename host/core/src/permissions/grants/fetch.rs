@@ -1,5 +1,5 @@
-//! `fetch`: HTTP requests, within the manifest's ceiling and granted by the operator. A refusal names
-//! the layer, and the smallest grant if one may be offered.
+//! `fetch`: HTTP requests, within the manifest's ceiling and granted by the operator. A refusal
+//! names the layer, and the smallest grant if one may be offered.
 
 use std::net::IpAddr;
 
