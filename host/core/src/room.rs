@@ -100,7 +100,7 @@ use pausing::Pausing;
 use scratch::Scratch;
 use state::calls::{Purpose, QueryPurpose, TimerPurpose};
 use state::context::{RoomContext, RoomPhase};
-use state::frame::FrameWait;
+use state::frame_state::FrameWait;
 use state::frames::Frames;
 use views::{
     BackgroundWork, Dialogue, GateChecks, PluginCalls, ResultDelivery, RunControl, StepLoop,
@@ -468,7 +468,7 @@ impl Room {
         let Purpose::Tool { frame, plugin, .. } = self.cx.calls.get(&call)? else { return None };
         let grant = self.cx.setup.rights(plugin)?.may_read_history().ok()?;
         let frame = self.frames.get(frame)?;
-        let FrameWait::Tools(round) = &frame.attempt.as_ref()?.wait else { return None };
+        let FrameWait::Tools(round) = frame.wait()? else { return None };
         Some(ConversationView {
             calling: Arc::clone(&round.message),
             inputs: Arc::clone(&frame.inputs),

@@ -13,7 +13,7 @@ pub const SNAPSHOT_EVERY: u64 = 1_000;
 
 /// The format that this host writes and reads. It is raised when a field of a room, or of its work
 /// in flight, changes its meaning. Other fields are detected without it.
-pub const SNAPSHOT_FORMAT: u32 = 3;
+pub const SNAPSHOT_FORMAT: u32 = 4;
 
 /// The limit of nesting. A value of a record is a few levels deeper in the room.
 const DEPTH_MAX: usize = JSON_DEPTH_MAX + 32;
@@ -116,12 +116,12 @@ mod tests {
         let written = Unfinished::default().to_snapshot().expect("it is written");
         assert!(Unfinished::from_snapshot(&written).is_ok());
         let refused = |text: &str| Unfinished::from_snapshot(text).map(drop).expect_err("refused");
-        let other = written.replacen("\"format\":3", "\"format\":1", 1);
+        let other = written.replacen("\"format\":4", "\"format\":1", 1);
         assert!(matches!(refused(&other), SnapshotError::OtherFormat { format: 1 }));
         // Another format may have any state.
         let other = "{\"format\":7,\"state\":[1]}";
         assert!(matches!(refused(other), SnapshotError::OtherFormat { format: 7 }));
-        for text in ["", "{}", &written[..written.len() - 1], "{\"format\":3,\"state\":{}}"] {
+        for text in ["", "{}", &written[..written.len() - 1], "{\"format\":4,\"state\":{}}"] {
             assert!(matches!(refused(text), SnapshotError::Malformed(_)), "{text}");
         }
         // A field that this host does not know, and one that it would add.

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::state::frame::{Frame, FrameWait};
+use super::state::frame::Frame;
+use super::state::frame_state::FrameWait;
 use super::{Budgets, Pausing, Purpose, Room, RoomContext};
 use crate::protocol::notice::Notice;
 use crate::types::agent_state::AgentState;
@@ -153,9 +154,7 @@ impl Pausing {
         if waiting.confirmation.contains(&frame.id) {
             return (AgentState::AwaitingUserConfirmation, None);
         }
-        let waits_for_more =
-            frame.attempt.as_ref().is_some_and(|attempt| attempt.wait == FrameWait::More);
-        if waits_for_more || waiting.more.contains(&frame.id) {
+        if frame.wait() == Some(&FrameWait::More) || waiting.more.contains(&frame.id) {
             // O-077: an exhausted budget counts as a pause.
             let budget = budgets.top_up.and_then(|call| match cx.calls.get(&call)? {
                 Purpose::TopUp { top_up } => Some(top_up.budget.key()),

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::limit_increase::HeldRequest;
 use super::models::ModelCall;
-use super::state::frame::{Frame, FrameWait};
+use super::state::frame::Frame;
+use super::state::frame_state::FrameWait;
 use super::{
     Background, BackgroundWork, Frames, Histories, ModelCalls, PluginCalls, Purpose, RoomContext,
     RunControl,
@@ -323,7 +324,7 @@ impl Histories {
     /// totals, so this only sums over tasks and activations.
     pub(super) fn held_bytes(&self, frames: &Frames) -> u64 {
         let histories = self.memories.values().map(|memory| memory.weight());
-        let rounds = frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
+        let rounds = frames.values().filter_map(|frame| match frame.wait()? {
             FrameWait::Tools(round) => Some(round.counted()),
             _ => None,
         });

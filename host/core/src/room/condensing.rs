@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::queries::consult;
-use super::state::frame::FrameWait;
+use super::state::frame_state::FrameWait;
 use super::{Dialogue, Histories, QueryPurpose, RoomContext, RunControl, StepLoop};
 use crate::protocol::notice::Notice;
 use crate::setup::CondenseRules;

@@ -10,7 +10,8 @@ use super::background::checks::may_delegate;
 use super::messages::text_form;
 use super::prompt_agent::lacks_inputs;
 use super::state::closing::FrameEnd;
-use super::state::frame::{Frame, FrameWait, Responder};
+use super::state::frame::{Frame, Responder};
+use super::state::frame_state::FrameWait;
 use super::state::rounds::{CallOutcome, Slot, SlotAnswer, SlotState};
 use super::{Dialogue, Frames, Invariant, RoomContext};
 use crate::types::action::{Action, Observation, Turn};
@@ -353,7 +354,7 @@ fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
 
 /// The children that a frame waits for.
 pub(super) fn children_of(frame: &Frame) -> Vec<FrameId> {
-    match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
+    match frame.wait() {
         Some(FrameWait::Subtask(child)) => vec![*child],
         Some(FrameWait::Tools(round)) => round.slots.iter().filter_map(Slot::child).collect(),
         _ => Vec::new(),

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use super::gates::has_gate;
 use super::prompt_agent::with_message;
-use super::state::frame::FrameHold;
+
 use super::state::frame::Responder;
+use super::state::frame_state::FrameState;
 use super::state::gated::{Passage, PassageKind};
 use super::state::rounds::CallOutcome;
 use super::state::stuck_watch::StuckKind;
@@ -344,7 +345,7 @@ impl StepLoop<'_> {
         else {
             return false;
         };
-        let (Some(to), Some(frame)) = (&agreed.handoff.to, self.frames.get_mut(&id)) else {
+        let Some(to) = agreed.handoff.to.as_ref().filter(|_| self.frames.contains_key(&id)) else {
             return false;
         };
         let Handoff { phase, reason, summary, channel_escalation, .. } = &agreed.handoff;
@@ -356,7 +357,7 @@ impl StepLoop<'_> {
             facts,
             ..Passage::new(PassageKind::Handoff, id, summary.clone())
         };
-        frame.hold = Some(FrameHold::Checked);
+        self.frames.follow(self.cx, id, FrameState::check);
         self.background_work().gate_checks().check_passage(passage);
         true
     }
@@ -364,11 +365,11 @@ impl StepLoop<'_> {
     /// Carries out a handoff with the summary that the gates let pass.
     pub(super) fn handoff_passed(&mut self, id: FrameId, summary: String) {
         let agreed = self.handoffs.agreed.as_mut().filter(|agreed| agreed.frame == id);
-        let (Some(agreed), Some(frame)) = (agreed, self.frames.get_mut(&id)) else {
+        let Some(agreed) = agreed.filter(|_| self.frames.contains_key(&id)) else {
             return self.cx.violated(Invariant::StepWaits, id);
         };
         (agreed.handoff.summary, agreed.has_passed) = (summary, true);
-        frame.hold = None;
+        self.frames.follow(self.cx, id, FrameState::release);
         self.perform_handoff(id);
         if self.frames.contains_key(&id) {
             self.frames.runnable.push_back(id);
@@ -378,10 +379,8 @@ impl StepLoop<'_> {
     /// Leaves the conversation with its task, whose agent reads the reason.
     pub(super) fn handoff_blocked(&mut self, id: FrameId, reason: &str) {
         self.handoffs.forget(id);
-        let Some(frame) = self.frames.get_mut(&id) else {
-            return self.cx.violated(Invariant::FrameExists, id);
-        };
-        frame.hold = None;
+        self.frames.follow(self.cx, id, FrameState::release);
+        let Some(frame) = self.frames.get(&id) else { return };
         if let Some(receipt) = frame.pending.clone() {
             // The agent's history needs a result for its call.
             self.dialogue().write_history(id, &receipt);

@@ -7,13 +7,11 @@
 
 use std::sync::Arc;
 
-use super::state::invariant::{Invariant, InvariantViolation};
-use super::{Frames, Room, RoomContext, RoomPhase, RunControl};
+use super::state::invariant::InvariantViolation;
+use super::{Room, RoomContext, RoomPhase, RunControl};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::state::frame::FrameWait;
-use crate::room::state::rounds::{Slot, ToolRound};
-use crate::types::ids::{CallId, FrameId};
+use crate::types::ids::CallId;
 use crate::types::outcome::{Outcome, Status};
 use crate::types::usage::Spent;
 
@@ -34,48 +32,6 @@ impl RoomContext {
         self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
         self.phase = RoomPhase::Finished { outcome };
         true
-    }
-}
-
-impl Frames {
-    /// Returns the round that a frame waits for. If it waits for none, the room ends.
-    pub(super) fn round_mut(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-    ) -> Option<&mut ToolRound> {
-        let attempt = self.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
-        match attempt.map(|attempt| &mut attempt.wait) {
-            Some(FrameWait::Tools(round)) => Some(round),
-            _ => {
-                cx.violated(Invariant::RoundWaits, id);
-                None
-            }
-        }
-    }
-
-    /// Returns a slot of the round that a frame waits for. If there is none, the room ends.
-    pub(super) fn slot_mut(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        slot: usize,
-    ) -> Option<&mut Slot> {
-        let found = self.round_mut(cx, id)?.slots.get_mut(slot);
-        if found.is_none() {
-            cx.violated(Invariant::SlotExists, id);
-        }
-        found
-    }
-
-    /// Whether a frame waits for the answer to this call. If it does not, the room ends.
-    pub(super) fn waits_for_answer(&self, cx: &mut RoomContext, id: FrameId, call: CallId) -> bool {
-        let attempt = self.get(&id).and_then(|frame| frame.attempt.as_ref());
-        let waits = attempt.is_some_and(|attempt| attempt.wait == FrameWait::Call(call));
-        if !waits {
-            cx.violated(Invariant::StepWaits, id);
-        }
-        waits
     }
 }
 
@@ -116,14 +72,17 @@ mod tests {
     use super::super::{Purpose, QueryPurpose};
     use super::*;
     use crate::protocol::event::Event;
-    use crate::room::state::frame::{Attempt, CachedTaskSetup, Frame, Responder, Responders};
+    use crate::room::state::frame::{CachedTaskSetup, Frame, Responder};
+    use crate::room::state::frame_state::{Attempt, FrameWait, Responders};
+    use crate::room::state::invariant::Invariant;
+    use crate::room::state::rounds::{Slot, ToolRound};
     use crate::setup::plugin_query::{GateVerdict, PluginReply, Verdict};
     use crate::setup::{Setup, TaskSetup};
     use crate::types::action::{Action, Turn};
     use crate::types::approval::{Approval, ApprovalAuthor};
     use crate::types::delivery::EndedTask;
     use crate::types::fault::{CallReport, Fault, FaultKind};
-    use crate::types::ids::{Millis, TaskName};
+    use crate::types::ids::{FrameId, Millis, TaskName};
     use crate::types::message::{Message, Role, ToolCall};
     use crate::types::risk::Risk;
     use crate::types::tool::ToolOutcome;
@@ -149,7 +108,7 @@ mod tests {
         room.cx.calls.insert(CALL, purpose(id));
         let attempt =
             Attempt { responder: Responder::Llm, rest: Responders::new(), wait, do_not_know: None };
-        room.frames.get_mut(&id).expect("it was made").attempt = Some(attempt);
+        room.frames.ask(&mut room.cx, id, attempt);
         (room, id)
     }
 
@@ -217,21 +176,13 @@ mod tests {
         {
             let (mut room, id) = room(wait.clone(), tool);
             room.tool_answered(CALL, Ok(ToolOutcome::default()), CallReport::default());
-            let wait_after = room
-                .frames
-                .get(&id)
-                .and_then(|frame| frame.attempt.as_ref())
-                .map(|attempt| attempt.wait.clone());
+            let wait_after = room.frames.get(&id).and_then(Frame::wait).cloned();
             assert_eq!(wait_after, Some(wait));
         }
         let (mut room, id) = room(FrameWait::Call(OTHER), |frame| Purpose::Step { frame });
         let Event::AgentStepped { answer, .. } = stepped() else { panic!("it is a step") };
         room.step_loop().agent_stepped(id, CALL, answer);
-        let wait_after = room
-            .frames
-            .get(&id)
-            .and_then(|frame| frame.attempt.as_ref())
-            .map(|attempt| attempt.wait.clone());
+        let wait_after = room.frames.get(&id).and_then(Frame::wait).cloned();
         assert_eq!(wait_after, Some(FrameWait::Call(OTHER)));
     }
 

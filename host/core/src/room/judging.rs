@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use super::queries::consult;
 use super::state::closing::FrameEnd;
-use super::state::frame::RuledAnswer;
-use super::state::frame::{Attempt, FrameWait, Responder};
+use super::state::frame::Frame;
+use super::state::frame::Responder;
+use super::state::frame_state::RuledAnswer;
+use super::state::frame_state::{Attempt, FrameWait};
 use super::steps::UserSeat;
 use super::tools::taint_of;
 use super::{Dialogue, Invariant, QueryPurpose, RunControl, StepLoop};
@@ -38,7 +40,7 @@ impl StepLoop<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         }
         let wait = FrameWait::Judge(Box::new(answer));
-        self.frames.set_attempt(self.cx, id, Attempt { wait, ..attempt });
+        self.frames.ask(self.cx, id, Attempt { wait, ..attempt });
     }
 
     /// Continues a step with the judge's ruling on its answer.
@@ -48,7 +50,10 @@ impl StepLoop<'_> {
         judge: &PluginName,
         reply: Result<PluginReply, Fault>,
     ) {
-        let attempt = self.frames.get_mut(&id).and_then(|frame| frame.attempt.take());
+        let frame = self.frames.get_mut(&id);
+        let attempt = frame
+            .filter(|frame| matches!(frame.wait(), Some(FrameWait::Judge(_))))
+            .and_then(Frame::take_attempt);
         let Some(Attempt { wait: FrameWait::Judge(answer), responder, rest, do_not_know }) =
             attempt
         else {
@@ -101,7 +106,7 @@ impl StepLoop<'_> {
             let refused = ruling.valid.map(|_| answer.message.seq);
             let do_not_know = do_not_know.filter(|(_, message)| Some(message.seq) != refused);
             let attempt = Attempt { responder, rest, wait, do_not_know };
-            self.frames.set_attempt(self.cx, id, attempt);
+            self.frames.ask(self.cx, id, attempt);
         }
         // The step may have ended, and the frame with it.
         if self.frames.contains_key(&id) {
@@ -162,7 +167,7 @@ impl Dialogue<'_> {
     /// Answers the message of this number with a judge's words. Does nothing if the task is over, or
     /// another message is pending.
     fn answer_with_feedback(&mut self, id: FrameId, judge: &PluginName, seq: u64, words: &str) {
-        let frame = self.frames.get(&id).filter(|frame| frame.hold.is_none());
+        let frame = self.frames.get(&id).filter(|frame| !frame.state().is_held());
         let pending = frame.and_then(|frame| frame.pending.clone());
         let Some(before) = pending.filter(|pending| pending.seq == seq) else { return };
         let message = self.feedback(id, judge, words);

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::budgets::BudgetShortage;
 use super::state::consent::Consent;
-use super::state::frame::FrameWait;
+use super::state::frame::Frame;
+use super::state::frame_state::FrameState;
+use super::state::frame_state::FrameWait;
 use super::{
     Budgets, Frames, Invariant, PluginCalls, Purpose, Room, RoomContext, RoomPhase, TimerPurpose,
 };
@@ -186,11 +188,8 @@ impl Room {
                 self.tool_rounds().resume_slot(frame, slot, consent);
             }
         }
-        let is_held = |id: &FrameId| {
-            self.frames.get(id).is_some_and(
-                |frame| matches!(&frame.attempt, Some(attempt) if attempt.wait == FrameWait::More),
-            )
-        };
+        let is_held =
+            |id: &FrameId| self.frames.get(id).and_then(Frame::wait) == Some(&FrameWait::More);
         let frames: Vec<FrameId> = self.frames.keys().copied().filter(is_held).collect();
         for id in frames {
             try_again(&mut self.frames, &mut self.cx, id);
@@ -203,14 +202,10 @@ fn try_again(frames: &mut Frames, cx: &mut RoomContext, id: FrameId) {
     let Some(frame) = frames.get_mut(&id) else {
         return cx.violated(Invariant::FrameExists, id);
     };
-    match frame.attempt.take() {
-        Some(mut attempt) if frame.only.is_none() => {
-            // In front, because its turn was only put off.
-            attempt.rest.insert(0, attempt.responder.clone());
-            attempt.wait = FrameWait::Next;
-            frame.attempt = Some(attempt);
-        }
-        _ => {}
+    if frame.only.is_some() {
+        frame.abandon_step();
+    } else {
+        frames.follow(cx, id, FrameState::ask_again);
     }
     frames.runnable.push_back(id);
 }

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::state::frame::{Frame, FrameWait};
+use super::state::frame::Frame;
+use super::state::frame_state::FrameWait;
 use super::{Dialogue, Frames, Histories};
 use crate::types::message::Message;
 
@@ -86,7 +87,7 @@ impl Histories {
 
 /// The messages that a frame may still answer, post or pass on.
 fn messages_held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
-    let attempt = frame.attempt.as_ref();
+    let attempt = frame.attempt();
     let waits = attempt.and_then(|attempt| match &attempt.wait {
         FrameWait::Tools(round) => Some(&round.message),
         FrameWait::Ready(message) => message.as_ref(),

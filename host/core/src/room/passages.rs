@@ -15,8 +15,10 @@ use super::queries::consult;
 use super::state::closing::Closing;
 use super::state::closing::FrameEnd;
 use super::state::delegation::Waiter;
-use super::state::frame::FrameHold;
-use super::state::frame::{Frame, FrameWait, Responder};
+
+use super::state::frame::{Frame, Responder};
+use super::state::frame_state::FrameState;
+use super::state::frame_state::FrameWait;
 use super::state::gated::GatedAct;
 use super::state::gated::{Passage, PassageKind};
 use super::state::rounds::SlotState;
@@ -33,23 +35,6 @@ use crate::types::fault::{Fault, FaultKind};
 use crate::types::ids::{FrameId, PluginName};
 use crate::types::message::{Label, Message, ToolCall};
 use crate::types::outcome::Status;
-
-impl Frame {
-    /// The end that a judge and gates decide on, with its result.
-    pub(super) fn closing(&self) -> Option<&Closing> {
-        match &self.hold {
-            Some(FrameHold::Closing(closing)) => Some(closing),
-            _ => None,
-        }
-    }
-
-    fn closing_mut(&mut self) -> Option<&mut Closing> {
-        match &mut self.hold {
-            Some(FrameHold::Closing(closing)) => Some(closing),
-            _ => None,
-        }
-    }
-}
 
 /// The next way out that a result takes through gates; `None` if nothing checks it any more. A
 /// background task has its caller in another room, and people hear it on the channels that were
@@ -71,9 +56,12 @@ pub(super) fn withholds_result(cx: &RoomContext, frame: &Frame) -> bool {
     way_out(cx, frame).is_some()
 }
 
-/// The hold with which a new activation begins.
-pub(super) fn hold_of_new(cx: &RoomContext, has_caller: bool) -> Option<FrameHold> {
-    (has_caller && has_gate(cx, GatePoint::Subtask)).then_some(FrameHold::Entering)
+/// The state with which a new activation begins.
+pub(super) fn state_of_new(cx: &RoomContext, has_caller: bool) -> FrameState {
+    match has_caller && has_gate(cx, GatePoint::Subtask) {
+        true => FrameState::Entering,
+        false => FrameState::Idle,
+    }
 }
 
 impl GateChecks<'_> {
@@ -124,26 +112,28 @@ pub(super) fn passage_facts(frames: &Frames, passage: &Passage) -> Value {
 impl StepLoop<'_> {
     /// Lets gates check the first message of an activation, if it has one.
     pub(super) fn check_first_message(&mut self, id: FrameId) {
-        let Some(frame) = self.frames.get_mut(&id) else {
+        let Some(frame) = self.frames.get(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        match frame.pending.as_ref().map(|pending| pending.text().to_owned()) {
-            Some(text) => {
-                frame.hold = Some(FrameHold::Checked);
-                let to = Some(frame.task.to_string());
-                let passage = Passage { to, ..Passage::new(PassageKind::Message, id, text) };
-                self.background_work().gate_checks().check_passage(passage);
-            }
-            None => frame.hold = None,
-        }
+        let Some(text) = frame.pending.as_ref().map(|pending| pending.text().to_owned()) else {
+            return self.frames.follow(self.cx, id, FrameState::release);
+        };
+        let to = Some(frame.task.to_string());
+        self.frames.follow(self.cx, id, FrameState::check);
+        let passage = Passage { to, ..Passage::new(PassageKind::Message, id, text) };
+        self.background_work().gate_checks().check_passage(passage);
     }
 
     /// Begins an activation after the gates let its first message pass.
     fn enter(&mut self, passage: Passage) {
         let id = passage.frame;
-        let Some(frame) = self.frames.get_mut(&id) else { return };
-        frame.hold = None;
-        if passage.is_changed {
+        if !self.frames.contains_key(&id) {
+            return;
+        }
+        self.frames.follow(self.cx, id, FrameState::release);
+        if passage.is_changed
+            && let Some(frame) = self.frames.get_mut(&id)
+        {
             let (name, sender) = (frame.task.clone(), frame.pending_sender.clone());
             let inputs = changed_inputs(&frame.inputs, frame.pending.as_deref(), &passage.text);
             let inputs = Arc::new(inputs);
@@ -326,8 +316,7 @@ impl RunControl<'_> {
         };
         if let Some(frame) = self.frames.get_mut(&id) {
             let closing = Closing { ending: ending.clone(), result, passed: Vec::new() };
-            frame.hold = Some(FrameHold::Closing(Box::new(closing)));
-            frame.attempt = None;
+            frame.close(closing);
         }
         match judge {
             Some(judge) => {

@@ -259,8 +259,7 @@ impl Histories {
         is_cut: bool,
     ) -> Reply {
         let Some((frame, task)) = frames.task_of(cx, frame) else { return reply };
-        let is_step =
-            frame.attempt.as_ref().is_some_and(|attempt| attempt.responder == Responder::Llm);
+        let is_step = frame.attempt().is_some_and(|attempt| attempt.responder == Responder::Llm);
         let reads = task.text_rules.calls || is_text(task.tool_format);
         // Calls with ids are native, so they do not repeat the text.
         let may_repeat =

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::state::frame::{Frame, ParsedMessage, Responder, Responders, SharedCalls};
+use super::state::frame::{Frame, ParsedMessage, Responder, SharedCalls};
+use super::state::frame_state::Responders;
 use super::{Dialogue, Frames, Histories, Invariant, RoomContext};
 use crate::protocol::notice::SkipReason;
 use crate::setup::{TaskRules, TaskSetup};

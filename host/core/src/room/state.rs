@@ -9,6 +9,7 @@ pub(super) mod consent;
 pub(super) mod context;
 pub(super) mod delegation;
 pub(super) mod frame;
+pub(super) mod frame_state;
 pub(super) mod frames;
 pub(super) mod gated;
 pub(super) mod invariant;

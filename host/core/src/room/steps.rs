@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::budgets::BudgetShortage;
 use super::delegates::limit_child;
 use super::knowledge::newest_said;
-use super::passages::hold_of_new;
+use super::passages::state_of_new;
 use super::prompt_agent::{own_system, with_message};
 use super::prompts::{IncompleteAnswer, say_if_filtered};
 use super::queries::consult;
@@ -19,11 +19,10 @@ use super::replayed::replayed;
 use super::responders::is_valid_recipient;
 use super::state::acting::Acting;
 use super::state::closing::FrameEnd;
-use super::state::frame::FrameHold;
-use super::state::frame::{
-    Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, Responder, Responders,
-    UnansweredMessage,
-};
+
+use super::state::frame::{CachedTaskSetup, Frame, ParsedMessage, Responder, UnansweredMessage};
+use super::state::frame_state::FrameState;
+use super::state::frame_state::{Attempt, FrameWait, Responders};
 use super::state::loop_detection::LoopDetector;
 use super::state::past_actions::PastActions;
 use super::state::stuck_watch::StuckWatch;
@@ -99,7 +98,7 @@ impl Dialogue<'_> {
             chain_depth: caller
                 .and_then(|caller| self.frames.get(&caller))
                 .map_or(self.cx.opening.chain_depth, |caller| caller.chain_depth),
-            attempt: None,
+            state: state_of_new(self.cx, caller.is_some()),
             reading: ParsedMessage::default(),
             is_unattended: false,
             passes: false,
@@ -110,7 +109,6 @@ impl Dialogue<'_> {
             only: None,
             ruled_done: None,
             gated_question: None,
-            hold: hold_of_new(self.cx, caller.is_some()),
             skipped: Vec::new(),
             delegated_turns: None,
             acting: Acting::default(),
@@ -322,30 +320,23 @@ impl StepLoop<'_> {
             else {
                 return;
             };
-            match frame.hold {
-                Some(FrameHold::Entering) => self.check_first_message(id),
-                Some(_) => return,
-                None => {}
+            if *frame.state() == FrameState::Entering {
+                self.check_first_message(id);
             }
-            let Some(frame) = self.frames.get_mut(&id).filter(|frame| frame.hold.is_none()) else {
+            let Some(frame) = self.frames.get_mut(&id).filter(|frame| !frame.state().waits())
+            else {
                 return;
             };
-            match frame.attempt.take() {
+            match frame.take_attempt() {
                 None if frame.only.is_some() => self.ask_single_role(id),
                 None => self.begin_step(id),
                 Some(Attempt { wait: FrameWait::Ready(answer), .. }) if frame.only.is_some() => {
                     self.role_answered(id, answer)
                 }
-                Some(Attempt { wait: FrameWait::Next, responder: _, rest, do_not_know }) => {
-                    self.try_next(id, rest, do_not_know)
-                }
                 Some(Attempt { wait: FrameWait::Ready(answer), responder, rest, do_not_know }) => {
                     self.answered(id, responder, answer, rest, do_not_know);
                 }
-                waiting => {
-                    frame.attempt = waiting;
-                    return;
-                }
+                Some(Attempt { rest, do_not_know, .. }) => self.try_next(id, rest, do_not_know),
             }
         }
     }
@@ -367,7 +358,7 @@ impl StepLoop<'_> {
         }
         if is_valid_recipient(self.frames, self.cx, id, &recipient) {
             let rest = self.dialogue().order(id);
-            self.frames.set_attempt(
+            self.frames.ask(
                 self.cx,
                 id,
                 Attempt {
@@ -429,7 +420,7 @@ impl StepLoop<'_> {
             };
             if let Some(wait) = self.waits_or_ended(id, wait) {
                 let attempt = Attempt { responder, rest, wait, do_not_know };
-                self.frames.set_attempt(self.cx, id, attempt);
+                self.frames.ask(self.cx, id, attempt);
             }
             return;
         }
@@ -444,7 +435,7 @@ impl StepLoop<'_> {
     ) {
         let (responder, wait) = (Responder::Agent, FrameWait::Next);
         // Before the role is asked, because a round works in the frame's attempt.
-        self.frames.set_attempt(self.cx, id, Attempt { responder, rest, wait, do_not_know });
+        self.frames.ask(self.cx, id, Attempt { responder, rest, wait, do_not_know });
         self.tool_rounds().ask_agent_role(id);
     }
 
@@ -470,7 +461,7 @@ impl StepLoop<'_> {
         };
         let Some(wait) = self.waits_or_ended(id, wait) else { return };
         let (responder, rest) = (Responder::of(only.role), Responders::new());
-        self.frames.set_attempt(self.cx, id, Attempt { responder, rest, wait, do_not_know: None });
+        self.frames.ask(self.cx, id, Attempt { responder, rest, wait, do_not_know: None });
     }
 
     /// Takes the answer of the one role, and asks it again with its own answer if turns are left.
@@ -851,37 +842,5 @@ impl Frames {
                 Some((Responder::Agent, self.refusal_message(cx, id, &message, text)))
             }
         }
-    }
-
-    /// Stores an answer in the waiting step, and makes the frame runnable.
-    pub(super) fn ready(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        answer: Option<(Responder, Arc<Message>)>,
-    ) {
-        let Some(attempt) = self.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
-            return cx.violated(Invariant::StepWaits, id);
-        };
-        if let Some((responder, _)) = &answer {
-            attempt.responder = responder.clone();
-        }
-        attempt.wait = FrameWait::Ready(answer.map(|(_, message)| message));
-        self.runnable.push_back(id);
-    }
-
-    /// Sets the wait of a step that is being advanced.
-    pub(super) fn set_wait(&mut self, cx: &mut RoomContext, id: FrameId, wait: FrameWait) {
-        match self.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
-            Some(attempt) => attempt.wait = wait,
-            None => cx.violated(Invariant::StepWaits, id),
-        }
-    }
-
-    pub(super) fn set_attempt(&mut self, cx: &mut RoomContext, id: FrameId, attempt: Attempt) {
-        let Some(frame) = self.get_mut(&id) else {
-            return cx.violated(Invariant::FrameExists, id);
-        };
-        frame.attempt = Some(attempt);
     }
 }

@@ -269,7 +269,7 @@ impl RunControl<'_> {
     pub(super) fn respond_to_stuck(&mut self, id: FrameId, found: StuckFinding) {
         let Some(frame) = self.frames.get(&id) else { return };
         // The step may have ended the task, or be about to, or have posted another message since.
-        if frame.hold.is_some() {
+        if frame.state().is_held() {
             return;
         }
         if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {

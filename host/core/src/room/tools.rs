@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::state::consent::Consent;
-use super::state::frame::FrameWait;
+use super::state::frame_state::FrameWait;
 use super::state::rounds::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
 use super::steps::MAX_WEIGHT;
 use super::{Dialogue, Frames, Histories, Invariant, RoomContext, ToolRounds};

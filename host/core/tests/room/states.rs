@@ -45,7 +45,7 @@ struct Drawing {
 }
 
 const CONTEXT: &str = include_str!("../../src/room/state/context.rs");
-const FRAME: &str = include_str!("../../src/room/state/frame.rs");
+const FRAME_STATE: &str = include_str!("../../src/room/state/frame_state.rs");
 const ROUNDS: &str = include_str!("../../src/room/state/rounds.rs");
 const DELIVERY: &str = include_str!("../../src/types/delivery.rs");
 const CALLS: &str = include_str!("../../src/room/state/calls.rs");
@@ -64,11 +64,13 @@ const DRAWINGS: [Drawing; 5] = [
     },
     Drawing {
         title: "Frame",
-        text: "One activation of a task: what its step waits for (`FrameWait` in \
-               `room/state/frame.rs`),\nunless something holds the whole activation (`FrameHold` \
-               there).",
-        enums: &[(FRAME, "FrameHold", &[]), (FRAME, "FrameWait", &[])],
-        others: &[("Idle", "Between two steps: it has no attempt and is not held.")],
+        text: "One activation of a task (`FrameState` in `room/state/frame_state.rs`). While a step \
+               asks its\nresponders, what it waits for (`FrameWait` there).",
+        enums: &[
+            (FRAME_STATE, "FrameState", &["Entering", "Checked", "Idle", "Closing"]),
+            (FRAME_STATE, "FrameWait", &[]),
+        ],
+        others: &[],
         states: frames,
         names_events: false,
     },
@@ -108,10 +110,9 @@ fn variant(value: &Value) -> String {
 }
 
 fn frames(room: &Value) -> BTreeMap<String, String> {
-    let state = |frame: &Value| match (&frame["hold"], &frame["attempt"]) {
-        (Value::Null, Value::Null) => "Idle".to_owned(),
-        (Value::Null, attempt) => variant(&attempt["wait"]),
-        (hold, _) => variant(hold),
+    let state = |frame: &Value| match &frame["state"]["Asking"] {
+        Value::Null => variant(&frame["state"]),
+        attempt => variant(&attempt["wait"]),
     };
     entries(&room["frames"]["frames"]).map(|(id, frame)| (id.clone(), state(frame))).collect()
 }
@@ -119,7 +120,7 @@ fn frames(room: &Value) -> BTreeMap<String, String> {
 fn slots(room: &Value) -> BTreeMap<String, String> {
     let mut states = BTreeMap::new();
     for (id, frame) in entries(&room["frames"]["frames"]) {
-        let round = &frame["attempt"]["wait"]["Tools"];
+        let round = &frame["state"]["Asking"]["wait"]["Tools"];
         let message = &round["message"]["seq"];
         for (index, slot) in round["slots"].as_array().into_iter().flatten().enumerate() {
             states.insert(format!("{id} {message} {index}"), variant(&slot["state"]));

@@ -148,7 +148,7 @@ impl BackgroundWork<'_> {
         self.dialogue().write_history(id, &message);
         self.dialogue().put_pending(id, Responder::Agent, message);
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.attempt = None;
+            frame.abandon_step();
             frame.stalled = 0;
             // Each attempt has the full number of steps of the task.
             let of_task = self.cx.setup.tasks.get(&frame.task).and_then(|task| task.turns);

@@ -2,7 +2,7 @@
 //! room.
 
 use super::Room;
-use crate::room::state::frame::FrameWait;
+use crate::room::state::frame_state::FrameWait;
 use crate::room::{
     Deliveries, Frames, Purpose, ResultDelivery, RoomChannels, RoomContext, RoomPhase,
 };
@@ -48,7 +48,7 @@ fn is_at_work(frames: &Frames, cx: &RoomContext) -> bool {
     let RoomPhase::Running { root } = cx.phase else { return false };
     let mut next = frames.get(&root);
     while let Some(frame) = next {
-        match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
+        match frame.wait() {
             Some(FrameWait::Subtask(child)) => next = frames.get(child),
             Some(FrameWait::Call(call)) => {
                 return !matches!(cx.calls.get(call), Some(Purpose::User { .. }));

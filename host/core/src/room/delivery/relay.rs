@@ -8,7 +8,9 @@ use std::sync::Arc;
 use super::{Room, texts};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::state::frame::{FrameWait, Responder};
+use crate::room::state::frame::Frame;
+use crate::room::state::frame::Responder;
+use crate::room::state::frame_state::FrameWait;
 use crate::room::state::gated::GatedMessage;
 use crate::room::{
     Background, Frames, Invariant, Purpose, ResultDelivery, RoomChannels, RoomContext, RoomPhase,
@@ -88,11 +90,7 @@ impl Room {
         if is_paused {
             return RelayTarget::Later;
         }
-        let wait = self
-            .frames
-            .get(&frame)
-            .and_then(|frame| frame.attempt.as_ref())
-            .map(|attempt| &attempt.wait);
+        let wait = self.frames.get(&frame).and_then(Frame::wait);
         if let Some(FrameWait::Call(call)) = wait
             && matches!(self.cx.calls.get(call), Some(Purpose::User { .. }))
         {
@@ -114,7 +112,7 @@ impl Room {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.attempt = None;
+            frame.abandon_step();
         }
         // The agent must answer before the user is asked again.
         self.histories.memory(&self.cx, task).human_tried = true;

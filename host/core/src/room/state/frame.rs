@@ -10,25 +10,22 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use smallvec::SmallVec;
 
 use super::acting::Acting;
+use super::closing::Closing;
+use super::frame_state::{Attempt, FrameState, FrameWait, Transition};
 use super::is_zero;
-
 use super::loop_detection::LoopDetector;
-
+use super::past_actions::PastActions;
+use super::rounds::ToolRound;
 use super::stuck_watch::StuckWatch;
 use crate::protocol::event::RoleCall;
 use crate::protocol::notice::{SkipReason, SkippedResponder};
 use crate::setup::{ResponderName, Setup, TaskSetup};
 use crate::tool_calls::parse::ParsedCalls;
-use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
+use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{Message, Role};
 use crate::types::view::Peer;
-
-use super::closing::Closing;
-use super::past_actions::PastActions;
-use super::rounds::ToolRound;
 
 /// A responder: a role or a sub-task that may answer the pending message (L-020).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,9 +204,6 @@ pub(in crate::room) struct Frame {
     /// The question of the current step as gates changed it.
     #[serde(default, rename = "asked", skip_serializing_if = "Option::is_none")]
     pub(in crate::room) gated_question: Option<String>,
-    /// The reason why the step loop leaves it alone, if so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) hold: Option<FrameHold>,
     /// The responders that the current step has passed over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::room) skipped: Vec<SkippedResponder>,
@@ -217,11 +211,91 @@ pub(in crate::room) struct Frame {
     /// work on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::room) delegated_turns: Option<u32>,
-    /// The current step; `None` between steps.
-    pub(in crate::room) attempt: Option<Attempt>,
+    pub(in crate::room) state: FrameState,
 }
 
 impl Frame {
+    pub(in crate::room) fn state(&self) -> &FrameState {
+        &self.state
+    }
+
+    /// The step in progress; `None` between steps, and while something holds the activation.
+    pub(in crate::room) fn attempt(&self) -> Option<&Attempt> {
+        match &self.state {
+            FrameState::Asking(attempt) => Some(attempt),
+            _ => None,
+        }
+    }
+
+    /// What its step waits for.
+    pub(in crate::room) fn wait(&self) -> Option<&FrameWait> {
+        self.attempt().map(|attempt| &attempt.wait)
+    }
+
+    /// The round that its step waits for.
+    pub(in crate::room) fn round_mut(&mut self) -> Option<&mut ToolRound> {
+        match &mut self.state {
+            FrameState::Asking(Attempt { wait: FrameWait::Tools(round), .. }) => Some(round),
+            _ => None,
+        }
+    }
+
+    /// The end that a judge and gates decide on, with its result.
+    pub(in crate::room) fn closing(&self) -> Option<&Closing> {
+        match &self.state {
+            FrameState::Closing(closing) => Some(closing),
+            _ => None,
+        }
+    }
+
+    pub(in crate::room) fn closing_mut(&mut self) -> Option<&mut Closing> {
+        match &mut self.state {
+            FrameState::Closing(closing) => Some(closing),
+            _ => None,
+        }
+    }
+
+    /// Takes the step in progress, for the loop that carries it on; the frame is then `Idle`. What
+    /// holds the activation stays.
+    pub(in crate::room) fn take_attempt(&mut self) -> Option<Attempt> {
+        match std::mem::take(&mut self.state) {
+            FrameState::Asking(attempt) => Some(attempt),
+            state => {
+                self.state = state;
+                None
+            }
+        }
+    }
+
+    /// Gives up the step in progress. What holds the activation stays.
+    pub(in crate::room) fn abandon_step(&mut self) {
+        drop(self.take_attempt());
+    }
+
+    /// Gives up its step, and what holds it.
+    pub(in crate::room) fn stop_turn(&mut self) {
+        self.state = FrameState::Idle;
+    }
+
+    /// Ends it once a judge and gates have decided on its result.
+    pub(in crate::room) fn close(&mut self, closing: Closing) {
+        self.state = std::mem::take(&mut self.state).close(closing);
+    }
+
+    /// Leads it to its next state. Returns false, and changes nothing, if that may not follow.
+    #[must_use]
+    pub(in crate::room) fn follow(
+        &mut self,
+        transition: impl FnOnce(FrameState) -> Transition,
+    ) -> bool {
+        let (state, follows) = match transition(std::mem::take(&mut self.state)) {
+            Ok(next) => (next, true),
+            Err(unchanged) => (unchanged, false),
+        };
+        self.state = state;
+        follows
+    }
+
     /// The message that the agent is to answer. After its own fault that is still the message
     /// before: the host's words about the fault are among the agent's errors, and no question.
     pub(in crate::room) fn to_answer(&self) -> Option<&Arc<Message>> {
@@ -269,61 +343,4 @@ pub(in crate::room) struct SequenceAnswer {
     pub(in crate::room) message: Arc<Message>,
     /// Names of the calls in it that the agent knows.
     pub(in crate::room) tools: Vec<String>,
-}
-
-/// Responders in the order in which they are tried. A task without sub-tasks has at most three.
-pub(in crate::room) type Responders = SmallVec<[Responder; 3]>;
-
-/// A step in progress: the current responder, and those to try next.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::room) struct Attempt {
-    pub(in crate::room) responder: Responder,
-    pub(in crate::room) rest: Responders,
-    pub(in crate::room) wait: FrameWait,
-    /// The last answer that said only DO-NOT-KNOW (L-058).
-    pub(in crate::room) do_not_know: Option<(Responder, Arc<Message>)>,
-}
-
-/// The event that a step waits for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::room) enum FrameWait {
-    /// Nothing: the next responder is to be tried.
-    Next,
-    /// The answer to a call of a plugin, a model or the user.
-    Call(CallId),
-    /// The result of a sub-task.
-    Subtask(FrameId),
-    /// The tool calls of a message.
-    Tools(ToolRound),
-    /// More budget; then the responder is asked.
-    More,
-    /// A judge's ruling on an answer.
-    Judge(Box<RuledAnswer>),
-    /// The gates of its question to the user.
-    Gates,
-    /// The responder's answer; `None` if it had nothing to say.
-    Ready(Option<Arc<Message>>),
-}
-
-/// An answer that a judge is asked about, with the host's ruling.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::room) struct RuledAnswer {
-    pub(in crate::room) message: Arc<Message>,
-    pub(in crate::room) valid: bool,
-    /// Whether the answer ends the task by itself (L-081).
-    pub(in crate::room) ends: bool,
-    /// Whether it ends the task by any rule.
-    #[serde(rename = "done")]
-    pub(in crate::room) is_done: bool,
-}
-
-/// The reason why the step loop leaves an activation alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::room) enum FrameHold {
-    /// No gate was asked about its first message yet.
-    Entering,
-    /// Gates check its first message, or the summary of its handoff.
-    Checked,
-    /// A judge or gates decide on its result.
-    Closing(Box<Closing>),
 }

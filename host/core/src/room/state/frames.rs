@@ -6,10 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::context::RoomContext;
-use super::frame::{Frame, FrameWait};
+use super::frame::{Frame, Responder};
+use super::frame_state::{Attempt, FrameState, FrameWait, Transition};
+use super::invariant::Invariant;
 use super::rounds::{Slot, ToolRound};
 use crate::setup::TaskSetup;
-use crate::types::ids::FrameId;
+use crate::types::ids::{CallId, FrameId};
+use crate::types::message::Message;
 
 /// The activations of tasks, and those that are ready to run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -81,7 +84,7 @@ impl Frames {
 
     /// The round that a frame waits for; `None` if it waits for none.
     pub(in crate::room) fn round(&self, id: FrameId) -> Option<&ToolRound> {
-        match &self.get(&id)?.attempt.as_ref()?.wait {
+        match self.get(&id)?.wait()? {
             FrameWait::Tools(round) => Some(round),
             _ => None,
         }
@@ -90,5 +93,86 @@ impl Frames {
     /// A slot of the round that a frame waits for.
     pub(in crate::room) fn slot(&self, id: FrameId, slot: usize) -> Option<&Slot> {
         self.round(id)?.slots.get(slot)
+    }
+}
+
+impl Frames {
+    /// Returns the round that a frame waits for. If it waits for none, the room ends.
+    pub(in crate::room) fn round_mut(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+    ) -> Option<&mut ToolRound> {
+        let round = self.get_mut(&id).and_then(Frame::round_mut);
+        if round.is_none() {
+            cx.violated(Invariant::RoundWaits, id);
+        }
+        round
+    }
+
+    /// Returns a slot of the round that a frame waits for. If there is none, the room ends.
+    pub(in crate::room) fn slot_mut(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        slot: usize,
+    ) -> Option<&mut Slot> {
+        let found = self.round_mut(cx, id)?.slots.get_mut(slot);
+        if found.is_none() {
+            cx.violated(Invariant::SlotExists, id);
+        }
+        found
+    }
+
+    /// Whether a frame waits for the answer to this call. If it does not, the room ends.
+    pub(in crate::room) fn waits_for_answer(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        call: CallId,
+    ) -> bool {
+        let wait = self.get(&id).and_then(Frame::wait);
+        let waits = wait == Some(&FrameWait::Call(call));
+        if !waits {
+            cx.violated(Invariant::StepWaits, id);
+        }
+        waits
+    }
+
+    /// Leads a frame to its next state. If that may not follow, the room ends.
+    pub(in crate::room) fn follow(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        transition: impl FnOnce(FrameState) -> Transition,
+    ) {
+        let Some(frame) = self.get_mut(&id) else {
+            return cx.violated(Invariant::FrameExists, id);
+        };
+        if !frame.follow(transition) {
+            cx.violated(Invariant::StepWaits, id);
+        }
+    }
+
+    /// Begins a step, or goes on with its next responder.
+    pub(in crate::room) fn ask(&mut self, cx: &mut RoomContext, id: FrameId, attempt: Attempt) {
+        self.follow(cx, id, |state| state.ask(attempt));
+    }
+
+    /// Sets the wait of a step that is being advanced.
+    pub(in crate::room) fn set_wait(&mut self, cx: &mut RoomContext, id: FrameId, wait: FrameWait) {
+        self.follow(cx, id, |state| state.wait(wait));
+    }
+
+    /// Stores an answer in the waiting step, and makes the frame runnable.
+    pub(in crate::room) fn ready(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        answer: Option<(Responder, Arc<Message>)>,
+    ) {
+        let (responder, message) = answer.unzip();
+        self.follow(cx, id, |state| state.answer(responder, message));
+        self.runnable.push_back(id);
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::{Notice, SkipReason};
 use crate::room::state::closing::FrameEnd;
-use crate::room::state::frame::RuledAnswer;
-use crate::room::state::frame::{Attempt, FrameWait, Responder, Responders};
+use crate::room::state::frame::Responder;
+use crate::room::state::frame_state::RuledAnswer;
+use crate::room::state::frame_state::{Attempt, FrameWait, Responders};
 use crate::room::{Dialogue, Frames, Invariant, RoomContext, StepLoop};
 use crate::setup::{Setup, TaskSetup};
 use crate::tool_calls::routing::PASS;
@@ -164,7 +165,7 @@ impl StepLoop<'_> {
                     frame.pass_over(&responder, SkipReason::NoAnswer);
                 }
                 let attempt = Attempt { responder, rest, wait: FrameWait::Next, do_not_know };
-                self.frames.set_attempt(self.cx, id, attempt);
+                self.frames.ask(self.cx, id, attempt);
             }
         }
     }
@@ -355,7 +356,7 @@ impl StepLoop<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         frame.steps = frame.steps.saturating_add(1);
-        frame.attempt = None;
+        frame.abandon_step();
         // Done sequences in `ending_of` include this answer.
         self.dialogue().remember_answer(id);
         report_step(self.frames, self.cx, id);

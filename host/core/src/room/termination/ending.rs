@@ -7,7 +7,8 @@ use crate::protocol::notice::Notice;
 use crate::room::delegates::{children_of, waits_for_delegate};
 use crate::room::passages::withholds_result;
 use crate::room::state::closing::FrameEnd;
-use crate::room::state::frame::{Frame, FrameWait, Responder};
+use crate::room::state::frame::{Frame, Responder};
+use crate::room::state::frame_state::FrameWait;
 use crate::room::{
     BackgroundWork, Frames, Invariant, Purpose, RoomContext, RoomPhase, RunControl, result_types,
 };
@@ -103,12 +104,7 @@ impl RunControl<'_> {
         if let (Some(message), Some(pending)) = (&message, &child.pending) {
             self.histories.link(pending).child = Some(message.seq);
         }
-        let waits = |frame: &Frame| {
-            frame
-                .attempt
-                .as_ref()
-                .is_some_and(|attempt| attempt.wait == FrameWait::Subtask(child.id))
-        };
+        let waits = |frame: &Frame| frame.wait() == Some(&FrameWait::Subtask(child.id));
         if self.frames.get(&caller).is_some_and(waits) {
             self.frames.ready(
                 self.cx,

@@ -128,7 +128,7 @@ impl Room {
         let children = self.frames.get(&root).map(children_of).unwrap_or_default();
         children.into_iter().for_each(|child| drop(self.background_work().remove_frame(child)));
         if let Some(frame) = self.frames.get_mut(&root) {
-            (frame.attempt, frame.hold) = (None, None);
+            frame.stop_turn();
         }
         self.background_work().abandon_calls_of(root);
         self.handoffs.forget(root);

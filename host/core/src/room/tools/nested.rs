@@ -9,7 +9,6 @@ use super::host_tool_of;
 use super::round::{MAX_CHAIN, name_in_task};
 use crate::protocol::effect::Effect;
 use crate::room::messages::unknown_plugin;
-use crate::room::state::frame::FrameWait;
 use crate::room::state::rounds::{CallOutcome, Nested, Slot, SlotAnswer, SlotState, ToolRound};
 use crate::room::{
     Dialogue, Frames, PluginCalls, Purpose, QueryPurpose, Room, RoomContext, ToolRounds,
@@ -226,12 +225,8 @@ fn no_such_tool(
 
 /// Returns a round that has nested calls.
 fn nesting_round(frames: &mut Frames, id: FrameId) -> Option<&mut ToolRound> {
-    match &mut frames.get_mut(&id)?.attempt.as_mut()?.wait {
-        FrameWait::Tools(round) if round.slots.iter().any(|slot| slot.nested.is_some()) => {
-            Some(round)
-        }
-        _ => None,
-    }
+    let round = frames.get_mut(&id)?.round_mut()?;
+    round.slots.iter().any(|slot| slot.nested.is_some()).then_some(round)
 }
 
 impl PluginCalls<'_> {

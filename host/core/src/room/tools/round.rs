@@ -9,7 +9,7 @@ use crate::room::acting::drop_limit;
 use crate::room::cut_results::ResultCut;
 use crate::room::messages::text_form;
 use crate::room::state::consent::Consent;
-use crate::room::state::frame::FrameWait;
+use crate::room::state::frame_state::FrameWait;
 use crate::room::state::rounds::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
 use crate::room::steps::MAX_WEIGHT;
 use crate::room::{Dialogue, Frames, Histories, Invariant, Purpose, Room, RoomContext, ToolRounds};

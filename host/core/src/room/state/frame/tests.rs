@@ -3,10 +3,11 @@ use crate::room::fixture::Parts;
 use crate::room::models::caller_of;
 use crate::room::pausing::active_frame;
 use crate::room::state::calls::Purpose;
+use crate::room::state::frame_state::Responders;
 use crate::room::state::frames::Frames;
 use crate::room::state::invariant::Invariant;
-use crate::types::action::PastAction;
-use crate::types::action::{Action, Observation};
+use crate::types::action::{Action, Observation, PastAction};
+use crate::types::ids::{CallId, FrameId, PluginName};
 
 #[test]
 fn a_frame_is_as_deep_as_its_callers_and_the_rooms_above() {
@@ -86,12 +87,13 @@ fn only_calls_of_plugins_ask_and_only_those_for_a_task_have_one() {
 fn an_answer_that_no_frame_waits_for_ends_the_room() {
     let mut parts = Parts::new("");
     let id = parts.begin("desk", None);
-    parts.frames.get_mut(&id).unwrap().attempt = Some(Attempt {
+    let attempt = Attempt {
         responder: Responder::Llm,
         rest: Responders::new(),
         wait: FrameWait::Call(CallId(1)),
         do_not_know: None,
-    });
+    };
+    parts.frames.ask(&mut parts.cx, id, attempt);
     assert!(parts.frames.waits_for_answer(&mut parts.cx, id, CallId(1)));
     assert_eq!(parts.cx.new_violation, None);
     assert!(!parts.frames.waits_for_answer(&mut parts.cx, id, CallId(2)));

@@ -1,0 +1,160 @@
+//! The state of an activation, and the transitions between its states. A transition consumes a state
+//! and gives the next one, so a step cannot leave it half done. One that may not follow gives the
+//! state back; the room then ends by an invariant.
+#![expect(
+    clippy::large_enum_variant,
+    clippy::result_large_err,
+    reason = "a step in progress is the usual state, and a box would cost an allocation per step"
+)]
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use super::closing::Closing;
+use super::frame::Responder;
+use super::rounds::ToolRound;
+use crate::types::ids::{CallId, FrameId};
+use crate::types::message::Message;
+
+/// What an activation is at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in crate::room) enum FrameState {
+    /// No gate was asked about its first message yet.
+    Entering,
+    /// Gates check its first message, or the summary of its handoff.
+    Checked,
+    /// Between two steps.
+    #[default]
+    Idle,
+    /// A step asks its responders in turn.
+    Asking(Attempt),
+    /// A judge or gates decide on its result.
+    Closing(Box<Closing>),
+}
+
+/// The next state, or the unchanged one if the transition may not follow it.
+pub(in crate::room) type Transition = Result<FrameState, FrameState>;
+
+impl FrameState {
+    /// Whether the step loop has to leave the activation alone until its state changes.
+    pub(in crate::room) fn is_held(&self) -> bool {
+        matches!(self, Self::Entering | Self::Checked | Self::Closing(_))
+    }
+
+    /// Whether an event has to come before the step loop can go on.
+    pub(in crate::room) fn waits(&self) -> bool {
+        match self {
+            Self::Asking(attempt) => !matches!(attempt.wait, FrameWait::Next | FrameWait::Ready(_)),
+            state => state.is_held(),
+        }
+    }
+
+    /// Gates are asked about its first message, or about the summary of its handoff.
+    pub(in crate::room) fn check(self) -> Transition {
+        match self {
+            Self::Entering | Self::Idle => Ok(Self::Checked),
+            state => Err(state),
+        }
+    }
+
+    /// The gates let it go on, or there was nothing for them to check. A stop may have begun to
+    /// close it meanwhile.
+    pub(in crate::room) fn release(self) -> Transition {
+        match self {
+            Self::Entering | Self::Checked | Self::Closing(_) | Self::Idle => Ok(Self::Idle),
+            state @ Self::Asking(_) => Err(state),
+        }
+    }
+
+    /// A step begins, or goes on with its next responder.
+    pub(in crate::room) fn ask(self, attempt: Attempt) -> Transition {
+        match self {
+            Self::Idle => Ok(Self::Asking(attempt)),
+            state => Err(state),
+        }
+    }
+
+    /// The step waits for something else.
+    pub(in crate::room) fn wait(self, wait: FrameWait) -> Transition {
+        match self {
+            Self::Asking(attempt) => Ok(Self::Asking(Attempt { wait, ..attempt })),
+            state => Err(state),
+        }
+    }
+
+    /// The step has its answer, from `responder` if not from the one that it asked.
+    pub(in crate::room) fn answer(
+        self,
+        responder: Option<Responder>,
+        message: Option<Arc<Message>>,
+    ) -> Transition {
+        let Self::Asking(mut attempt) = self else { return Err(self) };
+        if let Some(responder) = responder {
+            attempt.responder = responder;
+        }
+        Self::Asking(attempt).wait(FrameWait::Ready(message))
+    }
+
+    /// The step asks the responder again that had to wait.
+    pub(in crate::room) fn ask_again(self) -> Transition {
+        let Self::Asking(mut attempt) = self else { return Err(self) };
+        // In front, because its turn was only put off.
+        attempt.rest.insert(0, attempt.responder.clone());
+        Self::Asking(attempt).wait(FrameWait::Next)
+    }
+
+    /// The activation ends once a judge and gates have decided on its result. A stop may come in any
+    /// state, also in this one.
+    pub(in crate::room) fn close(self, closing: Closing) -> Self {
+        drop(self);
+        Self::Closing(Box::new(closing))
+    }
+}
+
+/// Responders in the order in which they are tried. A task without sub-tasks has at most three.
+pub(in crate::room) type Responders = SmallVec<[Responder; 3]>;
+
+/// A step in progress: the current responder, and those to try next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::room) struct Attempt {
+    pub(in crate::room) responder: Responder,
+    pub(in crate::room) rest: Responders,
+    pub(in crate::room) wait: FrameWait,
+    /// The last answer that said only DO-NOT-KNOW (L-058).
+    pub(in crate::room) do_not_know: Option<(Responder, Arc<Message>)>,
+}
+
+/// The event that a step waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::room) enum FrameWait {
+    /// Nothing: the next responder is to be tried.
+    Next,
+    /// The answer to a call of a plugin, a model or the user.
+    Call(CallId),
+    /// The result of a sub-task.
+    Subtask(FrameId),
+    /// The tool calls of a message.
+    Tools(ToolRound),
+    /// More budget; then the responder is asked.
+    More,
+    /// A judge's ruling on an answer.
+    Judge(Box<RuledAnswer>),
+    /// The gates of its question to the user.
+    Gates,
+    /// The responder's answer; `None` if it had nothing to say.
+    Ready(Option<Arc<Message>>),
+}
+
+/// An answer that a judge is asked about, with the host's ruling.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::room) struct RuledAnswer {
+    pub(in crate::room) message: Arc<Message>,
+    pub(in crate::room) valid: bool,
+    /// Whether the answer ends the task by itself (L-081).
+    pub(in crate::room) ends: bool,
+    /// Whether it ends the task by any rule.
+    #[serde(rename = "done")]
+    pub(in crate::room) is_done: bool,
+}
