@@ -448,7 +448,7 @@ impl Room {
             pending: frame.to_answer().cloned(),
             history: self.histories.history(&frame.task),
             since: Arc::new(frame.past_actions.iter().cloned().collect()),
-            latest_user_message: frame.latest_user_message.clone(),
+            latest_user_message: frame.turn().latest_user_message.clone(),
             plan: Arc::clone(&frame.acting.plan),
             outputs: Arc::new(frame.acting.outputs.clone()),
             spent: self.budgets.spent,
@@ -457,7 +457,7 @@ impl Room {
             tools: Arc::clone(self.histories.toolbox(&self.cx, &frame.task).offered()),
             peers: Arc::clone(&frame.peers),
             remaining: self.budgets.remaining(&self.cx, frame),
-            iteration: frame.iteration,
+            iteration: frame.counters().iteration,
         })
     }
 

@@ -122,7 +122,10 @@ impl Budgets {
         let (limits, committed) = (&cx.opening.limits, self.committed());
         let rest = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let of_run = rest(limits.turns, committed.turns);
-        let of_task = frame.turn_limit.map(|limit| u64::from(limit.saturating_sub(frame.steps)));
+        let of_task = frame
+            .counters()
+            .turn_limit
+            .map(|limit| u64::from(limit.saturating_sub(frame.counters().steps)));
         let turns = [of_run, of_task].into_iter().flatten().min();
         Remaining {
             turns: turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX)),

@@ -193,7 +193,7 @@ impl RunControl<'_> {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return Ok(()) };
         let (name, pending, rules) = (
             frame.task.clone(),
-            frame.pending.as_ref().map(|pending| pending.seq),
+            frame.turn().pending.as_ref().map(|pending| pending.seq),
             task.condense.clone(),
         );
         let memory = self.histories.memory(self.cx, &name);

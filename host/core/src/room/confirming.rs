@@ -163,7 +163,7 @@ pub(super) fn delegators(frames: &Frames, cx: &RoomContext, id: FrameId) -> Vec<
     while let Some(frame) = next.and_then(|id| frames.get(&id)) {
         next = frame.caller;
         if let Some((caller, task)) = frame.caller.and_then(|caller| frames.task_of(cx, caller)) {
-            let message = frame.latest_user_message.as_ref();
+            let message = frame.turn().latest_user_message.as_ref();
             delegators.push(Delegator {
                 task: caller.task.clone(),
                 plugin: task.agent.clone(),
@@ -183,7 +183,7 @@ fn about_risk(frames: &Frames, act: &RequestedAct<'_>) -> PluginQuery {
         Some(action) => action.clone(),
         None => Action::Reply(Reply { tool_calls: vec![act.call.clone()], ..Reply::default() }),
     };
-    let message = frames.get(&act.frame).and_then(|frame| frame.pending.as_ref());
+    let message = frames.get(&act.frame).and_then(|frame| frame.turn().pending.as_ref());
     PluginQuery::Risk {
         action: Box::new(action),
         thought: message.map(|message| message.text().to_owned()).unwrap_or_default(),

@@ -171,7 +171,8 @@ impl Dialogue<'_> {
         }
         // An activation begins earlier by the entries that were removed before its first.
         for frame in self.frames.values_mut().filter(|frame| frame.task == *task) {
-            frame.history_start -= removal.range(..frame.history_start).count();
+            let removed = removal.range(..frame.history_start).count();
+            frame.lower_history_start(removed);
         }
     }
 }

@@ -10,8 +10,9 @@ use super::background::checks::may_delegate;
 use super::messages::text_form;
 use super::prompt_agent::lacks_inputs;
 use super::state::closing::FrameEnd;
-use super::state::frame::{Frame, Responder};
+use super::state::frame::Frame;
 use super::state::frame_state::FrameWait;
+use super::state::responder::Responder;
 use super::state::rounds::{CallOutcome, Slot, SlotAnswer, SlotState};
 use super::{Dialogue, Frames, Invariant, RoomContext};
 use crate::types::action::{Action, Observation, Turn};
@@ -129,7 +130,7 @@ impl Dialogue<'_> {
         let limit = turn.extra(TURNS).filter(|limit| !limit.is_null());
         let turns = limit.and_then(Value::as_u64).and_then(|turns| u32::try_from(turns).ok());
         let turns = turns.filter(|turns| *turns > 0);
-        self.frames.get_mut(&id)?.delegated_turns = turns;
+        self.frames.get_mut(&id)?.limit_delegated_turns(turns);
         let limit = limit.filter(|_| turns.is_none())?;
         let text = format!(
             "The turn was not carried out: its `{TURNS}`, the limit of steps of a sub-task or a \
@@ -144,9 +145,9 @@ impl Dialogue<'_> {
 /// Limits the steps of a child to those that its caller's turn allows; its own limit holds if it is
 /// lower (L-043).
 pub(super) fn limit_child(frames: &mut Frames, caller: FrameId, child: FrameId) {
-    let limit = frames.get(&caller).and_then(|frame| frame.delegated_turns);
+    let limit = frames.get(&caller).and_then(|frame| frame.turn().delegated_turns);
     if let Some(frame) = frames.get_mut(&child) {
-        frame.turn_limit = [frame.turn_limit, limit].into_iter().flatten().min();
+        frame.limit_steps(limit);
     }
 }
 
@@ -253,7 +254,10 @@ fn what_came_of(
         // A partial answer may help. The pending message is only an answer if some responder has
         // spoken.
         let partial = text.trim();
-        if !partial.is_empty() && child.last_responder.is_some() && ending.status != Status::Error {
+        if !partial.is_empty()
+            && child.turn().last_responder.is_some()
+            && ending.status != Status::Error
+        {
             content = format!("{content}\nThe last thing that was said: {partial}");
         }
         return (content.clone(), Observation::Error { content });
@@ -281,7 +285,7 @@ fn outputs_of(
     message: Option<&Message>,
     rejected: bool,
 ) -> Option<Map<String, Value>> {
-    let signal = child.pending.as_ref().and_then(|pending| pending.signal.as_ref());
+    let signal = child.turn().pending.as_ref().and_then(|pending| pending.signal.as_ref());
     let outputs = match signal {
         // A judge or a gate may have replaced the outputs that the child gave.
         _ if child.closing().is_some() => message.and_then(|message| message.value.as_ref()),

@@ -12,10 +12,9 @@ use serde_json::{Value, json};
 
 use super::gates::has_gate;
 use super::prompt_agent::with_message;
-
-use super::state::frame::Responder;
 use super::state::frame_state::FrameState;
 use super::state::gated::{Passage, PassageKind};
+use super::state::responder::Responder;
 use super::state::rounds::CallOutcome;
 use super::state::stuck_watch::StuckKind;
 use super::{Frames, Invariant, Room, RoomContext, RoomPhase, StepLoop};
@@ -284,7 +283,7 @@ impl StepLoop<'_> {
             return false;
         };
         let handoff = agreed.handoff;
-        let Some(pending) = self.frames.get(&id).map(|frame| frame.pending.clone()) else {
+        let Some(pending) = self.frames.get(&id).map(|frame| frame.turn().pending.clone()) else {
             self.cx.violated(Invariant::FrameExists, id);
             return false;
         };
@@ -320,7 +319,7 @@ impl StepLoop<'_> {
     /// circle and are stopped.
     fn stops_circle(&mut self, id: FrameId, handoff: &Handoff) -> bool {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
-        let is_idle = frame.steps <= IDLE_STEPS;
+        let is_idle = frame.counters().steps <= IDLE_STEPS;
         let (rules, detects) = (task.stuck_detection, task.rules().detects_stuck);
         let before = self.handoffs.idle_in_a_row;
         let count = if is_idle { before.saturating_add(1) } else { 0 };
@@ -381,7 +380,7 @@ impl StepLoop<'_> {
         self.handoffs.forget(id);
         self.frames.follow(self.cx, id, FrameState::release);
         let Some(frame) = self.frames.get(&id) else { return };
-        if let Some(receipt) = frame.pending.clone() {
+        if let Some(receipt) = frame.turn().pending.clone() {
             // The agent's history needs a result for its call.
             self.dialogue().write_history(id, &receipt);
         }
@@ -410,7 +409,7 @@ impl StepLoop<'_> {
             .filter(|words| words.task == handoff.from)
             .for_each(|words| words.task.clone_from(to));
         let inputs = Arc::new(self.cx.opening.inputs.clone());
-        let words = frame.latest_user_message.as_ref().map(|message| message.text());
+        let words = frame.turn().latest_user_message.as_ref().map(|message| message.text());
         let inputs = self
             .cx
             .setup
@@ -421,10 +420,10 @@ impl StepLoop<'_> {
         self.cx.phase = RoomPhase::Running { root };
         // A handoff does not reset the count of automatic answers.
         if let Some(next) = self.frames.get_mut(&root) {
-            next.chain_depth = frame.chain_depth;
+            next.work_at_depth(frame.counters().chain_depth);
         }
         let known = handoff_message(self.frames, self.cx, root, handoff);
-        match &frame.latest_user_message {
+        match &frame.turn().latest_user_message {
             Some(user_message) => {
                 self.dialogue().write_history(root, &Arc::new(known));
                 // The same text as a message of its own: the original stays linked to the first
@@ -449,7 +448,7 @@ impl StepLoop<'_> {
         message.parent = self
             .frames
             .get(&id)
-            .and_then(|frame| frame.pending.as_ref())
+            .and_then(|frame| frame.turn().pending.as_ref())
             .map(|pending| pending.seq);
         message.recipient = asks.then(|| Role::User.as_str().to_owned());
         self.dialogue().put_pending(id, Responder::Agent, message);

@@ -17,7 +17,7 @@ use super::context_window::{Lost, tokens_of};
 use super::cut_results::CutResults;
 use super::knowledge::newest_said;
 use super::prompts::SystemTexts;
-use super::state::frame::Responder;
+use super::state::responder::Responder;
 use super::{Dialogue, Room, RoomContext};
 use crate::setup::TaskRules;
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
@@ -386,7 +386,7 @@ impl Dialogue<'_> {
             .values_mut()
             .filter(|frame| frame.task == *task && frame.history_start > place)
         {
-            frame.history_start += 1;
+            frame.shift_history_start();
         }
     }
 

@@ -72,9 +72,10 @@ mod tests {
     use super::super::{Purpose, QueryPurpose};
     use super::*;
     use crate::protocol::event::Event;
-    use crate::room::state::frame::{CachedTaskSetup, Frame, Responder};
+    use crate::room::state::frame::Frame;
     use crate::room::state::frame_state::{Attempt, FrameWait, Responders};
     use crate::room::state::invariant::Invariant;
+    use crate::room::state::responder::Responder;
     use crate::room::state::rounds::{Slot, ToolRound};
     use crate::setup::plugin_query::{GateVerdict, PluginReply, Verdict};
     use crate::setup::{Setup, TaskSetup};
@@ -110,14 +111,6 @@ mod tests {
             Attempt { responder: Responder::Llm, rest: Responders::new(), wait, do_not_know: None };
         room.frames.ask(&mut room.cx, id, attempt);
         (room, id)
-    }
-
-    impl Frame {
-        /// Renames the task to one that no setup has.
-        fn leave_setup(&mut self) {
-            self.task = TaskName::from("gone");
-            self.task_setup = CachedTaskSetup::default();
-        }
     }
 
     fn answered() -> Event {

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use super::queries::consult;
 use super::state::closing::FrameEnd;
 use super::state::frame::Frame;
-use super::state::frame::Responder;
-use super::state::frame_state::RuledAnswer;
-use super::state::frame_state::{Attempt, FrameWait};
+use super::state::frame_state::{Attempt, FrameWait, RuledAnswer};
+use super::state::responder::Responder;
 use super::steps::UserSeat;
 use super::tools::taint_of;
 use super::{Dialogue, Invariant, QueryPurpose, RunControl, StepLoop};
@@ -90,7 +89,7 @@ impl StepLoop<'_> {
         if ruling.valid.unwrap_or(answer.valid || ruling.is_done == Some(true)) {
             let ends = ruling.is_done.unwrap_or(answer.ends);
             if let Some(frame) = self.frames.get_mut(&id) {
-                frame.ruled_done = ruling.is_done;
+                frame.rule_done(ruling.is_done);
             }
             let seq = answer.message.seq;
             self.post(id, responder, answer.message, ends);
@@ -168,7 +167,7 @@ impl Dialogue<'_> {
     /// another message is pending.
     fn answer_with_feedback(&mut self, id: FrameId, judge: &PluginName, seq: u64, words: &str) {
         let frame = self.frames.get(&id).filter(|frame| !frame.state().is_held());
-        let pending = frame.and_then(|frame| frame.pending.clone());
+        let pending = frame.and_then(|frame| frame.turn().pending.clone());
         let Some(before) = pending.filter(|pending| pending.seq == seq) else { return };
         let message = self.feedback(id, judge, words);
         self.post_after(id, &before, message);

@@ -11,7 +11,7 @@ use super::pausing::{UserMessage, active_frame, report_unread};
 use super::prompt_agent::with_message;
 use super::queue_limit::QueueLimit;
 use super::state::closing::FrameEnd;
-use super::state::frame::Responder;
+use super::state::responder::Responder;
 use super::{
     Dialogue, Frames, Handoffs, Purpose, Room, RoomChannels, RoomContext, RoomPhase, RunControl,
     TimerPurpose,
@@ -121,7 +121,7 @@ impl Room {
         self.channels.chain_depth = self.cx.opening.chain_depth.max(chain_depth);
         let root = self.dialogue().open_turn(&task, Some(&text));
         if let Some(frame) = self.frames.get_mut(&root) {
-            frame.chain_depth = self.channels.chain_depth;
+            frame.work_at_depth(self.channels.chain_depth);
         }
         let mut message = self.handoffs.user_message(&mut self.cx, text);
         message.attachments = attachments;
@@ -279,7 +279,7 @@ impl Dialogue<'_> {
         let root = self.new_frame(task, None, inputs);
         self.cx.phase = RoomPhase::Running { root };
         if let Some(frame) = self.frames.get_mut(&root) {
-            frame.turn_limit = self.cx.opening.turns.or(frame.turn_limit);
+            frame.grant_steps(self.cx.opening.turns);
         }
         if let Some(wall_ms) = self.cx.opening.limits.wall_ms {
             let deadline = self.cx.now.plus(wall_ms);

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::budgets::BudgetShortage;
 use super::state::consent::Consent;
 use super::state::frame::Frame;
-use super::state::frame_state::FrameState;
-use super::state::frame_state::FrameWait;
+use super::state::frame_state::{FrameState, FrameWait};
 use super::{
     Budgets, Frames, Invariant, PluginCalls, Purpose, Room, RoomContext, RoomPhase, TimerPurpose,
 };

@@ -101,7 +101,7 @@ fn messages_held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
     let unknown =
         attempt.and_then(|attempt| attempt.do_not_know.as_ref()).map(|(_, message)| message);
     let chain = frame.chain.iter().map(|answer| &answer.message);
-    [frame.pending.as_ref(), frame.latest_user_message.as_ref(), waits, unknown]
+    [frame.turn().pending.as_ref(), frame.turn().latest_user_message.as_ref(), waits, unknown]
         .into_iter()
         .flatten()
         .chain(chain)
@@ -111,6 +111,7 @@ fn messages_held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
 mod tests {
     use super::super::fixture::{self, Parts};
     use super::*;
+    use crate::room::state::responder::Responder;
     use crate::types::message::Role;
 
     /// Links a row of messages, each the answer to the one before.
@@ -144,7 +145,7 @@ mod tests {
         parts.histories.links.get_mut(&100).unwrap().place = Some(("desk".into(), 0));
         let id = parts.begin("desk", None);
         let pending = fixture::message(250, Role::Llm, "a word");
-        parts.frames.get_mut(&id).unwrap().pending = Some(Arc::new(pending));
+        parts.frames.get_mut(&id).unwrap().restore_pending(Some(Arc::new(pending)), Responder::Llm);
         parts.view().dialogue().forget_links();
         let above = ABOVE as u64;
         let expected: Vec<u64> = (100 - above..=100).chain(250 - above..=250).collect();

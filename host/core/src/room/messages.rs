@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::prompts::IncompleteAnswer;
 use super::responders::{caller_name, forget_reading};
-use super::state::frame::Responder;
+use super::state::responder::Responder;
 use super::tools::failed;
 use super::{Dialogue, Frames, Handoffs, Invariant, RoomContext};
 use crate::protocol::notice::Notice;
@@ -19,7 +19,7 @@ use crate::types::action::{Action, Observation, PastAction, Reply, Turn};
 use crate::types::capability::Capability;
 use crate::types::denial::{Denial, DenialRecord, Layer};
 use crate::types::ids::{FrameId, PluginName, TaskName};
-use crate::types::message::{Label, Message, Role, Signal, ToolCall, lead};
+use crate::types::message::{Label, Message, Role, Signal, ToolCall};
 
 impl RoomContext {
     /// Returns an empty message from a role, with the next number.
@@ -222,14 +222,7 @@ impl Dialogue<'_> {
         message: impl Into<Arc<Message>>,
     ) {
         if let Some(frame) = self.frames.get_mut(&frame) {
-            let message = message.into();
-            if message.sender == Role::User {
-                lead(&mut frame.led_by, &message.led_by);
-                frame.latest_user_message = Some(Arc::clone(&message));
-            }
-            frame.pending_sender = sender;
-            frame.pending = Some(message);
-            frame.ruled_done = None;
+            frame.put_pending(sender, message.into());
         }
         self.keep_pending(frame);
     }
@@ -360,7 +353,7 @@ impl Dialogue<'_> {
                     return (message, true);
                 };
                 // An agent that begins a task without a message has nothing to pass on.
-                let Some(pending) = frame.pending.as_mut() else { return (message, true) };
+                let Some(pending) = frame.pending_mut() else { return (message, true) };
                 Arc::make_mut(pending).recipient = Some(name);
                 self.keep_pending(id);
                 // L-068: a bare address passes the turn on within the step, as the bare signal
@@ -378,8 +371,13 @@ impl Dialogue<'_> {
     /// Returns the error for unknown tools in the pending message, once no other responder had an
     /// answer (L-113, done right).
     pub(super) fn unknown_tools(&mut self, id: FrameId) -> Option<Arc<Message>> {
-        let pending =
-            self.frames.get(&id)?.pending.clone().filter(|pending| pending.sender == Role::Llm)?;
+        let pending = self
+            .frames
+            .get(&id)?
+            .turn()
+            .pending
+            .clone()
+            .filter(|pending| pending.sender == Role::Llm)?;
         if self.frames.task_of(self.cx, id)?.1.agent_responder == AgentResponder::Component {
             // The component carries out calls itself, and knows its own tools.
             return None;

@@ -12,15 +12,12 @@ use super::gates::has_gate;
 use super::messages::text_form;
 use super::prompt_agent::own_system;
 use super::queries::consult;
-use super::state::closing::Closing;
-use super::state::closing::FrameEnd;
+use super::state::closing::{Closing, FrameEnd};
 use super::state::delegation::Waiter;
-
-use super::state::frame::{Frame, Responder};
-use super::state::frame_state::FrameState;
-use super::state::frame_state::FrameWait;
-use super::state::gated::GatedAct;
-use super::state::gated::{Passage, PassageKind};
+use super::state::frame::Frame;
+use super::state::frame_state::{FrameState, FrameWait};
+use super::state::gated::{GatedAct, Passage, PassageKind};
+use super::state::responder::Responder;
 use super::state::rounds::SlotState;
 use super::termination::{failed_instead, has_answer};
 use super::{
@@ -82,7 +79,7 @@ pub(super) fn passage_facts(frames: &Frames, passage: &Passage) -> Value {
     }
     let message = match passage.kind {
         PassageKind::Message | PassageKind::Question => {
-            frame.and_then(|frame| frame.pending.as_deref())
+            frame.and_then(|frame| frame.turn().pending.as_deref())
         }
         PassageKind::Result | PassageKind::Answer => {
             frame.and_then(Frame::closing).map(|closing| &closing.result)
@@ -115,7 +112,8 @@ impl StepLoop<'_> {
         let Some(frame) = self.frames.get(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let Some(text) = frame.pending.as_ref().map(|pending| pending.text().to_owned()) else {
+        let Some(text) = frame.turn().pending.as_ref().map(|pending| pending.text().to_owned())
+        else {
             return self.frames.follow(self.cx, id, FrameState::release);
         };
         let to = Some(frame.task.to_string());
@@ -134,16 +132,14 @@ impl StepLoop<'_> {
         if passage.is_changed
             && let Some(frame) = self.frames.get_mut(&id)
         {
-            let (name, sender) = (frame.task.clone(), frame.pending_sender.clone());
-            let inputs = changed_inputs(&frame.inputs, frame.pending.as_deref(), &passage.text);
+            let (name, sender) = (frame.task.clone(), frame.turn().pending_sender.clone());
+            let inputs =
+                changed_inputs(&frame.inputs, frame.turn().pending.as_deref(), &passage.text);
             let inputs = Arc::new(inputs);
-            let pending = frame.pending.clone();
-            frame.inputs = Arc::clone(&inputs);
+            let pending = frame.turn().pending.clone();
             // The system text of a micro-agent contains its inputs.
             let system = own_system(self.cx, &name, &inputs);
-            if let Some(frame) = self.frames.get_mut(&id) {
-                frame.system = system;
-            }
+            frame.change_inputs(inputs, system);
             if let Some(mut pending) = pending {
                 replace_content(Arc::make_mut(&mut pending), passage.text, None);
                 self.dialogue().put_pending(id, sender, pending);
@@ -166,7 +162,7 @@ impl StepLoop<'_> {
     fn question_passed(&mut self, passage: Passage) {
         let (id, text) = (passage.frame, passage.text);
         if let Some(frame) = self.frames.get_mut(&id).filter(|_| passage.is_changed) {
-            frame.gated_question = Some(text.clone());
+            frame.change_question(text.clone());
         }
         if let Some(wait) = self.put_question(id, text) {
             self.frames.set_wait(self.cx, id, wait);
@@ -297,7 +293,7 @@ impl RunControl<'_> {
             return false;
         }
         let result = if frame.only.is_some() {
-            frame.pending.as_deref().cloned()
+            frame.turn().pending.as_deref().cloned()
         } else {
             self.dialogue().form_result(&frame, ending)
         };

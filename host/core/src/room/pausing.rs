@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::state::frame::Responder;
+use super::state::responder::Responder;
 use super::{Frames, Purpose, Room, RoomContext, RoomPhase, StepLoop, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -131,7 +131,7 @@ impl Room {
                     let depth = words.chain_depth.max(self.cx.opening.chain_depth);
                     self.step_loop().user_answered(call, Some(words.text), words.attachments);
                     if let Some(frame) = asker.and_then(|frame| self.frames.get_mut(&frame)) {
-                        frame.chain_depth = depth;
+                        frame.work_at_depth(depth);
                     }
                     self.step_loop().run();
                 }
@@ -316,8 +316,8 @@ impl StepLoop<'_> {
         self.dialogue().write_history(id, &message);
         if let Some(frame) = self.frames.get_mut(&id) {
             // O-055: the newest user message counts.
-            frame.latest_user_message = Some(Arc::clone(&message));
-            frame.chain_depth = chain_depth.max(self.cx.opening.chain_depth);
+            frame.hear_user(Arc::clone(&message));
+            frame.work_at_depth(chain_depth.max(self.cx.opening.chain_depth));
         }
         // O-054: an event without an action, (message, null).
         let action = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });

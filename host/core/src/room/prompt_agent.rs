@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::messages::text_form;
-use super::state::frame::Responder;
+use super::state::responder::Responder;
 use super::{Dialogue, RoomContext};
 use crate::config::micro::{missing_inputs, missing_outputs, outputs_text, render};
 use crate::setup::TaskSetup;

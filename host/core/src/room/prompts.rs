@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::state::frame::Responder;
+use super::state::responder::Responder;
 use super::{Dialogue, Frames, Histories, Purpose, RoomContext};
 use crate::setup::TaskSetup;
 use crate::tool_calls::instructions::Instructions;

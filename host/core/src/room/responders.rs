@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use super::state::frame::{Frame, ParsedMessage, Responder, SharedCalls};
+use super::state::frame::Frame;
+use super::state::frame::turn::SharedCalls;
 use super::state::frame_state::Responders;
+use super::state::responder::Responder;
 use super::{Dialogue, Frames, Histories, Invariant, RoomContext};
 use crate::protocol::notice::SkipReason;
 use crate::setup::{TaskRules, TaskSetup};
@@ -49,7 +51,7 @@ impl Dialogue<'_> {
             self.cx.violated(Invariant::FrameExists, id);
             return Some(SkipReason::NotAddressed);
         };
-        if frame.pending_sender == *responder {
+        if frame.turn().pending_sender == *responder {
             return Some(SkipReason::SentMessage);
         }
         if !user_may {
@@ -62,7 +64,7 @@ impl Dialogue<'_> {
         {
             return Some(SkipReason::WaitsForTask);
         }
-        let pending = frame.pending.clone()?;
+        let pending = frame.turn().pending.clone()?;
         if !is_addressed(frame, task, responder, &pending) {
             return Some(SkipReason::NotAddressed);
         }
@@ -81,7 +83,8 @@ impl Dialogue<'_> {
         if task.interactive {
             return true;
         }
-        let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
+        let recipient =
+            frame.turn().pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         recipient.and_then(Role::from_name) == Some(Role::User) && !self.pending_is_attempt(id)
     }
 
@@ -114,7 +117,8 @@ impl Dialogue<'_> {
     /// Whether the pending message holds a call, or an attempt at one, that concerns this task
     /// (L-052).
     pub(super) fn pending_is_attempt(&mut self, id: FrameId) -> bool {
-        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.turn().pending.clone())
+        else {
             return false;
         };
         if pending.action.is_some() || !pending.tools.is_empty() {
@@ -138,7 +142,8 @@ impl Dialogue<'_> {
     /// Returns the calls in the pending message as the task's agent reads them. Those that the task
     /// carries out are attached to the message.
     pub(super) fn reading(&mut self, id: FrameId) -> SharedCalls {
-        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.turn().pending.clone())
+        else {
             return SharedCalls::default();
         };
         let reading = self.reading_of(id, &pending);
@@ -152,14 +157,14 @@ impl Dialogue<'_> {
             self.cx.violated(Invariant::FrameExists, id);
             return SharedCalls::default();
         };
-        if let Some((of, reading)) = &frame.reading.0
+        if let Some((of, reading)) = &frame.turn().reading.0
             && *of == message.seq
         {
             return reading.clone();
         }
         let reading = SharedCalls::from(self.histories.read(self.cx, &frame.task, task, message));
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.reading.0 = Some((message.seq, reading.clone()));
+            frame.cache_reading(message.seq, reading.clone());
         }
         reading
     }
@@ -169,8 +174,7 @@ impl Dialogue<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let Some(pending) = frame
-            .pending
-            .as_mut()
+            .pending_mut()
             .filter(|pending| pending.tools.is_empty() && !reading.mine.is_empty())
         else {
             return;
@@ -181,7 +185,8 @@ impl Dialogue<'_> {
 
     /// Updates the linked copy of the pending message.
     pub(super) fn keep_pending(&mut self, id: FrameId) {
-        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.turn().pending.clone())
+        else {
             return;
         };
         self.histories.link(&pending).message = Some(Arc::clone(&pending));
@@ -233,7 +238,7 @@ impl ParsedCalls {
 /// Drops the cached parse of a message that changed under the same number.
 pub(super) fn forget_reading(frames: &mut Frames, id: FrameId) {
     if let Some(frame) = frames.get_mut(&id) {
-        frame.reading = ParsedMessage::default();
+        frame.forget_reading();
     }
 }
 

@@ -188,10 +188,10 @@ impl Histories {
 fn narrow_frames(frames: &mut Frames, cx: &RoomContext, before: &Setup) {
     let turns = |setup: &Setup, task: &TaskName| setup.tasks.get(task)?.turns;
     for frame in frames.values_mut() {
-        frame.peers = Arc::new(peers(cx, &frame.task));
+        frame.offer_peers(peers(cx, &frame.task));
         let (before, now) = (turns(before, &frame.task), turns(&cx.setup, &frame.task));
         if now.is_some_and(|now| before.is_none_or(|before| now < before)) {
-            frame.turn_limit = [frame.turn_limit, now].into_iter().flatten().min();
+            frame.limit_steps(now);
         }
     }
 }

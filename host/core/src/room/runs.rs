@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::lifecycle::{opens_idle, wait_for_messages};
 use super::prompt_agent::with_message;
 use super::state::closing::FrameEnd;
-use super::state::frame::Responder;
+use super::state::responder::Responder;
 use super::{Histories, Room, RoomContext, RoomPhase, TimerPurpose};
 use crate::protocol::event::{HistoryChange, RunOpening};
 use crate::setup::Setup;
@@ -92,8 +92,8 @@ impl Room {
         let root = self.dialogue().new_frame(&entry, None, inputs);
         self.cx.phase = RoomPhase::Running { root };
         if let Some(frame) = self.frames.get_mut(&root) {
-            frame.turn_limit = self.cx.opening.turns.or(frame.turn_limit);
-            frame.only.clone_from(&self.cx.opening.role_call);
+            frame.grant_steps(self.cx.opening.turns);
+            frame.ask_only(self.cx.opening.role_call.clone());
         }
         // L-050d: a message for another recipient ends the run at once.
         let recipient = self.cx.opening.recipient.clone().filter(|name| !name.is_empty());

@@ -16,6 +16,7 @@ pub(super) mod invariant;
 pub(super) mod loop_detection;
 pub(super) mod past_actions;
 pub(super) mod replayed_turns;
+pub(super) mod responder;
 pub(super) mod rounds;
 pub(super) mod running_tasks;
 pub(super) mod stuck_watch;

@@ -3,7 +3,6 @@
 
 mod judge;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -17,15 +16,12 @@ use super::prompts::{IncompleteAnswer, say_if_filtered};
 use super::queries::consult;
 use super::replayed::replayed;
 use super::responders::is_valid_recipient;
-use super::state::acting::Acting;
 use super::state::closing::FrameEnd;
-
-use super::state::frame::{CachedTaskSetup, Frame, ParsedMessage, Responder, UnansweredMessage};
-use super::state::frame_state::FrameState;
-use super::state::frame_state::{Attempt, FrameWait, Responders};
-use super::state::loop_detection::LoopDetector;
-use super::state::past_actions::PastActions;
-use super::state::stuck_watch::StuckWatch;
+use super::state::frame::Frame;
+use super::state::frame::activation::{Activation, CachedTaskSetup};
+use super::state::frame::counters::FrameCounters;
+use super::state::frame_state::{Attempt, FrameState, FrameWait, Responders};
+use super::state::responder::Responder;
 use super::tools::failed;
 use super::{
     Dialogue, Frames, Invariant, PluginCalls, Purpose, QueryPurpose, RoomContext, StepLoop,
@@ -75,7 +71,7 @@ impl Dialogue<'_> {
         self.cx.counters.frame += 1;
         let setup = Arc::clone(&self.cx.setup);
         let task_setup = setup.tasks.get(task);
-        let frame = Frame {
+        let activation = Activation {
             id,
             task: task.clone(),
             task_setup: CachedTaskSetup::new(&setup, task),
@@ -84,36 +80,15 @@ impl Dialogue<'_> {
             system: own_system(self.cx, task, &inputs),
             inputs,
             peers: Arc::new(peers(self.cx, task)),
-            pending: None,
-            pending_sender: Responder::User,
-            latest_user_message: None,
-            stalled: 0,
-            faults: 0,
-            unanswered: None,
-            steps: 0,
-            turn_limit: task_setup.and_then(|task| task.turns),
-            iteration: 0,
-            past_actions: PastActions::default(),
-            // A child inherits the count of automatic answers from its caller.
-            chain_depth: caller
-                .and_then(|caller| self.frames.get(&caller))
-                .map_or(self.cx.opening.chain_depth, |caller| caller.chain_depth),
-            state: state_of_new(self.cx, caller.is_some()),
-            reading: ParsedMessage::default(),
-            is_unattended: false,
-            passes: false,
-            last_responder: None,
-            loops: LoopDetector::default(),
-            chain: VecDeque::new(),
             history_start: self.histories.history(task).len(),
             only: None,
-            ruled_done: None,
-            gated_question: None,
-            skipped: Vec::new(),
-            delegated_turns: None,
-            acting: Acting::default(),
-            stuck_watch: StuckWatch::default(),
         };
+        // A child inherits the count of automatic answers from its caller.
+        let chain_depth = caller
+            .and_then(|caller| self.frames.get(&caller))
+            .map_or(self.cx.opening.chain_depth, |caller| caller.counters().chain_depth);
+        let counters = FrameCounters::new(task_setup.and_then(|task| task.turns), chain_depth);
+        let frame = Frame::new(activation, state_of_new(self.cx, caller.is_some()), counters);
         self.frames.insert(id, frame);
         if let Some(task_setup) = task_setup {
             let caller =
@@ -132,7 +107,7 @@ impl Dialogue<'_> {
     fn ask_subtask(&mut self, id: FrameId, name: &TaskName) -> Option<FrameWait> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (pending, inputs, caller) =
-            (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
+            (frame.turn().pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
         let (one_call, rules) = (!task.allow_subtask_multi_tools, task.rules());
         let recipient =
             pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
@@ -208,7 +183,7 @@ impl Dialogue<'_> {
         if let Some(by) = memory.left_by.take() {
             let pending = memory.left_pending.take();
             if let Some(frame) = self.frames.get_mut(&id) {
-                (frame.pending, frame.pending_sender) = (pending, by);
+                frame.restore_pending(pending, by);
             }
             return;
         }
@@ -220,14 +195,15 @@ impl Dialogue<'_> {
             let pending =
                 self.histories.memory(self.cx, &task).left_pending.clone().filter(|_| outlives);
             if let Some(frame) = self.frames.get_mut(&id) {
-                frame.pending = pending;
+                let sender = frame.turn().pending_sender.clone();
+                frame.restore_pending(pending, sender);
             }
             return;
         };
         let last = self.histories.message(last.seq).cloned().unwrap_or(last);
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.pending_sender = Responder::of(last.sender);
-            frame.pending = Some(last);
+            let sender = Responder::of(last.sender);
+            frame.restore_pending(Some(last), sender);
         }
     }
 
@@ -239,11 +215,11 @@ impl Dialogue<'_> {
         incomplete: Option<IncompleteAnswer>,
     ) -> Option<(Responder, Arc<Message>)> {
         let frame = self.frames.get_mut(&id)?;
-        frame.iteration += 1;
+        frame.count_turn();
         frame.past_actions.clear();
         // Only consecutive faults give an agent up.
-        frame.faults = 0;
-        let answered = frame.pending.clone();
+        frame.forgive_faults();
+        let answered = frame.turn().pending.clone();
         let turn = Turn { action: turn.action.typed(), ..turn };
         if let Some(refused) = self.refuse_finish(id, &turn) {
             return Some(refused);
@@ -348,13 +324,13 @@ impl StepLoop<'_> {
             return;
         };
         let recipient = frame
+            .turn()
             .pending
             .as_ref()
             .and_then(|message| message.recipient.clone())
             .unwrap_or_default();
         if let Some(frame) = self.frames.get_mut(&id) {
-            (frame.is_unattended, frame.gated_question) = (false, None);
-            frame.skipped.clear();
+            frame.begin_step();
         }
         if is_valid_recipient(self.frames, self.cx, id, &recipient) {
             let rest = self.dialogue().order(id);
@@ -371,7 +347,8 @@ impl StepLoop<'_> {
         } else {
             // L-053: the agent gets a chance to correct itself.
             let text = format!("Invalid recipient: {recipient}");
-            let message = match self.frames.get(&id).and_then(|frame| frame.pending.clone()) {
+            let message = match self.frames.get(&id).and_then(|frame| frame.turn().pending.clone())
+            {
                 Some(pending) => self.frames.refusal_message(self.cx, id, &pending, text),
                 None => self.frames.error_message(self.cx, id, text),
             };
@@ -392,7 +369,7 @@ impl StepLoop<'_> {
             }
             let responder = rest.remove(0);
             if let Some(frame) = self.frames.get_mut(&id) {
-                frame.passes = false;
+                frame.note_pass(false);
             }
             if let Some(reason) = self.dialogue().skip_reason(id, &responder) {
                 if let Some(frame) = self.frames.get_mut(&id) {
@@ -467,17 +444,15 @@ impl StepLoop<'_> {
     /// Takes the answer of the one role, and asks it again with its own answer if turns are left.
     fn role_answered(&mut self, id: FrameId, answer: Option<Arc<Message>>) {
         let answer = answer.map(|message| self.dialogue().with_calls(id, message));
+        let frame = self.frames.get_mut(&id);
         let Some((frame, only)) =
-            self.frames.get_mut(&id).and_then(|frame| frame.only.clone().map(|only| (frame, only)))
+            frame.and_then(|frame| frame.count_role_answer().map(|only| (frame, only)))
         else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let only = frame.only.insert(only);
-        only.times = only.times.saturating_sub(1);
-        let (goes_on, role) = (only.times > 0 && answer.is_some(), only.role);
-        frame.pending.clone_from(&answer);
-        frame.pending_sender = Responder::of(role);
-        frame.steps = frame.steps.saturating_add(1);
+        let goes_on = only.times > 0 && answer.is_some();
+        frame.restore_pending(answer.clone(), Responder::of(only.role));
+        frame.count_step();
         report_step(self.frames, self.cx, id);
         if !goes_on {
             let reason =
@@ -488,7 +463,7 @@ impl StepLoop<'_> {
 
     fn ask_agent(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
-        let (pending, name) = (frame.pending.clone(), frame.task.clone());
+        let (pending, name) = (frame.turn().pending.clone(), frame.task.clone());
         let user_message = task.user_message.clone();
         // L-022: no agent answers a message whose calls the host should carry out.
         let works = pending
@@ -551,7 +526,8 @@ impl StepLoop<'_> {
             return Some(FrameWait::Ready(answer));
         }
         // Results put to the agent are not shown to the user.
-        let pending = frame.pending.as_ref().filter(|message| !super::delivery::is_data(message));
+        let pending =
+            frame.turn().pending.as_ref().filter(|message| !super::delivery::is_data(message));
         let prompt = pending.map(|message| message.text().to_owned()).unwrap_or_default();
         if let Some(user) = task.simulated_user.clone() {
             let query = PluginQuery::AnswerAsUser { prompt };
@@ -581,7 +557,8 @@ impl StepLoop<'_> {
         by: UserSeat,
     ) -> Option<Arc<Message>> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
-        let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
+        let recipient =
+            frame.turn().pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         let is_addressed = recipient.and_then(Role::from_name) == Some(Role::User);
         let host_word = task.text_rules.system_word && by == UserSeat::Person;
         let rules = task.rules();
@@ -627,7 +604,7 @@ impl StepLoop<'_> {
                     return self.frames.set_wait(self.cx, id, wait);
                 }
                 if let Some(frame) = self.frames.get_mut(&id) {
-                    frame.iteration += 1;
+                    frame.count_turn();
                     frame.past_actions.clear();
                 }
                 let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else {
@@ -699,7 +676,9 @@ impl StepLoop<'_> {
         let mut message = Arc::unwrap_or_clone(message);
         message.sender = Role::Agent;
         message.from_agent = false;
-        if let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.as_deref()) {
+        if let Some(pending) =
+            self.frames.get(&id).and_then(|frame| frame.turn().pending.as_deref())
+        {
             // L-172: an answer to external text may repeat it.
             message.labels = super::tools::taint_of(pending);
         }
@@ -737,8 +716,7 @@ impl StepLoop<'_> {
             self.cx.violated(Invariant::FrameExists, id);
             return None;
         };
-        frame.faults += 1;
-        if frame.faults >= MAX_FAULTS {
+        if frame.count_fault() >= MAX_FAULTS {
             let reason = format!(
                 "{agent} failed {MAX_FAULTS} times in a row; the last time: {}",
                 fault.message
@@ -750,8 +728,7 @@ impl StepLoop<'_> {
         let text = format!("The step of {agent} failed: {}", fault.message);
         let report = self.frames.error_message(self.cx, id, text);
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.unanswered =
-                to_answer.map(|message| UnansweredMessage { fault: report.seq, message });
+            frame.note_unanswered(report.seq, to_answer);
         }
         Some(report)
     }
@@ -777,7 +754,7 @@ impl StepLoop<'_> {
         let is_silent = text.is_none() && task.rules().absent_user_is_silent;
         let text = if is_silent { Some(String::new()) } else { text };
         if let Some(frame) = self.frames.get_mut(&frame) {
-            frame.is_unattended = text.is_none();
+            frame.note_absence(text.is_none());
         }
         let message = text
             .and_then(|text| self.user_said(frame, text, attachments, UserSeat::Person))
@@ -787,8 +764,8 @@ impl StepLoop<'_> {
         {
             // A user who has read of a fault and still answers wants another try, so the count
             // starts anew (O-072).
-            frame.faults = 0;
-            frame.chain_depth = self.cx.opening.chain_depth;
+            frame.forgive_faults();
+            frame.work_at_depth(self.cx.opening.chain_depth);
         }
         self.frames.ready(self.cx, frame, message);
     }

@@ -14,10 +14,9 @@ use serde_json::Value;
 
 use super::knowledge::newest_said;
 use super::state::closing::FrameEnd;
-use super::state::frame::{ParsedMessage, Responder};
 use super::state::loop_detection::LoopDetector;
-use super::state::stuck_watch::{Act, StuckVerdict};
-use super::state::stuck_watch::{StuckWatch, WatchedAct};
+use super::state::responder::Responder;
+use super::state::stuck_watch::{Act, StuckVerdict, StuckWatch, WatchedAct};
 use super::tools::taint_of;
 use super::{Dialogue, Frames, RunControl};
 use crate::protocol::notice::Notice;
@@ -117,7 +116,8 @@ impl Dialogue<'_> {
     /// O-107: adds the host's hint after the last of several failures. A message to someone other
     /// than the agent stays as it is.
     fn nudge(&mut self, id: FrameId, text: String) {
-        let Some(result) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+        let Some(result) = self.frames.get(&id).and_then(|frame| frame.turn().pending.clone())
+        else {
             return;
         };
         let is_for_agent =
@@ -176,7 +176,7 @@ impl Dialogue<'_> {
         if !is_asked || frame.stuck_watch.user_was_asked {
             return false;
         }
-        let Some(before) = frame.pending.clone() else { return false };
+        let Some(before) = frame.turn().pending.clone() else { return false };
         let name = frame.task.clone();
         let text = format!(
             "{name} goes round in circles: {how}. There are three ways on: say something else, and it goes on with that; say nothing, and it \
@@ -204,7 +204,7 @@ impl Dialogue<'_> {
             return false;
         };
         let (Some(latest_user_message), Some(began)) =
-            (frame.latest_user_message.clone(), frame.stuck_watch.began(kind, repeats))
+            (frame.turn().latest_user_message.clone(), frame.stuck_watch.began(kind, repeats))
         else {
             return false;
         };
@@ -229,10 +229,10 @@ impl Dialogue<'_> {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.stuck_watch = StuckWatch { restarted: true, ..StuckWatch::default() };
             frame.loops = LoopDetector::default();
-            frame.reading = ParsedMessage::default();
+            frame.forget_reading();
             frame.past_actions.clear();
             frame.chain.clear();
-            frame.stalled = 0;
+            frame.end_stall();
         }
         true
     }
@@ -244,7 +244,7 @@ impl RunControl<'_> {
     pub(super) fn watch_condensed(&mut self, id: FrameId) {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
         let (rules, detects) = (task.stuck_detection, task.rules().detects_stuck);
-        let after = frame.pending.as_ref().map(|pending| pending.seq);
+        let after = frame.turn().pending.as_ref().map(|pending| pending.seq);
         let Some(after) = after.filter(|_| detects) else { return };
         let Some(verdict) = self
             .frames
@@ -272,7 +272,7 @@ impl RunControl<'_> {
         if frame.state().is_held() {
             return;
         }
-        if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
+        if frame.turn().pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
             return;
         }
         let StuckFinding { verdict, what, .. } = found;

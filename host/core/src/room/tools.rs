@@ -42,7 +42,7 @@ impl ToolRounds<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let task = Arc::clone(task);
-        let Some(pending) = frame.pending.clone() else {
+        let Some(pending) = frame.turn().pending.clone() else {
             return self.frames.set_wait(self.cx, id, FrameWait::Ready(None));
         };
         if task.agent_responder == AgentResponder::Component {
@@ -89,6 +89,7 @@ impl ToolRounds<'_> {
             return None;
         }
         let pending = frame
+            .turn()
             .pending
             .clone()
             .filter(|message| message.sender == Role::Llm && message.action.is_none())?;
@@ -158,7 +159,7 @@ impl ToolRounds<'_> {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let Some(pending) = frame.pending.clone() else {
+        let Some(pending) = frame.turn().pending.clone() else {
             return self.frames.set_wait(self.cx, id, FrameWait::Ready(None));
         };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);

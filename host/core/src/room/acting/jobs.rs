@@ -397,7 +397,7 @@ impl Dialogue<'_> {
             return false;
         };
         let (task, pending) =
-            (frame.task.clone(), frame.pending.as_ref().map(|pending| pending.seq));
+            (frame.task.clone(), frame.turn().pending.as_ref().map(|pending| pending.seq));
         let memory = self.histories.memory(self.cx, &task);
         if !memory.open_calls.is_empty() {
             // A message here would be taken for the result of the open calls.

@@ -77,7 +77,9 @@ fn delegating_task(
         TaskOrigin::Slot { frame, .. } => {
             let over = || Refusal::new(RefusalCode::RoomClosed, "The task that wanted it is over.");
             let (by, agent) = delegator(frames, cx, *frame).ok_or_else(over)?;
-            let depth = frames.get(frame).map_or(cx.opening.chain_depth, |frame| frame.chain_depth);
+            let depth = frames
+                .get(frame)
+                .map_or(cx.opening.chain_depth, |frame| frame.counters().chain_depth);
             Ok((Some(by), Some(agent), depth))
         }
         TaskOrigin::Request { by: None, .. } => Ok((None, None, cx.opening.chain_depth)),
@@ -93,7 +95,7 @@ fn delegating_task(
             let at_work = frames
                 .values()
                 .filter(|frame| frame.task == *by)
-                .map(|frame| frame.chain_depth)
+                .map(|frame| frame.counters().chain_depth)
                 .max();
             Ok((
                 Some(by.clone()),

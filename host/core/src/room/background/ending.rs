@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::delivery::Undelivered as Delivering;
 use super::asking::CANCELLED;
 use super::structured::never_handed_in;
 use crate::protocol::effect::Effect;
@@ -17,8 +18,6 @@ use crate::types::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState, En
 use crate::types::ids::{BackgroundId, CallId, TaskName};
 use crate::types::outcome::{EndCause, Status};
 use crate::types::usage::{Spent, UsedByPlugin};
-
-use super::super::delivery::Undelivered as Delivering;
 
 /// The errors recorded for a task that gives none.
 const NO_ANSWER: &str = "it ended without an answer";

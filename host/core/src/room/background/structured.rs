@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::room::state::closing::FrameEnd;
-use crate::room::state::frame::{Frame, Responder};
+use crate::room::state::frame::Frame;
+use crate::room::state::responder::Responder;
 use crate::room::state::rounds::CallOutcome;
 use crate::room::{Background, BackgroundWork, Frames, Histories, RoomContext};
 use crate::tool_calls::arguments::{check, explain};
@@ -149,12 +150,12 @@ impl BackgroundWork<'_> {
         self.dialogue().put_pending(id, Responder::Agent, message);
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.abandon_step();
-            frame.stalled = 0;
+            frame.end_stall();
             // Each attempt has the full number of steps of the task.
             let of_task = self.cx.setup.tasks.get(&frame.task).and_then(|task| task.turns);
             let turns = self.cx.opening.turns.or(of_task);
-            frame.turn_limit =
-                turns.map(|turns| frame.steps.saturating_add(turns)).or(frame.turn_limit);
+            let steps = frame.counters().steps;
+            frame.grant_steps(turns.map(|turns| steps.saturating_add(turns)));
         }
         self.frames.runnable.push_back(id);
         None
@@ -184,7 +185,7 @@ fn checked_data(cx: &RoomContext, status: &str, call: &ToolCall) -> Result<Optio
 }
 
 fn failed_result(cx: &RoomContext, frame: &Frame, reason: &str) -> Value {
-    let last = frame.pending.as_ref().map(|message| message.text().to_owned());
+    let last = frame.turn().pending.as_ref().map(|message| message.text().to_owned());
     let described = cx
         .setup
         .tasks

@@ -187,7 +187,7 @@ fn the_tighter_of_the_turns_of_run_and_task_remains() {
         parts.cx.opening.limits.turns = limit;
         parts.budgets.spent.turns = spent;
         let frame = parts.frames.get_mut(&id).unwrap();
-        (frame.turn_limit, frame.steps) = (of_task, 3);
+        frame.set_steps(of_task, 3);
         let frame = parts.frames.get(&id).unwrap();
         parts.budgets.remaining(&parts.cx, frame)
     };

@@ -9,9 +9,9 @@ use super::{Room, texts};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::state::frame::Frame;
-use crate::room::state::frame::Responder;
 use crate::room::state::frame_state::FrameWait;
 use crate::room::state::gated::GatedMessage;
+use crate::room::state::responder::Responder;
 use crate::room::{
     Background, Frames, Invariant, Purpose, ResultDelivery, RoomChannels, RoomContext, RoomPhase,
     StepLoop,
@@ -149,7 +149,7 @@ impl StepLoop<'_> {
             };
             if let Some(frame) = self.frames.get_mut(&id) {
                 // results may lead to a limited number of automatic answers only.
-                frame.chain_depth = frame.chain_depth.max(gated.chain_depth);
+                frame.raise_depth(gated.chain_depth);
             }
             for result in &gated.outgoing.tasks {
                 self.deliveries.set_delivery_state(

@@ -12,8 +12,7 @@ use crate::protocol::notice::Notice;
 use crate::room::gates::has_gate;
 use crate::room::messages::unknown_plugin;
 use crate::room::queue_limit::QueueLimit;
-use crate::room::state::gated::GatedAct;
-use crate::room::state::gated::GatedMessage;
+use crate::room::state::gated::{GatedAct, GatedMessage};
 use crate::room::{
     Background, Deliveries, Frames, Purpose, ResultDelivery, RoomChannels, RoomContext,
 };

@@ -1,8 +1,7 @@
 use super::super::fixture::{Parts, context};
 use super::*;
 use crate::room::budgets::fill_in_usage;
-use crate::room::models::granted_model;
-use crate::room::models::price;
+use crate::room::models::{granted_model, price};
 use crate::types::completion::StopReason;
 
 const MODELS: &str = r#"

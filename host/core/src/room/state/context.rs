@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::PendingCalls;
-use super::calls::{Purpose, TimerPurpose};
+use super::calls::{PendingCalls, Purpose, TimerPurpose};
 use super::invariant::{Invariant, InvariantViolation};
 use super::replayed_turns::ReplayedTurns;
 use crate::permissions::policy_rules::Policy;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::closing::Closing;
-use super::frame::Responder;
+use super::responder::Responder;
 use super::rounds::ToolRound;
 use crate::types::ids::{CallId, FrameId};
 use crate::types::message::Message;
@@ -157,4 +157,50 @@ pub(in crate::room) struct RuledAnswer {
     /// Whether it ends the task by any rule.
     #[serde(rename = "done")]
     pub(in crate::room) is_done: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room::state::closing::FrameEnd;
+    use crate::types::message::Role;
+    use crate::types::outcome::Status;
+
+    #[test]
+    fn a_transition_that_may_not_follow_gives_the_state_back() {
+        let attempt = || Attempt {
+            responder: Responder::Llm,
+            rest: Responders::new(),
+            wait: FrameWait::More,
+            do_not_know: None,
+        };
+        let closing = Closing {
+            ending: FrameEnd::new(Status::Done, "it is done"),
+            result: Message::new(0, Role::Llm, "desk"),
+            passed: Vec::new(),
+        };
+        let states = [
+            FrameState::Entering,
+            FrameState::Checked,
+            FrameState::Idle,
+            FrameState::Asking(attempt()),
+            FrameState::Closing(Box::new(closing)),
+        ];
+        let may_follow = |transition: &dyn Fn(FrameState) -> Transition| {
+            states.clone().map(|state| match transition(state.clone()) {
+                Ok(_) => true,
+                Err(unchanged) => {
+                    assert_eq!(unchanged, state);
+                    false
+                }
+            })
+        };
+        let (yes, no) = (true, false);
+        assert_eq!(may_follow(&FrameState::check), [yes, no, yes, no, no]);
+        assert_eq!(may_follow(&FrameState::release), [yes, yes, yes, no, yes]);
+        assert_eq!(may_follow(&|state| state.ask(attempt())), [no, no, yes, no, no]);
+        assert_eq!(may_follow(&|state| state.wait(FrameWait::Next)), [no, no, no, yes, no]);
+        assert_eq!(may_follow(&|state| state.answer(None, None)), [no, no, no, yes, no]);
+        assert_eq!(may_follow(&FrameState::ask_again), [no, no, no, yes, no]);
+    }
 }

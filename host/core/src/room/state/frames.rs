@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::context::RoomContext;
-use super::frame::{Frame, Responder};
+use super::frame::Frame;
 use super::frame_state::{Attempt, FrameState, FrameWait, Transition};
 use super::invariant::Invariant;
+use super::responder::Responder;
 use super::rounds::{Slot, ToolRound};
 use crate::setup::TaskSetup;
 use crate::types::ids::{CallId, FrameId};

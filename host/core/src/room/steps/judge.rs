@@ -6,9 +6,8 @@ use std::sync::Arc;
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::{Notice, SkipReason};
 use crate::room::state::closing::FrameEnd;
-use crate::room::state::frame::Responder;
-use crate::room::state::frame_state::RuledAnswer;
-use crate::room::state::frame_state::{Attempt, FrameWait, Responders};
+use crate::room::state::frame_state::{Attempt, FrameWait, Responders, RuledAnswer};
+use crate::room::state::responder::Responder;
 use crate::room::{Dialogue, Frames, Invariant, RoomContext, StepLoop};
 use crate::setup::{Setup, TaskSetup};
 use crate::tool_calls::routing::PASS;
@@ -75,10 +74,8 @@ fn count_pending(frames: &mut Frames, cx: &mut RoomContext, id: FrameId) {
         return cx.violated(Invariant::FrameExists, id);
     };
     let rules = task.loop_detection;
-    if let Some(frame) = frames.get_mut(&id)
-        && let Some(pending) = &frame.pending
-    {
-        frame.loops.saw(pending, &rules);
+    if let Some(frame) = frames.get_mut(&id) {
+        frame.count_pending(&rules);
     }
 }
 
@@ -86,11 +83,11 @@ pub(in crate::room) fn report_step(frames: &mut Frames, cx: &mut RoomContext, id
     let Some(frame) = frames.get_mut(&id) else {
         return cx.violated(Invariant::FrameExists, id);
     };
-    let by = frame.pending_sender.label();
-    let mut skipped = std::mem::take(&mut frame.skipped);
+    let by = frame.turn().pending_sender.label();
+    let mut skipped = frame.take_skipped();
     // An answer that did not count at first may be the one that counts in the end.
     skipped.retain(|one| one.reason != SkipReason::NoAnswer || one.responder != by);
-    let (task, message) = (frame.task.clone(), frame.pending.clone());
+    let (task, message) = (frame.task.clone(), frame.turn().pending.clone());
     cx.notify(Notice::StepEnded { task, by, message, skipped });
 }
 
@@ -124,7 +121,7 @@ impl StepLoop<'_> {
         };
         let task = Arc::clone(task);
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.passes = passes;
+            frame.note_pass(passes);
         }
         let unknown = answer.as_ref().is_some_and(|message| leaves_it_to_others(message, &task));
         if let Some(message) = answer.as_ref().filter(|_| unknown) {
@@ -183,7 +180,7 @@ impl StepLoop<'_> {
         let Some(frame) = self.frames.get_mut(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let (parent, step) = (frame.pending.clone(), frame.steps);
+        let (parent, step) = (frame.turn().pending.clone(), frame.counters().steps);
         let mut message = message;
         if let Some(parent) = parent.as_ref().filter(|_| message.parent.is_none()) {
             Arc::make_mut(&mut message).parent = Some(parent.seq);
@@ -192,28 +189,27 @@ impl StepLoop<'_> {
         if !is_tools_word {
             frame.loops.answered(&message, step);
         }
-        frame.last_responder = Some(responder.clone());
-        let passes = frame.passes;
+        frame.note_responder(responder.clone());
+        let passes = frame.turn().passes;
         if passes {
             // Passing on is no progress, so a task that only passes stalls in the end.
-            frame.stalled += 1;
-            let (task, stalled) = (frame.task.clone(), frame.stalled);
+            let (task, stalled) = (frame.task.clone(), frame.count_stall());
             let of = self.cx.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
             // The message was passed on, so no list is reported.
             let skipped = Vec::new();
             self.cx.notices.push_back(Notice::StepStalled { task, stalled, of, skipped });
         } else {
             // L-060: a message may carry another role's label; then that role may not answer it.
-            frame.pending_sender = match &responder {
+            let sender = match &responder {
                 Responder::Subtask(_) => responder.clone(),
                 _ if parent.is_none() => responder.clone(),
                 _ => Responder::of(message.sender),
             };
-            if message.sender == Role::User && matches!(frame.pending_sender, Responder::User) {
-                frame.latest_user_message = Some(Arc::clone(&message));
+            if message.sender == Role::User && sender == Responder::User {
+                frame.hear_user(Arc::clone(&message));
             }
-            frame.pending = Some(Arc::clone(&message));
-            frame.stalled = 0;
+            frame.restore_pending(Some(Arc::clone(&message)), sender);
+            frame.end_stall();
         }
         self.histories.link(&message).message = Some(Arc::clone(&message));
         if let Some(parent) = &parent {
@@ -224,8 +220,8 @@ impl StepLoop<'_> {
         if let Some(agent) = self.frames.agent_of(self.cx, id).cloned().filter(|_| !passes) {
             self.cx.notify(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
         }
-        let is_overruled =
-            !passes && self.frames.get(&id).is_some_and(|frame| frame.ruled_done == Some(false));
+        let is_overruled = !passes
+            && self.frames.get(&id).is_some_and(|frame| frame.turn().ruled_done == Some(false));
         if is_overruled
             || self.dialogue().only_user_ends(id)
                 && self.histories.is_done_response(
@@ -281,14 +277,15 @@ impl StepLoop<'_> {
     ) {
         if let Some((responder, message)) = do_not_know {
             if let Some(frame) = self.frames.get_mut(&id) {
-                frame.ruled_done = None;
+                frame.rule_done(None);
             }
             self.post(id, responder, message, ends);
             return;
         }
         if let Some(message) = self.dialogue().unknown_tools(id) {
             if let Some(frame) = self.frames.get_mut(&id) {
-                (frame.passes, frame.ruled_done) = (false, None);
+                frame.note_pass(false);
+                frame.rule_done(None);
             }
             self.post(id, Responder::Agent, message, ends);
             return;
@@ -300,16 +297,17 @@ impl StepLoop<'_> {
         let Some(frame) = self.frames.get_mut(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        if frame.is_unattended && !ends && !allow_null {
+        if frame.turn().is_unattended && !ends && !allow_null {
             // The next step would ask the same question, and get no answer either.
             return self.end_unattended(id);
         }
-        frame.stalled += 1;
-        let (task, stalled, pending_sender, step) =
-            (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
-        let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
+        let stalled = frame.count_stall();
+        let (task, pending_sender, step) =
+            (frame.task.clone(), frame.turn().pending_sender.clone(), frame.counters().steps);
+        let (parent, passes) =
+            (frame.turn().pending.as_ref().map(|pending| pending.seq), frame.turn().passes);
         if !ends {
-            let skipped = self.frames.get(&id).map(|frame| frame.skipped.clone());
+            let skipped = self.frames.get(&id).map(|frame| frame.turn().skipped.clone());
             let mut skipped = skipped.unwrap_or_default();
             skipped.retain(|one| one.reason != SkipReason::NoAnswer);
             let task = task.clone();
@@ -328,8 +326,7 @@ impl StepLoop<'_> {
                 // Not `put_pending`: it would replace the latest user message, and this one is the
                 // host's.
                 frame.loops.answered(&message, step);
-                frame.pending_sender = responder;
-                frame.pending = Some(Arc::new(message));
+                frame.restore_pending(Some(Arc::new(message)), responder);
             }
             self.dialogue().keep_pending(id);
         }
@@ -341,9 +338,12 @@ impl StepLoop<'_> {
         let Some(frame) = self.frames.get(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let (task, gated_question) = (frame.task.clone(), frame.gated_question.clone());
-        let question =
-            frame.pending.as_ref().filter(|pending| !super::super::delivery::is_data(pending));
+        let (task, gated_question) = (frame.task.clone(), frame.turn().gated_question.clone());
+        let question = frame
+            .turn()
+            .pending
+            .as_ref()
+            .filter(|pending| !super::super::delivery::is_data(pending));
         let question = question.map(|pending| pending.text().to_owned()).unwrap_or_default();
         let question = gated_question.unwrap_or(question);
         self.cx.notify(Notice::QuestionUnanswered { task: task.clone(), question });
@@ -355,7 +355,7 @@ impl StepLoop<'_> {
         let Some(frame) = self.frames.get_mut(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        frame.steps = frame.steps.saturating_add(1);
+        frame.count_step();
         frame.abandon_step();
         // Done sequences in `ending_of` include this answer.
         self.dialogue().remember_answer(id);

@@ -1,5 +1,4 @@
-use crate::room::state::stuck_watch::{ActWatch, MAX_KEPT};
-use crate::room::state::stuck_watch::{StuckWatch, WatchedAct};
+use crate::room::state::stuck_watch::{ActWatch, MAX_KEPT, StuckWatch, WatchedAct};
 use crate::types::stuck_rules::StuckRules;
 use serde_json::json;
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::room::responders::caller_name;
 use crate::room::state::closing::FrameEnd;
-use crate::room::state::frame::{ParsedMessage, Responder, SequenceAnswer};
+use crate::room::state::frame::{Frame, SequenceAnswer};
+use crate::room::state::responder::Responder;
 use crate::room::steps::is_empty;
 use crate::room::{Dialogue, Frames, Histories, Invariant, RoomContext};
 use crate::tool_calls::routing;
@@ -30,8 +31,12 @@ impl Dialogue<'_> {
             return Some(ending);
         }
         let (frame, task) = self.frames.task_of(self.cx, id)?;
-        let (name, steps, is_root, rules) =
-            (frame.task.clone(), frame.steps, frame.caller.is_none(), task.loop_detection);
+        let (name, steps, is_root, rules) = (
+            frame.task.clone(),
+            frame.counters().steps,
+            frame.caller.is_none(),
+            task.loop_detection,
+        );
         // If the operator may grant more time, the wall timer asks for it instead.
         let asks = self.cx.asks_for_more();
         if is_root
@@ -48,7 +53,7 @@ impl Dialogue<'_> {
                 format!("{name} made the {limit} steps that limits.run.task_turns allows"),
             ));
         }
-        if let Some(limit) = frame.turn_limit.filter(|limit| steps >= *limit) {
+        if let Some(limit) = frame.counters().turn_limit.filter(|limit| steps >= *limit) {
             let steps = if limit == 1 { "step" } else { "steps" };
             return Some(FrameEnd::new(
                 Status::FixedTurns,
@@ -82,7 +87,7 @@ impl Dialogue<'_> {
             return None;
         };
         if frame.caller.is_none()
-            && self.cx.opening.kill_after.is_some_and(|steps| frame.steps >= steps)
+            && self.cx.opening.kill_after.is_some_and(|steps| frame.counters().steps >= steps)
         {
             return Some(FrameEnd::new(
                 Status::Kill,
@@ -90,13 +95,13 @@ impl Dialogue<'_> {
             ));
         }
         // A judge rules on the pending message; a new answer is yet to be judged.
-        let ruled = frame.ruled_done.filter(|_| answer.is_none());
+        let ruled = frame.turn().ruled_done.filter(|_| answer.is_none());
         if ruled == Some(true) {
             let reason = format!("the judge of {} ruled that it is done", frame.task);
             return Some(FrameEnd::new(Status::Done, reason));
         }
-        let message = answer.cloned().or_else(|| frame.pending.clone());
-        let by = by.cloned().or_else(|| frame.last_responder.clone());
+        let message = answer.cloned().or_else(|| frame.turn().pending.clone());
+        let by = by.cloned().or_else(|| frame.turn().last_responder.clone());
         // A ruling that it is not done outweighs the host's own rules.
         if ruled.is_none()
             && let Some(ending) =
@@ -109,7 +114,7 @@ impl Dialogue<'_> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let name = &frame.task;
         // A stalled task's pending message was judged in an earlier step.
-        if frame.stalled >= task.max_stalled_steps {
+        if frame.counters().stalled >= task.max_stalled_steps {
             let reason = format!(
                 "nobody in {name} had a valid answer, {} steps in a row",
                 task.max_stalled_steps
@@ -220,7 +225,7 @@ impl Dialogue<'_> {
             .map(|sequence| sequence.events().len())
             .max()
             .unwrap_or_default();
-        let Some(pending) = frame.pending.clone().filter(|_| longest > 0) else { return };
+        let Some(pending) = frame.turn().pending.clone().filter(|_| longest > 0) else { return };
         // A stalled step, or one that passes, leaves the same message pending.
         if frame.chain.back().is_some_and(|answer| answer.message.seq == pending.seq) {
             return;
@@ -252,8 +257,7 @@ impl Dialogue<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
-        let Some(pending) = self.frames.get_mut(&id).and_then(|frame| frame.pending.as_mut())
-        else {
+        let Some(pending) = self.frames.get_mut(&id).and_then(Frame::pending_mut) else {
             return;
         };
         let pending = Arc::make_mut(pending);
@@ -261,7 +265,7 @@ impl Dialogue<'_> {
         pending.tools.retain(|call| EndScope::of(&toolbox, call) != Some(EndScope::Task));
         if let Some(frame) = self.frames.get_mut(&id) {
             // The cached parse still holds the removed calls.
-            frame.reading = ParsedMessage::default();
+            frame.forget_reading();
         }
         self.keep_pending(id);
     }

@@ -7,8 +7,9 @@ use crate::protocol::notice::Notice;
 use crate::room::delegates::{children_of, waits_for_delegate};
 use crate::room::passages::withholds_result;
 use crate::room::state::closing::FrameEnd;
-use crate::room::state::frame::{Frame, Responder};
+use crate::room::state::frame::Frame;
 use crate::room::state::frame_state::FrameWait;
+use crate::room::state::responder::Responder;
 use crate::room::{
     BackgroundWork, Frames, Invariant, Purpose, RoomContext, RoomPhase, RunControl, result_types,
 };
@@ -43,8 +44,8 @@ impl RunControl<'_> {
             && self.cx.opening.turns.is_some();
         if outlives || goes_on {
             let memory = self.histories.memory(self.cx, &frame.task);
-            memory.left_pending.clone_from(&frame.pending);
-            memory.left_by = goes_on.then(|| frame.pending_sender.clone());
+            memory.left_pending.clone_from(&frame.turn().pending);
+            memory.left_by = goes_on.then(|| frame.turn().pending_sender.clone());
         }
         let notice = Notice::TaskEnded {
             task: frame.task.clone(),
@@ -101,7 +102,7 @@ impl RunControl<'_> {
     fn give_result(&mut self, caller: FrameId, child: &Frame, ending: &FrameEnd) {
         let message = self.dialogue().result_message(child, ending);
         self.histories.erase_substeps(self.cx, child);
-        if let (Some(message), Some(pending)) = (&message, &child.pending) {
+        if let (Some(message), Some(pending)) = (&message, &child.turn().pending) {
             self.histories.link(pending).child = Some(message.seq);
         }
         let waits = |frame: &Frame| frame.wait() == Some(&FrameWait::Subtask(child.id));
@@ -128,7 +129,7 @@ impl RunControl<'_> {
                 format!("{}; gates did not check the answer, so it is withheld", ending.reason);
         }
         let message = match root.closing() {
-            None if only => root.pending.as_deref().cloned().filter(|_| !is_withheld),
+            None if only => root.turn().pending.as_deref().cloned().filter(|_| !is_withheld),
             _ => self.dialogue().result_message(root, &ending),
         };
         let task = self.cx.setup.tasks.get(&root.task).cloned();

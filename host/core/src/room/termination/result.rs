@@ -61,7 +61,7 @@ impl Dialogue<'_> {
             _ => self.cx.stamp(Role::User, frame.task.as_str()),
         };
         // A finished task without a message has an empty result, unlike a stalled one.
-        let Some(pending) = &frame.pending else {
+        let Some(pending) = &frame.turn().pending else {
             message.content = Some(String::new());
             return Some(message);
         };
@@ -211,12 +211,14 @@ fn is_for_caller(frames: &Frames, cx: &RoomContext, child: &Frame, name: &str) -
 /// room is not. In a room without one, the first answer has no parent.
 pub(in crate::room) fn has_answer(cx: &RoomContext, root: &Frame) -> bool {
     let is_answer = |message: &Arc<Message>| {
-        message.parent.is_some() || cx.opening.content.is_none() || root.last_responder.is_some()
+        message.parent.is_some()
+            || cx.opening.content.is_none()
+            || root.turn().last_responder.is_some()
     };
     let task = cx.setup.tasks.get(&root.task);
     root.only.is_some()
         || task.is_some_and(|task| task.rules().question_is_result)
-        || root.pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer)
+        || root.turn().pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer)
 }
 
 /// Removes a plugin's words from the reason of an end, if gates check what leaves the task.
@@ -239,10 +241,10 @@ pub(in crate::room) fn failed_instead(
     let task = cx.setup.tasks.get(&frame.task);
     let fails = task.is_none_or(|task| task.rules().failed_step_fails_run);
     // The pending message of a failed step is the host's, on the agent role.
-    let is_told = frame.faults > 0
+    let is_told = frame.counters().faults > 0
         && frame.caller.is_none()
-        && frame.pending.as_ref().is_some_and(|it| it.sender == Role::Agent);
-    match frame.pending.as_ref().filter(|_| is_told && fails && ending.status.is_success()) {
+        && frame.turn().pending.as_ref().is_some_and(|it| it.sender == Role::Agent);
+    match frame.turn().pending.as_ref().filter(|_| is_told && fails && ending.status.is_success()) {
         Some(report) => FrameEnd::of_fault(report.text()),
         None => ending,
     }

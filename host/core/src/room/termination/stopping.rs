@@ -7,7 +7,7 @@ use crate::protocol::notice::Notice;
 use crate::room::acting::jobs::is_clearing_up;
 use crate::room::delegates::children_of;
 use crate::room::state::closing::FrameEnd;
-use crate::room::state::frame::Responder;
+use crate::room::state::responder::Responder;
 use crate::room::{Invariant, PluginCalls, Purpose, Room, RoomContext, RoomPhase, RunControl};
 use crate::types::ids::CallId;
 use crate::types::outcome::{Outcome, Status};

@@ -6,8 +6,9 @@ use crate::room::state::calls::Purpose;
 use crate::room::state::frame_state::Responders;
 use crate::room::state::frames::Frames;
 use crate::room::state::invariant::Invariant;
+use crate::room::state::responder::Responder;
 use crate::types::action::{Action, Observation, PastAction};
-use crate::types::ids::{CallId, FrameId, PluginName};
+use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
 
 #[test]
 fn a_frame_is_as_deep_as_its_callers_and_the_rooms_above() {
