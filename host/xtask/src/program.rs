@@ -1,7 +1,6 @@
 //! Builds the program `conclave` for use, with the files that belong to it, for `cargo xtask
 //! install` and `dist`: the machine code of the stock plugins, and large components.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -209,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_program_is_installed_with_its_own_files_alone() {
-        let temp = env::temp_dir().join(format!("conclave-install-{}", std::process::id()));
+        let temp = std::env::temp_dir().join(format!("conclave-install-{}", std::process::id()));
         let (built, root) = (temp.join("built"), temp.join("root"));
         fs::create_dir_all(built.join("files")).expect("a test can make a folder");
         let write = |file: &Path| fs::write(file, b"bytes").expect("a test can write");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use conclave_core::config::Config;
 use conclave_core::config::assemble::assemble;
 use conclave_core::journal::recovery::Start;
-use conclave_core::permissions::grant::ChannelsGrant;
+use conclave_core::permissions::grants::ChannelsGrant;
 use conclave_core::permissions::manifest::{CONTRACT, FORMAT};
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
