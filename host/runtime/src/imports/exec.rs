@@ -1,48 +1,28 @@
 //! Programs of the machine, for `grants.exec`. The host starts a second process of its own program,
-//! the launcher, which isolates and confines itself before it starts the granted program. The host's
-//! side is in `launch` and `usage`, the launcher's in `confine`, `mounts` and `system_calls`.
+//! the launcher, which isolates and confines itself before it starts the granted program.
+#![cfg_attr(
+    not(all(feature = "exec", target_os = "linux")),
+    expect(dead_code, reason = "no program starts")
+)]
 
 #[cfg(all(feature = "exec", target_os = "linux"))]
-mod confine;
-#[cfg(all(feature = "exec", target_os = "linux"))]
-mod launch;
-#[cfg(all(feature = "exec", target_os = "linux"))]
-mod mounts;
-#[cfg(all(feature = "exec", target_os = "linux"))]
-mod remove;
-#[cfg(all(feature = "exec", target_os = "linux"))]
-mod supervise;
-#[cfg(all(feature = "exec", target_os = "linux"))]
-mod system_calls;
-#[cfg(all(feature = "exec", target_os = "linux"))]
-mod usage;
+mod linux;
+#[cfg(not(all(feature = "exec", target_os = "linux")))]
+mod unsupported;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::side_effect::ProgramEnding;
-#[cfg(all(feature = "exec", target_os = "linux"))]
 use serde::{Deserialize, Serialize};
 
 #[cfg(all(feature = "exec", target_os = "linux"))]
-pub use confine::run_confined;
-#[cfg(all(feature = "exec", target_os = "linux"))]
-pub use supervise::run_supervised;
-
-/// Refuses, because this host is built without `exec`.
+use linux as platform;
 #[cfg(not(all(feature = "exec", target_os = "linux")))]
-#[must_use]
-pub fn run_confined(_: impl IntoIterator<Item = OsString>) -> u8 {
-    2
-}
+use unsupported as platform;
 
-/// Refuses, because this host is built without `exec`.
-#[cfg(not(all(feature = "exec", target_os = "linux")))]
-#[must_use]
-pub fn run_supervised(_: impl IntoIterator<Item = OsString>) -> u8 {
-    2
-}
+pub use platform::{run_confined, run_supervised};
 
 /// The program that confines itself and then starts a granted program, for `grants.exec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,12 +37,7 @@ pub struct ProgramLauncher {
 }
 
 /// A program to start, with all that confines it.
-#[derive(Clone, Debug)]
-#[cfg_attr(all(feature = "exec", target_os = "linux"), derive(Serialize, Deserialize))]
-#[cfg_attr(
-    not(all(feature = "exec", target_os = "linux")),
-    expect(dead_code, reason = "no program starts")
-)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ProgramSpec {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
@@ -86,10 +61,6 @@ pub(crate) struct ProgramSpec {
 
 /// The limits that the host watches itself.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(all(feature = "exec", target_os = "linux")),
-    expect(dead_code, reason = "no program starts")
-)]
 pub(crate) struct WatchedLimits {
     pub(crate) time_ms: u64,
     /// Of standard output and standard error together.
@@ -108,10 +79,6 @@ pub(crate) struct ProgramOutput {
 
 /// The reason why a program did not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(all(feature = "exec", target_os = "linux")),
-    expect(dead_code, reason = "no program starts")
-)]
 pub(crate) enum LaunchFailure {
     /// The kernel cannot confine it as the grant requires.
     Unconfined(String),
@@ -123,27 +90,13 @@ pub(crate) enum LaunchFailure {
 
 impl ProgramLauncher {
     /// Runs a program and waits for its end. Dropping the future kills it with all that it started.
-    #[cfg(all(feature = "exec", target_os = "linux"))]
     pub(crate) async fn run(
         &self,
         spec: ProgramSpec,
         input: Vec<u8>,
         limits: WatchedLimits,
     ) -> Result<ProgramOutput, LaunchFailure> {
-        launch::run(self.clone(), spec, input, limits).await
-    }
-
-    /// Refuses, because this host is built without `exec`.
-    #[cfg(not(all(feature = "exec", target_os = "linux")))]
-    #[expect(clippy::unused_async, reason = "the same signature on every system")]
-    pub(crate) async fn run(
-        &self,
-        _: ProgramSpec,
-        _: Vec<u8>,
-        _: WatchedLimits,
-    ) -> Result<ProgramOutput, LaunchFailure> {
-        let reason = "this host can confine programs on Linux only, with its feature `exec`";
-        Err(LaunchFailure::Unconfined(reason.to_owned()))
+        platform::run(self.clone(), spec, input, limits).await
     }
 }
 

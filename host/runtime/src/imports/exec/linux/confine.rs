@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::mounts::{make_read_only_except, mount_home, mount_processes};
 use super::supervise::{adopt_orphans, is_unread, supervise};
 use super::system_calls::deny_system_calls;
-use super::{ProgramSpec, interpreters};
+use crate::imports::exec::{ProgramSpec, interpreters};
 
 /// Files in the private folder of a program, beside its home.
 pub(super) const SPEC: &str = "spec.json";
@@ -114,8 +114,8 @@ pub(super) const FILES: u64 = 1_024;
 const NICENESS: i32 = 19;
 
 /// Confines this process and runs a program in it, as its arguments say. Meant for a program started
-/// by [`ProgramLauncher`](super::ProgramLauncher), which must call it before it starts any thread,
-/// and exit with the code that it returns.
+/// by [`ProgramLauncher`](crate::exec::ProgramLauncher), which must call it before it starts
+/// any thread, and exit with the code that it returns.
 #[must_use]
 pub fn run_confined(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();

@@ -20,7 +20,9 @@ use super::confine::{HOME, LOCK, Launch, ProgramReport, REPORT, SPEC};
 use super::remove::remove_tree;
 use super::supervise::kill_all_below;
 use super::usage::{tasks_of_machine, usage_below};
-use super::{LaunchFailure, ProgramLauncher, ProgramOutput, ProgramSpec, WatchedLimits};
+use crate::imports::exec::{
+    LaunchFailure, ProgramLauncher, ProgramOutput, ProgramSpec, WatchedLimits,
+};
 use crate::support::abandonment::{AbandonFlag, AbandonGuard};
 
 /// The beginning of the names of private folders.
@@ -41,7 +43,7 @@ const PIPE_SPACE: usize = 4_096;
 const PIPE_BYTES: usize = 1 << 20;
 
 /// Runs a program on a thread of its own.
-pub(super) async fn run(
+pub(crate) async fn run(
     launcher: ProgramLauncher,
     spec: ProgramSpec,
     input: Vec<u8>,

@@ -28,9 +28,9 @@ const LOOK: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Starts a program with the same environment, pipes and process group, and waits for its end.
-/// Meant for a program started by a [`ProgramLauncher`](super::ProgramLauncher), which must call it
-/// before it starts any thread, and exit with the code that it returns. The arguments are the
-/// program and its own arguments.
+/// Meant for a program started by a [`ProgramLauncher`](crate::exec::ProgramLauncher), which must
+/// call it before it starts any thread, and exit with the code that it returns. The arguments are
+/// the program and its own arguments.
 ///
 /// All that the program started ends with it, and when the other side of the pipe that is the
 /// standard error is closed. `SIGTERM` ends it after a grace time.
