@@ -55,7 +55,7 @@ use crate::driver::observing::{ObserverQueue, ObserverQueues};
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
-use crate::imports::interfaces::folder::RunOverlays;
+use crate::imports::folder::RunOverlays;
 use crate::observe::subscribe::{FollowGate, Publisher, Subscribers};
 use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
 use crate::support::clock::{BoxFuture, Clock};

@@ -41,6 +41,7 @@ mod support {
     pub mod clock;
     pub(crate) mod digest;
     pub mod durable_file;
+    pub(crate) mod escape;
     pub mod fail_points;
     pub mod ids;
     pub(crate) mod overlay_files;
@@ -53,17 +54,31 @@ mod observe {
     pub mod telemetry;
 }
 pub mod calls;
-/// The implementation of a plugin's imports, and the state of its call.
+/// The implementation of a plugin's imports, and the state of its call. These modules are listed
+/// from the lowest to the highest too.
 mod imports {
-    pub(crate) mod bindings;
-    pub(crate) mod call;
-    pub(crate) mod convert;
     pub mod exec;
+    pub(crate) mod folder;
+    pub mod kv;
+    #[cfg(feature = "fetch")]
+    pub(crate) mod outgoing;
+    pub mod secrets;
+
+    pub(crate) mod resources;
+
+    pub(crate) mod bindings;
+    pub(crate) mod convert;
+
+    pub(crate) mod call;
     #[cfg(feature = "fetch")]
     pub(crate) mod fetch;
+
     pub(crate) mod interfaces;
-    pub mod kv;
-    pub mod secrets;
+    pub(crate) mod state;
+
+    pub(crate) mod linker;
+    #[cfg(test)]
+    pub(crate) mod testing;
 }
 /// Calls into components, each in a fresh store and instance.
 mod sandbox {

@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wasmtime::component::InstancePre;
 
-use crate::imports::call::CallState;
+use crate::imports::state::CallState;
 use crate::sandbox::engine::Engine;
 use kinds::Exports;
 

@@ -1,5 +1,5 @@
 //! Checks that imports between the folders of a crate point down. The order of the folders is that
-//! of the crate's root, the lowest first.
+//! of the crate's root, the lowest first. The modules of some folders have an order too.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,30 @@ use crate::failure::XtaskFailure;
 use crate::rust_text::{Token, tokens};
 use crate::sources::Sources;
 
-/// The crates whose folders have an order, with their roots.
-const ORDERED: [(&str, &str); 3] =
-    [("host/core/src", "lib.rs"), ("host/runtime/src", "lib.rs"), ("host/cli/src", "main.rs")];
+/// The roots of the crates whose folders have an order, and the folders, declared in a block of the
+/// root, whose modules have one. `""` is the crate itself.
+const ORDERED: [(&str, &str, &str); 4] = [
+    ("host/core/src", "lib.rs", ""),
+    ("host/runtime/src", "lib.rs", ""),
+    ("host/runtime/src", "lib.rs", "imports"),
+    ("host/cli/src", "main.rs", ""),
+];
 
 /// Fails with the imports that point from a folder to one that its crate lists later.
 pub(crate) fn imports_point_down(sources: &Sources<'_>) -> Result<(), XtaskFailure> {
     let mut wrong = Vec::new();
-    for (folder, root) in ORDERED {
+    for (folder, root, block) in ORDERED {
         let root = format!("{folder}/{root}");
         let text = sources.place.read(&root)?;
-        let order = modules(&text);
+        let order = modules(&text, block);
+        let prefix: Vec<&str> = ["crate", block].into_iter().filter(|it| !it.is_empty()).collect();
+        let folder = format!("{folder}/{block}");
+        let folder = folder.trim_end_matches('/');
         for file in sources.product(&[folder]).filter(|file| file.path != root) {
             let inside = file.path[folder.len()..].trim_start_matches('/');
             let own = inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs");
-            for Token { text, line } in upward(&order, own, &file.product_tokens()) {
-                wrong.push(format!("    {}:{line}: `crate::{text}`", file.path));
+            for Token { text, line } in upward(&order, &prefix, own, &file.product_tokens()) {
+                wrong.push(format!("    {}:{line}: `{}::{text}`", file.path, prefix.join("::")));
             }
         }
     }
@@ -34,16 +42,22 @@ pub(crate) fn imports_point_down(sources: &Sources<'_>) -> Result<(), XtaskFailu
     )
 }
 
-/// The top-level modules that a crate's root declares, with their place in the list.
-fn modules(root: &str) -> BTreeMap<&str, usize> {
-    let mut depth = 0_usize;
+/// The modules that a crate's root declares, with their place in the list: the top-level ones, or
+/// those in the block of a folder.
+fn modules<'a>(root: &'a str, block: &str) -> BTreeMap<&'a str, usize> {
+    let mut open = Vec::new();
     let mut order = BTreeMap::new();
+    let mut module = "";
     for pair in tokens(root).windows(2) {
         match pair[0].text {
-            "{" => depth += 1,
-            "}" => depth = depth.saturating_sub(1),
-            "mod" if depth == 0 => {
-                order.insert(pair[1].text, order.len());
+            "{" => open.push(module),
+            "}" => drop(open.pop()),
+            "mod" => {
+                module = pair[1].text;
+                let is_listed = if block.is_empty() { open.is_empty() } else { open == [block] };
+                if is_listed {
+                    order.insert(module, order.len());
+                }
             }
             _ => {}
         }
@@ -52,12 +66,18 @@ fn modules(root: &str) -> BTreeMap<&str, usize> {
 }
 
 /// The names in a file of module `own` of modules that are listed later.
-fn upward<'a>(order: &BTreeMap<&str, usize>, own: &str, tokens: &[Token<'a>]) -> Vec<Token<'a>> {
+fn upward<'a>(
+    order: &BTreeMap<&str, usize>,
+    prefix: &[&str],
+    own: &str,
+    tokens: &[Token<'a>],
+) -> Vec<Token<'a>> {
     let Some(own) = order.get(own) else { return Vec::new() };
     let is_higher = |token: &Token<'_>| order.get(token.text).is_some_and(|place| place > own);
-    let paths = tokens.windows(2).zip(2..);
+    let path: Vec<&str> = prefix.iter().flat_map(|name| [name, "::"]).collect();
+    let paths = tokens.windows(path.len()).zip(path.len()..);
     let targets = paths
-        .filter(|(pair, _)| pair[0].text == "crate" && pair[1].text == "::")
+        .filter(|(found, _)| found.iter().map(|token| token.text).eq(path.iter().copied()))
         .flat_map(|(_, at)| first_names(&tokens[at..]));
     targets.filter(is_higher).collect()
 }
@@ -90,13 +110,13 @@ mod tests {
 
     fn names(text: &str, own: &str) -> Vec<String> {
         let tokens = product_of(&tokens(text));
-        let names = upward(&modules(ROOT), own, &tokens);
+        let names = upward(&modules(ROOT, ""), &["crate"], own, &tokens);
         names.iter().map(|name| format!("{} {}", name.line, name.text)).collect()
     }
 
     #[test]
     fn the_order_is_that_of_the_root() {
-        let order = modules(ROOT);
+        let order = modules(ROOT, "");
         assert_eq!(order.len(), 3);
         assert!(order["types"] < order["setup"] && order["setup"] < order["room"]);
     }
@@ -113,6 +133,16 @@ mod tests {
             names("use crate::{\n    types::{ids, setup},\n    room::Room,\n};\n", "setup"),
             ["3 room"]
         );
+    }
+
+    #[test]
+    fn the_modules_of_a_folder_have_the_order_of_its_block() {
+        let root = "mod low;\n/// Folders.\npub mod folder {\n    mod first;\n    #[cfg(test)]\n    pub(crate) mod second;\n}\nmod high;\n";
+        let order = modules(root, "folder");
+        assert_eq!(order.keys().collect::<Vec<_>>(), [&"first", &"second"]);
+        let found = |own, text| upward(&order, &["crate", "folder"], own, &tokens(text)).len();
+        assert_eq!(found("first", "use crate::folder::second::A;\n"), 1);
+        assert_eq!(found("second", "use crate::folder::first::A;\nuse crate::high::B;\n"), 0);
     }
 
     #[test]

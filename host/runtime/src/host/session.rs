@@ -26,7 +26,7 @@ use crate::driver::{Driver, Models, RunContext};
 use crate::host::observers::Observers;
 use crate::host::prepared::{Prepared, Run, RunOptions};
 use crate::host::simulated_channel::SimulatedVoice;
-use crate::imports::interfaces::folder::RunOverlays;
+use crate::imports::folder::RunOverlays;
 use crate::observe::subscribe::Subscribers;
 use crate::storage::history_file::{self, HistoryFileError};
 use crate::storage::journal::{JournalFailure, Journals};

@@ -23,7 +23,9 @@ wasmtime::component::bindgen!({
     },
     exports: { default: async },
     with: {
-        "conclave:plugin/model.completion-stream": crate::imports::interfaces::model::CompletionStream,
-        "conclave:plugin/fetch.response": crate::imports::interfaces::fetch::Response,
+        "conclave:plugin/model.completion-stream": crate::imports::resources::CompletionStream,
+        "conclave:plugin/fetch.response": crate::imports::resources::Response,
     },
 });
+
+pub(crate) use conclave::plugin;

@@ -1,24 +1,27 @@
-//! One call into a plugin, as its imports see it: the state in its store, its permissions, its
-//! replay state, its log and its meter.
+//! One call into a plugin, as all its imports see it: its permissions, its replay state, its log
+//! and its meter. It knows no import.
 
+mod call_core;
+mod journalled;
 mod lists;
 pub(crate) mod log;
 pub(crate) mod meter;
-pub(crate) mod network;
 pub(crate) mod plugin_context;
+mod refusals;
 pub(crate) mod replay;
-pub(crate) mod state;
+mod secrets;
 pub(crate) mod stdio;
-#[cfg(test)]
-pub(crate) mod testing;
 pub(crate) mod wasi;
 
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
 
+pub(crate) use call_core::{CallCore, CallInput, SharedCounter};
+pub(crate) use journalled::{MOST_EFFECTS, digest};
 pub(crate) use plugin_context::{HostServices, PluginContext, WorksOn};
+pub(crate) use refusals::LateRefusals;
 pub(crate) use replay::{CallReplay, EffectDecision, Packed, Recalled};
-pub(crate) use state::{CallInput, CallState, SharedCounter};
+pub(crate) use secrets::CallSecrets;
 
 /// The room has a view for every query, so this is a fault of the host.
 pub(crate) fn no_view(name: &PluginName) -> Fault {

@@ -21,9 +21,9 @@ use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::json_depth::is_deeper_than;
 use serde_json::Value;
 
-use crate::imports::bindings::conclave::plugin::actions::AgentError;
-use crate::imports::bindings::conclave::plugin::types;
-use crate::imports::call::log::{excerpt, harmless};
+use crate::imports::bindings::plugin::actions::AgentError;
+use crate::imports::bindings::plugin::types;
+use crate::support::escape::{excerpt, harmless};
 
 /// Maximum characters of a plugin's error text.
 const TEXT: usize = 4_000;

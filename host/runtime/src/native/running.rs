@@ -24,11 +24,11 @@ use super::failure::Failure;
 use super::plugin::Plugin;
 use super::tool::Call;
 use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, ToolInput};
-use crate::imports::call::log::excerpt;
 use crate::imports::call::{PluginContext, no_view};
 use crate::imports::convert::queries::{checked, memories_limit};
 use crate::plugin::ArgumentChecker;
 use crate::plugin::kinds::reads_view;
+use crate::support::escape::excerpt;
 
 /// The maximum number of characters of a panic's message in a fault.
 const WORDS: usize = 600;

@@ -6,7 +6,7 @@ use wasmparser::{Encoding, Parser, Payload};
 
 use super::LoadError;
 use super::budget::Budget;
-use crate::imports::call::log::excerpt;
+use crate::support::escape::excerpt;
 
 /// Maximum bytes of a manifest. As JSON in memory it takes up to a hundred times as many.
 const MANIFEST: usize = 64 << 10;

@@ -14,7 +14,7 @@ use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::text::{show_duration as duration, show_size as size};
 
 use super::LoadError;
-use crate::imports::call::log::excerpt;
+use crate::support::escape::excerpt;
 
 /// The compiler of third-party components.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

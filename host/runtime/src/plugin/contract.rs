@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::anatomy::Anatomy;
 use super::{LoadError, UnaskedImport};
-use crate::imports::call::log::excerpt;
 use crate::imports::interfaces::config::STORES;
+use crate::support::escape::excerpt;
 
 /// The package of the contract, and the host's version of it.
 const PACKAGE: &str = "conclave:plugin/";

@@ -12,8 +12,6 @@ use wasmtime::component::{Instance, InstancePre};
 use super::{Inspection, LoadError};
 use crate::calls::PluginOutput;
 use crate::imports::bindings::exports::conclave::plugin as bindings;
-use crate::imports::call::CallState;
-use crate::imports::call::log::excerpt;
 use crate::imports::convert::queries::{
     checked, condensation_in, ending_out, gate_input_out, gate_verdict_in, judged_out,
     memories_limit, observed_out, observer_reply_in, reason_out, ruling_in, task_result_in,
@@ -23,8 +21,10 @@ use crate::imports::convert::{
     action_out, decision_in, outcome_in, tool_error_in, turn_in, wake_out,
 };
 use crate::imports::interfaces::judge_feedback::JudgeFeedback;
+use crate::imports::state::CallState;
 use crate::sandbox::plain::{Excess, FunctionDocs, PlainTool, PlainTools};
 use crate::sandbox::run::GuestCall;
+use crate::support::escape::excerpt;
 
 /// Declares each kind with its module of the bindings, and says whether the plugin reads the view
 /// of a task. The bindings have types of their own for each export, and no trait that joins them.
@@ -147,7 +147,7 @@ macro_rules! call {
         };
         let export = indices.load(&mut *$store, $instance)?;
         let answer = export.$function(&mut *$store, $($argument),*).await?;
-        $store.data().meter.check_lists(&answer)?;
+        $store.data().core.meter.check_lists(&answer)?;
         answer
     }};
 }
@@ -182,22 +182,22 @@ impl GuestCall for ExportCall<'_> {
             GuestFunction::Step => {
                 let answer = call!(exports.agent.call_step() in store, instance);
                 let turn = answer.map_err(Fault::from).and_then(turn_in);
-                PluginOutput::Step(turn.map(|turn| store.data_mut().own_turn(turn)))
+                PluginOutput::Step(turn.map(|turn| store.data_mut().blobs().own_turn(turn)))
             }
             GuestFunction::Respond => {
                 let answer = call!(exports.responder.call_respond() in store, instance);
                 let turn =
                     answer.map_err(Fault::from).and_then(|turn| turn.map(turn_in).transpose());
-                let own = |turn| store.data_mut().own_turn(turn);
+                let own = |turn| store.data_mut().blobs().own_turn(turn);
                 PluginOutput::Respond(turn.map(|turn| turn.map(own)))
             }
             GuestFunction::Tool { name, arguments } => {
                 let answer = call!(exports.tools.call_call(name, arguments) in store, instance);
                 PluginOutput::Tool(match answer {
                     Ok(outcome) => outcome_in(outcome)
-                        .map(|outcome| store.data_mut().own_outcome(outcome))
+                        .map(|outcome| store.data_mut().blobs().own_outcome(outcome))
                         .map_err(|fault| ToolError::Fault { fault }),
-                    Err(error) => Err(store.data().own_error(tool_error_in(error))),
+                    Err(error) => Err(store.data().core.refusals.own_error(tool_error_in(error))),
                 })
             }
             GuestFunction::Plain { tool, arguments } => {
@@ -251,7 +251,7 @@ async fn ask(
         PluginQuery::Rule { answer } => {
             store.data_mut().feedback = JudgeFeedback::Open(None);
             let ruling = call!(exports.judge.call_rule(&judged_out(answer)) in store, instance);
-            let feedback = store.data_mut().take_feedback();
+            let feedback = store.data_mut().feedback.take();
             ruling
                 .map(|ruling| PluginReply::Rule { ruling: ruling_in(ruling, feedback) })
                 .map_err(Fault::from)

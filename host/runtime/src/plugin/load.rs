@@ -21,11 +21,13 @@ use super::probe::probe;
 use super::program_file::ProgramFile;
 use super::schema::{Schema, compile_each};
 use super::{CodeOrigin, Inspection, LoadError, LoadedPlugin, anatomy, contract};
-use crate::imports::call::log::excerpt;
-use crate::imports::call::{CallState, network};
+use crate::imports::interfaces::network::is_network;
+use crate::imports::linker::link_network;
+use crate::imports::state::CallState;
 use crate::sandbox::engine::Engine;
 use crate::sandbox::plain::FunctionDocs;
 use crate::support::digest;
+use crate::support::escape::excerpt;
 use conclave_core::types::text::{show_duration, show_size as size};
 
 /// Time limit for compiling the schemas of a plugin. Within the size limits it takes a fraction of
@@ -260,12 +262,12 @@ impl Loader {
         imports: &[String],
     ) -> Result<InstancePre<CallState>, LoadError> {
         let failed = |error: wasmtime::Error| LoadError::Types(excerpt(&format!("{error:#}"), 600));
-        if !imports.iter().any(|import| network::is_network(import)) {
+        if !imports.iter().any(|import| is_network(import)) {
             return self.engine.linker().instantiate_pre(component).map_err(failed);
         }
         // The network interfaces are defined by the import types of this component.
         let mut linker = self.engine.linker().clone();
-        network::link(&mut linker, component).map_err(failed)?;
+        link_network(&mut linker, component).map_err(failed)?;
         linker.instantiate_pre(component).map_err(failed)
     }
 }

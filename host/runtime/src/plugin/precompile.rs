@@ -1,8 +1,8 @@
 //! Compiles components for a later program, so that none of its runs waits for a compiler.
 
 use super::{Inspection, LoadError, inspect};
-use crate::imports::call::log::excerpt;
 use crate::sandbox::engine;
+use crate::support::escape::excerpt;
 
 /// The machines that can run precompiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,13 +21,14 @@ use super::LoadError;
 use super::kinds::Exports;
 use crate::calls::{CallStart, NoEffects, NoModels, NoTools, Observer};
 use crate::imports::bindings::exports::conclave::plugin::tools;
-use crate::imports::call::log::excerpt;
-use crate::imports::call::{CallInput, CallState, PluginContext};
+use crate::imports::call::{CallInput, PluginContext};
 use crate::imports::convert::{spec_in, text_in};
+use crate::imports::state::CallState;
 use crate::observe::subscribe::Level;
 use crate::sandbox::engine::Engine;
 use crate::sandbox::plain::is_tool_name;
 use crate::sandbox::run::{self, GuestCall};
+use crate::support::escape::excerpt;
 
 /// Maximum tools of one plugin.
 const TOOLS: usize = 128;
@@ -116,7 +117,7 @@ impl GuestCall for ListTools<'_> {
         let Some(indices) = self.0.tools() else { return Ok(Ok(None)) };
         let tools = indices.load(&mut *store, instance)?;
         let listed = tools.call_list_tools(&mut *store).await?;
-        store.data().meter.check_lists(&listed)?;
+        store.data().core.meter.check_lists(&listed)?;
         Ok(Ok(Some(listed)))
     }
 }

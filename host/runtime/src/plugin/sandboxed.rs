@@ -13,10 +13,11 @@ use serde_json::Value;
 
 use super::kinds::{ExportCall, GuestFunction, reads_view};
 use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, Plugins, ToolInput};
-use crate::imports::call::{CallInput, CallState, HostServices, PluginContext, no_view};
-use crate::imports::interfaces::folder::FolderError;
+use crate::imports::call::{CallInput, HostServices, PluginContext, no_view};
+use crate::imports::folder::FolderError;
 use crate::imports::secrets::scrub;
 use crate::imports::secrets::vault::Vault;
+use crate::imports::state::CallState;
 use crate::plugin::LoadedPlugin;
 use crate::sandbox::run;
 use crate::support::admission::CallPermits;
@@ -98,12 +99,12 @@ impl Sandbox {
         };
         let mut state = Box::new(CallState::new(Arc::clone(&context), start, input));
         if let GuestFunction::Plain { tool, arguments } = &function {
-            state.program = tool.program_input(arguments);
+            state.wasi.program = tool.program_input(arguments);
         }
         let (engine, code) = (self.plugin.engine(), self.plugin.code());
         let call = ExportCall { exports: self.plugin.exports(), function };
         let (output, report) = run::run(engine, code, Some(&self.at_once), state, &call).await;
-        let (output, report) = scrub::ended(&context, output, report);
+        let (output, report) = scrub::ended(context.scrubber().as_deref(), output, report);
         PluginAnswer { output: output.unwrap_or_else(|fault| kind.failed(fault)), report }
     }
 

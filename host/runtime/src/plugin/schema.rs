@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::LoadError;
 use super::weight::{COMPARISONS, Weight, weigh};
-use crate::imports::call::log::excerpt;
+use crate::support::escape::excerpt;
 
 /// Maximum bytes of a schema.
 const BYTES: usize = 64 << 10;

@@ -12,8 +12,8 @@ use tokio::sync::SemaphorePermit;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use crate::imports::call::CallState;
-use crate::imports::interfaces;
+use crate::imports::linker::add_to_linker;
+use crate::imports::state::CallState;
 use crate::support::admission::CallPermits;
 use crate::support::clock::{MonotonicClock, SystemMonotonicClock};
 use crate::support::suspension::Suspension;
@@ -106,7 +106,7 @@ impl Engine {
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)));
         let wasm = wasmtime::Engine::new(&config).map_err(setup)?;
         let mut linker = Linker::new(&wasm);
-        interfaces::add_to_linker(&mut linker).map_err(setup)?;
+        add_to_linker(&mut linker).map_err(setup)?;
         start_ticker(wasm.weak())?;
         let slots = CallPermits::new(usize::try_from(slots).unwrap_or(usize::MAX));
         let parked = AtomicUsize::new(0);
@@ -319,7 +319,7 @@ mod tests {
             let code = component(&engine);
             let mut store = Store::new(
                 engine.wasm(),
-                crate::imports::call::testing::state(crate::imports::call::testing::setup()),
+                crate::imports::testing::state(crate::imports::testing::setup()),
             );
             store.set_epoch_deadline(1_000_000);
             let instance: Instance = code.instantiate_async(&mut store).await.unwrap();

@@ -6,11 +6,11 @@ use wasmtime::component::ResourceTableError;
 use wasmtime::{Error, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use crate::imports::call::log::excerpt;
 use crate::imports::call::meter::Broken;
 use crate::imports::call::plugin_context::PluginContext;
-use crate::imports::call::state::CallState;
 use crate::imports::call::stdio::panic_message;
+use crate::imports::state::CallState;
+use crate::support::escape::excerpt;
 
 /// Number of frames above which a stray pointer is taken for a stack overflow.
 const DEEP: usize = 32;
@@ -19,11 +19,11 @@ const WORDS: usize = 600;
 
 /// Returns why a call has no answer. `stderr` is the end of the guest's output.
 pub(crate) fn fault(error: &Error, state: &CallState, stderr: &str) -> Fault {
-    let plugin = &state.plugin;
-    if let Some(fault) = state.replay.fault() {
+    let plugin = &state.core.plugin;
+    if let Some(fault) = state.core.replay.fault() {
         return fault;
     }
-    if let Some(kind) = state.meter.broken().or_else(|| broken_in_engine(error)) {
+    if let Some(kind) = state.core.meter.broken().or_else(|| broken_in_engine(error)) {
         return broken(kind, plugin);
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
@@ -117,7 +117,7 @@ mod tests {
     use conclave_core::types::tool::ToolError;
 
     use super::*;
-    use crate::imports::call::testing::{setup, state};
+    use crate::imports::testing::{setup, state};
 
     #[test]
     fn what_the_engine_refuses_is_one_sentence() {

@@ -15,9 +15,9 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Type, Val};
 use wasmtime_wasi::I32Exit;
 
-use crate::imports::call::CallState;
-use crate::imports::call::log::excerpt;
 use crate::imports::call::wasi::ProgramInput;
+use crate::imports::state::CallState;
+use crate::support::escape::excerpt;
 pub(crate) use function_docs::FunctionDocs;
 use values::{TypeWriter, Unserved, WRITTEN};
 
@@ -352,7 +352,7 @@ impl PlainTool {
 
 /// Returns what a program printed, or its error.
 fn ended_program(state: &CallState, code: i32) -> Result<ToolOutcome, ToolError> {
-    let (stdout, stderr) = state.printed();
+    let (stdout, stderr) = state.wasi.printed();
     if code == 0 {
         return Ok(ToolOutcome { content: Some(stdout), ..ToolOutcome::default() });
     }

@@ -9,7 +9,7 @@ use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 
 use super::fault::{broken, fault};
 use crate::imports::call::plugin_context::PluginContext;
-use crate::imports::call::state::CallState;
+use crate::imports::state::CallState;
 use crate::sandbox::engine::Engine;
 use crate::support::admission::CallPermits;
 use crate::support::suspension::Parked;
@@ -35,9 +35,9 @@ pub(crate) async fn run<E: GuestCall>(
     mut state: Box<CallState>,
     guest_call: &E,
 ) -> (Result<E::Answer, Fault>, CallReport) {
-    state.parking = engine.parking(at_once);
+    state.core.suspension = engine.parking(at_once);
     let mut remaining =
-        TimeLeft(Duration::from_millis(state.plugin.limits().wall_ms), Duration::ZERO);
+        TimeLeft(Duration::from_millis(state.core.plugin.limits().wall_ms), Duration::ZERO);
     loop {
         // The plugin's own permit comes first, so that a waiting plugin holds no slot of the pool.
         let turn = match at_once {
@@ -46,7 +46,7 @@ pub(crate) async fn run<E: GuestCall>(
         };
         let slot = engine.slot().await;
         let began = Instant::now();
-        state.began = engine.park_clock().now();
+        state.core.began = engine.park_clock().now();
         // Boxed, so that a call which waits without a sandbox holds no part of an attempt.
         let attempt = Box::pin(attempt(engine, code, state, guest_call, remaining.0));
         let (end, ended) = attempt.await;
@@ -59,9 +59,9 @@ pub(crate) async fn run<E: GuestCall>(
         // `parked` is counted before the permits are released, so the call is always counted
         // somewhere.
         drop((slot, turn));
-        if state.replay.waits_for_tools() {
+        if state.core.replay.waits_for_tools() {
             // They have limits of their own, and a call of one may wait for an approver for hours.
-            state.replay.parked_answer().await;
+            state.core.replay.parked_answer().await;
             drop(parked);
             state.begin_attempt();
             continue;
@@ -70,13 +70,13 @@ pub(crate) async fn run<E: GuestCall>(
         // The wall clock also runs while the call is suspended.
         let is_late = tokio::select! {
             biased;
-            () = state.replay.parked_answer() => false,
+            () = state.core.replay.parked_answer() => false,
             () = engine.park_clock().sleep(remaining.0) => true,
         };
         drop(parked);
         remaining.take(began);
         if is_late {
-            let fault = broken(FaultKind::Wall, &state.plugin);
+            let fault = broken(FaultKind::Wall, &state.core.plugin);
             return remaining.report(Err(fault), state);
         }
         state.begin_attempt();
@@ -129,23 +129,25 @@ async fn attempt<E: GuestCall>(
     let mut state = Box::new(store.into_data());
     if let Ok(Err(error)) = &outcome
         && error.is::<Parked>()
-        && state.meter.broken().is_none()
+        && state.core.meter.broken().is_none()
     {
         state.park();
         return (AttemptEnd::Parked, state);
     }
     // Flushed before the fault is built, because a panic message is only found there.
-    let stderr = state.finish_output();
+    let stderr = state.wasi.finish_output();
     let answer = match outcome {
-        Ok(Ok(answer)) => match (state.replay.fault(), state.meter.broken()) {
+        Ok(Ok(answer)) => match (state.core.replay.fault(), state.core.meter.broken()) {
             (Some(fault), _) => Err(fault),
             // The limit was exceeded where the import could not fail, and the guest ended before
             // the next tick.
-            (None, Some(kind)) => Err(broken(kind, &state.plugin)),
+            (None, Some(kind)) => Err(broken(kind, &state.core.plugin)),
             (None, None) => Ok(answer),
         },
         Ok(Err(error)) => Err(started_or_not(fault(&error, &state, &stderr), started)),
-        Err(_) => Err(broken(state.meter.broken().unwrap_or(FaultKind::Wall), &state.plugin)),
+        Err(_) => {
+            Err(broken(state.core.meter.broken().unwrap_or(FaultKind::Wall), &state.core.plugin))
+        }
     };
     (AttemptEnd::Answer(answer), state)
 }
@@ -163,11 +165,11 @@ fn started_or_not(fault: Fault, started: bool) -> Fault {
 
 /// A store with all limits set.
 fn store(engine: &Engine, state: CallState) -> Store<CallState> {
-    let plugin: &PluginContext = &state.plugin;
+    let plugin: &PluginContext = &state.core.plugin;
     let output = usize::try_from(plugin.limits().output).unwrap_or(usize::MAX);
     let handles = usize::try_from(plugin.limits().handles).unwrap_or(usize::MAX);
     let mut store = Store::new(engine.wasm(), state);
-    store.limiter(|state| &mut state.meter);
+    store.limiter(|state| &mut state.core.meter);
     store.set_hostcall_fuel(output);
     store.set_max_component_handles(handles);
     store.set_epoch_deadline(1);
@@ -177,8 +179,8 @@ fn store(engine: &Engine, state: CallState) -> Store<CallState> {
 
 /// Counts the tick and yields. Only reads the store: changing it here is unsound (CVE-2026-104855).
 fn on_tick(store: StoreContextMut<'_, CallState>) -> wasmtime::Result<UpdateDeadline> {
-    store.data().replay.check()?;
-    store.data().meter.tick().map_err(wasmtime::Error::new)?;
+    store.data().core.replay.check()?;
+    store.data().core.meter.tick().map_err(wasmtime::Error::new)?;
     // Tokio's own yield lets timers and sockets make progress, which a plain wake-up would delay.
     Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
 }
@@ -190,7 +192,7 @@ mod tests {
     use wasmtime::component::Component;
 
     use super::*;
-    use crate::imports::call::testing;
+    use crate::imports::testing;
     use crate::sandbox::engine::EngineSettings;
 
     /// Blocks in a host thread, like an import that waits for the operating system.

@@ -15,7 +15,7 @@ use conclave_core::protocol::event::Principal;
 use conclave_core::types::ids::RoomId;
 pub use conclave_core::types::side_effect::Digest as FileDigest;
 
-use crate::imports::interfaces::folder::AppliedFolder;
+use crate::imports::folder::AppliedFolder;
 use crate::support::clock::{Clock, SystemClock};
 use crate::support::digest::sha256;
 use crate::support::durable_file::read_own;

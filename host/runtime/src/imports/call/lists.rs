@@ -2,15 +2,17 @@
 //! bytes as they cross.
 
 use super::meter::{Broken, Meter};
-use crate::imports::bindings::conclave::plugin::{actions, model, toolbox, types};
 use crate::imports::bindings::exports::conclave::plugin::{
     condenser, delivery_strategy as strategy, gate, judge, security_analyzer as analyzer, tools,
 };
+use crate::imports::bindings::plugin::{actions, model, toolbox, types};
 
-/// A value that contains lists.
+/// A value that may contain lists.
 pub(crate) trait Lists {
     /// The length of the longest list.
-    fn longest(&self) -> usize;
+    fn longest(&self) -> usize {
+        0
+    }
 }
 
 impl Meter {
@@ -50,17 +52,8 @@ impl<T: Lists, E> Lists for Result<T, E> {
     }
 }
 
-impl Lists for () {
-    fn longest(&self) -> usize {
-        0
-    }
-}
-
-impl Lists for String {
-    fn longest(&self) -> usize {
-        0
-    }
-}
+impl Lists for () {}
+impl Lists for String {}
 
 impl Lists for actions::Turn {
     fn longest(&self) -> usize {
@@ -104,29 +97,10 @@ impl Lists for condenser::Condensation {
     }
 }
 
-impl Lists for analyzer::Verdict {
-    fn longest(&self) -> usize {
-        0
-    }
-}
-
-impl Lists for gate::Verdict {
-    fn longest(&self) -> usize {
-        0
-    }
-}
-
-impl Lists for judge::Ruling {
-    fn longest(&self) -> usize {
-        0
-    }
-}
-
-impl Lists for judge::TaskResult {
-    fn longest(&self) -> usize {
-        0
-    }
-}
+impl Lists for analyzer::Verdict {}
+impl Lists for gate::Verdict {}
+impl Lists for judge::Ruling {}
+impl Lists for judge::TaskResult {}
 
 impl Lists for model::Request {
     fn longest(&self) -> usize {
@@ -134,11 +108,7 @@ impl Lists for model::Request {
     }
 }
 
-impl Lists for toolbox::Request {
-    fn longest(&self) -> usize {
-        0
-    }
-}
+impl Lists for toolbox::Request {}
 
 impl Lists for model::Part {
     fn longest(&self) -> usize {

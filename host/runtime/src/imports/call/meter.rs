@@ -3,6 +3,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::limits::{MEMORIES, MEMORY_MAX, PluginLimits, TABLES, TICK_MS};
@@ -31,6 +32,8 @@ pub(crate) struct Meter {
     /// Peak memory of earlier attempts, in bytes.
     most: u64,
     host_calls: u64,
+    /// The time waited since a tick was last left out of the computing time.
+    uncharged: Duration,
     // Atomic, because the epoch callback only has a shared reference.
     ticks: AtomicU64,
     waited: AtomicBool,
@@ -51,6 +54,7 @@ impl Meter {
             table_elements: 0,
             most: 0,
             host_calls: 0,
+            uncharged: Duration::ZERO,
             ticks: AtomicU64::new(0),
             waited: AtomicBool::new(false),
             broken: OnceLock::new(),
@@ -112,10 +116,14 @@ impl Meter {
         if length > self.list_limit { Err(self.break_limit(FaultKind::List)) } else { Ok(()) }
     }
 
-    /// Records that the guest waited for the host for a tick or longer, at once or in parts, so the
-    /// next tick is not charged.
-    pub(crate) fn note_wait(&self) {
-        self.waited.store(true, Ordering::Relaxed);
+    /// Records a wait of the guest for the host. The next tick is not charged once the waits add up
+    /// to a tick: one that passes in a short wait is seen after it.
+    pub(crate) fn note_wait(&mut self, waited: Duration) {
+        self.uncharged += waited;
+        if self.uncharged >= Duration::from_millis(TICK_MS) {
+            self.uncharged = Duration::ZERO;
+            self.waited.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Counts a tick while the guest runs.
@@ -244,9 +252,9 @@ mod tests {
 
     #[test]
     fn a_wait_for_the_host_is_not_computing() {
-        let meter = meter(|limits| limits.cpu_ms = 10);
+        let mut meter = meter(|limits| limits.cpu_ms = 10);
         for _ in 0..10 {
-            meter.note_wait();
+            meter.note_wait(Duration::from_millis(TICK_MS));
             meter.tick().unwrap();
         }
         assert_eq!(meter.ticks(), 0);

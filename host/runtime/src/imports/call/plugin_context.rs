@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use conclave_core::permissions::grants::Rights;
+use conclave_core::permissions::secret::Scrubber;
 use conclave_core::permissions::task_scope::ScopedTask;
 use conclave_core::setup::{PluginSetup, TaskSetup};
 use conclave_core::types::fault::FaultKind;
@@ -12,7 +13,7 @@ use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::text::{show_duration as duration, show_size as size};
 
 use crate::imports::exec::ProgramLauncher;
-use crate::imports::interfaces::folder::{FolderError, GrantedFolder};
+use crate::imports::folder::{FolderError, GrantedFolder};
 use crate::imports::kv::{KvOwner, KvStore, MemoryKv};
 use crate::imports::secrets::vault::Vault;
 use crate::support::blobs::{Blobs, MemoryBlobs};
@@ -27,12 +28,12 @@ pub(crate) struct PluginContext {
     pub(crate) setup: Arc<PluginSetup>,
     /// The settings as JSON text.
     pub(crate) config: String,
-    pub(crate) folders: Vec<GrantedFolder>,
+    pub(crate) folders: Vec<Arc<GrantedFolder>>,
     pub(crate) services: HostServices,
     /// The secrets of the config; the grants limit their use.
     pub(crate) vault: Arc<Vault>,
     #[cfg(feature = "fetch")]
-    pub(crate) outgoing: crate::imports::fetch::FetchClient,
+    pub(crate) outgoing: crate::imports::outgoing::FetchClient,
 }
 
 /// What the host offers to all plugins of a config: stores for their data, and the launcher of
@@ -69,6 +70,7 @@ impl PluginContext {
     /// Opens the granted folders. Only here do host paths become handles.
     pub(crate) fn new(name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
         let folders = GrantedFolder::open_all(&name, &setup.grants.files)?;
+        let folders = folders.into_iter().map(Arc::new).collect();
         Ok(Self { folders, ..Self::without_folders(name, setup) })
     }
 
@@ -76,7 +78,7 @@ impl PluginContext {
     pub(crate) fn without_folders(name: PluginName, setup: Arc<PluginSetup>) -> Self {
         let config = setup.config.to_string();
         #[cfg(feature = "fetch")]
-        let outgoing = crate::imports::fetch::FetchClient::new(&setup.grants);
+        let outgoing = crate::imports::outgoing::FetchClient::new(&setup.grants);
         Self {
             name,
             setup,
@@ -87,6 +89,16 @@ impl PluginContext {
             #[cfg(feature = "fetch")]
             outgoing,
         }
+    }
+
+    pub(crate) fn has_secrets(&self) -> bool {
+        !self.setup.grants.secrets.is_empty()
+    }
+
+    /// The scrubber for this plugin's output; `None` if there is nothing to scrub.
+    pub(crate) fn scrubber(&self) -> Option<Arc<Scrubber>> {
+        let scrubber = if self.has_secrets() { Some(self.vault.scrubber()) } else { None };
+        scrubber.filter(|scrubber| !scrubber.is_empty())
     }
 
     /// The owner of this plugin's keys.

@@ -101,7 +101,8 @@ impl CallReplay {
 
     /// Starts another attempt of the call.
     pub(crate) fn begin_attempt(&self) {
-        self.state().replayed = 0;
+        let mut state = self.state();
+        (state.replayed, state.models.next, state.tools.next) = (0, 0, 0);
     }
 
     /// Waits until nothing is in progress that would end with the instance. Never returns if the
@@ -182,8 +183,8 @@ impl Drop for BusyGuard {
 mod tests {
     use conclave_core::types::side_effect::{Digest, SideEffect};
 
-    use super::super::testing::{setup, state};
     use super::*;
+    use crate::imports::testing::{core, setup};
 
     /// Polls once, without waiting.
     async fn is_parked(replay: &CallReplay) -> bool {
@@ -196,7 +197,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_under_way_puts_parking_off_and_does_not_rule_it_out() {
-        let replay = state(setup()).replay;
+        let replay = core(setup()).replay;
         let wrote = SideEffect::WriteFile {
             path: "notes".to_owned(),
             offset: 0,

@@ -15,9 +15,8 @@ use sha2::Sha256;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx};
 
-use super::log::LogBook;
+use super::call_core::CallCore;
 use super::stdio::GuestStream;
-use crate::calls::CallStart;
 use crate::observe::subscribe::Level;
 
 /// Maximum bytes of randomness for one host call.
@@ -30,11 +29,19 @@ pub(crate) struct ProgramInput {
     pub(crate) stdin: String,
 }
 
-/// The WASI context, and the output streams to finish after the call.
+/// WASI in one call.
+#[derive(Default)]
 pub(crate) struct Wasi {
-    pub(crate) context: WasiCtx,
-    pub(crate) stdout: GuestStream,
-    pub(crate) stderr: GuestStream,
+    /// The input of a program, if the call runs one.
+    pub(crate) program: Option<ProgramInput>,
+    built: Option<Box<BuiltWasi>>,
+}
+
+/// The WASI context, and the output streams to finish after the call.
+struct BuiltWasi {
+    context: WasiCtx,
+    stdout: GuestStream,
+    stderr: GuestStream,
 }
 
 /// The time of the monotonic clock, which stands still. Go's runtime takes zero for a broken clock,
@@ -42,14 +49,39 @@ pub(crate) struct Wasi {
 const MONOTONIC: Duration = Duration::from_secs(1);
 
 impl Wasi {
-    pub(crate) fn new(
-        start: &CallStart,
-        book: &Arc<LogBook>,
-        program: Option<(&ProgramInput, usize)>,
-    ) -> Box<Self> {
+    pub(crate) fn context(&mut self, core: &CallCore) -> &mut WasiCtx {
+        let program = self.program.as_ref();
+        &mut self.built.get_or_insert_with(|| BuiltWasi::new(core, program)).context
+    }
+
+    /// The end of standard error, empty if there was no output.
+    pub(crate) fn finish_output(&self) -> String {
+        self.built.as_ref().map_or_else(String::new, |wasi| {
+            wasi.stdout.finish();
+            wasi.stderr.finish()
+        })
+    }
+
+    /// Returns what a program printed on standard output and on standard error.
+    pub(crate) fn printed(&self) -> (String, String) {
+        self.built.as_ref().map(|wasi| (wasi.stdout.text(), wasi.stderr.text())).unwrap_or_default()
+    }
+
+    /// Drops the context, which belongs to the instance.
+    pub(crate) fn release(&mut self) {
+        self.built = None;
+    }
+}
+
+impl BuiltWasi {
+    fn new(core: &CallCore, program: Option<&ProgramInput>) -> Box<Self> {
+        let (start, book) = (&core.start, &core.book);
         let stdout = match program {
             // What it prints is its result.
-            Some((_, most)) => GuestStream::capture(Arc::clone(book), most),
+            Some(_) => {
+                let most = usize::try_from(core.plugin.limits().output).unwrap_or(usize::MAX);
+                GuestStream::capture(Arc::clone(book), most)
+            }
             None => GuestStream::new(Arc::clone(book), Level::Info),
         };
         let stderr = GuestStream::new(Arc::clone(book), Level::Warn);
@@ -66,7 +98,7 @@ impl Wasi {
             .insecure_random(ChaCha20Rng::from_seed(insecure))
             .insecure_random_seed(u128::from_le_bytes(low.try_into().expect("half of 32 bytes")))
             .max_random_size(RANDOM_MAX);
-        if let Some((input, _)) = program {
+        if let Some(input) = program {
             builder.arg(start.plugin.as_str()).args(&input.arguments);
             builder.stdin(MemoryInputPipe::new(input.stdin.clone()));
         }
@@ -137,8 +169,8 @@ mod tests {
         insecure::Host as _, insecure_seed::Host as _, random::Host as _,
     };
 
-    use super::super::testing::{setup, state};
     use super::*;
+    use crate::imports::testing::{core, setup};
 
     fn secret(byte: u8) -> RoomSecret {
         RoomSecret::new([byte; RoomSecret::LENGTH])
@@ -187,13 +219,13 @@ mod tests {
             hash.update(room.as_str().as_bytes());
             hash.finalize().into()
         };
-        let state = state(setup());
-        let mut wasi = Wasi::new(&state.start, &state.book, None);
+        let core = core(setup());
+        let mut wasi = BuiltWasi::new(&core, None);
         let random = wasi.context.random();
         let secure = random.get_random_bytes(32).unwrap();
         let insecure = random.get_insecure_random_bytes(32).unwrap();
         let insecure_seed = random.insecure_seed().unwrap();
-        let guess = guessed(&state.start.room, state.start.call);
+        let guess = guessed(&core.start.room, core.start.call);
         assert_ne!(secure, bytes(guess));
         assert_ne!(insecure, bytes(guess));
         // The streams have nothing in common.
@@ -208,14 +240,14 @@ mod tests {
         assert_ne!(
             insecure_seed,
             seeded(seed(
-                &state.start.secret,
-                &state.start.plugin,
-                state.start.call,
+                &core.start.secret,
+                &core.start.plugin,
+                core.start.call,
                 RandomStream::Secure
             ))
         );
         // A replay gets the same randomness.
-        let mut repeated = Wasi::new(&state.start, &state.book, None);
+        let mut repeated = BuiltWasi::new(&core, None);
         assert_eq!(repeated.context.random().get_random_bytes(32).unwrap(), secure);
     }
 }

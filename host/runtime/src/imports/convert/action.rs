@@ -9,7 +9,7 @@ use conclave_core::types::ids::{PluginName, TaskName};
 
 use super::message::{blob_in, blob_out, tool_call_in, tool_call_out};
 use super::{extras_in, json_in, object_in};
-use crate::imports::bindings::conclave::plugin::actions;
+use crate::imports::bindings::plugin::actions;
 
 /// Converts the result of `step`.
 ///

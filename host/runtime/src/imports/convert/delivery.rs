@@ -4,8 +4,8 @@ use conclave_core::types::delivery::{
     Activity, BackgroundStatus, Channel, ChannelKind, Decision, EndedTask, Wake,
 };
 
-use crate::imports::bindings::conclave::plugin::delivery_context as context;
 use crate::imports::bindings::exports::conclave::plugin::delivery_strategy as strategy;
+use crate::imports::bindings::plugin::delivery_context as context;
 
 pub(crate) fn wake_out(wake: &Wake) -> strategy::Wake {
     match wake {

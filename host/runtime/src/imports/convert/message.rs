@@ -4,7 +4,7 @@ use conclave_core::types::fault::Fault;
 use conclave_core::types::message::{Blob, Label, Message, Role, ToolCall, ToolResult};
 
 use super::json_in;
-use crate::imports::bindings::conclave::plugin::types;
+use crate::imports::bindings::plugin::types;
 
 pub(crate) fn message_out(message: &Message) -> types::Message {
     types::Message {

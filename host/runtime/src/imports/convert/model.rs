@@ -8,7 +8,7 @@ use conclave_core::types::fault::Fault;
 
 use super::message::{result_in, role_in, tool_call_in, tool_call_out};
 use super::{denial_out, extras_in, json_in};
-use crate::imports::bindings::conclave::plugin::{model, types};
+use crate::imports::bindings::plugin::{model, types};
 
 /// Converts a guest's request.
 ///

@@ -6,7 +6,7 @@ use conclave_core::types::usage::Spent;
 use conclave_core::types::view::Remaining;
 
 use super::action::action_out;
-use crate::imports::bindings::conclave::plugin::{actions, state};
+use crate::imports::bindings::plugin::{actions, state};
 
 pub(crate) fn past_out(action: &PastAction) -> state::PastAction {
     state::PastAction {

@@ -17,10 +17,10 @@ use conclave_core::types::text::{show_duration, show_size};
 use tokio::time::Instant;
 use url::{Host, Url};
 
+use super::ScrubbedResponse;
 use super::client::{ConnectionError, Raw, send};
-use super::{Hold, Holding, ScrubbedResponse};
-use crate::imports::call::{CallReplay, CallState, EffectDecision, PluginContext, WorksOn};
-use crate::imports::secrets::vault::CallSecrets;
+use crate::imports::call::{CallCore, CallReplay, CallSecrets, EffectDecision, PluginContext};
+use crate::imports::outgoing::{Hold, Holding};
 use crate::support::blobs::describe;
 
 /// Bytes up to which a body is stored for the journal; of a larger one only the digest is
@@ -29,8 +29,6 @@ const KEPT: usize = 256 << 10;
 
 /// The state for sending, independent of the call, so that a request can run beside the guest.
 pub(crate) struct FetchExchange {
-    plugin: Arc<PluginContext>,
-    task: WorksOn,
     replay: Arc<CallReplay>,
     secrets: CallSecrets,
     holding: Holding,
@@ -62,19 +60,21 @@ struct Arrived {
 }
 
 impl FetchExchange {
-    pub(crate) fn new(state: &CallState) -> Self {
+    pub(crate) fn new(core: &CallCore, holding: &Holding) -> Self {
         Self {
-            plugin: Arc::clone(&state.plugin),
-            task: state.start.task.clone(),
-            replay: Arc::clone(&state.replay),
-            secrets: state.secrets(),
-            holding: state.fetching.holding.clone(),
-            ordinal: state.effects,
+            replay: Arc::clone(&core.replay),
+            secrets: core.secrets(),
+            holding: holding.clone(),
+            ordinal: core.effects,
         }
     }
 
     fn rights(&self) -> Rights<'_> {
-        self.plugin.rights_in(&self.task)
+        self.secrets.rights()
+    }
+
+    fn plugin(&self) -> &PluginContext {
+        self.secrets.plugin()
     }
 
     /// The ordinal of the call's next side effect.
@@ -172,7 +172,7 @@ impl FetchExchange {
         plan: &SecretPlan,
     ) -> Result<Arrived, ExchangeFailure> {
         // Within the deadline of the request, so that a full queue cannot extend it.
-        let _turn = self.plugin.outgoing.turn().await;
+        let _turn = self.plugin().outgoing.turn().await;
         let addresses = self.addresses(&parts.url).await?;
         let leaving = self.secrets.put_in(parts, plan).await.map_err(ExchangeFailure::Refused)?;
         let before_query = |url: &Url| url[..url::Position::AfterPath].to_owned();
@@ -204,7 +204,7 @@ impl FetchExchange {
             Some(Host::Ipv4(address)) => vec![address.into()],
             Some(Host::Ipv6(address)) => vec![address.into()],
             Some(Host::Domain(name)) => {
-                let resolver = &self.plugin.outgoing.resolver;
+                let resolver = &self.plugin().outgoing.resolver;
                 resolver
                     .resolve(name.to_owned())
                     .await
@@ -254,7 +254,7 @@ impl FetchExchange {
         static NOTHING: std::sync::LazyLock<FetchGrant> =
             std::sync::LazyLock::new(|| FetchGrant::new(Vec::new()));
         // A request without one was refused earlier, so the default is never used.
-        self.plugin.setup.grants.fetch.as_ref().unwrap_or(&NOTHING)
+        self.plugin().setup.grants.fetch.as_ref().unwrap_or(&NOTHING)
     }
 
     pub(super) fn refuse(&self, target: &str, layer: Layer, reason: &str) -> Box<DenialRecord> {
@@ -277,7 +277,7 @@ impl FetchExchange {
         // Only a small body is stored, so that a plugin that reads much does not evict attachments.
         let keep = |media_type: &str| match answer.body.len() {
             // The body must be stored for a replay to return it.
-            ..=KEPT => self.plugin.services.blobs.keep(&answer.body, media_type, None),
+            ..=KEPT => self.plugin().services.blobs.keep(&answer.body, media_type, None),
             _ => {
                 self.replay.forget();
                 describe(&answer.body, media_type, None)
@@ -302,25 +302,25 @@ impl FetchExchange {
     }
 
     /// The maximum bytes of a request.
-    pub(super) fn request_bytes(&self) -> u64 {
+    pub(crate) fn request_bytes(&self) -> u64 {
         self.grant().request_bytes
     }
 
     /// The time limit of a request: the guest's, up to that of the grant.
-    pub(super) fn time(&self, wanted_ms: Option<u64>) -> Duration {
+    pub(crate) fn time(&self, wanted_ms: Option<u64>) -> Duration {
         Duration::from_millis(wanted_ms.unwrap_or(u64::MAX).min(self.grant().time_ms))
     }
 
-    pub(super) fn timed_out(&self, url: &Url) -> ExchangeFailure {
+    pub(crate) fn timed_out(&self, url: &Url) -> ExchangeFailure {
         let time = show_duration(self.grant().time_ms);
         let reason = format!(
             "it took longer than the plugin wanted to wait, or than plugins.{}.grants.fetch.timeout = {time}",
-            self.plugin.name
+            self.plugin().name
         );
         ExchangeFailure::TimedOut(self.refuse(url.as_str(), Layer::Runtime, &reason))
     }
 
-    pub(super) fn too_long(&self, url: &Url) -> ExchangeFailure {
+    pub(crate) fn too_long(&self, url: &Url) -> ExchangeFailure {
         self.limit(url, "request_size", &show_size(self.request_bytes()))
     }
 
@@ -335,7 +335,7 @@ impl FetchExchange {
 
     /// The operator's explanation of an exceeded limit.
     pub(super) fn past_the_limit(&self, limit: &str) -> String {
-        format!("the request is past plugins.{}.grants.fetch.{limit}", self.plugin.name)
+        format!("the request is past plugins.{}.grants.fetch.{limit}", self.plugin().name)
     }
 
     pub(super) fn replay(&self) -> &CallReplay {

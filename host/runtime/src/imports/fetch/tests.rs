@@ -15,11 +15,12 @@ use conclave_core::types::denial::Denial;
 use conclave_core::types::ids::CallId;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
-use super::resolver::Resolve;
-use super::{ExchangeFailure, FetchClient, FetchExchange, ScrubbedResponse};
+use super::{ExchangeFailure, FetchExchange, ScrubbedResponse};
 use crate::calls::EffectPort;
-use crate::imports::call::CallState;
-use crate::imports::call::testing::{setup, state};
+use crate::imports::call::CallCore;
+use crate::imports::outgoing::resolver::Resolve;
+use crate::imports::outgoing::{FetchClient, Holding};
+use crate::imports::testing::{core, setup};
 use crate::support::clock::BoxFuture;
 
 /// A server that answers one request per connection with the output of `answer`.
@@ -156,7 +157,8 @@ impl EffectPort for Journal {
 
 /// A plugin that may reach these addresses on loopback.
 struct Plugin {
-    state: CallState,
+    core: CallCore,
+    holding: Holding,
     names: Arc<Names>,
     journal: Arc<Journal>,
 }
@@ -183,13 +185,13 @@ fn journalling(grant: FetchGrant, journal: Journal) -> Plugin {
     setup.facts.manifest.asks.insert("fetch".to_owned(), Default::default());
     setup.grants.fetch = Some(grant);
     let (names, journal) = (Arc::new(Names::default()), Arc::new(journal));
-    let mut state = state(setup);
-    let plugin = Arc::get_mut(&mut state.plugin).unwrap();
+    let mut core = core(setup);
+    let plugin = Arc::get_mut(&mut core.plugin).unwrap();
     plugin.outgoing =
         FetchClient::resolving(&plugin.setup.grants, Arc::clone(&names) as Arc<dyn Resolve>);
-    state.start.effects = Arc::clone(&journal) as Arc<dyn EffectPort>;
-    state.replay = crate::imports::call::CallReplay::new(&state.plugin, &state.start);
-    Plugin { state, names, journal }
+    core.start.effects = Arc::clone(&journal) as Arc<dyn EffectPort>;
+    core.replay = crate::imports::call::CallReplay::new(&core.plugin, &core.start);
+    Plugin { core, holding: Holding::default(), names, journal }
 }
 
 fn parts(method: &str, url: &str) -> RequestParts {
@@ -203,9 +205,9 @@ fn parts(method: &str, url: &str) -> RequestParts {
 
 impl Plugin {
     async fn send(&mut self, parts: RequestParts) -> Result<ScrubbedResponse, ExchangeFailure> {
-        let mut exchange = FetchExchange::new(&self.state);
+        let mut exchange = FetchExchange::new(&self.core, &self.holding);
         let answer = exchange.run(parts, None, true).await;
-        self.state.effects = exchange.next_ordinal();
+        self.core.effects = exchange.next_ordinal();
         answer
     }
 

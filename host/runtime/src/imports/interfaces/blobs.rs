@@ -11,9 +11,9 @@ use conclave_core::types::message::{Blob, Message};
 use conclave_core::types::tool::ToolOutcome;
 
 use crate::calls::ToolInput;
-use crate::imports::bindings::conclave::plugin::blobs::{self, BlobError};
-use crate::imports::bindings::conclave::plugin::types;
-use crate::imports::call::{CallInput, CallState};
+use crate::imports::bindings::plugin::blobs::{self, BlobError};
+use crate::imports::bindings::plugin::types;
+use crate::imports::call::CallInput;
 use crate::imports::convert::blob_out;
 use crate::observe::subscribe::Level;
 use crate::support::blobs as store;
@@ -25,42 +25,57 @@ const NAME: usize = 255;
 
 /// The blobs that one call can reach, by digest.
 #[derive(Debug, Default)]
-pub(crate) struct Reach {
+pub(crate) struct ReachableBlobs {
     /// `None` until the messages were searched, because most calls use no blobs.
     known: Option<HashMap<String, Blob>>,
     /// Bytes that the call has kept.
     stored: u64,
 }
 
-impl CallState {
+impl ReachableBlobs {
+    fn known(&mut self, input: &CallInput) -> &mut HashMap<String, Blob> {
+        self.known.get_or_insert_with(|| input_blobs(input))
+    }
+}
+
+import_view! {
+    /// The `blobs` import of a call.
+    BlobsImport { blobs: ReachableBlobs }
+}
+
+impl BlobsImport<'_> {
     /// Returns the blob of a digest, with the host's metadata, if this call can reach it.
     fn reach(&mut self, sha256: &str) -> Option<Blob> {
-        let lent = &self.lent;
-        self.blobs.known.get_or_insert_with(|| lent_blobs(lent)).get(sha256).cloned()
+        self.blobs.known(&self.core.input).get(sha256).cloned()
+    }
+
+    /// Checks that the plugin may use blobs.
+    fn check(&mut self, target: &str) -> Result<(), BlobError> {
+        self.core
+            .rights()
+            .require(Capability::Blobs, target, || None)
+            .map_err(|record| BlobError::Denied(self.core.refuse(*record)))
     }
 
     fn read_blob(&mut self, sha256: &str, offset: u64, length: u32) -> Result<Vec<u8>, BlobError> {
-        if let Err(record) = self.rights().require(Capability::Blobs, sha256, || None) {
-            return Err(BlobError::Denied(self.refuse(*record)));
-        }
+        self.check(sha256)?;
         // One error for absent and inaccessible blobs, so that a guest cannot probe for others.
         self.reach(sha256).ok_or(BlobError::Unknown)?;
-        let limit = self.plugin.limits().read;
-        let remaining =
-            usize::try_from(limit.saturating_sub(self.read.get())).unwrap_or(usize::MAX);
+        let remaining = usize::try_from(self.core.unread()).unwrap_or(usize::MAX);
         if remaining == 0 && length > 0 {
+            let limit = self.core.plugin.limits().read;
             return Err(BlobError::Other(format!(
                 "the call has read the {limit} bytes that it may"
             )));
         }
-        let bytes = self.plugin.services.blobs.read(sha256).ok_or(BlobError::Unknown)?;
+        let bytes = self.core.plugin.services.blobs.read(sha256).ok_or(BlobError::Unknown)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let length = usize::try_from(length)
             .unwrap_or(usize::MAX)
             .min(PIECE)
             .min(remaining)
             .min(bytes.len() - start);
-        self.read.add(length as u64);
+        self.core.read.add(length as u64);
         Ok(bytes[start..start + length].to_vec())
     }
 
@@ -70,12 +85,8 @@ impl CallState {
         media_type: &str,
         name: Option<&str>,
     ) -> Result<Blob, BlobError> {
-        if let Err(record) =
-            self.rights().require(Capability::Blobs, name.unwrap_or("a blob"), || None)
-        {
-            return Err(BlobError::Denied(self.refuse(*record)));
-        }
-        let limit = self.plugin.limits().blobs;
+        self.check(name.unwrap_or("a blob"))?;
+        let limit = self.core.plugin.limits().blobs;
         let stored = self.blobs.stored.saturating_add(bytes.len() as u64);
         if stored > limit {
             return Err(BlobError::TooLarge(limit));
@@ -85,24 +96,20 @@ impl CallState {
             return Err(BlobError::Other(problem.to_owned()));
         }
         let blob =
-            self.plugin.services.blobs.keep(bytes, media_type, name).map_err(
-                |error| match error {
+            self.core.plugin.services.blobs.keep(bytes, media_type, name).map_err(|error| {
+                match error {
                     store::BlobError::TooLarge { limit, .. } => BlobError::TooLarge(limit),
                     store::BlobError::MediaType(_) => {
                         BlobError::Other("that is no media type, such as image/png".to_owned())
                     }
                     store::BlobError::Other(text) => {
-                        self.book.host_line(Level::Error, &format!("blobs: {text}"));
+                        self.core.book.host_line(Level::Error, &format!("blobs: {text}"));
                         BlobError::Other("it could not be kept".to_owned())
                     }
-                },
-            )?;
+                }
+            })?;
         self.blobs.stored = stored;
-        let lent = &self.lent;
-        self.blobs
-            .known
-            .get_or_insert_with(|| lent_blobs(lent))
-            .insert(blob.sha256.clone(), blob.clone());
+        self.blobs.known(&self.core.input).insert(blob.sha256.clone(), blob.clone());
         Ok(blob)
     }
 
@@ -127,14 +134,14 @@ impl CallState {
                 Some(blob) => attachments.push(blob),
                 None => {
                     let reason = "it attached a blob that this call was not given and did not keep; the attachment was left out";
-                    let record = self.rights().refuse(
+                    let record = self.core.rights().refuse(
                         Capability::Blobs,
                         &attachment.sha256,
                         Layer::Runtime,
                         reason,
                         None,
                     );
-                    self.refuse(*record);
+                    self.core.refuse(*record);
                 }
             }
         }
@@ -142,11 +149,11 @@ impl CallState {
 }
 
 /// The blobs in the messages of the call's input.
-fn lent_blobs(lent: &CallInput) -> HashMap<String, Blob> {
+fn input_blobs(input: &CallInput) -> HashMap<String, Blob> {
     let by_digest = |blob: &Blob| (blob.sha256.clone(), blob.clone());
     let attached =
         |message: &Arc<Message>| message.attachments.iter().map(by_digest).collect::<Vec<_>>();
-    match lent {
+    match input {
         CallInput::Agent(view) => {
             let messages = view.history.iter().chain(&view.pending);
             messages.chain(&view.latest_user_message).flat_map(attached).collect()
@@ -164,18 +171,18 @@ fn wrong_name(name: &str) -> Option<&'static str> {
     if name.len() > NAME {
         return Some("its name is longer than 255 bytes");
     }
-    let deceives = crate::imports::call::log::harmless(name) != name || name.contains(['/', '\\']);
+    let deceives = crate::support::escape::harmless(name) != name || name.contains(['/', '\\']);
     deceives.then_some("its name holds a slash, or a character that is not shown")
 }
 
-impl blobs::Host for CallState {
+impl blobs::Host for BlobsImport<'_> {
     fn read(
         &mut self,
         sha256: String,
         offset: u64,
         length: u32,
     ) -> wasmtime::Result<Result<Vec<u8>, BlobError>> {
-        self.enter()?;
+        self.core.enter()?;
         Ok(self.read_blob(&sha256, offset, length))
     }
 
@@ -185,7 +192,7 @@ impl blobs::Host for CallState {
         media_type: String,
         name: Option<String>,
     ) -> wasmtime::Result<Result<types::Blob, BlobError>> {
-        self.enter()?;
+        self.core.enter()?;
         Ok(self.keep_blob(&bytes, &media_type, name.as_deref()).map(|blob| blob_out(&blob)))
     }
 }
@@ -198,10 +205,11 @@ mod tests {
     use conclave_core::types::message::Role;
 
     use super::*;
-    use crate::imports::call::testing::{setup, state, view};
+    use crate::imports::state::CallState;
+    use crate::imports::testing::{setup, state, view};
 
     fn blob(state: &CallState, text: &str) -> Blob {
-        state.plugin.services.blobs.keep(text.as_bytes(), "text/plain", None).unwrap()
+        state.core.plugin.services.blobs.keep(text.as_bytes(), "text/plain", None).unwrap()
     }
 
     #[test]
@@ -212,23 +220,23 @@ mod tests {
             Message { attachments: vec![lent.clone()], ..Message::new(1, Role::User, "user") };
         let mut view = view();
         view.history.push(&Arc::new(message));
-        state.lent = CallInput::Agent(view);
-        assert_eq!(state.read_blob(&lent.sha256, 1, 100).unwrap(), b"ent");
-        assert_eq!(state.read_blob(&lent.sha256, 9, 100).unwrap(), b"");
-        assert!(matches!(state.read_blob(&other.sha256, 0, 100), Err(BlobError::Unknown)));
-        let blob = state.keep_blob(b"kept", "text/plain", Some("a.txt")).unwrap();
-        assert_eq!(state.read_blob(&blob.sha256, 0, 2).unwrap(), b"ke");
+        state.core.input = CallInput::Agent(view);
+        assert_eq!(state.blobs().read_blob(&lent.sha256, 1, 100).unwrap(), b"ent");
+        assert_eq!(state.blobs().read_blob(&lent.sha256, 9, 100).unwrap(), b"");
+        assert!(matches!(state.blobs().read_blob(&other.sha256, 0, 100), Err(BlobError::Unknown)));
+        let blob = state.blobs().keep_blob(b"kept", "text/plain", Some("a.txt")).unwrap();
+        assert_eq!(state.blobs().read_blob(&blob.sha256, 0, 2).unwrap(), b"ke");
     }
 
     #[test]
     fn an_answer_carries_only_what_the_call_could_reach_and_as_it_is() {
         let mut state = state(setup());
         let other = blob(&state, "of another plugin");
-        let blob = state.keep_blob(b"kept", "text/plain", None).unwrap();
+        let blob = state.blobs().keep_blob(b"kept", "text/plain", None).unwrap();
         let lie = Blob { media_type: "image/png".to_owned(), length: 1 << 40, ..blob.clone() };
         let outcome =
             ToolOutcome { attachments: vec![other.clone(), lie.clone()], ..ToolOutcome::default() };
-        let outcome = state.own_outcome(outcome);
+        let outcome = state.blobs().own_outcome(outcome);
         assert_eq!(outcome.attachments, std::slice::from_ref(&blob));
         let reply = Reply { attachments: vec![lie, other.clone()], ..Reply::default() };
         let turn = Turn {
@@ -237,7 +245,7 @@ mod tests {
             wait_for_response: false,
             extra: Vec::new(),
         };
-        let turn = state.own_turn(turn);
+        let turn = state.blobs().own_turn(turn);
         assert!(matches!(&turn.action, Action::Reply(reply) if reply.attachments == [blob]));
         let denials = state.into_report().denials;
         assert_eq!((denials.len(), denials[0].denial.target.as_str()), (1, other.sha256.as_str()));
@@ -248,18 +256,21 @@ mod tests {
         let mut setup = setup();
         setup.limits.blobs = 10;
         let mut state = state(setup);
-        state.keep_blob(b"123456", "text/plain", None).unwrap();
+        state.blobs().keep_blob(b"123456", "text/plain", None).unwrap();
         assert!(matches!(
-            state.keep_blob(b"12345", "text/plain", None),
+            state.blobs().keep_blob(b"12345", "text/plain", None),
             Err(BlobError::TooLarge(10))
         ));
-        state.keep_blob(b"1234", "text/plain", None).unwrap();
+        state.blobs().keep_blob(b"1234", "text/plain", None).unwrap();
         for name in ["../a", "a\\b", "a\u{1b}[2J", "\u{202e}gpj.exe", &"a".repeat(256)] {
             assert!(
-                matches!(state.keep_blob(b"", "text/plain", Some(name)), Err(BlobError::Other(_))),
+                matches!(
+                    state.blobs().keep_blob(b"", "text/plain", Some(name)),
+                    Err(BlobError::Other(_))
+                ),
                 "{name:?}"
             );
         }
-        assert!(matches!(state.keep_blob(b"", "text", None), Err(BlobError::Other(_))));
+        assert!(matches!(state.blobs().keep_blob(b"", "text", None), Err(BlobError::Other(_))));
     }
 }

@@ -4,57 +4,49 @@ use std::fmt::Write;
 
 use conclave_core::types::ids::{CallId, RoomId};
 use sha2::{Digest, Sha256};
+use wasmtime::Result;
 
-use crate::calls::ToolInput;
-use crate::imports::bindings::conclave::plugin::call;
-use crate::imports::call::{CallInput, CallState};
+use crate::imports::bindings::plugin::call;
 
-impl CallState {
-    pub(super) fn tool_input(&mut self) -> wasmtime::Result<&ToolInput> {
-        self.enter()?;
-        match &self.lent {
-            CallInput::Tool(input) => Ok(input),
-            CallInput::Nothing | CallInput::Agent(_) | CallInput::Delivery(_) => {
-                Err(wasmtime::Error::msg("`call` was read outside a tool call"))
-            }
-        }
-    }
+import_view! {
+    /// The `call` import of a call.
+    CallImport
 }
 
-impl call::Host for CallState {
-    fn call_id(&mut self) -> wasmtime::Result<String> {
-        self.tool_input()?;
+impl call::Host for CallImport<'_> {
+    fn call_id(&mut self) -> Result<String> {
+        self.core.tool_input()?;
         // Call numbers are unique within a room only.
-        Ok(format!("{}:{}", self.start.room, self.start.call))
+        Ok(format!("{}:{}", self.core.start.room, self.core.start.call))
     }
 
     /// Always 1: a replayed call must get the same value.
-    fn attempt(&mut self) -> wasmtime::Result<u32> {
-        self.tool_input()?;
+    fn attempt(&mut self) -> Result<u32> {
+        self.core.tool_input()?;
         Ok(1)
     }
 
-    fn task_name(&mut self) -> wasmtime::Result<String> {
-        Ok(self.tool_input()?.task.to_string())
+    fn task_name(&mut self) -> Result<String> {
+        Ok(self.core.tool_input()?.task.to_string())
     }
 
-    fn room_id(&mut self) -> wasmtime::Result<String> {
-        self.tool_input()?;
-        Ok(self.start.room.to_string())
+    fn room_id(&mut self) -> Result<String> {
+        self.core.tool_input()?;
+        Ok(self.core.start.room.to_string())
     }
 
-    fn caller(&mut self) -> wasmtime::Result<String> {
-        Ok(self.tool_input()?.caller.to_string())
+    fn caller(&mut self) -> Result<String> {
+        Ok(self.core.tool_input()?.caller.to_string())
     }
 
-    fn deadline_ms(&mut self) -> wasmtime::Result<u64> {
-        self.tool_input()?;
-        Ok(self.plugin.limits().wall_ms)
+    fn deadline_ms(&mut self) -> Result<u64> {
+        self.core.tool_input()?;
+        Ok(self.core.plugin.limits().wall_ms)
     }
 
-    fn traceparent(&mut self) -> wasmtime::Result<String> {
-        self.tool_input()?;
-        Ok(traceparent(&self.start.room, self.start.call))
+    fn traceparent(&mut self) -> Result<String> {
+        self.core.tool_input()?;
+        Ok(traceparent(&self.core.start.room, self.core.start.call))
     }
 }
 

@@ -3,11 +3,10 @@
 //! else.
 
 use serde_json::{Map, Value};
-use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Val};
+use wasmtime::{Result, StoreContextMut};
 
-use crate::imports::bindings::conclave::plugin::config;
-use crate::imports::call::CallState;
+use crate::imports::bindings::plugin::config;
 
 /// The draft versions of `wasi:config/store` that toolchains import. Drafts are not compatible by
 /// their numbers, so each is named; all have the same two functions.
@@ -17,18 +16,23 @@ pub(crate) const STORES: [&str; 3] = [
     "wasi:config/store@0.2.0-rc.1",
 ];
 
-impl config::Host for CallState {
-    fn get(&mut self) -> wasmtime::Result<String> {
-        self.enter()?;
-        Ok(self.plugin.config.clone())
+import_view! {
+    /// The `config` import of a call.
+    ConfigImport
+}
+
+impl config::Host for ConfigImport<'_> {
+    fn get(&mut self) -> Result<String> {
+        self.core.enter()?;
+        Ok(self.core.plugin.config.clone())
     }
 }
 
-impl CallState {
+impl ConfigImport<'_> {
     /// Returns the settings as texts, by their names.
-    fn settings(&mut self) -> wasmtime::Result<Map<String, Value>> {
-        self.enter()?;
-        let settings: Value = serde_json::from_str(&self.plugin.config).unwrap_or_default();
+    fn settings(&mut self) -> Result<Map<String, Value>> {
+        self.core.enter()?;
+        let settings: Value = serde_json::from_str(&self.core.plugin.config).unwrap_or_default();
         Ok(match settings {
             Value::Object(settings) => settings,
             _ => Map::new(),
@@ -37,20 +41,20 @@ impl CallState {
 }
 
 /// Links `wasi:config/store`. Its functions never fail, so that their error needs no type here.
-pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+pub(crate) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    view: fn(&mut T) -> ConfigImport<'_>,
+) -> Result<()> {
     for store in STORES {
         let mut store = linker.instance(store)?;
-        store.func_new(
-            "get",
-            |mut store: StoreContextMut<'_, CallState>, _, params, results| {
-                let settings = store.data_mut().settings()?;
-                let [Val::String(key)] = params else { return Err(other_types("get")) };
-                let found = settings.get(key.as_str()).map(|value| Box::new(text(value)));
-                answer(results, Val::Option(found))
-            },
-        )?;
-        store.func_new("get-all", |mut store: StoreContextMut<'_, CallState>, _, _, results| {
-            let settings = store.data_mut().settings()?;
+        store.func_new("get", move |mut store: StoreContextMut<'_, T>, _, params, results| {
+            let settings = view(store.data_mut()).settings()?;
+            let [Val::String(key)] = params else { return Err(other_types("get")) };
+            let found = settings.get(key.as_str()).map(|value| Box::new(text(value)));
+            answer(results, Val::Option(found))
+        })?;
+        store.func_new("get-all", move |mut store: StoreContextMut<'_, T>, _, _, results| {
+            let settings = view(store.data_mut()).settings()?;
             let pair = |(key, value): (&String, &Value)| {
                 Val::Tuple(vec![Val::String(key.clone()), text(value)])
             };
@@ -68,7 +72,7 @@ fn text(value: &Value) -> Val {
     })
 }
 
-fn answer(results: &mut [Val], value: Val) -> wasmtime::Result<()> {
+fn answer(results: &mut [Val], value: Val) -> Result<()> {
     let [result] = results else { return Err(other_types("get")) };
     *result = Val::Result(Ok(Some(Box::new(value))));
     Ok(())

@@ -14,9 +14,8 @@ use conclave_core::types::side_effect::{
 };
 use conclave_core::types::text::show_command;
 
-use super::journalled::{EffectStart, digest};
-use crate::imports::bindings::conclave::plugin::exec::{self, ExecError};
-use crate::imports::call::CallState;
+use crate::imports::bindings::plugin::exec::{self, ExecError};
+use crate::imports::call::digest;
 use crate::imports::convert::denial_out;
 use crate::imports::exec::{LaunchFailure, ProgramOutput, ProgramSpec, WatchedLimits};
 
@@ -25,12 +24,17 @@ const OUTPUT: &str = "application/octet-stream";
 
 type Ran = Result<exec::Output, ExecError>;
 
-impl CallState {
+import_view! {
+    /// The `exec` import of a call.
+    ExecImport
+}
+
+impl ExecImport<'_> {
     async fn run_program(&mut self, command: exec::Command) -> Ran {
-        let (pattern, grant) = match self.rights().may_run(&command.program, &command.arguments) {
-            Ok((pattern, grant)) => (pattern.clone(), grant.clone()),
-            Err(record) => return Err(ExecError::Denied(self.refuse(*record))),
-        };
+        let allowed = self.core.rights().may_run(&command.program, &command.arguments);
+        let (pattern, grant) = allowed
+            .map(|(pattern, grant)| (pattern.clone(), grant.clone()))
+            .map_err(|record| ExecError::Denied(self.core.refuse(*record)))?;
         if command.arguments.iter().any(|argument| argument.contains('\0')) {
             return Err(ExecError::InvalidCommand("an argument holds a NUL character".to_owned()));
         }
@@ -42,35 +46,36 @@ impl CallState {
             directory: command.directory,
             input: (!command.input.is_empty()).then(|| digest(&command.input)),
         };
-        let ordinal = match self.begin(side_effect).await.map_err(ExecError::Denied)? {
-            EffectStart::Now(ordinal) => ordinal,
-            EffectStart::Before(_, answer) => return self.ran_before(answer),
-        };
+        let (ordinal, before) = self.core.begin(side_effect).await.map_err(ExecError::Denied)?;
+        if let Some(answer) = before {
+            return self.ran_before(answer);
+        }
         let display = show_command(&command.program, &command.arguments);
         let limits = WatchedLimits {
             time_ms: command.timeout_ms.map_or(u64::MAX, u64::from).min(grant.time_ms),
             output: grant.output,
         };
         let spec = self.spec(&pattern, &grant, command.arguments, directory);
-        let launcher = self.plugin.services.launcher.clone();
+        let launcher = self.core.plugin.services.launcher.clone();
         let began = Instant::now();
         let ran = match launcher {
             Some(launcher) => launcher.run(spec, command.input, limits).await,
             None => Err(LaunchFailure::Unconfined("this host starts no programs".to_owned())),
         };
-        self.note_wait_since(began);
+        self.core.note_wait_since(began);
         let (answer, ran) = self.answer_of(&display, ran);
-        self.end(ordinal, answer).await;
+        self.core.end(ordinal, answer).await;
         ran
     }
 
     /// Returns the folder of the machine for a path in a granted folder.
     fn directory(&mut self, path: &str) -> Result<PathBuf, ExecError> {
-        let (index, rest) = match self.rights().may_touch(path, false) {
-            Ok(found) => found,
-            Err(record) => return Err(ExecError::Denied(self.refuse(*record))),
-        };
-        let folder = &self.plugin.setup.grants.files[index];
+        let (index, rest) = self
+            .core
+            .rights()
+            .may_touch(path, false)
+            .map_err(|record| ExecError::Denied(self.core.refuse(*record)))?;
+        let folder = &self.core.plugin.setup.grants.files[index];
         if folder.mode == FileMode::Overlay {
             let what =
                 format!("{} is an overlay, which programs of the machine cannot see", folder.at);
@@ -93,7 +98,7 @@ impl CallState {
     ) -> ProgramSpec {
         let resolved = |path: &str| PathBuf::from(path).canonicalize().ok();
         let folders = |writes: bool| {
-            let granted = self.plugin.rights().program_folders();
+            let granted = self.core.plugin.rights().program_folders();
             granted.filter(move |grant| grant.mode.writes() == writes).map(|grant| &*grant.dir)
         };
         ProgramSpec {
@@ -140,11 +145,16 @@ impl CallState {
             Err(LaunchFailure::Unconfined(reason)) => {
                 let reason = format!(
                     "the program cannot be confined, so it was not started: {reason}. `confinement = \"best-effort\"` in plugins.{}.grants.exec starts it all the same",
-                    self.plugin.name
+                    self.core.plugin.name
                 );
-                let record =
-                    self.rights().refuse(Capability::Exec, display, Layer::Runtime, &reason, None);
-                self.refuse(*record);
+                let record = self.core.rights().refuse(
+                    Capability::Exec,
+                    display,
+                    Layer::Runtime,
+                    &reason,
+                    None,
+                );
+                self.core.refuse(*record);
                 // No grant helps the agent, and the command is among those that it may run.
                 failed("programs cannot be confined on this machine, so none is started".to_owned())
             }
@@ -160,7 +170,7 @@ impl CallState {
     /// Stores the output, so that a replay returns it.
     fn store_output(&self, output: &ProgramOutput) -> Result<(Blob, Blob), String> {
         let keep = |bytes: &[u8]| {
-            let stored = self.plugin.services.blobs.keep(bytes, OUTPUT, None);
+            let stored = self.core.plugin.services.blobs.keep(bytes, OUTPUT, None);
             stored.map_err(|error| format!("the output cannot be stored: {error}"))
         };
         Ok((keep(&output.stdout)?, keep(&output.stderr)?))
@@ -171,9 +181,9 @@ impl CallState {
         let error = || ExecError::Other("the call ends".to_owned());
         match answer {
             SideEffectAnswer::Ran { ending, stdout, stderr, dropped } => {
-                let stored = |blob: &Blob| self.replay.blob(&blob.sha256, Some(blob.length));
+                let stored = |blob: &Blob| self.core.replay.blob(&blob.sha256, Some(blob.length));
                 let Some((stdout, stderr)) = stored(&stdout).zip(stored(&stderr)) else {
-                    self.replay.lose("the output of a program is not kept any more");
+                    self.core.replay.lose("the output of a program is not kept any more");
                     return Err(error());
                 };
                 Ok(output_out(ProgramOutput { ending, stdout, stderr, dropped }))
@@ -181,7 +191,7 @@ impl CallState {
             SideEffectAnswer::Denied { denial } => Err(ExecError::Denied(denial_out(&denial))),
             SideEffectAnswer::Failed { message, .. } => Err(ExecError::Other(message)),
             SideEffectAnswer::Done { .. } | SideEffectAnswer::Fetched { .. } => {
-                self.replay.lose("a program was answered as if it were none");
+                self.core.replay.lose("a program was answered as if it were none");
                 Err(error())
             }
         }
@@ -206,10 +216,10 @@ fn output_out(output: ProgramOutput) -> exec::Output {
     }
 }
 
-impl exec::Host for CallState {
+impl exec::Host for ExecImport<'_> {
     fn commands(&mut self) -> wasmtime::Result<Vec<String>> {
-        self.tool_input()?;
-        let rights = self.rights();
+        self.core.tool_input()?;
+        let rights = self.core.rights();
         let is_asked = rights.manifest.ask(Capability::Exec).is_some();
         let grant = rights.grants.exec.as_ref().filter(|_| is_asked);
         let commands = grant.into_iter().flat_map(|grant| &grant.commands);
@@ -217,7 +227,7 @@ impl exec::Host for CallState {
     }
 
     async fn run(&mut self, command: exec::Command) -> wasmtime::Result<Ran> {
-        self.tool_input()?;
+        self.core.tool_input()?;
         Ok(self.run_program(command).await)
     }
 }

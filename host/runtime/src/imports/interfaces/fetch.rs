@@ -3,19 +3,18 @@
 
 use wasmtime::component::Resource;
 
-use crate::imports::bindings::conclave::plugin::fetch::{self, FetchError, Header};
-use crate::imports::call::CallState;
+use crate::imports::bindings::plugin::fetch::{self, FetchError, Header};
+use crate::imports::resources::Response;
 
-/// A response that the guest holds.
-#[expect(unreachable_pub, reason = "the bindings export it again")]
-#[derive(Default)]
-pub struct Response {
-    status: u16,
-    headers: Vec<(String, String)>,
-    url: String,
-    body: Vec<u8>,
-    #[cfg(feature = "fetch")]
-    _hold: Option<crate::imports::fetch::Hold>,
+/// The response to a request; the outer error traps.
+type Sent = wasmtime::Result<Result<Resource<Response>, FetchError>>;
+
+import_view! {
+    /// The `fetch` import of a call.
+    FetchImport {
+        #[cfg(feature = "fetch")]
+        holding: crate::imports::outgoing::Holding,
+    }
 }
 
 #[cfg(feature = "fetch")]
@@ -24,34 +23,30 @@ mod sending {
 
     use conclave_core::permissions::fetch::{TargetError, target};
     use conclave_core::permissions::secret::RequestParts;
-    use wasmtime::component::Resource;
 
-    use super::Response;
-    use crate::imports::bindings::conclave::plugin::fetch::{self, FetchError};
-    use crate::imports::call::CallState;
+    use super::{FetchImport, Response, Sent};
+    use crate::imports::bindings::plugin::fetch::{self, FetchError};
     use crate::imports::fetch::{
         ExchangeFailure, FetchExchange, ScrubbedResponse, check_method, checked_headers,
     };
 
-    impl CallState {
+    impl FetchImport<'_> {
         /// Sends a guest's request and follows redirects.
-        pub(super) async fn fetch(
-            &mut self,
-            request: fetch::Request,
-        ) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
-            self.enter()?;
+        pub(super) async fn fetch(&mut self, request: fetch::Request) -> Sent {
+            self.core.enter()?;
             let timeout = request.timeout_ms.map(u64::from);
             let parts = match read(request) {
                 Ok(parts) => parts,
                 Err(problem) => return Ok(Err(FetchError::InvalidRequest(problem))),
             };
             let began = Instant::now();
-            let mut exchange = FetchExchange::new(self);
+            let mut exchange = FetchExchange::new(self.core, self.holding);
             let outcome = exchange.run(parts, timeout, true).await;
-            self.effects = exchange.next_ordinal();
-            self.note_wait_since(began);
+            self.core.effects = exchange.next_ordinal();
+            self.core.note_wait_since(began);
             Ok(match outcome {
                 Ok(ScrubbedResponse { status, headers, url, body, hold }) => Ok(self
+                    .core
                     .table
                     .push(Response { status, headers, url, body, _hold: Some(hold) })?),
                 Err(failure) => Err(self.fetch_error(failure)),
@@ -62,16 +57,16 @@ mod sending {
         fn fetch_error(&mut self, failure: ExchangeFailure) -> FetchError {
             match failure {
                 ExchangeFailure::Invalid(problem) => FetchError::InvalidRequest(problem),
-                ExchangeFailure::Refused(record) => FetchError::Denied(self.refuse(*record)),
+                ExchangeFailure::Refused(record) => FetchError::Denied(self.core.refuse(*record)),
                 ExchangeFailure::Denied(denial) => {
                     FetchError::Denied(crate::imports::convert::denial_out(&denial))
                 }
                 ExchangeFailure::Limit(record, limit) => {
-                    self.refuse(*record);
+                    self.core.refuse(*record);
                     FetchError::LimitExceeded(limit)
                 }
                 ExchangeFailure::TimedOut(record) => {
-                    self.refuse(*record);
+                    self.core.refuse(*record);
                     FetchError::TimedOut
                 }
                 ExchangeFailure::Unavailable(_) => FetchError::Unavailable(None),
@@ -89,35 +84,41 @@ mod sending {
     }
 }
 
-impl fetch::Host for CallState {
+impl fetch::Host for FetchImport<'_> {
     #[cfg(feature = "fetch")]
-    async fn send(
-        &mut self,
-        request: fetch::Request,
-    ) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
+    async fn send(&mut self, request: fetch::Request) -> Sent {
         self.fetch(request).await
     }
 
     #[cfg(not(feature = "fetch"))]
-    async fn send(
-        &mut self,
-        request: fetch::Request,
-    ) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
-        let denial =
-            self.refuse_unbuilt(conclave_core::types::capability::Capability::Fetch, &request.url)?;
-        Ok(Err(FetchError::Denied(denial)))
+    async fn send(&mut self, request: fetch::Request) -> Sent {
+        self.core.enter()?;
+        let record = self.core.rights().refuse(
+            conclave_core::types::capability::Capability::Fetch,
+            &request.url,
+            conclave_core::types::denial::Layer::Host,
+            "this build of the host cannot do it",
+            None,
+        );
+        Ok(Err(FetchError::Denied(self.core.refuse(*record))))
     }
 }
 
-impl fetch::HostResponse for CallState {
+impl FetchImport<'_> {
+    /// Counts a host call, and returns a response that the guest holds.
+    fn response(&mut self, response: &Resource<Response>) -> wasmtime::Result<&Response> {
+        self.core.enter()?;
+        Ok(self.core.table.get(response)?)
+    }
+}
+
+impl fetch::HostResponse for FetchImport<'_> {
     fn status(&mut self, response: Resource<Response>) -> wasmtime::Result<u16> {
-        self.enter()?;
-        Ok(self.table.get(&response)?.status)
+        Ok(self.response(&response)?.status)
     }
 
     fn headers(&mut self, response: Resource<Response>) -> wasmtime::Result<Vec<Header>> {
-        self.enter()?;
-        let headers = &self.table.get(&response)?.headers;
+        let headers = &self.response(&response)?.headers;
         Ok(headers
             .iter()
             .map(|(name, value)| Header { name: name.clone(), value: value.clone() })
@@ -125,13 +126,11 @@ impl fetch::HostResponse for CallState {
     }
 
     fn url(&mut self, response: Resource<Response>) -> wasmtime::Result<String> {
-        self.enter()?;
-        Ok(self.table.get(&response)?.url.clone())
+        Ok(self.response(&response)?.url.clone())
     }
 
     fn length(&mut self, response: Resource<Response>) -> wasmtime::Result<u64> {
-        self.enter()?;
-        Ok(self.table.get(&response)?.body.len() as u64)
+        Ok(self.response(&response)?.body.len() as u64)
     }
 
     fn read(
@@ -140,15 +139,14 @@ impl fetch::HostResponse for CallState {
         offset: u64,
         length: u32,
     ) -> wasmtime::Result<Vec<u8>> {
-        self.enter()?;
-        let body = &self.table.get(&response)?.body;
+        let body = &self.response(&response)?.body;
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(body.len());
         let to = from.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(body.len());
         Ok(body[from..to].to_vec())
     }
 
     fn drop(&mut self, response: Resource<Response>) -> wasmtime::Result<()> {
-        self.table.delete(response)?;
+        self.core.table.delete(response)?;
         Ok(())
     }
 }

@@ -3,20 +3,25 @@
 
 mod failure;
 mod listings;
+pub(crate) mod replay;
 mod write;
 
-use std::time::Instant;
+use std::sync::Arc;
 
+use conclave_core::permissions::grants::FileMode;
 use conclave_core::types::denial::DenialRecord;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{CallFolder, FolderEntry, FolderFailure, PageRequest, read_at};
-use crate::imports::bindings::conclave::plugin::files;
-pub(crate) use crate::imports::bindings::conclave::plugin::files::FileError;
-use crate::imports::call::{CallState, Packed, Recalled};
+use crate::calls::CallStart;
+use crate::imports::bindings::plugin::files;
+pub(crate) use crate::imports::bindings::plugin::files::FileError;
+use crate::imports::call::{PluginContext, Recalled};
+use crate::imports::folder::{
+    CallFolder, FolderEntry, FolderFailure, GrantedFolder, PageRequest, RunOverlays, read_at,
+};
 pub(crate) use failure::FileFailure;
-use listings::ListingStage;
-pub(crate) use listings::Listings;
+use listings::{ListingStage, Listings};
+use replay::{LIST, LOOK, keep_bytes, recall_bytes, recorded};
 
 /// Maximum entries of one page.
 const ENTRIES: usize = 1_000;
@@ -29,12 +34,6 @@ const PIECE: u64 = 8 << 20;
 /// as much as such a read.
 const INLINE: u64 = 256 << 10;
 
-/// Names of the reads in the journal.
-pub(crate) const LOOK: &str = "files.look";
-pub(crate) const READ: &str = "files.read";
-const LIST: &str = "files.list-entries";
-const SYNC: &str = "files.sync";
-
 /// A path of a plugin, resolved to one of its folders and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GrantedPath {
@@ -42,68 +41,80 @@ pub(crate) struct GrantedPath {
     pub(crate) rest: String,
 }
 
-impl CallState {
+/// The state of the files of a call.
+pub(crate) struct Files {
+    /// Directory listings in progress.
+    listings: Listings,
+    /// The overlays of the run; `None` if it is not stored, or the plugin has none.
+    overlays: Option<Arc<RunOverlays>>,
+}
+
+impl Files {
+    pub(crate) fn new(plugin: &PluginContext, start: &CallStart) -> Self {
+        let has_overlay = plugin.setup.grants.files.iter().any(|it| it.mode == FileMode::Overlay);
+        let overlays = start.effects.overlay_folder().filter(|_| has_overlay).map(RunOverlays::of);
+        Self { listings: Listings::default(), overlays }
+    }
+
+    /// Drops the listings, which a replay reads again.
+    pub(crate) fn release_listings(&mut self) {
+        self.listings = Listings::default();
+    }
+}
+
+import_view! {
+    /// The `files` import of a call.
+    FilesImport { files: Files }
+}
+
+impl FilesImport<'_> {
     /// A granted folder as this call sees it.
     pub(crate) fn folder(&self, index: usize) -> CallFolder {
-        CallFolder::new(&self.plugin, index, self.overlays.as_ref())
+        CallFolder::new(&self.core.plugin.folders[index], self.files.overlays.as_ref())
     }
 
-    /// Resolves a path, and records a refusal.
-    fn place(&mut self, path: &str) -> Result<GrantedPath, FileError> {
-        let folder = match self.find(path, false) {
-            Ok(place) => return Ok(place),
-            Err(record) => record,
-        };
-        Err(FileError::Denied(self.refuse(*folder)))
-    }
-
-    /// Resolves a path for reading.
+    /// Resolves a path for reading, and records a refusal.
     pub(crate) fn may_read(&mut self, path: &str) -> Result<GrantedPath, FileError> {
-        self.place(path)
+        self.find(path, false).map_err(|record| FileError::Denied(self.core.refuse(*record)))
     }
 
     /// Returns the entry at a path; costs as much as an entry of a listing.
     pub(crate) fn look_at(&mut self, path: &str) -> Result<FolderEntry, FileError> {
-        let place = self.place(path)?;
-        let limit = self.plugin.limits().read;
-        if limit.saturating_sub(self.read.get()) < ENTRY {
-            return Err(FileError::QuotaExceeded(limit));
+        let place = self.may_read(path)?;
+        if self.core.unread() < ENTRY {
+            return Err(FileError::QuotaExceeded(self.core.plugin.limits().read));
         }
-        self.read.add(ENTRY);
-        let looked = match self.replay.recall::<Result<FolderEntry, FileFailure>>(LOOK, path) {
-            Recalled::Before(looked) => looked,
-            Recalled::Lost => Err(FileFailure::deviated()),
-            Recalled::Now => {
-                let looked = self.folder(place.folder).look(&place.rest);
-                let looked = looked.map_err(|trouble| self.failure_of(path, &trouble));
-                self.replay.keep(LOOK, path, &looked, 64);
-                looked
-            }
-        };
+        self.core.read.add(ENTRY);
+        let looked = recorded(&self.core.replay, LOOK, path, || {
+            let looked = self.folder(place.folder).look(&place.rest);
+            looked.map_err(|trouble| self.failure_of(path, &trouble))
+        });
         looked.map_err(|failure| self.file_error(failure))
     }
 
     /// Resolves a path. Folders are in the order of their grants.
     fn find(&self, path: &str, writes: bool) -> Result<GrantedPath, Box<DenialRecord>> {
-        let (folder, rest) = self.rights().may_touch(path, writes)?;
+        let (folder, rest) = self.core.rights().may_touch(path, writes)?;
         Ok(GrantedPath { folder, rest: rest.to_owned() })
     }
 
     /// The folders that this call may read, and whether it may write them.
-    pub(crate) fn roots_left(&self) -> Vec<(String, bool)> {
+    pub(crate) fn granted_roots(&self) -> Vec<files::Root> {
         // Without a request or a grant the list is empty, which is no refusal.
-        let rights = self.rights();
+        let rights = self.core.rights();
         let may_touch = |path: &str, writes| rights.may_touch(path, writes).is_ok();
-        let folders = self.plugin.folders.iter().filter(|folder| may_touch(&folder.at, false));
-        folders
-            .map(|folder| (folder.at.clone(), folder.is_writable() && may_touch(&folder.at, true)))
-            .collect()
+        let folders = self.core.plugin.folders.iter().filter(|folder| may_touch(&folder.at, false));
+        let root = |folder: &Arc<GrantedFolder>| files::Root {
+            path: folder.at.clone(),
+            writable: folder.is_writable() && may_touch(&folder.at, true),
+        };
+        folders.map(root).collect()
     }
 
     /// Converts a failure for the plugin, and records a refusal.
     fn file_error(&mut self, failure: FileFailure) -> FileError {
         match failure {
-            FileFailure::Denied(record) => FileError::Denied(self.refuse(*record)),
+            FileFailure::Denied(record) => FileError::Denied(self.core.refuse(*record)),
             FileFailure::NotFound => FileError::NotFound,
             FileFailure::NotAFile => FileError::NotAFile,
             FileFailure::NotADirectory => FileError::NotADirectory,
@@ -114,7 +125,7 @@ impl CallState {
 
     /// Converts the failure of a folder.
     fn failure_of(&self, path: &str, trouble: &FolderFailure) -> FileFailure {
-        FileFailure::of(trouble, path, &self.rights(), self.plugin.limits().read)
+        FileFailure::of(trouble, path, &self.core.plugin, &self.core.start.task)
     }
 
     /// Reads a piece of a file, up to the rest of the call's `read` limit.
@@ -124,34 +135,24 @@ impl CallState {
         offset: u64,
         length: u32,
     ) -> Result<Vec<u8>, FileError> {
-        let place = self.place(path)?;
-        let limit = self.plugin.limits().read;
-        let remaining = limit.saturating_sub(self.read.get());
+        let place = self.may_read(path)?;
+        let remaining = self.core.unread();
         if remaining == 0 && length > 0 {
-            return Err(FileError::QuotaExceeded(limit));
+            return Err(FileError::QuotaExceeded(self.core.plugin.limits().read));
         }
         let length = u64::from(length).min(remaining).min(PIECE);
         let target = format!("{path} {offset} {length}");
-        let bytes = match self.replay.recall::<Result<Packed, FileFailure>>(READ, &target) {
-            Recalled::Before(Ok(packed)) => {
-                self.replay.unpack(packed).ok_or_else(FileFailure::deviated)
-            }
-            Recalled::Before(Err(failure)) => Err(failure),
-            Recalled::Lost => Err(FileFailure::deviated()),
-            Recalled::Now => {
-                let bytes = self
-                    .read_now(&place, offset, length)
-                    .await
-                    .map_err(|trouble| self.failure_of(path, &trouble));
-                let packed =
-                    bytes.as_ref().map(|bytes| self.replay.pack(bytes)).map_err(FileFailure::clone);
-                let size = packed.as_ref().map_or(0, |(_, size)| *size);
-                self.replay.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
+        let bytes = match recall_bytes(&self.core.replay, &target) {
+            Some(bytes) => bytes,
+            None => {
+                let bytes = self.read_now(&place, offset, length).await;
+                let bytes = bytes.map_err(|trouble| self.failure_of(path, &trouble));
+                keep_bytes(&self.core.replay, &target, &bytes);
                 bytes
             }
         };
         let bytes = bytes.map_err(|failure| self.file_error(failure))?;
-        self.read.add(bytes.len() as u64);
+        self.core.read.add(bytes.len() as u64);
         Ok(bytes)
     }
 
@@ -166,10 +167,16 @@ impl CallState {
         if length <= INLINE {
             return read_at(&file, offset, size);
         }
-        let began = Instant::now();
-        let read = tokio::task::spawn_blocking(move || read_at(&file, offset, size)).await;
-        self.note_wait_since(began);
-        read.unwrap_or_else(|_| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())))
+        self.off_loop(move || read_at(&file, offset, size)).await
+    }
+
+    /// Runs blocking work on a folder on another thread, excluded from the guest's time.
+    async fn off_loop<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> Result<T, FolderFailure> + Send + 'static,
+    ) -> Result<T, FolderFailure> {
+        let result = self.core.off_loop(work).await;
+        result.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())))
     }
 
     /// Returns the next page of a directory. Starting a listing reads the whole directory and
@@ -181,14 +188,14 @@ impl CallState {
         after: Option<String>,
         count: u32,
     ) -> Result<Vec<FolderEntry>, FileError> {
-        let place = self.place(path)?;
+        let place = self.may_read(path)?;
         if count == 0 {
             return Ok(Vec::new());
         }
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
         let target = format!("{path} after {after:?}, {count}");
         let LoggedListing { entries, cost } =
-            match self.replay.recall::<LoggedListing>(LIST, &target) {
+            match self.core.replay.recall::<LoggedListing>(LIST, &target) {
                 Recalled::Before(listed) => {
                     let last = listed
                         .entries
@@ -196,7 +203,7 @@ impl CallState {
                         .ok()
                         .and_then(|entries| entries.last())
                         .map(|entry| entry.name.clone());
-                    self.listings.recall(place, after.as_deref(), last, listed.cost / ENTRY);
+                    self.files.listings.recall(place, after.as_deref(), last, listed.cost / ENTRY);
                     listed
                 }
                 Recalled::Lost => LoggedListing { entries: Err(FileFailure::deviated()), cost: 0 },
@@ -205,11 +212,11 @@ impl CallState {
                     let size = listed.entries.as_ref().map_or(0, |entries| {
                         entries.iter().map(|entry| entry.name.len() + 64).sum()
                     });
-                    self.replay.keep(LIST, &target, &listed, size);
+                    self.core.replay.keep(LIST, &target, &listed, size);
                     listed
                 }
             };
-        self.read.add(cost);
+        self.core.read.add(cost);
         entries.map_err(|failure| self.file_error(failure))
     }
 
@@ -220,8 +227,8 @@ impl CallState {
         after: Option<String>,
         count: usize,
     ) -> LoggedListing {
-        let remaining = self.plugin.limits().read.saturating_sub(self.read.get());
-        let (listing, paid) = match self.listings.take(&place) {
+        let remaining = self.core.unread();
+        let (listing, paid) = match self.files.listings.take(&place) {
             Some(ListingStage::Read(listing)) => (Some(listing), 0),
             Some(ListingStage::Before(paid)) if paid.leads_on(after.as_deref()) => {
                 (None, paid.seen)
@@ -235,14 +242,10 @@ impl CallState {
             let (directory, after) = (location.rest.as_str(), after.as_deref());
             folder.page(PageRequest { directory, after, count, most }, listing)
         };
-        let page = self
-            .off_loop(list)
-            .await
-            .unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
-        match page {
+        match self.off_loop(list).await {
             Ok(page) => {
                 if let Some(rest) = page.rest {
-                    self.listings.keep(place, rest);
+                    self.files.listings.keep(place, rest);
                 }
                 LoggedListing {
                     entries: Ok(page.entries),
@@ -265,14 +268,10 @@ struct LoggedListing {
     cost: u64,
 }
 
-impl files::Host for CallState {
+impl files::Host for FilesImport<'_> {
     fn roots(&mut self) -> wasmtime::Result<Vec<files::Root>> {
-        self.enter()?;
-        Ok(self
-            .roots_left()
-            .into_iter()
-            .map(|(path, writable)| files::Root { path, writable })
-            .collect())
+        self.core.enter()?;
+        Ok(self.granted_roots())
     }
 
     async fn list_entries(
@@ -281,7 +280,7 @@ impl files::Host for CallState {
         after: Option<String>,
         count: u32,
     ) -> wasmtime::Result<Result<Vec<files::Entry>, FileError>> {
-        self.enter()?;
+        self.core.enter()?;
         let entries = self.list_piece(&path, after, count).await;
         Ok(entries.map(|entries| entries.into_iter().map(entry_out).collect()))
     }
@@ -292,7 +291,7 @@ impl files::Host for CallState {
         offset: u64,
         length: u32,
     ) -> wasmtime::Result<Result<Vec<u8>, FileError>> {
-        self.enter()?;
+        self.core.enter()?;
         Ok(self.read_piece(&path, offset, length).await)
     }
 
@@ -303,12 +302,12 @@ impl files::Host for CallState {
         bytes: Vec<u8>,
         truncate: bool,
     ) -> wasmtime::Result<Result<u64, FileError>> {
-        self.enter()?;
+        self.core.enter()?;
         Ok(self.write_file(&path, offset, bytes, truncate).await)
     }
 
     async fn remove(&mut self, path: String) -> wasmtime::Result<Result<(), FileError>> {
-        self.enter()?;
+        self.core.enter()?;
         Ok(self.remove_file(&path).await)
     }
 }
@@ -325,7 +324,14 @@ mod tests {
     use conclave_core::permissions::manifest::CapabilityRequest;
 
     use super::*;
-    use crate::imports::call::testing::{setup, state};
+    use crate::imports::state::CallState;
+    use crate::imports::testing::{setup, state};
+
+    impl CallState {
+        fn files(&mut self) -> FilesImport<'_> {
+            FilesImport { core: &mut self.core, files: &mut self.files }
+        }
+    }
 
     #[tokio::test]
     async fn listing_is_paid_from_what_may_be_read() {
@@ -348,15 +354,18 @@ mod tests {
         setup.limits.read = 7 * ENTRY;
         let mut state = state(setup);
         for _ in 0..2 {
-            assert_eq!(state.list_piece("/f", None, 1).await.unwrap().len(), 1);
+            assert_eq!(state.files().list_piece("/f", None, 1).await.unwrap().len(), 1);
         }
-        assert!(state.list_piece("/f", None, 0).await.unwrap().is_empty());
-        assert_eq!(state.read.get(), 6 * ENTRY, "nothing is looked at for no entries");
+        assert!(state.files().list_piece("/f", None, 0).await.unwrap().is_empty());
+        assert_eq!(state.core.read.get(), 6 * ENTRY, "nothing is looked at for no entries");
         assert!(
-            matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(limit)) if limit == 7 * ENTRY)
+            matches!(state.files().list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(limit)) if limit == 7 * ENTRY)
         );
         assert!(
-            matches!(state.read_piece("/f/a", 0, 1).await, Err(FileError::QuotaExceeded(_))),
+            matches!(
+                state.files().read_piece("/f/a", 0, 1).await,
+                Err(FileError::QuotaExceeded(_))
+            ),
             "what was looked at is used up"
         );
     }
@@ -376,21 +385,24 @@ mod tests {
         for pages in 1..=4 {
             let mut after = String::new();
             for expected in ["a", "b", "c", ""].into_iter().take(pages) {
-                let listed = state.list_piece("/f", page(&after), 1).await.unwrap();
+                let listed = state.files().list_piece("/f", page(&after), 1).await.unwrap();
                 after = names(listed);
                 assert_eq!(after, expected);
             }
-            assert_eq!(state.read.get(), 3 * ENTRY, "{pages} pages");
+            assert_eq!(state.core.read.get(), 3 * ENTRY, "{pages} pages");
             state.park();
             state.begin_attempt();
         }
-        assert_eq!(names(state.list_piece("/f", None, 1).await.unwrap()), "a");
-        assert_eq!(names(state.list_piece("/f", page("a"), 1).await.unwrap()), "b");
-        assert_eq!(names(state.list_piece("/f", page("b"), 1).await.unwrap()), "c");
-        assert!(state.list_piece("/f", page("c"), 1).await.unwrap().is_empty());
+        assert_eq!(names(state.files().list_piece("/f", None, 1).await.unwrap()), "a");
+        assert_eq!(names(state.files().list_piece("/f", page("a"), 1).await.unwrap()), "b");
+        assert_eq!(names(state.files().list_piece("/f", page("b"), 1).await.unwrap()), "c");
+        assert!(state.files().list_piece("/f", page("c"), 1).await.unwrap().is_empty());
         add("d");
         assert!(
-            matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(_))),
+            matches!(
+                state.files().list_piece("/f", None, 1).await,
+                Err(FileError::QuotaExceeded(_))
+            ),
             "a new listing is paid for"
         );
     }
@@ -402,18 +414,18 @@ mod tests {
         ["a", "b"].into_iter().for_each(add);
         let listing_state = || async {
             let mut state = listing(temp.path(), 3 * ENTRY);
-            state.list_piece("/f", None, 1).await.unwrap();
+            state.files().list_piece("/f", None, 1).await.unwrap();
             state.park();
             state.begin_attempt();
-            state.list_piece("/f", None, 1).await.unwrap();
+            state.files().list_piece("/f", None, 1).await.unwrap();
             state
         };
         let (mut goes_on, mut begins_anew) = (listing_state().await, listing_state().await);
         add("c");
-        goes_on.list_piece("/f", Some("a".to_owned()), 1).await.unwrap();
-        assert_eq!(goes_on.read.get(), 3 * ENTRY);
+        goes_on.files().list_piece("/f", Some("a".to_owned()), 1).await.unwrap();
+        assert_eq!(goes_on.core.read.get(), 3 * ENTRY);
         // The page does not continue the previous one.
-        let refused = begins_anew.list_piece("/f", Some("0".to_owned()), 1).await;
+        let refused = begins_anew.files().list_piece("/f", Some("0".to_owned()), 1).await;
         assert!(matches!(refused, Err(FileError::QuotaExceeded(_))));
     }
 

@@ -4,28 +4,33 @@
 use conclave_core::types::view::ConversationView;
 
 use super::view::page;
-use crate::imports::bindings::conclave::plugin::{history, types};
-use crate::imports::call::{CallInput, CallState};
+use crate::imports::bindings::plugin::{history, types};
+use crate::imports::call::CallInput;
 use crate::imports::convert::message_out;
 
 type Read<T> = Result<T, history::HistoryError>;
 
-impl CallState {
+import_view! {
+    /// The `history` import of a call.
+    HistoryImport
+}
+
+impl HistoryImport<'_> {
     /// Returns the conversation, or the refusal for a plugin without the grant.
     fn conversation(&mut self) -> wasmtime::Result<Read<&ConversationView>> {
-        self.tool_input()?;
-        if let Err(record) = self.rights().may_read_history() {
-            return Ok(Err(history::HistoryError::Denied(self.refuse(*record))));
+        self.core.tool_input()?;
+        if let Err(record) = self.core.rights().may_read_history() {
+            return Ok(Err(history::HistoryError::Denied(self.core.refuse(*record))));
         }
         let absent = || history::HistoryError::Other("this call has no conversation".to_owned());
-        Ok(match &self.lent {
+        Ok(match &self.core.input {
             CallInput::Tool(input) => input.conversation.as_ref().ok_or_else(absent),
             _ => Err(absent()),
         })
     }
 }
 
-impl history::Host for CallState {
+impl history::Host for HistoryImport<'_> {
     fn calling_message(&mut self) -> wasmtime::Result<Read<types::Message>> {
         Ok(self.conversation()?.map(|view| message_out(&view.calling)))
     }

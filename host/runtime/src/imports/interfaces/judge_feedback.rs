@@ -1,7 +1,6 @@
 //! The `judge-feedback` import: the words of a judge about the answer that it rules on.
 
-use crate::imports::bindings::conclave::plugin::judge_feedback as feedback;
-use crate::imports::call::CallState;
+use crate::imports::bindings::plugin::judge_feedback as feedback;
 
 /// Bytes of the words that are retained.
 const FEEDBACK_MAX: usize = 4 << 10;
@@ -15,20 +14,25 @@ pub(crate) enum JudgeFeedback {
     Open(Option<String>),
 }
 
-impl CallState {
+impl JudgeFeedback {
     /// Returns the words so far, and takes no more.
-    pub(crate) fn take_feedback(&mut self) -> Option<String> {
-        match std::mem::take(&mut self.feedback) {
-            JudgeFeedback::Open(words) => words,
-            JudgeFeedback::Closed => None,
+    pub(crate) fn take(&mut self) -> Option<String> {
+        match std::mem::take(self) {
+            Self::Open(words) => words,
+            Self::Closed => None,
         }
     }
 }
 
-impl feedback::Host for CallState {
+import_view! {
+    /// The `judge-feedback` import of a call.
+    JudgeFeedbackImport { feedback: JudgeFeedback }
+}
+
+impl feedback::Host for JudgeFeedbackImport<'_> {
     fn explain(&mut self, mut text: String) -> wasmtime::Result<()> {
-        self.enter()?;
-        let JudgeFeedback::Open(words) = &mut self.feedback else {
+        self.core.enter()?;
+        let JudgeFeedback::Open(words) = self.feedback else {
             return Err(wasmtime::Error::msg(
                 "`judge-feedback` was used in a call that rules on no answer",
             ));

@@ -8,9 +8,8 @@ use conclave_core::types::side_effect::{FailureCause, SideEffect, SideEffectAnsw
 
 use serde::{Deserialize, Serialize};
 
-use super::journalled::{EffectStart, digest};
-use crate::imports::bindings::conclave::plugin::kv;
-use crate::imports::call::{CallState, Packed, Recalled};
+use crate::imports::bindings::plugin::kv;
+use crate::imports::call::{Packed, Recalled, digest};
 use crate::imports::convert::denial_out;
 use crate::imports::kv::{KvError, KvOwner, KvStore};
 use crate::observe::subscribe::Level;
@@ -38,14 +37,21 @@ fn unusable() -> kv::KvError {
 }
 
 type Work<T> = Result<T, KvError>;
+type Answer<T> = Result<T, kv::KvError>;
 
-impl CallState {
+import_view! {
+    /// The `kv` import of a call.
+    KvImport
+}
+
+impl KvImport<'_> {
     /// Checks that the plugin may use its store, with this key.
-    fn check_key(&mut self, key: &str) -> Result<KvGrant, kv::KvError> {
-        match self.rights().may_store(key) {
-            Ok(()) => Ok(self.plugin.setup.grants.kv.unwrap_or_default()),
-            Err(record) => Err(kv::KvError::Denied(self.refuse(*record))),
-        }
+    fn check_key(&mut self, key: &str) -> Answer<KvGrant> {
+        self.core
+            .rights()
+            .may_store(key)
+            .map_err(|record| kv::KvError::Denied(self.core.refuse(*record)))?;
+        Ok(self.core.plugin.setup.grants.kv.unwrap_or_default())
     }
 
     /// Runs work on the store, off the event loop.
@@ -53,8 +59,9 @@ impl CallState {
         &mut self,
         work: impl FnOnce(&dyn KvStore, &KvOwner) -> Work<T> + Send + 'static,
     ) -> Work<T> {
-        let (store, owner) = (Arc::clone(&self.plugin.services.kv), self.plugin.kv_owner());
-        let result = self.off_loop(move || work(store.as_ref(), &owner)).await;
+        let (store, owner) =
+            (Arc::clone(&self.core.plugin.services.kv), self.core.plugin.kv_owner());
+        let result = self.core.off_loop(move || work(store.as_ref(), &owner)).await;
         result.unwrap_or_else(|| Err(KvError::Other("the store broke off".to_owned())))
     }
 
@@ -64,7 +71,7 @@ impl CallState {
             KvError::Full(most) => kv::KvError::QuotaExceeded(most.bytes),
             // The store's own text can contain host paths, so it goes to the operator's log.
             KvError::Other(text) => {
-                self.book.host_line(Level::Error, &format!("kv: {text}"));
+                self.core.book.host_line(Level::Error, &format!("kv: {text}"));
                 unusable()
             }
         }
@@ -76,11 +83,11 @@ impl CallState {
         side_effect: SideEffect,
         length: u64,
         work: impl FnOnce(&dyn KvStore, &KvOwner) -> Work<()> + Send + 'static,
-    ) -> Result<(), kv::KvError> {
-        let ordinal = match self.begin(side_effect).await.map_err(kv::KvError::Denied)? {
-            EffectStart::Now(ordinal) => ordinal,
-            EffectStart::Before(_, answer) => return Self::key_changed_before(answer),
-        };
+    ) -> Answer<()> {
+        let (ordinal, before) = self.core.begin(side_effect).await.map_err(kv::KvError::Denied)?;
+        if let Some(answer) = before {
+            return Self::key_changed_before(answer);
+        }
         let result = self.in_store(work).await;
         // The journal gets no text of the store, which may contain host paths.
         let answer = match &result {
@@ -94,12 +101,12 @@ impl CallState {
                 message: UNUSABLE.to_owned(),
             },
         };
-        self.end(ordinal, answer).await;
+        self.core.end(ordinal, answer).await;
         result.map_err(|error| self.kv_error(error))
     }
 
     /// Returns the recorded outcome of a change.
-    fn key_changed_before(answer: SideEffectAnswer) -> Result<(), kv::KvError> {
+    fn key_changed_before(answer: SideEffectAnswer) -> Answer<()> {
         match answer {
             SideEffectAnswer::Failed { cause: FailureCause::Quota { limit }, .. } => {
                 Err(kv::KvError::QuotaExceeded(limit))
@@ -113,17 +120,17 @@ impl CallState {
         }
     }
 
-    async fn kv_get(&mut self, key: String) -> Result<Option<Vec<u8>>, kv::KvError> {
+    async fn kv_get(&mut self, key: String) -> Answer<Option<Vec<u8>>> {
         self.check_key(&key)?;
-        let limit = self.plugin.limits().read;
-        if self.read.get() >= limit {
+        let limit = self.core.plugin.limits().read;
+        if self.core.read.get() >= limit {
             return Err(kv::KvError::Other(format!(
                 "the call has read the {limit} bytes that it may"
             )));
         }
-        let value = match self.replay.recall::<Got>(GET, &key) {
+        let value = match self.core.replay.recall::<Got>(GET, &key) {
             Recalled::Before(Got::Value(packed)) => {
-                Some(self.replay.unpack(packed).ok_or_else(unusable)?)
+                Some(self.core.replay.unpack(packed).ok_or_else(unusable)?)
             }
             Recalled::Before(Got::Absent) => None,
             Recalled::Before(Got::Unusable) | Recalled::Lost => return Err(unusable()),
@@ -132,21 +139,21 @@ impl CallState {
                 let value = self.in_store(move |store, owner| store.get(owner, &of)).await;
                 let (got, size) = match &value {
                     Ok(Some(value)) => {
-                        let (packed, size) = self.replay.pack(value);
+                        let (packed, size) = self.core.replay.pack(value);
                         (Got::Value(packed), size)
                     }
                     Ok(None) => (Got::Absent, 0),
                     Err(_) => (Got::Unusable, 0),
                 };
-                self.replay.keep(GET, &key, &got, size);
+                self.core.replay.keep(GET, &key, &got, size);
                 value.map_err(|error| self.kv_error(error))?
             }
         };
-        self.read.add(value.as_ref().map_or(0, Vec::len) as u64);
+        self.core.read.add(value.as_ref().map_or(0, Vec::len) as u64);
         Ok(value)
     }
 
-    async fn kv_set(&mut self, key: String, value: Vec<u8>) -> Result<(), kv::KvError> {
+    async fn kv_set(&mut self, key: String, value: Vec<u8>) -> Answer<()> {
         let most = self.check_key(&key)?;
         let length = value.len() as u64;
         // A change that can never fit is not journalled.
@@ -158,7 +165,7 @@ impl CallState {
             .await
     }
 
-    async fn kv_delete(&mut self, key: String) -> Result<(), kv::KvError> {
+    async fn kv_delete(&mut self, key: String) -> Answer<()> {
         self.check_key(&key)?;
         let side_effect = SideEffect::DeleteKey { key: key.clone() };
         self.change(side_effect, 0, move |store, owner| store.delete(owner, &key)).await
@@ -169,11 +176,11 @@ impl CallState {
         prefix: String,
         after: Option<String>,
         count: u32,
-    ) -> Result<Vec<String>, kv::KvError> {
+    ) -> Answer<Vec<String>> {
         self.check_key(&prefix)?;
         let count = usize::try_from(count).unwrap_or(KEYS).min(KEYS);
         let target = format!("{prefix} after {after:?}, {count}");
-        match self.replay.recall::<Option<Vec<String>>>(LIST, &target) {
+        match self.core.replay.recall::<Option<Vec<String>>>(LIST, &target) {
             Recalled::Before(keys) => return keys.ok_or_else(unusable),
             Recalled::Lost => return Err(unusable()),
             Recalled::Now => {}
@@ -182,28 +189,24 @@ impl CallState {
             .in_store(move |store, owner| store.keys(owner, &prefix, after.as_deref(), count))
             .await;
         let size = listed.as_ref().map_or(0, |keys| keys.iter().map(|key| key.len() + 4).sum());
-        self.replay.keep(LIST, &target, &listed.as_ref().ok(), size);
+        self.core.replay.keep(LIST, &target, &listed.as_ref().ok(), size);
         listed.map_err(|error| self.kv_error(error))
     }
 }
 
-impl kv::Host for CallState {
-    async fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<Vec<u8>>, kv::KvError>> {
-        self.enter()?;
+impl kv::Host for KvImport<'_> {
+    async fn get(&mut self, key: String) -> wasmtime::Result<Answer<Option<Vec<u8>>>> {
+        self.core.enter()?;
         Ok(self.kv_get(key).await)
     }
 
-    async fn set(
-        &mut self,
-        key: String,
-        value: Vec<u8>,
-    ) -> wasmtime::Result<Result<(), kv::KvError>> {
-        self.enter()?;
+    async fn set(&mut self, key: String, value: Vec<u8>) -> wasmtime::Result<Answer<()>> {
+        self.core.enter()?;
         Ok(self.kv_set(key, value).await)
     }
 
-    async fn delete(&mut self, key: String) -> wasmtime::Result<Result<(), kv::KvError>> {
-        self.enter()?;
+    async fn delete(&mut self, key: String) -> wasmtime::Result<Answer<()>> {
+        self.core.enter()?;
         Ok(self.kv_delete(key).await)
     }
 
@@ -212,8 +215,8 @@ impl kv::Host for CallState {
         prefix: String,
         after: Option<String>,
         count: u32,
-    ) -> wasmtime::Result<Result<Vec<String>, kv::KvError>> {
-        self.enter()?;
+    ) -> wasmtime::Result<Answer<Vec<String>>> {
+        self.core.enter()?;
         Ok(self.kv_keys(prefix, after, count).await)
     }
 }

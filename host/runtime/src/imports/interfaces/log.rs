@@ -1,14 +1,18 @@
 //! The `log` import: human-readable lines, which are not journalled.
 
-use crate::imports::bindings::conclave::plugin::{log, types};
-use crate::imports::call::CallState;
+use crate::imports::bindings::plugin::{log, types};
 use crate::observe::subscribe::Level;
 
-impl types::Host for CallState {}
+import_view! {
+    /// The `log` import of a call.
+    LogImport
+}
 
-impl log::Host for CallState {
+impl types::Host for LogImport<'_> {}
+
+impl log::Host for LogImport<'_> {
     fn log(&mut self, level: log::Level, message: String) -> wasmtime::Result<()> {
-        self.enter()?;
+        self.core.enter()?;
         let level = match level {
             log::Level::Trace => Level::Trace,
             log::Level::Debug => Level::Debug,
@@ -16,7 +20,7 @@ impl log::Host for CallState {
             log::Level::Warn => Level::Warn,
             log::Level::Error => Level::Error,
         };
-        self.book.line(level, &message);
+        self.core.book.line(level, &message);
         Ok(())
     }
 }

@@ -1,17 +1,21 @@
 //! The `progress` import: the progress of a long call. It shares the log's volume.
 
-use crate::imports::bindings::conclave::plugin::progress;
-use crate::imports::call::CallState;
+use crate::imports::bindings::plugin::progress;
 
-impl progress::Host for CallState {
+import_view! {
+    /// The `progress` import of a call.
+    ProgressImport
+}
+
+impl progress::Host for ProgressImport<'_> {
     fn report(
         &mut self,
         completed: u64,
         total: Option<u64>,
         message: String,
     ) -> wasmtime::Result<()> {
-        self.enter()?;
-        self.book.progress(completed, total, &message);
+        self.core.enter()?;
+        self.core.book.progress(completed, total, &message);
         Ok(())
     }
 }

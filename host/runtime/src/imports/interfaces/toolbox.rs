@@ -6,13 +6,17 @@ use std::time::Instant;
 
 use conclave_core::types::tool::{CallableTool, NestedAnswer, NestedCall, NestedError};
 
-use crate::imports::bindings::conclave::plugin::toolbox;
-use crate::imports::call::CallState;
+use crate::imports::bindings::plugin::toolbox;
 use crate::imports::convert::{denial_out, object_in};
 
-impl toolbox::Host for CallState {
+import_view! {
+    /// The `toolbox` import of a call.
+    ToolboxImport
+}
+
+impl toolbox::Host for ToolboxImport<'_> {
     fn list_tools(&mut self) -> wasmtime::Result<Vec<toolbox::Tool>> {
-        let callable = self.tool_input()?.callable.clone();
+        let callable = self.core.tool_input()?.callable.clone();
         Ok(callable.iter().flat_map(|tools| tools.iter()).map(tool_out).collect())
     }
 
@@ -20,8 +24,8 @@ impl toolbox::Host for CallState {
         &mut self,
         calls: Vec<toolbox::Request>,
     ) -> wasmtime::Result<Vec<Result<toolbox::Answer, toolbox::CallError>>> {
-        self.tool_input()?;
-        self.meter.check_lists(&calls)?;
+        self.core.tool_input()?;
+        self.core.meter.check_lists(&calls)?;
         let mut parsed = Vec::with_capacity(calls.len());
         for toolbox::Request { name, arguments } in &calls {
             match object_in(arguments, || format!("the arguments of {name}")) {
@@ -36,14 +40,12 @@ impl toolbox::Host for CallState {
                 }
             }
         }
-        let ordinal = self.tool_requests;
-        self.tool_requests = self.tool_requests.saturating_add(1);
         let began = Instant::now();
-        let answers = self.replay.call_tools(ordinal, parsed, self.due()).await?;
-        self.note_wait_since(began);
+        let answers = self.core.replay.call_tools(parsed, self.core.due()).await?;
+        self.core.note_wait_since(began);
         for answer in &answers {
             if let Err(NestedError::Denied { denial }) = answer {
-                self.note_nested_denial(denial);
+                self.core.refusals.note_nested(denial);
             }
         }
         Ok(answers.into_iter().map(answer_out).collect())

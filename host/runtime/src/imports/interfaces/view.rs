@@ -3,9 +3,10 @@
 
 use conclave_core::types::history::History;
 use conclave_core::types::view::AgentView;
+use wasmtime::Result;
 
-use crate::imports::bindings::conclave::plugin::{actions, state, types};
-use crate::imports::call::{CallInput, CallState};
+use crate::imports::bindings::plugin::{actions, state, types};
+use crate::imports::call::CallInput;
 use crate::imports::convert::{message_out, metrics_out, past_out, remaining_out, summary_out};
 
 /// Maximum messages of one `history` call.
@@ -15,71 +16,75 @@ const BYTES: usize = 1 << 20;
 /// Overhead of a message part in the guest, in bytes.
 const PART: usize = 64;
 
-impl CallState {
-    fn agent_view(&mut self) -> wasmtime::Result<&AgentView> {
-        self.enter()?;
-        match &self.lent {
-            CallInput::Agent(view) => Ok(view),
-            CallInput::Nothing | CallInput::Tool(_) | CallInput::Delivery(_) => Err(
-                wasmtime::Error::msg("`state` was read in a call that belongs to no agent's task"),
-            ),
-        }
+import_view! {
+    /// The `state` import of a call.
+    TaskImport
+}
+
+impl TaskImport<'_> {
+    fn agent_view(&mut self) -> Result<&AgentView> {
+        self.core.enter()?;
+        let CallInput::Agent(view) = &self.core.input else {
+            let problem = "`state` was read in a call that belongs to no agent's task";
+            return Err(wasmtime::Error::msg(problem));
+        };
+        Ok(view)
     }
 }
 
-impl actions::Host for CallState {}
+impl actions::Host for TaskImport<'_> {}
 
-impl state::Host for CallState {
-    fn task_name(&mut self) -> wasmtime::Result<String> {
+impl state::Host for TaskImport<'_> {
+    fn task_name(&mut self) -> Result<String> {
         Ok(self.agent_view()?.task.to_string())
     }
 
-    fn inputs(&mut self) -> wasmtime::Result<String> {
+    fn inputs(&mut self) -> Result<String> {
         let inputs = &self.agent_view()?.inputs;
         Ok(if inputs.is_null() { "{}".to_owned() } else { inputs.to_string() })
     }
 
-    fn pending(&mut self) -> wasmtime::Result<Option<types::Message>> {
+    fn pending(&mut self) -> Result<Option<types::Message>> {
         Ok(self.agent_view()?.pending.as_deref().map(message_out))
     }
 
-    fn history_length(&mut self) -> wasmtime::Result<u64> {
+    fn history_length(&mut self) -> Result<u64> {
         Ok(self.agent_view()?.history.len() as u64)
     }
 
-    fn history(&mut self, start: u64, count: u32) -> wasmtime::Result<Vec<types::Message>> {
+    fn history(&mut self, start: u64, count: u32) -> Result<Vec<types::Message>> {
         Ok(page(&self.agent_view()?.history, start, count))
     }
 
-    fn since_last_step(&mut self) -> wasmtime::Result<Vec<state::PastAction>> {
+    fn since_last_step(&mut self) -> Result<Vec<state::PastAction>> {
         Ok(self.agent_view()?.since.iter().map(past_out).collect())
     }
 
-    fn latest_user_message(&mut self) -> wasmtime::Result<Option<String>> {
+    fn latest_user_message(&mut self) -> Result<Option<String>> {
         Ok(self.agent_view()?.latest_user_message.as_ref().map(|message| message.text().to_owned()))
     }
 
-    fn plan(&mut self) -> wasmtime::Result<String> {
+    fn plan(&mut self) -> Result<String> {
         Ok(self.agent_view()?.plan.to_json().to_string())
     }
 
-    fn current_plan_node(&mut self) -> wasmtime::Result<Option<String>> {
+    fn current_plan_node(&mut self) -> Result<Option<String>> {
         Ok(self.agent_view()?.plan.current().map(|(id, _)| id))
     }
 
-    fn outputs(&mut self) -> wasmtime::Result<String> {
+    fn outputs(&mut self) -> Result<String> {
         Ok(self.agent_view()?.outputs.to_string())
     }
 
-    fn last_error(&mut self) -> wasmtime::Result<Option<String>> {
+    fn last_error(&mut self) -> Result<Option<String>> {
         Ok(self.agent_view()?.last_error.clone())
     }
 
-    fn tools(&mut self) -> wasmtime::Result<Vec<state::ToolSummary>> {
+    fn tools(&mut self) -> Result<Vec<state::ToolSummary>> {
         Ok(self.agent_view()?.tools.iter().map(summary_out).collect())
     }
 
-    fn peers(&mut self) -> wasmtime::Result<Vec<state::Peer>> {
+    fn peers(&mut self) -> Result<Vec<state::Peer>> {
         let peers = &self.agent_view()?.peers;
         Ok(peers
             .iter()
@@ -90,19 +95,19 @@ impl state::Host for CallState {
             .collect())
     }
 
-    fn remaining(&mut self) -> wasmtime::Result<state::RemainingBudgets> {
+    fn remaining(&mut self) -> Result<state::RemainingBudgets> {
         Ok(remaining_out(self.agent_view()?.remaining))
     }
 
-    fn metrics(&mut self) -> wasmtime::Result<state::RunMetrics> {
+    fn metrics(&mut self) -> Result<state::RunMetrics> {
         Ok(metrics_out(self.agent_view()?.spent))
     }
 
-    fn delegate_level(&mut self) -> wasmtime::Result<u32> {
+    fn delegate_level(&mut self) -> Result<u32> {
         Ok(self.agent_view()?.level)
     }
 
-    fn iteration(&mut self) -> wasmtime::Result<u32> {
+    fn iteration(&mut self) -> Result<u32> {
         Ok(self.agent_view()?.iteration)
     }
 }

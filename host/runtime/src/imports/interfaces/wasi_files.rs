@@ -7,8 +7,7 @@ mod descriptor;
 mod stream;
 
 use sha2::{Digest, Sha256};
-use wasmtime::component::Resource;
-use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime::component::{HasData, Resource};
 use wasmtime_wasi::p2::bindings::filesystem::preopens;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     self, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream,
@@ -16,11 +15,21 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
-use crate::imports::call::CallState;
-use crate::imports::interfaces::folder::FolderEntry;
-use descriptor::{StatedPath, error_code, refused};
+use crate::imports::folder::FolderEntry;
+use crate::imports::interfaces::files::FilesImport;
+use descriptor::{Fd, StatedPath, refused};
 pub(crate) use stream::FileStreams;
 use stream::{FileReader, FileWriter};
+
+/// The `wasi:filesystem` import of a call.
+pub(crate) struct WasiFilesImport<'a> {
+    pub(crate) files: FilesImport<'a>,
+    pub(crate) streams: &'a FileStreams,
+}
+
+impl HasData for WasiFilesImport<'static> {
+    type Data<'a> = WasiFilesImport<'a>;
+}
 
 /// Entries per page.
 const PAGE: u32 = 1_000;
@@ -48,27 +57,19 @@ impl DirectoryPage {
     }
 }
 
-impl preopens::Host for CallState {
-    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
-        self.enter()?;
-        let roots = self.roots_left();
-        roots
-            .into_iter()
-            .map(|(path, _)| {
-                Ok((
-                    self.hold(StatedPath {
-                        path: path.clone(),
-                        is_directory: true,
-                        writes: false,
-                    })?,
-                    path,
-                ))
-            })
-            .collect()
+impl preopens::Host for WasiFilesImport<'_> {
+    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Fd, String)>> {
+        self.files.core.enter()?;
+        let roots = self.files.granted_roots();
+        let opened = roots.into_iter().map(|root| {
+            let (path, is_directory, writes) = (root.path.clone(), true, false);
+            Ok((self.hold(StatedPath { path, is_directory, writes })?, root.path))
+        });
+        opened.collect()
     }
 }
 
-impl types::Host for CallState {
+impl types::Host for WasiFilesImport<'_> {
     fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
         error.downcast()
     }
@@ -77,35 +78,27 @@ impl types::Host for CallState {
         &mut self,
         error: Resource<wasmtime::Error>,
     ) -> wasmtime::Result<Option<ErrorCode>> {
-        self.enter()?;
-        Ok(self.table.get(&error)?.downcast_ref::<ErrorCode>().copied())
+        self.files.core.enter()?;
+        Ok(self.files.core.table.get(&error)?.downcast_ref::<ErrorCode>().copied())
     }
 }
 
-impl types::HostDescriptor for CallState {
-    async fn advise(
-        &mut self,
-        _: Resource<Descriptor>,
-        _: u64,
-        _: u64,
-        _: types::Advice,
-    ) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)
+impl types::HostDescriptor for WasiFilesImport<'_> {
+    async fn advise(&mut self, _: Fd, _: u64, _: u64, _: types::Advice) -> FsResult<()> {
+        self.enter()
     }
 
-    async fn sync_data(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+    async fn sync_data(&mut self, fd: Fd) -> FsResult<()> {
         self.sync(fd).await
     }
 
-    async fn sync(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
-        let path = self.seen(&fd)?.path;
-        self.sync_file(&path).await.map_err(|error| error_code(&error).into())
+    async fn sync(&mut self, fd: Fd) -> FsResult<()> {
+        let path = self.enter_at(&fd)?.path;
+        Ok(self.files.sync_file(&path).await?)
     }
 
-    async fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
-        self.enter().map_err(FsError::trap)?;
-        let seen = self.seen(&fd)?;
+    async fn get_flags(&mut self, fd: Fd) -> FsResult<DescriptorFlags> {
+        let seen = self.enter_at(&fd)?;
         let mut flags = DescriptorFlags::READ;
         if seen.writes {
             flags |= DescriptorFlags::WRITE;
@@ -114,16 +107,21 @@ impl types::HostDescriptor for CallState {
             seen.path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         if seen.is_directory
-            && self.plugin.folders.iter().any(|folder| folder.is_writable() && within(&folder.at))
+            && self
+                .files
+                .core
+                .plugin
+                .folders
+                .iter()
+                .any(|folder| folder.is_writable() && within(&folder.at))
         {
             flags |= DescriptorFlags::MUTATE_DIRECTORY;
         }
         Ok(flags)
     }
 
-    async fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorType> {
-        self.enter().map_err(FsError::trap)?;
-        Ok(if self.seen(&fd)?.is_directory {
+    async fn get_type(&mut self, fd: Fd) -> FsResult<DescriptorType> {
+        Ok(if self.enter_at(&fd)?.is_directory {
             DescriptorType::Directory
         } else {
             DescriptorType::RegularFile
@@ -131,218 +129,154 @@ impl types::HostDescriptor for CallState {
     }
 
     /// Truncates or extends a file through an empty write.
-    async fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
-        let seen = self.seen(&fd)?;
+    async fn set_size(&mut self, fd: Fd, size: u64) -> FsResult<()> {
+        let seen = self.enter_at(&fd)?;
         if !seen.writes {
             return Err(refused());
         }
-        self.write_now(&seen.path, size, Vec::new(), true).await.map(drop)
+        self.files.write_file(&seen.path, size, Vec::new(), true).await?;
+        Ok(())
     }
 
-    async fn set_times(
-        &mut self,
-        _: Resource<Descriptor>,
-        _: NewTimestamp,
-        _: NewTimestamp,
-    ) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
-        Err(refused())
+    async fn set_times(&mut self, _: Fd, _: NewTimestamp, _: NewTimestamp) -> FsResult<()> {
+        self.unsupported()
     }
 
-    async fn read(
-        &mut self,
-        fd: Resource<Descriptor>,
-        length: u64,
-        offset: u64,
-    ) -> FsResult<(Vec<u8>, bool)> {
-        self.enter().map_err(FsError::trap)?;
-        let seen = self.seen(&fd)?;
+    async fn read(&mut self, fd: Fd, length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)> {
+        let seen = self.enter_at(&fd)?;
         let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let bytes = self
-            .read_piece(&seen.path, offset, length)
-            .await
-            .map_err(|error| error_code(&error))?;
+        let bytes = self.files.read_piece(&seen.path, offset, length).await?;
         let ended = bytes.is_empty() && length > 0;
         Ok((bytes, ended))
     }
 
-    async fn write(
-        &mut self,
-        fd: Resource<Descriptor>,
-        bytes: Vec<u8>,
-        offset: u64,
-    ) -> FsResult<u64> {
-        self.enter().map_err(FsError::trap)?;
-        let seen = self.seen(&fd)?;
+    async fn write(&mut self, fd: Fd, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
+        let seen = self.enter_at(&fd)?;
         if !seen.writes {
             return Err(refused());
         }
         let length = bytes.len() as u64;
-        self.write_now(&seen.path, offset, bytes, false).await.map(|_| length)
+        self.files.write_file(&seen.path, offset, bytes, false).await?;
+        Ok(length)
     }
 
-    async fn read_directory(
-        &mut self,
-        fd: Resource<Descriptor>,
-    ) -> FsResult<Resource<DirectoryEntryStream>> {
-        self.enter().map_err(FsError::trap)?;
-        let seen = self.seen(&fd)?;
-        let entries =
-            self.list_piece(&seen.path, None, PAGE).await.map_err(|error| error_code(&error))?;
+    async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<DirectoryEntryStream>> {
+        let seen = self.enter_at(&fd)?;
+        let entries = self.files.list_piece(&seen.path, None, PAGE).await?;
         let page = DirectoryPage::new(seen.path, entries);
-        Ok(Resource::new_own(self.table.push(page)?.rep()))
+        Ok(Resource::new_own(self.files.core.table.push(page)?.rep()))
     }
 
     /// Always refused: directories are created by writing a file in them.
-    async fn create_directory_at(
-        &mut self,
-        fd: Resource<Descriptor>,
-        path: String,
-    ) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
+    async fn create_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
+        self.enter()?;
         let path = self.below(&fd, path.trim_end_matches('/'))?;
-        match self.look_at(&path) {
+        match self.files.look_at(&path) {
             Ok(_) => Err(ErrorCode::Exist.into()),
             Err(_) => Err(refused()),
         }
     }
 
-    async fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
-        self.enter().map_err(FsError::trap)?;
-        let seen = self.seen(&fd)?;
+    async fn stat(&mut self, fd: Fd) -> FsResult<DescriptorStat> {
+        let seen = self.enter_at(&fd)?;
         self.status(&seen.path).await
     }
 
-    async fn stat_at(
-        &mut self,
-        fd: Resource<Descriptor>,
-        _: PathFlags,
-        path: String,
-    ) -> FsResult<DescriptorStat> {
-        self.enter().map_err(FsError::trap)?;
+    async fn stat_at(&mut self, fd: Fd, _: PathFlags, path: String) -> FsResult<DescriptorStat> {
+        self.enter()?;
         let path = self.below(&fd, &path)?;
         self.status(&path).await
     }
 
     async fn set_times_at(
         &mut self,
-        _: Resource<Descriptor>,
+        _: Fd,
         _: PathFlags,
         _: String,
         _: NewTimestamp,
         _: NewTimestamp,
     ) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
-        Err(refused())
+        self.unsupported()
     }
 
-    async fn link_at(
-        &mut self,
-        _: Resource<Descriptor>,
-        _: PathFlags,
-        _: String,
-        _: Resource<Descriptor>,
-        _: String,
-    ) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
-        Err(refused())
+    async fn link_at(&mut self, _: Fd, _: PathFlags, _: String, _: Fd, _: String) -> FsResult<()> {
+        self.unsupported()
     }
 
     async fn open_at(
         &mut self,
-        fd: Resource<Descriptor>,
+        fd: Fd,
         _: PathFlags,
         path: String,
         create: OpenFlags,
         flags: DescriptorFlags,
-    ) -> FsResult<Resource<Descriptor>> {
-        self.enter().map_err(FsError::trap)?;
+    ) -> FsResult<Fd> {
+        self.enter()?;
         let path = self.below(&fd, &path)?;
         let seen = self.open(path, create, flags).await?;
         self.hold(seen).map_err(FsError::trap)
     }
 
-    async fn readlink_at(&mut self, _: Resource<Descriptor>, _: String) -> FsResult<String> {
-        self.enter().map_err(FsError::trap)?;
+    async fn readlink_at(&mut self, _: Fd, _: String) -> FsResult<String> {
+        self.enter()?;
         Err(ErrorCode::Invalid.into())
     }
 
-    async fn remove_directory_at(&mut self, _: Resource<Descriptor>, _: String) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
-        Err(refused())
+    async fn remove_directory_at(&mut self, _: Fd, _: String) -> FsResult<()> {
+        self.unsupported()
     }
 
-    async fn rename_at(
-        &mut self,
-        _: Resource<Descriptor>,
-        _: String,
-        _: Resource<Descriptor>,
-        _: String,
-    ) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
-        Err(refused())
+    async fn rename_at(&mut self, _: Fd, _: String, _: Fd, _: String) -> FsResult<()> {
+        self.unsupported()
     }
 
-    async fn symlink_at(&mut self, _: Resource<Descriptor>, _: String, _: String) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
-        Err(refused())
+    async fn symlink_at(&mut self, _: Fd, _: String, _: String) -> FsResult<()> {
+        self.unsupported()
     }
 
-    async fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)?;
-        let path = self.below(&fd, &path)?;
-        self.may_write(&path).map_err(|error| error_code(&error))?;
-        self.look_at(&path).map_err(|error| error_code(&error))?;
-        self.remove_file(&path).await.map_err(|error| error_code(&error).into())
-    }
-
-    fn read_via_stream(
-        &mut self,
-        fd: Resource<Descriptor>,
-        offset: u64,
-    ) -> FsResult<Resource<DynInputStream>> {
-        self.enter().map_err(FsError::trap)?;
-        let reader = FileReader(self.at(&fd, Some(offset), false)?);
-        Ok(self.table.push(Box::new(reader) as DynInputStream)?)
-    }
-
-    fn write_via_stream(
-        &mut self,
-        fd: Resource<Descriptor>,
-        offset: u64,
-    ) -> FsResult<Resource<DynOutputStream>> {
-        self.enter().map_err(FsError::trap)?;
-        let writer = FileWriter::new(self.at(&fd, Some(offset), true)?);
-        Ok(self.table.push(Box::new(writer) as DynOutputStream)?)
-    }
-
-    fn append_via_stream(
-        &mut self,
-        fd: Resource<Descriptor>,
-    ) -> FsResult<Resource<DynOutputStream>> {
-        self.enter().map_err(FsError::trap)?;
-        let writer = FileWriter::new(self.at(&fd, None, true)?);
-        Ok(self.table.push(Box::new(writer) as DynOutputStream)?)
-    }
-
-    async fn is_same_object(
-        &mut self,
-        one: Resource<Descriptor>,
-        other: Resource<Descriptor>,
-    ) -> wasmtime::Result<bool> {
+    async fn unlink_file_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
         self.enter()?;
-        let path = |fd: Resource<Descriptor>| {
+        let path = self.below(&fd, &path)?;
+        self.files.may_write(&path)?;
+        self.files.look_at(&path)?;
+        Ok(self.files.remove_file(&path).await?)
+    }
+
+    fn read_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynInputStream>> {
+        self.enter()?;
+        let reader = FileReader(self.at(&fd, Some(offset), false)?);
+        Ok(self.files.core.table.push(Box::new(reader) as DynInputStream)?)
+    }
+
+    fn write_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynOutputStream>> {
+        self.enter()?;
+        let writer = FileWriter::new(self.at(&fd, Some(offset), true)?);
+        Ok(self.files.core.table.push(Box::new(writer) as DynOutputStream)?)
+    }
+
+    fn append_via_stream(&mut self, fd: Fd) -> FsResult<Resource<DynOutputStream>> {
+        self.enter()?;
+        let writer = FileWriter::new(self.at(&fd, None, true)?);
+        Ok(self.files.core.table.push(Box::new(writer) as DynOutputStream)?)
+    }
+
+    async fn is_same_object(&mut self, one: Fd, other: Fd) -> wasmtime::Result<bool> {
+        self.files.core.enter()?;
+        let path = |fd: Fd| {
             Ok::<_, wasmtime::Error>(
-                self.table.get(&Resource::<StatedPath>::new_borrow(fd.rep()))?.path.clone(),
+                self.files
+                    .core
+                    .table
+                    .get(&Resource::<StatedPath>::new_borrow(fd.rep()))?
+                    .path
+                    .clone(),
             )
         };
         Ok(path(one)? == path(other)?)
     }
 
-    async fn metadata_hash(&mut self, fd: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
-        self.enter().map_err(FsError::trap)?;
-        Ok(hash(&self.seen(&fd)?.path))
+    async fn metadata_hash(&mut self, fd: Fd) -> FsResult<MetadataHashValue> {
+        Ok(hash(&self.enter_at(&fd)?.path))
     }
 
     /// Standard libraries call this for each entry of a directory. The hash depends on the path
@@ -350,18 +284,18 @@ impl types::HostDescriptor for CallState {
     /// is charged like the guest's own.
     async fn metadata_hash_at(
         &mut self,
-        fd: Resource<Descriptor>,
+        fd: Fd,
         _: PathFlags,
         path: String,
     ) -> FsResult<MetadataHashValue> {
-        self.replay.check().map_err(FsError::trap)?;
+        self.files.core.replay.check().map_err(FsError::trap)?;
         let path = self.below(&fd, &path)?;
-        self.may_read(&path).map_err(|error| error_code(&error))?;
+        self.files.may_read(&path)?;
         Ok(hash(&path))
     }
 
-    fn drop(&mut self, fd: Resource<Descriptor>) -> wasmtime::Result<()> {
-        self.table.delete(Resource::<StatedPath>::new_own(fd.rep()))?;
+    fn drop(&mut self, fd: Fd) -> wasmtime::Result<()> {
+        self.files.core.table.delete(Resource::<StatedPath>::new_own(fd.rep()))?;
         Ok(())
     }
 }
@@ -375,32 +309,31 @@ fn hash(path: &str) -> MetadataHashValue {
     MetadataHashValue { lower: half(0), upper: half(8) }
 }
 
-impl types::HostDirectoryEntryStream for CallState {
+impl types::HostDirectoryEntryStream for WasiFilesImport<'_> {
     /// Counts a page as a host call, but not each entry: entries are charged when the listing
     /// begins.
     async fn read_directory_entry(
         &mut self,
         stream: Resource<DirectoryEntryStream>,
     ) -> FsResult<Option<DirectoryEntry>> {
-        self.replay.check().map_err(FsError::trap)?;
+        self.files.core.replay.check().map_err(FsError::trap)?;
         let stream = Resource::<DirectoryPage>::new_borrow(stream.rep());
-        let page = self.table.get_mut(&stream)?;
+        let page = self.files.core.table.get_mut(&stream)?;
         if let Some(entry) = page.entries.pop() {
             return Ok(Some(entry));
         }
         let (path, last) = (page.path.clone(), page.last.clone());
-        self.enter().map_err(FsError::trap)?;
+        self.enter()?;
         // The last page was empty.
         let Some(last) = last else { return Ok(None) };
-        let entries =
-            self.list_piece(&path, Some(last), PAGE).await.map_err(|error| error_code(&error))?;
-        let page = self.table.get_mut(&stream)?;
+        let entries = self.files.list_piece(&path, Some(last), PAGE).await?;
+        let page = self.files.core.table.get_mut(&stream)?;
         *page = DirectoryPage::new(path, entries);
         Ok(page.entries.pop())
     }
 
     fn drop(&mut self, stream: Resource<DirectoryEntryStream>) -> wasmtime::Result<()> {
-        self.table.delete(Resource::<DirectoryPage>::new_own(stream.rep()))?;
+        self.files.core.table.delete(Resource::<DirectoryPage>::new_own(stream.rep()))?;
         Ok(())
     }
 }

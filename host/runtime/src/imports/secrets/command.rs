@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use conclave_models::ApiKey;
 
 use super::first_line;
-use crate::imports::call::log::excerpt;
 use crate::support::abandonment::{AbandonFlag, AbandonGuard};
+use crate::support::escape::excerpt;
 
 /// Time limit of a program, which may ask the user for a password. Below the 30 s of a plugin's
 /// call.

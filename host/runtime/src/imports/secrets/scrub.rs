@@ -14,30 +14,22 @@ use serde_json::Value;
 
 use super::vault::Vault;
 use crate::calls::Observer;
-use crate::imports::call::PluginContext;
 use crate::observe::subscribe::Level;
 
-/// The scrubber for this plugin's output; `None` if there is nothing to scrub.
-pub(crate) fn scrubber(plugin: &PluginContext) -> Option<Arc<Scrubber>> {
-    let scrubber =
-        if plugin.setup.grants.secrets.is_empty() { None } else { Some(plugin.vault.scrubber()) };
-    scrubber.filter(|scrubber| !scrubber.is_empty())
-}
-
-/// Returns the end of a call with every value scrubbed.
+/// Returns the end of a call with every value scrubbed, if there are any.
 pub(crate) fn ended<T>(
-    plugin: &PluginContext,
+    scrubber: Option<&Scrubber>,
     answer: Result<T, Fault>,
     report: CallReport,
 ) -> (Result<T, Fault>, CallReport)
 where
     T: Serialize + DeserializeOwned,
 {
-    let Some(scrubber) = scrubber(plugin) else { return (answer, report) };
+    let Some(scrubber) = scrubber else { return (answer, report) };
     let answer = answer.and_then(|answer| {
         // Only existing text is replaced, so the result stays valid unless a name or a number was a
         // secret.
-        scrub_value(&scrubber, answer).ok_or_else(|| {
+        scrub_value(scrubber, answer).ok_or_else(|| {
             Fault::new(FaultKind::BadAnswer, "its answer cannot do without the value of a secret")
         })
     });
@@ -46,7 +38,7 @@ where
         ..fault
     });
     let scratch = report.scratch.map(|bytes| scrubber.scrub(&bytes).unwrap_or(bytes));
-    let denials = scrub_value(&scrubber, report.denials).unwrap_or_default();
+    let denials = scrub_value(scrubber, report.denials).unwrap_or_default();
     (answer, CallReport { scratch, denials, ..report })
 }
 
@@ -91,15 +83,8 @@ pub(crate) struct Scrubbed {
 }
 
 impl Scrubbed {
-    /// Wraps an observer; returns it unchanged if the plugin has no secrets.
-    pub(crate) fn around(
-        observer: &Arc<dyn Observer>,
-        plugin: &PluginContext,
-    ) -> Arc<dyn Observer> {
-        if plugin.setup.grants.secrets.is_empty() {
-            return Arc::clone(observer);
-        }
-        Arc::new(Self { observer: Arc::clone(observer), vault: Arc::clone(&plugin.vault) })
+    pub(crate) fn new(observer: &Arc<dyn Observer>, vault: &Arc<Vault>) -> Self {
+        Self { observer: Arc::clone(observer), vault: Arc::clone(vault) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use wasmparser::{Parser, Payload};
 
-use crate::imports::call::log::excerpt;
+use crate::support::escape::excerpt;
 
 /// The custom section.
 const SECTION: &str = "package-docs";

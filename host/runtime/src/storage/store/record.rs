@@ -301,8 +301,7 @@ mod tests {
         };
         let setup = |levels: usize| {
             let mut setup = Setup::clone(Room::new().setup());
-            let plugin =
-                PluginSetup { config: nested(levels), ..crate::imports::call::testing::setup() };
+            let plugin = PluginSetup { config: nested(levels), ..crate::imports::testing::setup() };
             setup.plugins.insert("p".into(), Arc::new(plugin));
             Arc::new(setup)
         };

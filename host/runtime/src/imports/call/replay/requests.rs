@@ -17,6 +17,8 @@ pub(crate) type Answer = Result<Completion, ModelError>;
 
 /// The requests of one kind that are in progress in this process.
 pub(super) struct Requests<A> {
+    /// The ordinal of the next request of this attempt.
+    pub(super) next: u32,
     pending: HashMap<u32, BoxFuture<'static, A>>,
     /// Requests that the guest dropped.
     given_up: BTreeSet<u32>,
@@ -24,7 +26,7 @@ pub(super) struct Requests<A> {
 
 impl<A> Default for Requests<A> {
     fn default() -> Self {
-        Self { pending: HashMap::new(), given_up: BTreeSet::new() }
+        Self { next: 0, pending: HashMap::new(), given_up: BTreeSet::new() }
     }
 }
 
@@ -105,16 +107,12 @@ impl Kind for Tools {
 }
 
 impl CallReplay {
-    /// Sends a model request, unless it was sent before.
+    /// Sends a model request, unless it was sent before, and returns its ordinal.
     ///
     /// # Errors
     /// If it differs from the recorded one.
-    pub(crate) fn ask_model(
-        &self,
-        ordinal: u32,
-        request: ModelRequest,
-    ) -> Result<(), ReplayMismatch> {
-        self.ask::<Model>(ordinal, request)
+    pub(crate) fn ask_model(&self, request: ModelRequest) -> Result<u32, ReplayMismatch> {
+        self.ask::<Model>(request)
     }
 
     /// Waits for the answer to a model request, until the instance is `due` to be released.
@@ -136,28 +134,28 @@ impl CallReplay {
     /// If they differ from the recorded ones, or if the instance was due first.
     pub(crate) async fn call_tools(
         &self,
-        ordinal: u32,
         calls: Vec<NestedCall>,
         due: impl Future<Output = ()>,
     ) -> wasmtime::Result<Vec<NestedAnswer>> {
-        self.ask::<Tools>(ordinal, calls.clone())?;
+        let ordinal = self.ask::<Tools>(calls.clone())?;
         let answers = self.wait::<Tools>(ordinal, due).await?;
         Ok(answers.unwrap_or_else(|| not_run(&calls, "the calls were given up")))
     }
 
-    fn ask<K: Kind>(&self, ordinal: u32, request: K::Request) -> Result<(), ReplayMismatch> {
+    fn ask<K: Kind>(&self, request: K::Request) -> Result<u32, ReplayMismatch> {
         self.check()?;
         let mut state = self.state();
         let state = &mut *state;
-        let is_known = {
-            let requests = K::requests(state);
-            requests.pending.contains_key(&ordinal) || requests.given_up.contains(&ordinal)
-        };
+        let requests = K::requests(state);
+        let ordinal = requests.next;
+        requests.next = ordinal.saturating_add(1);
+        let is_known =
+            requests.pending.contains_key(&ordinal) || requests.given_up.contains(&ordinal);
         let before = K::log(&mut state.trace).get(&ordinal).map(|logged| logged.before(&request));
         match before.unwrap_or(Before::New) {
-            Before::Answered(_) => return Ok(()),
+            Before::Answered(_) => return Ok(ordinal),
             // Still in progress in this process, or cancelled by the guest.
-            Before::Open if is_known => return Ok(()),
+            Before::Open if is_known => return Ok(ordinal),
             // The room has journalled the request and only waits for its answer.
             Before::Open => {}
             Before::Otherwise => {
@@ -175,7 +173,7 @@ impl CallReplay {
         }
         let answer = K::send(self, ordinal, request);
         K::requests(state).pending.insert(ordinal, answer);
-        Ok(())
+        Ok(ordinal)
     }
 
     /// Waits for an answer; `None` if the guest dropped the request.

@@ -186,7 +186,7 @@ async fn a_manifest_that_does_not_ask_gets_nothing_also_when_granted() {
     let server = Server::saying(ok("lit"));
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = plugin(grant(&[&format!("{base}*")]));
-    let context = Arc::get_mut(&mut plugin.state.plugin).unwrap();
+    let context = Arc::get_mut(&mut plugin.core.plugin).unwrap();
     let mut setup = (*context.setup).clone();
     setup.facts.manifest.asks.clear();
     context.setup = Arc::new(setup);

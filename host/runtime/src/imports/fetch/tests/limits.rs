@@ -91,13 +91,14 @@ async fn a_slow_body_is_not_waited_for() {
     assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::TimedOut(_))));
     assert!(plugin.journal()[1].contains("in time"), "{:?}", plugin.journal());
     let mut patient = limited(&base, |_| {});
-    let outcome =
-        FetchExchange::new(&patient.state).run(parts("GET", &base), Some(300), true).await;
+    let outcome = FetchExchange::new(&patient.core, &patient.holding)
+        .run(parts("GET", &base), Some(300), true)
+        .await;
     assert!(
         matches!(outcome, Err(ExchangeFailure::TimedOut(_))),
         "a guest may wait for less than the grant gives"
     );
-    patient.state.effects = 1;
+    patient.core.effects = 1;
 }
 
 #[tokio::test]
@@ -155,7 +156,7 @@ async fn a_plugin_has_so_many_requests_under_way_and_no_more() {
     let server = Server::saying(ok("lit"));
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = limited(&base, |grant| (grant.at_once, grant.time_ms) = (1, 200));
-    let context = Arc::clone(&plugin.state.plugin);
+    let context = Arc::clone(&plugin.core.plugin);
     let other = context.outgoing.turn().await;
     assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::TimedOut(_))));
     assert_eq!(server.connections(), 0);

@@ -1,12 +1,12 @@
 //! Failures of file operations as a plugin sees them, in a form that is recorded for replays.
 
-use conclave_core::permissions::grants::Rights;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{DenialRecord, Layer};
 use conclave_core::types::side_effect::{FailureCause, SideEffectAnswer};
 use serde::{Deserialize, Serialize};
 
-use crate::imports::interfaces::folder::FolderFailure;
+use crate::imports::call::{PluginContext, WorksOn};
+use crate::imports::folder::FolderFailure;
 
 /// Why a file operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,13 +26,18 @@ impl FileFailure {
         Self::Other("the call ends".to_owned())
     }
 
-    /// Converts a folder's failure for this path. `read` is the call's limit.
-    pub(crate) fn of(trouble: &FolderFailure, path: &str, rights: &Rights<'_>, read: u64) -> Self {
+    /// Converts a folder's failure for this path.
+    pub(crate) fn of(
+        trouble: &FolderFailure,
+        path: &str,
+        plugin: &PluginContext,
+        task: &WorksOn,
+    ) -> Self {
         match trouble {
             FolderFailure::NotFound => Self::NotFound,
             FolderFailure::NotAFile => Self::NotAFile,
             FolderFailure::NotADirectory => Self::NotADirectory,
-            FolderFailure::TooMany => Self::Quota(read),
+            FolderFailure::TooMany => Self::Quota(plugin.limits().read),
             FolderFailure::Quota(limit) => Self::Quota(*limit),
             FolderFailure::Other(_)
             | FolderFailure::NotStored
@@ -43,7 +48,7 @@ impl FileFailure {
             | FolderFailure::ReadOnly
             | FolderFailure::Kept
             | FolderFailure::Link
-            | FolderFailure::HardLink => Self::Denied(rights.refuse(
+            | FolderFailure::HardLink => Self::Denied(plugin.rights_in(task).refuse(
                 Capability::Files,
                 path,
                 Layer::Runtime,
@@ -88,11 +93,11 @@ impl FileFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::imports::call::testing::{setup, state};
+    use crate::imports::testing::{core, setup};
 
     #[test]
     fn an_answer_of_the_journal_means_the_same_whatever_its_message_says() {
-        let state = state(setup());
+        let core = core(setup());
         let other = || FolderFailure::Other(std::io::ErrorKind::StorageFull.into());
         for trouble in [
             FolderFailure::NotFound,
@@ -102,7 +107,7 @@ mod tests {
             FolderFailure::Quota(4_200),
             other(),
         ] {
-            let failure = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
+            let failure = FileFailure::of(&trouble, "/f/a", &core.plugin, &core.start.task);
             let SideEffectAnswer::Failed { cause, .. } = failure.answer(&trouble) else {
                 panic!("{failure:?} is no refusal")
             };
@@ -123,11 +128,13 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_host_without_descriptors_names_the_limit() {
-        let state = state(setup());
+        let core = core(setup());
         let trouble = FolderFailure::from(std::io::Error::from_raw_os_error(
             rustix::io::Errno::MFILE.raw_os_error(),
         ));
-        let FileFailure::Other(text) = FileFailure::of(&trouble, "/f/a", &state.rights(), 7) else {
+        let FileFailure::Other(text) =
+            FileFailure::of(&trouble, "/f/a", &core.plugin, &core.start.task)
+        else {
             panic!("{trouble:?}")
         };
         assert!(text.contains("`ulimit -n`"), "{text}");
@@ -135,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_no_failure() {
-        let state = state(setup());
+        let core = core(setup());
         for trouble in [
             FolderFailure::LeadsOutside,
             FolderFailure::Forbidden,
@@ -144,7 +151,7 @@ mod tests {
             FolderFailure::Link,
             FolderFailure::HardLink,
         ] {
-            let failure = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
+            let failure = FileFailure::of(&trouble, "/f/a", &core.plugin, &core.start.task);
             assert!(
                 matches!(failure.answer(&trouble), SideEffectAnswer::Denied { .. }),
                 "{failure:?}"

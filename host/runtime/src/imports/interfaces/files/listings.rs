@@ -2,7 +2,7 @@
 //! recently used one is dropped. It is read and charged again if the guest continues it.
 
 use super::GrantedPath;
-use crate::imports::interfaces::folder::Listing;
+use crate::imports::folder::Listing;
 
 /// Maximum listings in progress, one for each directory on the way down.
 const LISTINGS: usize = 32;
@@ -45,7 +45,7 @@ impl ListingStage {
 
 /// The listings of a call, the most recently used last.
 #[derive(Debug, Default)]
-pub(crate) struct Listings(Vec<(GrantedPath, ListingStage)>);
+pub(super) struct Listings(Vec<(GrantedPath, ListingStage)>);
 
 impl Listings {
     /// Removes and returns the listing of a directory.

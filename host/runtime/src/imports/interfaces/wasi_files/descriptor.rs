@@ -9,9 +9,12 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{FsError, FsResult};
 
+use super::WasiFilesImport;
 use super::stream::At;
-use crate::imports::call::CallState;
 use crate::imports::interfaces::files::FileError;
+
+/// A descriptor of the guest.
+pub(super) type Fd = Resource<Descriptor>;
 
 /// An inspected path.
 #[derive(Clone, Debug)]
@@ -43,31 +46,51 @@ pub(super) fn refused() -> FsError {
     ErrorCode::NotPermitted.into()
 }
 
-pub(super) fn error_code(error: &FileError) -> ErrorCode {
-    match error {
-        FileError::NotFound => ErrorCode::NoEntry,
-        FileError::NotAFile => ErrorCode::IsDirectory,
-        FileError::NotADirectory => ErrorCode::NotDirectory,
-        FileError::Denied(_) => ErrorCode::NotPermitted,
-        FileError::QuotaExceeded(_) => ErrorCode::InsufficientSpace,
-        FileError::Other(_) => ErrorCode::Io,
+impl From<FileError> for FsError {
+    fn from(error: FileError) -> Self {
+        let code = match error {
+            FileError::NotFound => ErrorCode::NoEntry,
+            FileError::NotAFile => ErrorCode::IsDirectory,
+            FileError::NotADirectory => ErrorCode::NotDirectory,
+            FileError::Denied(_) => ErrorCode::NotPermitted,
+            FileError::QuotaExceeded(_) => ErrorCode::InsufficientSpace,
+            FileError::Other(_) => ErrorCode::Io,
+        };
+        code.into()
     }
 }
 
-impl CallState {
-    /// Returns the state behind a descriptor. Guests see WASI's own descriptor type, which the
-    /// table does not contain.
-    pub(super) fn seen(&self, fd: &Resource<Descriptor>) -> FsResult<StatedPath> {
-        Ok(self.table.get(&Resource::<StatedPath>::new_borrow(fd.rep()))?.clone())
+impl WasiFilesImport<'_> {
+    /// Counts a host call.
+    pub(super) fn enter(&mut self) -> FsResult<()> {
+        self.files.core.enter().map_err(FsError::trap)
     }
 
-    pub(super) fn hold(&mut self, seen: StatedPath) -> wasmtime::Result<Resource<Descriptor>> {
-        Ok(Resource::new_own(self.table.push(seen)?.rep()))
+    /// Counts a host call, and returns the state behind its descriptor.
+    pub(super) fn enter_at(&mut self, fd: &Fd) -> FsResult<StatedPath> {
+        self.enter()?;
+        self.seen(fd)
+    }
+
+    /// Refuses an operation that `files` lacks.
+    pub(super) fn unsupported<T>(&mut self) -> FsResult<T> {
+        self.enter()?;
+        Err(refused())
+    }
+
+    /// Returns the state behind a descriptor. Guests see WASI's own descriptor type, which the
+    /// table does not contain.
+    pub(super) fn seen(&self, fd: &Fd) -> FsResult<StatedPath> {
+        Ok(self.files.core.table.get(&Resource::<StatedPath>::new_borrow(fd.rep()))?.clone())
+    }
+
+    pub(super) fn hold(&mut self, seen: StatedPath) -> wasmtime::Result<Fd> {
+        Ok(Resource::new_own(self.files.core.table.push(seen)?.rep()))
     }
 
     /// Returns the path for `files`, without the parts that mean nothing in POSIX. A path with `..`
     /// or an invalid name stays as it is, and `files` refuses it.
-    pub(super) fn below(&mut self, fd: &Resource<Descriptor>, path: &str) -> FsResult<String> {
+    pub(super) fn below(&mut self, fd: &Fd, path: &str) -> FsResult<String> {
         let seen = self.seen(fd)?;
         if !seen.is_directory {
             return Err(ErrorCode::NotDirectory.into());
@@ -78,7 +101,7 @@ impl CallState {
         let path = joined(&seen.path, path);
         // `a/` names a directory that is there.
         let Some(directory) = path.strip_suffix('/') else { return Ok(path) };
-        let entry = self.look_at(directory).map_err(|error| error_code(&error))?;
+        let entry = self.files.look_at(directory)?;
         if entry.is_directory {
             Ok(directory.to_owned())
         } else {
@@ -87,7 +110,7 @@ impl CallState {
     }
 
     pub(super) async fn status(&mut self, path: &str) -> FsResult<DescriptorStat> {
-        let entry = self.look_at(path).map_err(|error| error_code(&error))?;
+        let entry = self.files.look_at(path)?;
         let type_ = if entry.is_directory {
             DescriptorType::Directory
         } else {
@@ -103,18 +126,6 @@ impl CallState {
         })
     }
 
-    pub(super) async fn write_now(
-        &mut self,
-        path: &str,
-        offset: u64,
-        bytes: Vec<u8>,
-        truncate: bool,
-    ) -> FsResult<u64> {
-        self.write_file(path, offset, bytes, truncate)
-            .await
-            .map_err(|error| error_code(&error).into())
-    }
-
     pub(super) async fn open(
         &mut self,
         path: String,
@@ -123,7 +134,7 @@ impl CallState {
     ) -> FsResult<StatedPath> {
         let writes = flags.contains(DescriptorFlags::WRITE);
         let seen = |is_directory| StatedPath { path: path.clone(), is_directory, writes };
-        match self.look_at(&path) {
+        match self.files.look_at(&path) {
             Ok(_) if create.contains(OpenFlags::EXCLUSIVE) => Err(ErrorCode::Exist.into()),
             Ok(entry) if entry.is_directory && (writes || create.contains(OpenFlags::TRUNCATE)) => {
                 Err(ErrorCode::IsDirectory.into())
@@ -131,29 +142,24 @@ impl CallState {
             Ok(entry) if entry.is_directory => Ok(seen(true)),
             Ok(_) if create.contains(OpenFlags::DIRECTORY) => Err(ErrorCode::NotDirectory.into()),
             Ok(_) if create.contains(OpenFlags::TRUNCATE) => {
-                self.write_now(&path, 0, Vec::new(), true).await?;
+                self.files.write_file(&path, 0, Vec::new(), true).await?;
                 Ok(seen(false))
             }
             Ok(_) => {
                 if writes {
-                    self.may_write(&path).map_err(|error| error_code(&error))?;
+                    self.files.may_write(&path)?;
                 }
                 Ok(seen(false))
             }
             Err(FileError::NotFound) if create.contains(OpenFlags::CREATE) => {
-                self.write_now(&path, 0, Vec::new(), true).await?;
+                self.files.write_file(&path, 0, Vec::new(), true).await?;
                 Ok(seen(false))
             }
-            Err(error) => Err(error_code(&error).into()),
+            Err(error) => Err(error.into()),
         }
     }
 
-    pub(super) fn at(
-        &mut self,
-        fd: &Resource<Descriptor>,
-        offset: Option<u64>,
-        writes: bool,
-    ) -> FsResult<At> {
+    pub(super) fn at(&mut self, fd: &Fd, offset: Option<u64>, writes: bool) -> FsResult<At> {
         let seen = self.seen(fd)?;
         if seen.is_directory {
             return Err(ErrorCode::IsDirectory.into());
@@ -161,9 +167,11 @@ impl CallState {
         if writes && !seen.writes {
             return Err(refused());
         }
-        let place = if writes { self.may_write(&seen.path) } else { self.may_read(&seen.path) };
-        let place = place.map_err(|error| error_code(&error))?;
-        Ok(At::new(self, place, seen.path, offset))
+        let files = &mut self.files;
+        let place =
+            if writes { files.may_write(&seen.path)? } else { files.may_read(&seen.path)? };
+        let folder = files.folder(place.folder);
+        Ok(At::new(files.core, folder, self.streams, place.rest, seen.path, offset))
     }
 }
 

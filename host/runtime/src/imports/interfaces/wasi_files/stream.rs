@@ -2,25 +2,26 @@
 //! and is journalled like a call of `files`; the stream only keeps its offset. Refusals are queued
 //! until the call takes them, see `wasi_streams`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use conclave_core::permissions::grants::Rights;
-use conclave_core::types::denial::DenialRecord;
-use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::types::side_effect::SideEffect;
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
 use crate::imports::call::{
-    CallReplay, CallState, EffectDecision, Packed, PluginContext, Recalled, SharedCounter, WorksOn,
+    CallCore, CallReplay, EffectDecision, LateRefusals, MOST_EFFECTS, PluginContext, SharedCounter,
+    WorksOn, digest,
 };
-use crate::imports::interfaces::files::{FileFailure, GrantedPath, LOOK, READ};
-use crate::imports::interfaces::folder::{
+use crate::imports::folder::{
     CallFolder, FileChange, FileModes, FolderEntry, FolderFailure, read_at,
 };
-use crate::imports::interfaces::journalled::{MOST, digest};
+use crate::imports::interfaces::files::FileFailure;
+use crate::imports::interfaces::files::replay::{
+    LOOK, change_ended, changed_before, keep_bytes, recall_bytes, recorded,
+};
 use crate::support::clock::BoxFuture;
 
 /// Maximum bytes of one read or write.
@@ -35,22 +36,12 @@ pub(crate) struct FileStreams {
     writes: SharedCounter,
     /// Whether a write has begun since the last check.
     has_begun: Arc<AtomicBool>,
-    /// Refusals that are not recorded yet.
-    refused: Arc<Mutex<Vec<DenialRecord>>>,
 }
 
 impl FileStreams {
     /// Whether a write has begun since the last call.
     pub(crate) fn take_begun(&self) -> bool {
         self.has_begun.swap(false, Ordering::Relaxed)
-    }
-
-    pub(crate) fn take_refused(&self) -> Vec<DenialRecord> {
-        std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn refuse(&self, record: DenialRecord) {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(record);
     }
 }
 
@@ -62,6 +53,7 @@ struct StreamedFile {
     replay: Arc<CallReplay>,
     read: SharedCounter,
     streams: FileStreams,
+    late: LateRefusals,
     /// The path below the folder.
     rest: String,
     path: String,
@@ -76,19 +68,22 @@ pub(super) struct At {
 
 impl At {
     pub(super) fn new(
-        state: &CallState,
-        place: GrantedPath,
+        core: &CallCore,
+        folder: CallFolder,
+        streams: &FileStreams,
+        rest: String,
         path: String,
         offset: Option<u64>,
     ) -> Self {
         let file = StreamedFile {
-            plugin: Arc::clone(&state.plugin),
-            task: state.start.task.clone(),
-            replay: Arc::clone(&state.replay),
-            read: state.read.clone(),
-            streams: state.streams.clone(),
-            folder: state.folder(place.folder),
-            rest: place.rest,
+            plugin: Arc::clone(&core.plugin),
+            task: core.start.task.clone(),
+            replay: Arc::clone(&core.replay),
+            read: core.read.clone(),
+            streams: streams.clone(),
+            late: core.refusals.late.clone(),
+            folder,
+            rest,
             path,
         };
         Self { file: Arc::new(file), offset }
@@ -109,7 +104,7 @@ impl At {
             None => file.end()?,
         };
         let writes = file.streams.writes.get();
-        if writes >= u64::from(MOST) {
+        if writes >= u64::from(MOST_EFFECTS) {
             return Err(ErrorCode::InsufficientSpace);
         }
         let ordinal = u32::try_from(FIRST + writes).map_err(|_| ErrorCode::Overflow)?;
@@ -120,12 +115,8 @@ impl At {
 }
 
 impl StreamedFile {
-    fn rights(&self) -> Rights<'_> {
-        self.plugin.rights_in(&self.task)
-    }
-
     fn failure_of(&self, trouble: &FolderFailure) -> FileFailure {
-        FileFailure::of(trouble, &self.path, &self.rights(), self.plugin.limits().read)
+        FileFailure::of(trouble, &self.path, &self.plugin, &self.task)
     }
 
     /// Returns the guest's error code, and queues a refusal.
@@ -137,7 +128,7 @@ impl StreamedFile {
             FileFailure::Quota(_) => ErrorCode::InsufficientSpace,
             FileFailure::Other(_) => ErrorCode::Io,
             FileFailure::Denied(record) => {
-                self.streams.refuse(*record);
+                self.late.extend([*record]);
                 ErrorCode::NotPermitted
             }
         }
@@ -150,40 +141,24 @@ impl StreamedFile {
             return Err(ErrorCode::InsufficientSpace);
         }
         let target = format!("{} {offset} {size}", self.path);
-        let bytes = match self.replay.recall::<Result<Packed, FileFailure>>(READ, &target) {
-            Recalled::Before(Ok(packed)) => self.replay.unpack(packed).ok_or(ErrorCode::Io)?,
-            Recalled::Before(Err(failure)) => return Err(self.code(failure)),
-            Recalled::Lost => return Err(ErrorCode::Io),
-            Recalled::Now => {
-                let file = self.folder.open_file(&self.rest);
-                let bytes = file
-                    .and_then(|file| read_at(&file, offset, size))
-                    .map_err(|trouble| self.failure_of(&trouble));
-                let packed =
-                    bytes.as_ref().map(|bytes| self.replay.pack(bytes)).map_err(FileFailure::clone);
-                let size = packed.as_ref().map_or(0, |(_, size)| *size);
-                self.replay.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
-                bytes.map_err(|failure| self.code(failure))?
-            }
-        };
+        let bytes = recall_bytes(&self.replay, &target).unwrap_or_else(|| {
+            let file = self.folder.open_file(&self.rest);
+            let bytes = file.and_then(|file| read_at(&file, offset, size));
+            let bytes = bytes.map_err(|trouble| self.failure_of(&trouble));
+            keep_bytes(&self.replay, &target, &bytes);
+            bytes
+        });
+        let bytes = bytes.map_err(|failure| self.code(failure))?;
         self.read.add(bytes.len() as u64);
         Ok(bytes)
     }
 
     /// Returns the length of the file.
     fn end(&self) -> Result<u64, ErrorCode> {
-        let looked = match self.replay.recall::<Result<FolderEntry, FileFailure>>(LOOK, &self.path)
-        {
-            Recalled::Before(looked) => looked,
-            Recalled::Lost => return Err(ErrorCode::Io),
-            Recalled::Now => {
-                let looked =
-                    self.folder.look(&self.rest).map_err(|trouble| self.failure_of(&trouble));
-                self.replay.keep(LOOK, &self.path, &looked, 64);
-                looked
-            }
-        };
-        looked.map(|entry| entry.length).map_err(|failure| self.code(failure))
+        let looked = recorded(&self.replay, LOOK, &self.path, || {
+            self.folder.look(&self.rest).map_err(|trouble| self.failure_of(&trouble))
+        });
+        looked.map(|entry: FolderEntry| entry.length).map_err(|failure| self.code(failure))
     }
 
     async fn write(
@@ -203,7 +178,9 @@ impl StreamedFile {
             // The room has recorded it.
             EffectDecision::Refused(_) => return Err(ErrorCode::NotPermitted),
             EffectDecision::Lost => return Err(ErrorCode::Io),
-            EffectDecision::Told(answer) => return self.written_before(ordinal, answer),
+            EffectDecision::Told(answer) => {
+                return self.written(changed_before(&self.replay, ordinal, answer));
+            }
         };
         let (host, durable) = (Arc::clone(&self), self.replay.survives_power_cuts());
         let work = move || {
@@ -220,36 +197,14 @@ impl StreamedFile {
         let result = tokio::task::spawn_blocking(work)
             .await
             .unwrap_or_else(|_| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
-        let (answer, outcome) = match result {
-            Ok(length) => (SideEffectAnswer::Done { length }, Ok(())),
-            Err(trouble) => {
-                let failure = self.failure_of(&trouble);
-                (failure.answer(&trouble), Err(failure))
-            }
-        };
-        // Kept before the end of the effect is journalled: a replay needs the whole record.
-        if let Err(FileFailure::Denied(record)) = &outcome {
-            self.replay.keep_record(ordinal, record);
-        }
+        let failure_of = |trouble: &FolderFailure| self.failure_of(trouble);
+        let (answer, outcome) = change_ended(&self.replay, ordinal, result, failure_of);
         self.replay.effect_ended(ordinal, answer).await;
-        outcome.map_err(|failure| self.code(failure))
+        self.written(outcome)
     }
 
-    /// Returns the recorded outcome of a write.
-    fn written_before(&self, ordinal: u32, answer: SideEffectAnswer) -> Result<(), ErrorCode> {
-        let failure = match answer {
-            SideEffectAnswer::Done { .. } => return Ok(()),
-            SideEffectAnswer::Denied { denial } => {
-                FileFailure::Denied(self.replay.record(ordinal, denial))
-            }
-            SideEffectAnswer::Failed { cause, message } => {
-                FileFailure::from_journal(cause, message)
-            }
-            SideEffectAnswer::Fetched { .. } | SideEffectAnswer::Ran { .. } => {
-                FileFailure::deviated()
-            }
-        };
-        Err(self.code(failure))
+    fn written(&self, outcome: Result<u64, FileFailure>) -> Result<(), ErrorCode> {
+        outcome.map(drop).map_err(|failure| self.code(failure))
     }
 }
 

@@ -1,16 +1,18 @@
 //! A writer alone: the stream operations of a guest, and waits that are cancelled at every point.
 
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
 use conclave_core::permissions::grants::{FileGrant, FileMode};
 use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::types::denial::Denial;
 use conclave_core::types::ids::CallId;
+use conclave_core::types::side_effect::SideEffectAnswer;
 use tempfile::TempDir;
 
 use super::*;
 use crate::calls::EffectPort;
-use crate::imports::call::testing::{setup, state};
+use crate::imports::testing::{core, setup};
 
 /// Answers at the second poll, like a room that journals first.
 #[derive(Default)]
@@ -45,7 +47,7 @@ impl EffectPort for Room {
 
 struct World {
     folder: TempDir,
-    state: CallState,
+    core: CallCore,
     room: Arc<Room>,
 }
 
@@ -65,15 +67,17 @@ impl World {
             bytes: 100,
             files: 10,
         });
-        let (mut state, room) = (state(setup), Arc::new(Room::default()));
-        state.start.effects = Arc::clone(&room) as Arc<dyn EffectPort>;
-        state.replay = CallReplay::new(&state.plugin, &state.start);
-        Self { folder, state, room }
+        let (mut core, room) = (core(setup), Arc::new(Room::default()));
+        core.start.effects = Arc::clone(&room) as Arc<dyn EffectPort>;
+        core.replay = CallReplay::new(&core.plugin, &core.start);
+        Self { folder, core, room }
     }
 
     fn writer(&self, offset: Option<u64>) -> FileWriter {
-        let place = GrantedPath { folder: 0, rest: "a".to_owned() };
-        FileWriter::new(At::new(&self.state, place, "/f/a".to_owned(), offset))
+        let (folder, streams) =
+            (CallFolder::new(&self.core.plugin.folders[0], None), FileStreams::default());
+        let (rest, path) = ("a".to_owned(), "/f/a".to_owned());
+        FileWriter::new(At::new(&self.core, folder, &streams, rest, path, offset))
     }
 
     fn text(&self) -> String {

@@ -9,24 +9,18 @@ use super::overlay::{OverlayView, RunOverlays};
 use super::{
     FileChange, FolderAccess, FolderEntry, FolderFailure, GrantedFolder, Listing, OverlayGrant,
 };
-use crate::imports::call::PluginContext;
 
 /// A granted folder during a call.
 #[derive(Clone)]
 pub(crate) struct CallFolder {
-    plugin: Arc<PluginContext>,
-    index: usize,
+    folder: Arc<GrantedFolder>,
     overlays: Option<Arc<RunOverlays>>,
 }
 
 impl CallFolder {
-    /// The folder with this index in the plugin's grants.
-    pub(crate) fn new(
-        plugin: &Arc<PluginContext>,
-        index: usize,
-        overlays: Option<&Arc<RunOverlays>>,
-    ) -> Self {
-        Self { plugin: Arc::clone(plugin), index, overlays: overlays.cloned() }
+    /// The folder, or what these overlays of the run make of it.
+    pub(crate) fn new(folder: &Arc<GrantedFolder>, overlays: Option<&Arc<RunOverlays>>) -> Self {
+        Self { folder: Arc::clone(folder), overlays: overlays.cloned() }
     }
 
     pub(crate) fn open_file(&self, rest: &str) -> Result<File, FolderFailure> {
@@ -62,19 +56,15 @@ impl CallFolder {
         self.layered(|folder| folder.sync(rest), |view| view.sync(rest))
     }
 
-    fn folder(&self) -> &GrantedFolder {
-        &self.plugin.folders[self.index]
-    }
-
     /// Works on the folder, or on the run's overlay of it.
     fn layered<T>(
         &self,
         direct: impl FnOnce(&GrantedFolder) -> Result<T, FolderFailure>,
         overlaid: impl FnOnce(&OverlayView<'_>) -> Result<T, FolderFailure>,
     ) -> Result<T, FolderFailure> {
-        match &self.folder().access {
+        match &self.folder.access {
             FolderAccess::Overlay(grant) => self.view(grant, overlaid),
-            _ => direct(self.folder()),
+            _ => direct(&self.folder),
         }
     }
 
@@ -85,6 +75,6 @@ impl CallFolder {
     ) -> Result<T, FolderFailure> {
         let overlays = self.overlays.as_ref().ok_or(FolderFailure::NotStored)?;
         let overlay = overlays.open(&grant.origin)?;
-        work(&OverlayView::new(overlays, &overlay, self.folder(), grant.most))
+        work(&OverlayView::new(overlays, &overlay, &self.folder, grant.most))
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use cap_std::fs::Dir;
 
 use super::{FolderEntry, FolderFailure, GrantedFolder, entry};
-use crate::imports::interfaces::path::UNFINISHED;
+use conclave_core::permissions::paths::UNFINISHED;
 
 /// Maximum bytes of names that one listing keeps, enough for 100 000 names of the maximum length.
 pub(super) const KEPT: usize = 32 << 20;

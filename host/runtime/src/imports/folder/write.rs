@@ -9,7 +9,7 @@ use cap_std::fs::{Dir, DirBuilder, File, Metadata, OpenOptions};
 
 use super::ledger::FolderSize;
 use super::{FolderFailure, GrantedFolder, Identity};
-use crate::imports::interfaces::path::UNFINISHED;
+use conclave_core::permissions::paths::UNFINISHED;
 
 /// A change to one file.
 #[derive(Clone, Copy, Debug)]

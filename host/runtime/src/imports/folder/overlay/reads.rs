@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 use cap_fs_ext::MetadataExt;
 use cap_std::fs::{File, Metadata};
 
-use crate::imports::interfaces::folder::FolderFailure;
+use crate::imports::folder::FolderFailure;
 use crate::support::durable_file::make_folders;
 use crate::support::overlay_files::{FileStamp, FirstRead, append_read, read_first_reads};
 

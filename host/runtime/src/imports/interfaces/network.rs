@@ -12,12 +12,15 @@ use wasmtime::component::{
 };
 use wasmtime::{AsContextMut, StoreContextMut};
 
-use super::CallState;
-
 /// The name of the network in refusals. A manifest cannot request it.
 const NETWORK: &str = "network";
 /// The error cases for "not allowed", in `wasi:sockets` and in `wasi:http`.
 const DENIED: [&str; 2] = ["access-denied", "HTTP-request-denied"];
+
+import_view! {
+    /// The network interfaces of a call.
+    NetworkImport { authority: Option<String> }
+}
 
 /// The type of all resources of these interfaces.
 struct Nothing;
@@ -34,21 +37,27 @@ fn is_inert(import: &str) -> bool {
 
 /// Served under the `fetch` grant.
 #[cfg(feature = "fetch")]
-use crate::imports::fetch::wasi_http::is_served;
+use super::wasi_http::is_served;
 
 #[cfg(not(feature = "fetch"))]
 fn is_served(_: &str) -> bool {
     false
 }
 
-/// Defines a component's network interfaces, with its own import types.
-pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> wasmtime::Result<()> {
+/// Whether a component imports a network interface that is served.
+#[cfg(feature = "fetch")]
+pub(crate) fn needs_served(component: &Component) -> bool {
+    component.component_type().imports(component.engine()).any(|(name, _)| is_served(name))
+}
+
+/// Defines the stubs of a component's network interfaces, with its own import types.
+pub(crate) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    component: &Component,
+    view: fn(&mut T) -> NetworkImport<'_>,
+) -> wasmtime::Result<()> {
     let engine = component.engine().clone();
     let ty = component.component_type();
-    #[cfg(feature = "fetch")]
-    if ty.imports(&engine).any(|(name, _)| is_served(name)) {
-        crate::imports::fetch::wasi_http::add_to_linker(linker)?;
-    }
     let instances = || {
         ty.imports(&engine).filter_map(|(name, import)| match import.ty {
             ComponentItem::ComponentInstance(instance) => Some((name, instance)),
@@ -77,36 +86,37 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
         let mut target = linker.instance(name)?;
         for (item_name, item) in instance.exports(&engine) {
             if let ComponentItem::ComponentFunc(function) = item.ty {
-                define(&mut target, NetworkStub::new(name, item_name, &function, &own), item_name)?;
+                let stub = NetworkStub::new(name, item_name, &function, &own);
+                define(&mut target, stub, item_name, view)?;
             }
         }
     }
     Ok(())
 }
 
-fn define(
-    target: &mut LinkerInstance<'_, CallState>,
+fn define<T: Send + 'static>(
+    target: &mut LinkerInstance<'_, T>,
     plan: NetworkStub,
     name: &str,
+    view: fn(&mut T) -> NetworkImport<'_>,
 ) -> wasmtime::Result<()> {
     let plan = Arc::new(plan);
     target.func_new_async(name, move |mut store, _, params, results| {
         let plan = Arc::clone(&plan);
         Box::new(async move {
-            store.data_mut().enter()?;
-            note_authority(&mut store, &plan.name, params);
+            view(store.data_mut()).enter(&plan.name, params)?;
             for param in params {
                 drop_handles(&mut store, param).await?;
             }
             match &plan.answer {
                 NetworkReply::Nothing => {}
                 NetworkReply::Denied(denied) => {
-                    refuse(&mut store, &plan.name, params);
+                    view(store.data_mut()).refuse(&plan.name, params);
                     results[0] = denied.clone();
                 }
                 NetworkReply::Empty(ty) => results[0] = empty(&mut store, ty)?,
                 NetworkReply::Trap => {
-                    refuse(&mut store, &plan.name, params);
+                    view(store.data_mut()).refuse(&plan.name, params);
                     return Err(wasmtime::Error::msg(format!(
                         "{} needs a network, and plugins have none",
                         plan.name
@@ -187,7 +197,7 @@ fn can_be_empty(ty: &Type, own: &[ResourceType]) -> bool {
 }
 
 /// Returns the empty value of a type that has one.
-fn empty(store: &mut StoreContextMut<'_, CallState>, ty: &Type) -> wasmtime::Result<Val> {
+fn empty<T: 'static>(store: &mut StoreContextMut<'_, T>, ty: &Type) -> wasmtime::Result<Val> {
     Ok(match ty {
         Type::Bool => Val::Bool(false),
         Type::U8 => Val::U8(0),
@@ -210,8 +220,8 @@ fn empty(store: &mut StoreContextMut<'_, CallState>, ty: &Type) -> wasmtime::Res
 }
 
 /// Drops the handles in the parameters: otherwise the guest cannot return from its own call.
-async fn drop_handles(
-    store: &mut StoreContextMut<'_, CallState>,
+async fn drop_handles<T: Send + 'static>(
+    store: &mut StoreContextMut<'_, T>,
     value: &Val,
 ) -> wasmtime::Result<()> {
     match value {
@@ -224,30 +234,32 @@ async fn drop_handles(
     }
 }
 
-/// Remembers the host of an HTTP request, which the guest sets in a separate call.
-fn note_authority(store: &mut StoreContextMut<'_, CallState>, function: &str, params: &[Val]) {
-    if function.ends_with("set-authority") {
-        store.data_mut().authority = params.iter().find_map(text).map(str::to_owned);
+impl NetworkImport<'_> {
+    /// Counts a host call, and remembers the host of an HTTP request, which the guest sets in a
+    /// separate call.
+    fn enter(&mut self, function: &str, params: &[Val]) -> wasmtime::Result<()> {
+        self.core.enter()?;
+        if function.ends_with("set-authority") {
+            *self.authority = params.iter().find_map(text).map(str::to_owned);
+        }
+        Ok(())
     }
-}
 
-fn refuse(store: &mut StoreContextMut<'_, CallState>, function: &str, params: &[Val]) {
-    let state = store.data_mut();
-    let target =
-        params.iter().find_map(text).map(str::to_owned).or_else(|| state.authority.clone());
-    let target: String = target.unwrap_or_else(|| function.to_owned()).chars().take(256).collect();
-    let record = DenialRecord {
-        denial: Denial {
-            capability: NETWORK.to_owned(),
-            detail: format!("the network was refused for {target:?}"),
-            target,
-        },
-        layer: Layer::Host,
-        reason: format!("this host gives plugins no network; the plugin called {function}"),
-        suggestion: None,
-        writes: false,
-    };
-    state.refuse(record);
+    fn refuse(&mut self, function: &str, params: &[Val]) {
+        let target = params.iter().find_map(text).or(self.authority.as_deref());
+        let target: String = target.unwrap_or(function).chars().take(256).collect();
+        self.core.refuse(DenialRecord {
+            denial: Denial {
+                capability: NETWORK.to_owned(),
+                detail: format!("the network was refused for {target:?}"),
+                target,
+            },
+            layer: Layer::Host,
+            reason: format!("this host gives plugins no network; the plugin called {function}"),
+            suggestion: None,
+            writes: false,
+        });
+    }
 }
 
 fn text(value: &Val) -> Option<&str> {

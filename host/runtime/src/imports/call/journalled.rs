@@ -6,30 +6,25 @@ use std::time::Instant;
 use conclave_core::types::denial::Layer;
 use conclave_core::types::side_effect::{Digest, SideEffect, SideEffectAnswer};
 
-use crate::imports::bindings::conclave::plugin::types;
-use crate::imports::call::{CallState, EffectDecision};
+use super::call_core::CallCore;
+use super::replay::EffectDecision;
+use crate::imports::bindings::plugin::types;
 use crate::imports::convert::denial_out;
 
 /// Maximum side effects of one call; each takes two lines of the journal.
-pub(crate) const MOST: u32 = 10_000;
+pub(crate) const MOST_EFFECTS: u32 = 10_000;
 
-/// How an import must proceed.
-pub(crate) enum EffectStart {
-    /// Do it, under this ordinal.
-    Now(u32),
-    /// It was done under this ordinal before the replay, with this outcome.
-    Before(u32, SideEffectAnswer),
-}
-
-impl CallState {
-    /// Asks for permission.
+impl CallCore {
+    /// Asks for permission. Returns the ordinal of the side effect, and its outcome if it was done
+    /// before the replay.
     pub(crate) async fn begin(
         &mut self,
         side_effect: SideEffect,
-    ) -> Result<EffectStart, types::Denial> {
+    ) -> Result<(u32, Option<SideEffectAnswer>), types::Denial> {
         let ordinal = self.effects;
-        if ordinal >= MOST {
-            let reason = format!("one call may do {MOST} things to the world, and has done them");
+        if ordinal >= MOST_EFFECTS {
+            let reason =
+                format!("one call may do {MOST_EFFECTS} things to the world, and has done them");
             let record = self.rights().refuse(
                 side_effect.capability(),
                 &side_effect.target(),
@@ -47,8 +42,8 @@ impl CallState {
         match leave {
             // The guard is not needed: the guest waits for this import, so the call cannot be
             // suspended meanwhile.
-            EffectDecision::Go(_) => Ok(EffectStart::Now(ordinal)),
-            EffectDecision::Told(answer) => Ok(EffectStart::Before(ordinal, answer)),
+            EffectDecision::Go(_) => Ok((ordinal, None)),
+            EffectDecision::Told(answer) => Ok((ordinal, Some(answer))),
             // The refusal is already reported to the operator.
             EffectDecision::Refused(denial) => Err(denial_out(&denial)),
             EffectDecision::Lost => Err(types::Denial {

@@ -17,7 +17,8 @@ use conclave_core::types::usage::Spent;
 use conclave_core::types::view::{AgentView, Remaining};
 use serde_json::json;
 
-use super::{CallInput, CallState, PluginContext};
+use super::call::{CallCore, CallInput, PluginContext};
+use super::state::CallState;
 use crate::calls::{CallStart, EffectPort, ModelPort, NoTools, Observer};
 use crate::observe::subscribe::Level;
 use crate::support::clock::BoxFuture;
@@ -43,6 +44,12 @@ pub(crate) fn setup() -> PluginSetup {
 
 /// A call of that plugin.
 pub(crate) fn state(setup: PluginSetup) -> CallState {
+    let CallCore { plugin, start, input, .. } = core(setup);
+    CallState::new(plugin, start, input)
+}
+
+/// The part of a call that all imports share.
+pub(crate) fn core(setup: PluginSetup) -> CallCore {
     let name = PluginName::from("subject");
     let plugin = PluginContext::new(name.clone(), Arc::new(setup)).unwrap();
     let start = CallStart {
@@ -60,7 +67,7 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
         effects: Arc::new(Nobody),
         observer: Arc::new(Nobody),
     };
-    CallState::new(Arc::new(plugin), start, CallInput::Nothing)
+    CallCore::new(Arc::new(plugin), start, CallInput::Nothing)
 }
 
 /// An empty view of a task.

@@ -1,14 +1,17 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use conclave_core::config::KeyRef;
 use conclave_core::permissions::fetch::HostPattern;
 use conclave_core::permissions::grants::{SecretGrant, SecretPlace};
 use conclave_core::permissions::manifest::CapabilityRequest;
-use conclave_core::types::ids::PluginName;
+use conclave_core::types::ids::{CallId, PluginName, RoomId};
 use conclave_models::ApiKey;
 
 use super::*;
-use crate::imports::call::testing::setup;
+use crate::imports::secrets::SecretSource;
+use crate::imports::secrets::vault::Vault;
+use crate::imports::testing::setup;
 use crate::support::clock::BoxFuture;
 
 /// Counts its reads.
@@ -52,7 +55,8 @@ fn plugin_with(source: &Arc<Counting>) -> Arc<PluginContext> {
 }
 
 fn call(plugin: &Arc<PluginContext>, number: u64) -> CallSecrets {
-    CallSecrets::new(Arc::clone(plugin), None, &RoomId::from("r"), CallId(number))
+    let seed = plugin.vault.seed(&RoomId::from("r"), CallId(number));
+    CallSecrets::new(Arc::clone(plugin), None, seed)
 }
 
 fn get(url: &str, header: &str) -> RequestParts {

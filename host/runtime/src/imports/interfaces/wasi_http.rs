@@ -3,7 +3,6 @@
 //! guest, each as a new request; trailers are not sent. Refusals of requests beside the guest are
 //! recorded at its next call into the interface, or at the end of the call.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conclave_core::permissions::fetch::target;
@@ -21,11 +20,13 @@ use wasmtime_wasi_http::p2::body::{HyperIncomingBody, HyperOutgoingBody};
 use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostOutgoingRequest};
 use wasmtime_wasi_http::{
     Error, RequestOptions, WasiBody, WasiHttp, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks,
-    WasiHttpView,
 };
 
-use super::{ExchangeFailure, FetchExchange, ScrubbedResponse, check_method, checked_headers};
-use crate::imports::call::CallState;
+use crate::imports::call::LateRefusals;
+use crate::imports::fetch::{
+    ExchangeFailure, FetchExchange, ScrubbedResponse, check_method, checked_headers,
+};
+use crate::imports::outgoing::Holding;
 
 /// Maximum bytes of the headers in one resource, with their memory overhead.
 const FIELDS: usize = 32 << 10;
@@ -44,28 +45,34 @@ pub(crate) fn is_served(import: &str) -> bool {
         .any(|served| import.starts_with(served))
 }
 
-/// Links the served interfaces.
-pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    types::add_to_linker::<CallState, WasiHttp>(
-        linker,
-        &LinkOptions::default().into(),
-        CallState::http,
-    )?;
-    let handle = |mut store: StoreContextMut<'_, CallState>,
-                  (request, options): (
+import_view! {
+    /// The `wasi:http` import of a call.
+    HttpImport { holding: Holding, engine: EngineHttp }
+}
+
+/// Links the served interfaces. `view` and `engine_view` give the call's state to the handler and
+/// to the engine's types.
+pub(crate) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    view: fn(&mut T) -> HttpImport<'_>,
+    engine_view: fn(&mut T) -> WasiHttpCtxView<'_>,
+) -> wasmtime::Result<()> {
+    types::add_to_linker::<T, WasiHttp>(linker, &LinkOptions::default().into(), engine_view)?;
+    let handle = move |mut store: StoreContextMut<'_, T>,
+                       (request, options): (
         Resource<HostOutgoingRequest>,
         Option<Resource<RequestOptions>>,
-    )| { Ok((store.data_mut().handle(request, options)?,)) };
+    )| { Ok((view(store.data_mut()).handle(request, options)?,)) };
     linker.instance(HANDLER)?.func_wrap("handle", handle)
 }
 
 /// The state that the engine's types need for a call.
-pub(crate) struct Face {
+pub(crate) struct EngineHttp {
     context: WasiHttpCtx,
     hooks: Hooks,
 }
 
-impl Default for Face {
+impl Default for EngineHttp {
     fn default() -> Self {
         let mut context = WasiHttpCtx::new();
         context.set_field_size_limit(FIELDS);
@@ -98,65 +105,51 @@ impl WasiHttpHooks for Hooks {
     }
 }
 
-impl WasiHttpView for CallState {
-    fn http(&mut self) -> WasiHttpCtxView<'_> {
+impl<'a> HttpImport<'a> {
+    /// The state for the engine's types.
+    pub(crate) fn engine_view(self) -> WasiHttpCtxView<'a> {
         // As for `wasi`, this cannot fail, so the next tick stops a guest that is over its limit.
-        let _ = self.meter.count_host_call();
-        self.refuse_late();
-        WasiHttpCtxView {
-            hooks: &mut self.fetching.face.hooks,
-            table: &mut self.table,
-            ctx: &mut self.fetching.face.context,
-        }
+        let _ = self.core.meter.count_host_call();
+        self.core.refuse_late();
+        let EngineHttp { context, hooks } = self.engine;
+        WasiHttpCtxView { hooks, table: &mut self.core.table, ctx: context }
     }
-}
 
-impl CallState {
-    /// Records the refusals of requests that ran beside the guest.
-    pub(crate) fn refuse_late(&mut self) {
-        let late = std::mem::take(&mut *lock(&self.fetching.late));
-        for record in late {
-            self.refuse(record);
-        }
-    }
-}
-
-impl CallState {
     /// Sends a request beside the guest. An `Err` traps; mistakes of the guest are returned to it.
     fn handle(
         &mut self,
         request: Resource<HostOutgoingRequest>,
         options: Option<Resource<RequestOptions>>,
     ) -> wasmtime::Result<Result<Resource<HostFutureIncomingResponse>, ErrorCode>> {
-        self.enter()?;
-        let options = options.map(|options| self.table.delete(options)).transpose()?;
-        let mut request = self.table.delete(request)?;
+        self.core.enter()?;
+        let options = options.map(|options| self.core.table.delete(options)).transpose()?;
+        let mut request = self.core.table.delete(request)?;
         let body = request.body.take();
         let parts = match read(request) {
             Ok(parts) => parts,
             Err(code) => return Ok(Err(code)),
         };
-        let exchange = FetchExchange::new(self);
+        let exchange = FetchExchange::new(self.core, self.holding);
         // Refuses at once if it can. The rest runs beside the guest, which may still be writing the
         // body.
         if let Err(failure) = exchange.decide(&parts) {
             return Ok(Err(self.http_error(failure)));
         }
-        self.effects = self.effects.saturating_add(1);
-        let late = Arc::clone(&self.fetching.late);
+        self.core.effects = self.core.effects.saturating_add(1);
+        let late = self.core.refusals.late.clone();
         // The request ends with the instance, so the call must not be suspended meanwhile.
-        let busy = self.replay.busy();
+        let busy = self.core.replay.busy();
         let sending = spawn(async move {
             let _busy = busy;
             finish(&late, send(exchange, parts, body, options).await)
         });
-        Ok(Ok(self.table.push(HostFutureIncomingResponse::Pending(sending))?))
+        Ok(Ok(self.core.table.push(HostFutureIncomingResponse::Pending(sending))?))
     }
 
     fn http_error(&mut self, failure: ExchangeFailure) -> ErrorCode {
         let code = error_code(&failure);
         if let Some(record) = record(failure) {
-            self.refuse(record);
+            self.core.refuse(record);
         }
         code
     }
@@ -192,13 +185,10 @@ async fn send(
     exchange.run(parts, timeout, false).await
 }
 
-fn finish(
-    late: &Mutex<Vec<DenialRecord>>,
-    outcome: Result<ScrubbedResponse, ExchangeFailure>,
-) -> Sent {
+fn finish(late: &LateRefusals, outcome: Result<ScrubbedResponse, ExchangeFailure>) -> Sent {
     let answer = outcome.map_err(|failure| {
         let code = error(&failure);
-        lock(late).extend(record(failure));
+        late.extend(record(failure));
         code
     })?;
     let mut response = http::Response::builder().status(answer.status);
@@ -305,8 +295,4 @@ fn error(failure: &ExchangeFailure) -> Error {
         ExchangeFailure::Invalid(problem) => Error::InternalError(Some(problem.clone())),
         ExchangeFailure::Other(what) => Error::InternalError(Some(what.to_string())),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
