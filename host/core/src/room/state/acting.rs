@@ -15,19 +15,19 @@ use crate::types::plan::Plan;
 pub(in crate::room) struct Acting {
     /// The agent's plan (O-057).
     #[serde(default)]
-    pub(in crate::room) plan: Arc<Plan>,
+    pub plan: Arc<Plan>,
     /// The outputs of its last finish or reject action (O-022, O-023); null before.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub(in crate::room) outputs: Value,
+    pub outputs: Value,
     /// The last error in its observations (O-051).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) last_error: Option<String>,
+    pub last_error: Option<String>,
     /// Its background commands by id (O-094).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(in crate::room) jobs: BTreeMap<i64, Job>,
+    pub jobs: BTreeMap<i64, Job>,
     /// Output of its background commands since its last step (O-054).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::room) news: Vec<UnreadOutput>,
+    pub news: Vec<UnreadOutput>,
 }
 
 impl Acting {
@@ -40,25 +40,25 @@ impl Acting {
 /// A background command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Job {
-    pub(in crate::room) command: String,
-    pub(in crate::room) plugin: PluginName,
-    pub(in crate::room) every_ms: u64,
+    pub command: String,
+    pub plugin: PluginName,
+    pub every_ms: u64,
     /// Consecutive polls without output.
-    pub(in crate::room) idle: u32,
+    pub idle: u32,
     /// Consecutive failed polls.
-    pub(in crate::room) faults: u32,
+    pub faults: u32,
     /// True if its output comes from outside.
-    pub(in crate::room) untrusted: bool,
+    pub untrusted: bool,
 }
 
 /// Output of a background command since the agent's last step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct UnreadOutput {
-    pub(in crate::room) command_id: i64,
-    pub(in crate::room) observation: Observation,
-    pub(in crate::room) untrusted: bool,
+    pub command_id: i64,
+    pub observation: Observation,
+    pub untrusted: bool,
     /// True if the command is still running.
-    pub(in crate::room) goes_on: bool,
+    pub goes_on: bool,
 }
 
 /// The purpose of an executor call outside a round.

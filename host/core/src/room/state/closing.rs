@@ -11,13 +11,13 @@ use crate::types::outcome::{EndCause, Status};
 /// The status, reason and cause with which a frame ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct FrameEnd {
-    pub(in crate::room) status: Status,
-    pub(in crate::room) reason: String,
-    pub(in crate::room) cause: Option<EndCause>,
+    pub status: Status,
+    pub reason: String,
+    pub cause: Option<EndCause>,
     /// Whether the reason quotes a plugin. Where gates check what leaves the task, such a reason
     /// stays in the log.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::room) quotes_plugin: bool,
+    pub quotes_plugin: bool,
 }
 
 impl FrameEnd {
@@ -51,10 +51,10 @@ impl FrameEnd {
 /// The end of an activation, with the result that a judge or gates decide on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Closing {
-    pub(in crate::room) ending: FrameEnd,
+    pub ending: FrameEnd,
     /// As the caller reads it.
-    pub(in crate::room) result: Message,
+    pub result: Message,
     /// The ways out whose gates let it pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::room) passed: Vec<PassageKind>,
+    pub passed: Vec<PassageKind>,
 }

@@ -35,63 +35,63 @@ pub(in crate::room) enum RoomPhase {
 /// Counters that only grow. All ids of a room come from here, so a replay assigns the same ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Counters {
-    pub(in crate::room) call: u64,
-    pub(in crate::room) frame: u32,
-    pub(in crate::room) message: u64,
-    pub(in crate::room) timer: u64,
-    pub(in crate::room) background: u32,
+    pub call: u64,
+    pub frame: u32,
+    pub message: u64,
+    pub timer: u64,
+    pub background: u32,
 }
 
 /// The shared state of a room's parts, and their output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct RoomContext {
-    pub(in crate::room) phase: RoomPhase,
-    pub(in crate::room) now: Millis,
-    pub(in crate::room) opened: Millis,
+    pub phase: RoomPhase,
+    pub now: Millis,
+    pub opened: Millis,
     /// The effective setup: that with which the run began, as the last resumption narrowed it.
-    pub(in crate::room) setup: Arc<Setup>,
+    pub setup: Arc<Setup>,
     /// The setup with which the run began; `None` if it is the effective one.
     #[serde(default, rename = "begun", skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) initial_setup: Option<Arc<Setup>>,
+    pub initial_setup: Option<Arc<Setup>>,
     /// The limits of the run before its first resumption under another config.
     #[serde(default, rename = "begun_limits", skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) initial_limits: Option<Box<RunLimits>>,
+    pub initial_limits: Option<Box<RunLimits>>,
     /// The plugins whose components were exchanged, and have answered no call well since.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(in crate::room) unproven: BTreeSet<PluginName>,
-    pub(in crate::room) opening: RunOpening,
+    pub unproven: BTreeSet<PluginName>,
+    pub opening: RunOpening,
     /// `None` before the room is opened.
     #[serde(
         with = "crate::types::room_secret::in_state",
         default,
         skip_serializing_if = "Option::is_none"
     )]
-    pub(in crate::room) secret: Option<RoomSecret>,
-    pub(in crate::room) calls: PendingCalls,
+    pub secret: Option<RoomSecret>,
+    pub calls: PendingCalls,
     #[serde(skip)]
-    pub(in crate::room) replayed: ReplayedTurns,
-    pub(in crate::room) timers: BTreeMap<TimerId, TimerPurpose>,
-    pub(in crate::room) counters: Counters,
+    pub replayed: ReplayedTurns,
+    pub timers: BTreeMap<TimerId, TimerPurpose>,
+    pub counters: Counters,
     /// Consecutive steps without a turn, a tool call, a background task or a user's answer. The
     /// limit on it ends loops that use up no budget.
     #[serde(default)]
-    pub(in crate::room) idle_steps: u32,
+    pub idle_steps: u32,
     /// The reason for the risk of the item under review; `None` between events.
     #[serde(skip)]
-    pub(in crate::room) risk_reason: Option<String>,
+    pub risk_reason: Option<String>,
     /// The invariant violation that ended the room, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) violation: Option<InvariantViolation>,
+    pub violation: Option<InvariantViolation>,
     /// The violation found in the current event; `None` between events.
     #[serde(skip)]
-    pub(in crate::room) new_violation: Option<InvariantViolation>,
-    pub(in crate::room) effects: VecDeque<Effect>,
+    pub new_violation: Option<InvariantViolation>,
+    pub effects: VecDeque<Effect>,
     /// Calls of tools that wait for the scratch of their plugin, in the order of the calls.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    pub(in crate::room) awaiting_scratch: VecDeque<Effect>,
+    pub awaiting_scratch: VecDeque<Effect>,
     /// Notices for observers; not part of the folded state.
     #[serde(skip)]
-    pub(in crate::room) notices: VecDeque<Notice>,
+    pub notices: VecDeque<Notice>,
 }
 
 impl Default for RoomContext {

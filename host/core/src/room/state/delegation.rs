@@ -14,41 +14,41 @@ use crate::types::usage::{Spent, UsedByPlugin};
 /// frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::room) struct Waiter {
-    pub(in crate::room) frame: FrameId,
-    pub(in crate::room) slot: usize,
+    pub frame: FrameId,
+    pub slot: usize,
     /// Number of the message that the round answers.
-    pub(in crate::room) seq: u64,
+    pub seq: u64,
 }
 
 /// The answer of a delegation to its slot.
 #[must_use]
 pub(in crate::room) struct DelegationAnswer {
-    pub(in crate::room) answer: Value,
-    pub(in crate::room) is_error: bool,
+    pub answer: Value,
+    pub is_error: bool,
     /// True for a worker's text.
-    pub(in crate::room) is_data: bool,
+    pub is_data: bool,
 }
 
 /// A delegation in progress, with its origin and its request for consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Delegating {
-    pub(in crate::room) delegation: Delegation,
-    pub(in crate::room) origin: TaskOrigin,
+    pub delegation: Delegation,
+    pub origin: TaskOrigin,
     /// The request for the task's rules of consent, which follow the gates; `None` for a request
     /// from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) wish: Option<Box<RequestedDelegation>>,
+    pub wish: Option<Box<RequestedDelegation>>,
 }
 
 /// A delegation as its agent requested it, for the rules of consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct RequestedDelegation {
-    pub(in crate::room) call: ToolCall,
+    pub call: ToolCall,
     /// `None` for a call of a host tool.
-    pub(in crate::room) action: Option<Delegation>,
+    pub action: Option<Delegation>,
     /// The consent that it has so far, for the arguments in `call`.
     #[serde(rename = "asked")]
-    pub(in crate::room) consent: Consent,
+    pub consent: Consent,
 }
 
 /// The origin of a background task.
@@ -63,44 +63,44 @@ pub(in crate::room) enum TaskOrigin {
 /// A background task that runs, or that was stopped and has not reported its use yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct BackgroundTask {
-    pub(in crate::room) id: BackgroundId,
+    pub id: BackgroundId,
     /// The pending call that it runs as.
-    pub(in crate::room) call: CallId,
-    pub(in crate::room) task: TaskName,
-    pub(in crate::room) prompt: String,
-    pub(in crate::room) context: Value,
+    pub call: CallId,
+    pub task: TaskName,
+    pub prompt: String,
+    pub context: Value,
     /// The plugin whose grant it counts against; `None` for the program's own request.
-    pub(in crate::room) started_by: Option<PluginName>,
+    pub started_by: Option<PluginName>,
     /// The task that is notified of the result.
-    pub(in crate::room) notify: TaskName,
-    pub(in crate::room) strategy: Option<PluginName>,
+    pub notify: TaskName,
+    pub strategy: Option<PluginName>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::room) host_reports: bool,
+    pub host_reports: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) result_delivery: Option<ResultForm>,
+    pub result_delivery: Option<ResultForm>,
     #[serde(default)]
-    pub(in crate::room) on_close: OnClose,
-    pub(in crate::room) started: Millis,
+    pub on_close: OnClose,
+    pub started: Millis,
     /// Amounts reserved for it.
-    pub(in crate::room) reserved: Spent,
+    pub reserved: Spent,
     /// Number of background tasks that it may itself run at once.
     #[serde(default)]
-    pub(in crate::room) at_once: u32,
+    pub at_once: u32,
     /// Use of each plugin when it started.
-    pub(in crate::room) inherited: UsedByPlugin,
+    pub inherited: UsedByPlugin,
     /// The slot that its result answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) waiter: Option<Waiter>,
+    pub waiter: Option<Waiter>,
     /// True if its result has the fixed form.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::room) structured: bool,
+    pub structured: bool,
     /// Number of automatic answers that led to it.
     #[serde(default)]
-    pub(in crate::room) chain_depth: u32,
+    pub chain_depth: u32,
     /// Number of messages sent to it.
     #[serde(default, rename = "told")]
-    pub(in crate::room) messages_sent: u64,
+    pub messages_sent: u64,
     /// True if it has ended, but has not reported its use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::room) is_stopped: bool,
+    pub is_stopped: bool,
 }

@@ -25,27 +25,27 @@ use super::rounds::ToolRound;
 use super::stuck_watch::StuckWatch;
 use crate::types::message::Message;
 
-/// One activation of a task. It reads as its [`Activation`]. What changes while it runs is in groups,
-/// each of which only its own file assigns: the state, the turn and the counters.
+/// One activation of a task. It reads as its [`Activation`]. What changes while it runs is in
+/// groups, each of which only its own file assigns: the state, the turn and the counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Frame {
     activation: Activation,
     state: FrameState,
     turn: FrameTurn,
     counters: FrameCounters,
-    pub(in crate::room) loops: LoopDetector,
+    pub loops: LoopDetector,
     /// The newest answers, oldest first, as many as the longest done sequence has events (L-093).
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    pub(in crate::room) chain: VecDeque<SequenceAnswer>,
+    pub chain: VecDeque<SequenceAnswer>,
     /// Events since the previous step returned (O-053).
     #[serde(rename = "past")]
-    pub(in crate::room) past_actions: PastActions,
+    pub past_actions: PastActions,
     /// The state of an acting agent.
     #[serde(default, skip_serializing_if = "super::acting::Acting::is_idle")]
-    pub(in crate::room) acting: Acting,
+    pub acting: Acting,
     /// The stuck detector (O-098…O-108).
     #[serde(default, skip_serializing_if = "super::stuck_watch::StuckWatch::is_new")]
-    pub(in crate::room) stuck_watch: StuckWatch,
+    pub stuck_watch: StuckWatch,
 }
 
 impl Deref for Frame {
@@ -162,7 +162,7 @@ impl Frame {
 /// An answer, as done sequences see it (L-094).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct SequenceAnswer {
-    pub(in crate::room) message: Arc<Message>,
+    pub message: Arc<Message>,
     /// Names of the calls in it that the agent knows.
-    pub(in crate::room) tools: Vec<String>,
+    pub tools: Vec<String>,
 }

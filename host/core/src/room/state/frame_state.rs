@@ -1,10 +1,9 @@
-//! The state of an activation, and the transitions between its states. A transition consumes a state
-//! and gives the next one, so a step cannot leave it half done. One that may not follow gives the
-//! state back; the room then ends by an invariant.
+//! The state of an activation, and the transitions between its states. A transition consumes a
+//! state and gives the next one, so a step cannot leave it half done. One that may not follow gives
+//! the state back; the room then ends by an invariant.
 #![expect(
-    clippy::large_enum_variant,
     clippy::result_large_err,
-    reason = "a step in progress is the usual state, and a box would cost an allocation per step"
+    reason = "a refused transition gives the state back; a box would be an allocation per step"
 )]
 
 use std::sync::Arc;
@@ -105,8 +104,8 @@ impl FrameState {
         Self::Asking(attempt).wait(FrameWait::Next)
     }
 
-    /// The activation ends once a judge and gates have decided on its result. A stop may come in any
-    /// state, also in this one.
+    /// The activation ends once a judge and gates have decided on its result. A stop may come in
+    /// any state, also in this one.
     pub(in crate::room) fn close(self, closing: Closing) -> Self {
         drop(self);
         Self::Closing(Box::new(closing))
@@ -119,11 +118,11 @@ pub(in crate::room) type Responders = SmallVec<[Responder; 3]>;
 /// A step in progress: the current responder, and those to try next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Attempt {
-    pub(in crate::room) responder: Responder,
-    pub(in crate::room) rest: Responders,
-    pub(in crate::room) wait: FrameWait,
+    pub responder: Responder,
+    pub rest: Responders,
+    pub wait: FrameWait,
     /// The last answer that said only DO-NOT-KNOW (L-058).
-    pub(in crate::room) do_not_know: Option<(Responder, Arc<Message>)>,
+    pub do_not_know: Option<(Responder, Arc<Message>)>,
 }
 
 /// The event that a step waits for.
@@ -150,13 +149,13 @@ pub(in crate::room) enum FrameWait {
 /// An answer that a judge is asked about, with the host's ruling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct RuledAnswer {
-    pub(in crate::room) message: Arc<Message>,
-    pub(in crate::room) valid: bool,
+    pub message: Arc<Message>,
+    pub valid: bool,
     /// Whether the answer ends the task by itself (L-081).
-    pub(in crate::room) ends: bool,
+    pub ends: bool,
     /// Whether it ends the task by any rule.
     #[serde(rename = "done")]
-    pub(in crate::room) is_done: bool,
+    pub is_done: bool,
 }
 
 #[cfg(test)]

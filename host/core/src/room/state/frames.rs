@@ -1,4 +1,8 @@
 //! The activations of tasks by their ids.
+#![expect(
+    clippy::result_large_err,
+    reason = "a refused transition gives the state back; a box would be an allocation per step"
+)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +25,7 @@ pub(in crate::room) struct Frames {
     /// Boxed, because a node of the map has room for eleven.
     frames: BTreeMap<FrameId, Box<Frame>>,
     /// Frames that are ready to run; empty between events.
-    pub(in crate::room) runnable: VecDeque<FrameId>,
+    pub runnable: VecDeque<FrameId>,
 }
 
 impl Frames {

@@ -85,21 +85,21 @@ pub(in crate::room) enum PassageKind {
 /// A text that gates check before it leaves an activation, or reaches a new one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Passage {
-    pub(in crate::room) kind: PassageKind,
+    pub kind: PassageKind,
     /// The activation that it leaves; for a first message, the one that it reaches.
-    pub(in crate::room) frame: FrameId,
+    pub frame: FrameId,
     /// The task that it goes to; `None` for the user, or for another room.
-    pub(in crate::room) to: Option<String>,
-    pub(in crate::room) text: String,
+    pub to: Option<String>,
+    pub text: String,
     /// The action that waits for the gates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) waiter: Option<Waiter>,
+    pub waiter: Option<Waiter>,
     /// Further texts that pass with it, by name; null for none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub(in crate::room) facts: Value,
+    pub facts: Value,
     /// Whether a gate replaced the text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::room) is_changed: bool,
+    pub is_changed: bool,
 }
 
 impl Passage {
@@ -120,21 +120,21 @@ impl PassageKind {
 /// A message that gates still check, with its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct GatedMessage {
-    pub(in crate::room) outgoing: OutgoingMessage,
+    pub outgoing: OutgoingMessage,
     /// The strategy that requested it; `None` for an announcement, and for results that the host
     /// reports.
-    pub(in crate::room) strategy: Option<PluginName>,
+    pub strategy: Option<PluginName>,
     /// The request of an announcement.
-    pub(in crate::room) request: Option<RequestId>,
+    pub request: Option<RequestId>,
     /// The task whose agent takes a turn about it; `None` if it is said on the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) relay: Option<TaskName>,
+    pub relay: Option<TaskName>,
     /// Number of automatic answers that led to it.
     #[serde(default)]
-    pub(in crate::room) chain_depth: u32,
+    pub chain_depth: u32,
     /// The text for people if no agent can take the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) otherwise: Option<String>,
+    pub otherwise: Option<String>,
 }
 
 impl GatedMessage {

@@ -1,4 +1,4 @@
-//! The invariants of a room, and the violation of one. `invariants.rs` ends a room that violates one.
+//! The invariants of a room, and the violation of one, for which `invariants.rs` ends the room.
 
 use std::fmt;
 

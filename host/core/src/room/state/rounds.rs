@@ -14,9 +14,9 @@ use crate::types::message::{Label, Message, ToolCall};
 /// The tool calls of one message, in its order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct ToolRound {
-    pub(in crate::room) slots: Vec<Slot>,
+    pub slots: Vec<Slot>,
     /// The message that holds the calls.
-    pub(in crate::room) message: Arc<Message>,
+    pub message: Arc<Message>,
     /// Bytes of the answers so far.
     weight: u64,
     /// Those of them that count against the run's history: none while the round is worked on.
@@ -85,35 +85,35 @@ impl ToolRound {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Slot {
     /// The call as it stands in the message.
-    pub(in crate::room) call: Arc<ToolCall>,
+    pub call: Arc<ToolCall>,
     /// The call that is carried out: the original, or one that a tool asked for in its place
     /// (L-121). Its `led_by` names all that led to it.
-    pub(in crate::room) now: Arc<ToolCall>,
+    pub now: Arc<ToolCall>,
     /// Number of tools that led to this call, one after the other.
-    pub(in crate::room) depth: u32,
+    pub depth: u32,
     /// The action, if the slot is not a tool call; `call` then names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) action: Option<Action>,
+    pub action: Option<Action>,
     /// The request that it belongs to, if a running tool made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) nested: Option<Nested>,
+    pub nested: Option<Nested>,
     /// Number of nested calls that its tool has made.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub(in crate::room) nested_calls: u32,
-    pub(in crate::room) state: SlotState,
+    pub nested_calls: u32,
+    pub state: SlotState,
 }
 
 /// The request of a running tool that a call belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Nested {
-    pub(in crate::room) call: CallId,
-    pub(in crate::room) ordinal: u32,
+    pub call: CallId,
+    pub ordinal: u32,
     /// The refusal, if the plugin may not make the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) denial: Option<Denial>,
+    pub denial: Option<Denial>,
     /// Whether the tool got the answer, or is over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::room) is_told: bool,
+    pub is_told: bool,
 }
 
 /// The state of a slot.
@@ -139,10 +139,10 @@ pub(in crate::room) enum SlotState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct SlotAnswer {
     #[serde(rename = "said")]
-    pub(in crate::room) outcome: CallOutcome,
+    pub outcome: CallOutcome,
     /// The observation for the agent (O-053), if it is more than the result of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) observation: Option<Observation>,
+    pub observation: Option<Observation>,
 }
 
 impl SlotAnswer {
@@ -226,9 +226,9 @@ impl Slot {
 pub(in crate::room) struct CallOutcome {
     /// The message of the agent role if it were the only call; `None` if there is no result
     /// (L-117).
-    pub(in crate::room) message: Option<Box<Message>>,
-    pub(in crate::room) is_error: bool,
+    pub message: Option<Box<Message>>,
+    pub is_error: bool,
     /// True if the text is a tool's, a worker's or a refusal: the result of a native call, and data
     /// to the agent.
-    pub(in crate::room) is_result: bool,
+    pub is_result: bool,
 }

@@ -257,19 +257,19 @@ fn nudge(times: u32) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::room) struct StuckWatch {
-    pub(in crate::room) watch: ActWatch,
+    pub watch: ActWatch,
     /// Numbers of the agent's newest answered acts, oldest first.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
-    pub(in crate::room) acts: VecDeque<u64>,
+    pub acts: VecDeque<u64>,
     /// Numbers of its newest answered messages and thoughts, oldest first.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
-    pub(in crate::room) words: VecDeque<u64>,
+    pub words: VecDeque<u64>,
     /// True if the user was asked and has said nothing since.
     #[serde(rename = "asked", skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::room) user_was_asked: bool,
+    pub user_was_asked: bool,
     /// True if the agent was restarted once (O-108).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::room) restarted: bool,
+    pub restarted: bool,
 }
 
 impl StuckWatch {
@@ -308,9 +308,9 @@ impl StuckWatch {
 
 /// One act of the agent.
 pub(in crate::room) struct WatchedAct {
-    pub(in crate::room) doing: Act,
+    pub doing: Act,
     /// Number of the agent's message.
-    pub(in crate::room) seq: u64,
+    pub seq: u64,
     /// Description for people: an action, tools, or a message.
-    pub(in crate::room) what: Cow<'static, str>,
+    pub what: Cow<'static, str>,
 }

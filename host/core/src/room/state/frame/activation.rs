@@ -44,25 +44,25 @@ impl PartialEq for CachedTaskSetup {
 /// What a frame is an activation of. Most of it is fixed when the frame begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Activation {
-    pub(in crate::room) id: FrameId,
-    pub(in crate::room) task: TaskName,
+    pub id: FrameId,
+    pub task: TaskName,
     /// Not part of the folded state.
     #[serde(skip)]
-    pub(in crate::room) task_setup: CachedTaskSetup,
-    pub(in crate::room) caller: Option<FrameId>,
+    pub task_setup: CachedTaskSetup,
+    pub caller: Option<FrameId>,
     /// The tools that led to the caller's delegation, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::room) led_by: Vec<PluginName>,
-    pub(in crate::room) inputs: Arc<Value>,
+    pub led_by: Vec<PluginName>,
+    pub inputs: Arc<Value>,
     /// The system text of this activation, if it differs from the task's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) system: Option<Arc<str>>,
-    pub(in crate::room) peers: Arc<Vec<Peer>>,
+    pub system: Option<Arc<str>>,
+    pub peers: Arc<Vec<Peer>>,
     /// Number of messages in the agent's history when the activation began (L-050l).
-    pub(in crate::room) history_start: usize,
+    pub history_start: usize,
     /// The only role to ask, outside the step loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) only: Option<RoleCall>,
+    pub only: Option<RoleCall>,
 }
 
 impl Frame {

@@ -9,16 +9,16 @@ use super::Frame;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct FrameCounters {
     /// Consecutive steps without a valid answer (L-084).
-    pub(in crate::room) stalled: u32,
+    pub stalled: u32,
     /// Consecutive faults of the agent.
-    pub(in crate::room) faults: u32,
-    pub(in crate::room) steps: u32,
-    pub(in crate::room) turn_limit: Option<u32>,
+    pub faults: u32,
+    pub steps: u32,
+    pub turn_limit: Option<u32>,
     /// Number of answered calls of the agent's `step`.
-    pub(in crate::room) iteration: u32,
+    pub iteration: u32,
     /// Number of automatic answers that led to the current work.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub(in crate::room) chain_depth: u32,
+    pub chain_depth: u32,
 }
 
 impl FrameCounters {

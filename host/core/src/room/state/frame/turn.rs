@@ -15,35 +15,35 @@ use crate::types::message::{Message, Role, lead};
 /// The message that a frame answers, and the answers so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct FrameTurn {
-    pub(in crate::room) pending: Option<Arc<Message>>,
-    pub(in crate::room) pending_sender: Responder,
-    pub(in crate::room) latest_user_message: Option<Arc<Message>>,
+    pub pending: Option<Arc<Message>>,
+    pub pending_sender: Responder,
+    pub latest_user_message: Option<Arc<Message>>,
     /// The message whose answer the newest of the agent's faults replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) unanswered: Option<UnansweredMessage>,
+    pub unanswered: Option<UnansweredMessage>,
     /// Cached calls of the newest parsed message. Not part of the folded state.
     #[serde(skip)]
-    pub(in crate::room) reading: ParsedMessage,
+    pub reading: ParsedMessage,
     /// True if the user was asked in this step while none is present.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::room) is_unattended: bool,
+    pub is_unattended: bool,
     /// True if the last answer passed on the pending message (L-059).
-    pub(in crate::room) passes: bool,
+    pub passes: bool,
     /// The responder of the last valid answer (L-059).
-    pub(in crate::room) last_responder: Option<Responder>,
+    pub last_responder: Option<Responder>,
     /// A judge's decision whether the pending message ends the task; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) ruled_done: Option<bool>,
+    pub ruled_done: Option<bool>,
     /// The question of the current step as gates changed it.
     #[serde(default, rename = "asked", skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) gated_question: Option<String>,
+    pub gated_question: Option<String>,
     /// The responders that the current step has passed over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::room) skipped: Vec<SkippedResponder>,
+    pub skipped: Vec<SkippedResponder>,
     /// The limit of steps that the agent's newest turn sets for the sub-task or the delegates that
     /// work on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) delegated_turns: Option<u32>,
+    pub delegated_turns: Option<u32>,
 }
 
 impl Default for FrameTurn {
@@ -109,8 +109,8 @@ impl Frame {
         self.turn.latest_user_message = Some(message);
     }
 
-    /// Notes the message that the agent failed to answer, with the number of the host's message about
-    /// the fault.
+    /// Notes the message that the agent failed to answer, with the number of the host's message
+    /// about the fault.
     pub(in crate::room) fn note_unanswered(&mut self, fault: u64, message: Option<Arc<Message>>) {
         self.turn.unanswered = message.map(|message| UnansweredMessage { fault, message });
     }
@@ -183,8 +183,8 @@ impl Frame {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct UnansweredMessage {
     /// The number of the host's message about the fault.
-    pub(in crate::room) fault: u64,
-    pub(in crate::room) message: Arc<Message>,
+    pub fault: u64,
+    pub message: Arc<Message>,
 }
 
 /// The number of a message and its parsed calls. They follow from other state, so two of them
