@@ -38,8 +38,8 @@ pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
         return format!("{name} is part of the program");
     }
     let request = AccessRequest::new(plugin.rights(name));
-    let asked = grants(plugin).filter(|grant| grant.needs_approval());
-    let may: Vec<String> = asked.map(|grant| grant.texts(&request).effect).collect();
+    let effects = grants(plugin).filter(|grant| grant.needs_approval());
+    let may: Vec<String> = effects.map(|grant| grant.texts(&request).effect).collect();
     match may.split_last() {
         None => {
             let is_overlay = |grant: &&FileGrant| grant.mode == FileMode::Overlay;
