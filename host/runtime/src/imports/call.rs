@@ -21,6 +21,7 @@ pub(crate) use journalled::{MOST_EFFECTS, digest};
 pub(crate) use plugin_context::{HostServices, PluginContext, WorksOn};
 pub(crate) use refusals::LateRefusals;
 pub(crate) use replay::{CallReplay, EffectDecision, Packed, Recalled};
+#[cfg(feature = "fetch")]
 pub(crate) use secrets::CallSecrets;
 
 /// The room has a view for every query, so this is a fault of the host.
