@@ -37,6 +37,7 @@ pub mod types {
     pub mod oci;
     pub mod outcome;
     pub mod plan;
+    pub mod plugin_kind;
     pub mod request;
     pub mod risk;
     pub mod room_secret;

@@ -20,13 +20,14 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{self, Event, HistoryChange, Principal, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
-use conclave_core::setup::{PluginFacts, PluginKind, Provenance, Setup};
+use conclave_core::setup::{PluginFacts, Provenance, Setup};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, Millis, PluginName, SecretName, TaskName};
 use conclave_core::types::limits::RunLimits;
 use conclave_core::types::message::{Message, Role};
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::room_secret::RoomSecret;
 use serde_json::json;
 

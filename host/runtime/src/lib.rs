@@ -120,6 +120,7 @@ pub use conclave_core::policy::{budget, decision};
 pub use conclave_core::protocol::{control, event, notice};
 pub use conclave_core::setup::{self, plugin_query};
 pub use conclave_core::types::capability::Capability;
+pub use conclave_core::types::plugin_kind::PluginKind;
 pub use conclave_core::types::{
     action, approval, channel as binding, completion, delegation, delivery, denial, durability,
     fault, history, limits, message, observed, outcome, request, risk, room_secret, side_effect,

@@ -32,9 +32,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::permissions::manifest::{Manifest, ManifestError};
-use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
+use conclave_core::setup::{PluginFacts, Provenance};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::fault::Fault;
+use conclave_core::types::plugin_kind::PluginKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wasmtime::component::InstancePre;

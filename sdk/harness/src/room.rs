@@ -14,7 +14,7 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
-use conclave_core::setup::{PluginFacts, PluginKind, Setup};
+use conclave_core::setup::{PluginFacts, Setup};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::channel::{Activity, Binding};
 use conclave_core::types::delegation::Delegation;
@@ -22,6 +22,7 @@ use conclave_core::types::delivery::{Decision, DeliveryState, EndedTask, Outgoin
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName, TimerId};
 use conclave_core::types::limits::RunLimits;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::request::{RequestId, RoomRequest};
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::usage::{Spent, UsedByPlugin};

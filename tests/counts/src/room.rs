@@ -8,13 +8,14 @@ use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::room::Room;
-use conclave_core::setup::{PluginFacts, PluginKind, Provenance, Setup};
+use conclave_core::setup::{PluginFacts, Provenance, Setup};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::delegation::Delegation;
 use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{ChannelId, Millis, PluginName, RoomId};
 use conclave_core::types::message::ToolCall;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::tool::{ToolOutcome, ToolSpec};
 use conclave_core::types::usage::Spent;

@@ -1,8 +1,8 @@
 //! The contract supports each plugin kind from Rust. Python and JavaScript components load as well
 //! (tested manually, see docs/write-plugins/contract.md).
 
-use conclave_core::setup::PluginKind;
 use conclave_core::types::outcome::Status;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_runtime::plugin::inspect;
 use conclave_test_support::{guest, stock};
 

@@ -96,7 +96,7 @@ pub(crate) async fn batch(
         (room, results.staged(), tracing),
     );
     let progress = BatchCounter::begin(Arc::clone(&screen), inputs.len());
-    let policy = policy_of(&args);
+    let options = batch_options(&args);
     interrupts.run_begins();
     let mut unwritten = None;
     let ended = {
@@ -116,7 +116,7 @@ pub(crate) async fn batch(
                 unwritten.get_or_insert(error);
             }
         };
-        let mut running = std::pin::pin!(run_all(jobs.collect(), &policy, on_progress));
+        let mut running = std::pin::pin!(run_all(jobs.collect(), &options, on_progress));
         let mut redraw = std::pin::pin!(progress.keep_shown());
         let mut is_unread = false;
         loop {
@@ -139,7 +139,7 @@ pub(crate) async fn batch(
     if let Some(error) = unwritten {
         return Err(error);
     }
-    let code = runner.code(&policy, ended.ended_by, &results);
+    let code = runner.code(&options, ended.ended_by, &results);
     runner.approver.report_missing();
     if !output.quiet {
         let summary = runner.summary(&args, &progress, &results);
@@ -149,7 +149,7 @@ pub(crate) async fn batch(
 }
 
 /// The rules by which runs of the batch begin and stop.
-fn policy_of(args: &args::BatchArgs) -> Batch {
+fn batch_options(args: &args::BatchArgs) -> Batch {
     Batch {
         concurrency: usize::from(args.concurrency),
         on_error: args.on_error.into(),

@@ -45,6 +45,7 @@ fn as_json(prepared: &Prepared, warnings: &Problems) -> serde_json::Value {
     })
 }
 
+/// Prints the result of the check; `all` adds the limits of each plugin.
 fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     let setup = prepared.setup();
     let plugins = plural(setup.plugins.len() as u64, "plugin", "plugins");
@@ -52,10 +53,8 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     stdout::styled(format_args!("{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), show_path(file)))?;
     stdout::styled(format_args!("\nPermissions (data can leave to: {})", data_can_leave(setup)))?;
     let rows = head::rows(prepared);
-    let (widths, most) = (
-        head::Widths::of(&rows),
-        if std::io::stdout().is_terminal() { columns() } else { usize::MAX },
-    );
+    let widths = head::Widths::of(&rows);
+    let most = if std::io::stdout().is_terminal() { columns() } else { usize::MAX };
     for row in rows {
         head::lines(&row, widths, most).iter().try_for_each(stdout::styled)?;
         for key in row.unknown_signers.iter().filter(|_| row.signed_by.is_empty()) {

@@ -1,7 +1,7 @@
 //! `conclave plugin inspect SOURCE`: a component's description, capabilities, tools and imports.
 //! Runs nothing of the component but its list of tools, with nothing granted.
 
-use conclave_core::setup::PluginKind;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_runtime::ComponentTools;
 use conclave_runtime::plugin::Inspection;
 use serde_json::json;

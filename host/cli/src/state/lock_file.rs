@@ -15,7 +15,7 @@ use crate::state::config_file::{create, replace};
 use crate::ui::show::{show_path, unwritten};
 
 /// Bytes of a lock file, at most: far more than any real one has.
-const MOST: u64 = 64 << 20;
+const FILE_BYTES: u64 = 64 << 20;
 
 /// The lock of a config, as it was read.
 #[derive(Debug)]
@@ -97,10 +97,10 @@ fn read(path: &Path) -> std::io::Result<String> {
     if !metadata.is_file() {
         return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    if metadata.len() > MOST {
+    if metadata.len() > FILE_BYTES {
         return Err(std::io::Error::new(
             ErrorKind::FileTooLarge,
-            format!("it is larger than {}", show_size(MOST)),
+            format!("it is larger than {}", show_size(FILE_BYTES)),
         ));
     }
     fs::read_to_string(path)

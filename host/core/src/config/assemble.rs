@@ -25,9 +25,10 @@ use crate::config::{
     Config, ConfigProblem, ModelConfig, ModelKind, ModelServerConfig, PluginConfig, ProblemCode,
     Problems, TaskConfig,
 };
-use crate::setup::{AgentResponder, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+use crate::setup::{AgentResponder, PluginFacts, PluginSetup, Setup, TaskSetup};
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::limits::PluginLimits;
+use crate::types::plugin_kind::PluginKind;
 use crate::types::wording::code;
 
 /// The number of successive model calls that fit into one plugin call, if the operator sets no wall

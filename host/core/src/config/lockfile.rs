@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Config, PluginSource, PublicKey};
 use crate::permissions::manifest::CapabilityRequest;
-use crate::setup::{PluginFacts, PluginKind};
+use crate::setup::PluginFacts;
 use crate::types::ids::PluginName;
 use crate::types::oci::OciReference;
+use crate::types::plugin_kind::PluginKind;
 use crate::types::tool::ToolSpec;
 
 pub use admit::{Admission, LockRefusal, admit};

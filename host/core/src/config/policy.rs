@@ -11,8 +11,7 @@ use super::references::References;
 use super::{ORCHESTRATION_TOOLS, names};
 use crate::permissions::grants::ToolPattern;
 use crate::permissions::policy_rules::{
-    ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST,
-    Policy, Rule,
+    ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX, Policy, Rule,
 };
 use crate::types::ids::PluginName;
 use crate::types::wording::{code, string};
@@ -94,11 +93,11 @@ fn tools(
 /// Reads the conditions on arguments; `None` after a problem.
 fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<ArgumentRule>> {
     let entries = item.entries(reader, "a table of arguments and patterns")?;
-    if entries.is_empty() || entries.len() > MOST {
+    if entries.is_empty() || entries.len() > PATTERNS_MAX {
         item.reject(
             reader,
             ProblemCode::OutOfRange,
-            &format!("must hold 1 to {MOST} arguments"),
+            &format!("must hold 1 to {PATTERNS_MAX} arguments"),
             "leave it out for any arguments".to_owned(),
         );
         return None;
@@ -135,11 +134,11 @@ fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec
     }
     let DeValue::Array(_) = item.value else { return Some(vec![pattern(reader, item)?]) };
     let entries = item.list(reader)?;
-    if entries.is_empty() || entries.len() > MOST {
+    if entries.is_empty() || entries.len() > PATTERNS_MAX {
         item.reject(
             reader,
             ProblemCode::OutOfRange,
-            &format!("must hold 1 to {MOST} patterns"),
+            &format!("must hold 1 to {PATTERNS_MAX} patterns"),
             "one of them must match".to_owned(),
         );
         return None;

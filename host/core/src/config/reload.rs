@@ -60,7 +60,8 @@ mod tests {
 
     use super::*;
     use crate::permissions::manifest::{CapabilityRequest, Manifest};
-    use crate::setup::{PluginKind, Provenance};
+    use crate::setup::Provenance;
+    use crate::types::plugin_kind::PluginKind;
     use crate::types::tool::ToolSpec;
 
     fn facts() -> PluginFacts {

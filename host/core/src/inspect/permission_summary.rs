@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::permissions::grants::{AccessRequest, Destination, ToolsGrant, in_brackets, join};
-use crate::setup::{GatePoint, ModelSetup, PluginKind, Setup, TaskSetup};
+use crate::permissions::grants::{
+    AccessRequest, Destination, Grant, ToolsGrant, in_brackets, join,
+};
+use crate::setup::{GatePoint, ModelSetup, Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::confirm::ConfirmPolicy;
 use crate::types::ids::{ModelName, PluginName};
+use crate::types::plugin_kind::PluginKind;
 use crate::types::wording::count;
 
 /// The destination text if no data can leave.
@@ -64,9 +67,8 @@ pub fn data_can_leave(setup: &Setup) -> String {
             hosts.insert(format!("wherever the native plugin {name} sends it"));
         }
         let granted = plugin.grants.requested_by(&plugin.facts.manifest);
-        let request = AccessRequest::new(plugin.rights(name));
         let grants = Capability::ALL.into_iter().filter_map(|capability| granted.get(capability));
-        for destination in grants.flat_map(|grant| grant.texts(&request).destinations) {
+        for destination in grants.flat_map(Grant::destinations) {
             match destination {
                 Destination::Url(url) => drop(hosts.insert(format!("{url} ({name})"))),
                 Destination::Programs => {

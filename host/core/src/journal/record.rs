@@ -1,5 +1,5 @@
-//! The journal as lines of JSON, and the fold from records to a room. Works on text only; the host
-//! stores the lines.
+//! The journal as lines of JSON, and the fold from records to a room. Works on text only; the
+//! driver appends the lines (`driver/commit`), and the runtime stores them (`storage/`).
 
 use std::fmt;
 use std::sync::Arc;

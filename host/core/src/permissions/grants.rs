@@ -95,8 +95,12 @@ pub trait Grant {
         true
     }
 
+    /// The places outside of the host that data can reach by it. Without a default, so that a new
+    /// grant does not compile before it is counted.
+    fn destinations(&self) -> Vec<Destination<'_>>;
+
     /// The texts for people, about one request or, with an empty target, about all of the grant.
-    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_>;
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts;
 }
 
 /// A request of a plugin, as a question about it.
@@ -129,14 +133,12 @@ pub enum Destination<'a> {
 
 /// The texts of a grant.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct GrantTexts<'a> {
+pub struct GrantTexts {
     /// The permissions at the head of a run: `read docs/`. Those of `tools` depend on the toolboxes
     /// of the tasks, which `inspect` knows.
     pub summary: Vec<String>,
     /// The effect that needs an approver: `spend on the model default`.
     pub effect: String,
-    /// The places outside of the host that data can reach by it.
-    pub destinations: Vec<Destination<'a>>,
     /// The grant in an explanation.
     pub granted: String,
     /// The index of the list entry that covers the target.
@@ -145,7 +147,7 @@ pub struct GrantTexts<'a> {
     pub bounds: Option<String>,
 }
 
-impl GrantTexts<'_> {
+impl GrantTexts {
     /// The explanation of a list of names.
     fn of_names<T: Borrow<str>>(names: &[T], covers: impl Fn(&str) -> bool) -> Self {
         let entry = names.iter().position(|name| covers(name.borrow()));

@@ -19,7 +19,6 @@ use super::{
     Frames, Invariant, Purpose, QueryPurpose, RoomContext, TimerPurpose, ToolRounds, confirming,
 };
 use crate::protocol::notice::Notice;
-use crate::setup::PluginKind;
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
 use crate::trajectory;
 use crate::trajectory::truncate;
@@ -27,6 +26,7 @@ use crate::types::action::{Action, Observation};
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{CallId, FrameId, PluginName, TaskName, TimerId};
 use crate::types::message::{Message, ToolResult};
+use crate::types::plugin_kind::PluginKind;
 pub(super) use jobs::{KILL, exit_of};
 
 /// Number of memories that `recall` asks for.
@@ -36,6 +36,13 @@ const MEMORY_CHARS: usize = 30_000;
 const CONDENSE: &str = "condensation_request";
 /// The observation of a thought (O-045).
 const THOUGHT_LOGGED: &str = "Your thought has been logged.";
+
+/// The author of an answer's text. What is a plugin's is data, and no word of the host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TextOrigin {
+    Host,
+    Plugin,
+}
 
 impl ToolRounds<'_> {
     /// Carries out the action of a message, which is more than a reply.
@@ -73,7 +80,7 @@ impl ToolRounds<'_> {
                 index,
                 &call,
                 Some(&action),
-                consent,
+                consent.clone(),
             ) {
                 ConsentRuling::Runs => {}
                 ConsentRuling::Waits => return,
@@ -113,7 +120,7 @@ impl ToolRounds<'_> {
                 match self.dialogue().condense_requested(id) {
                     Ok(observation) => {
                         let text = observation.content().to_owned();
-                        self.frames.answer(self.cx, id, index, (observation, text), false);
+                        self.frames.answer(self.cx, id, index, observation, text, TextOrigin::Host);
                         return;
                     }
                     Err(text) => Err(text),
@@ -161,8 +168,9 @@ impl ToolRounds<'_> {
                     self.cx,
                     id,
                     slot,
-                    (Observation::Recalled { memories }, text),
-                    true,
+                    Observation::Recalled { memories },
+                    text,
+                    TextOrigin::Plugin,
                 );
             }
             Ok(_) => self.frames.observe(
@@ -174,13 +182,8 @@ impl ToolRounds<'_> {
             // The text of a fault comes from the plugin, so the slot's answer is data.
             Err(fault) => {
                 let content = format!("The memory failed: {}", fault.message);
-                self.frames.answer(
-                    self.cx,
-                    id,
-                    slot,
-                    (Observation::Error { content: content.clone() }, content),
-                    true,
-                );
+                let observation = Observation::Error { content: content.clone() };
+                self.frames.answer(self.cx, id, slot, observation, content, TextOrigin::Plugin);
             }
         }
         self.dialogue().resume_round(id);
@@ -306,38 +309,39 @@ impl Frames {
             )
         });
         if let Some(call) = call {
-            self.limit_pending(cx, id, call);
+            self.set_action_timeout(cx, id, call);
             return self.set_slot(cx, id, index, SlotState::Calling);
         }
         let text = format!("There is no memory to search: the task {name} has none.");
-        self.answer(cx, id, index, (Observation::Null, text), false);
+        self.answer(cx, id, index, Observation::Null, text, TextOrigin::Host);
     }
 
-    /// Answers a slot with an observation. `is_data` is true if the text is not the host's own.
+    /// Answers a slot with an observation, and with a text for the agent.
     fn answer(
         &mut self,
         cx: &mut RoomContext,
         id: FrameId,
-        index: usize,
-        (observation, text): (Observation, String),
-        is_data: bool,
+        slot: usize,
+        observation: Observation,
+        text: String,
+        origin: TextOrigin,
     ) {
         let message = Some(Box::new(self.host_message(cx, id, text)));
         let is_error = matches!(observation, Observation::Error { .. });
-        let outcome = CallOutcome { message, is_error, is_result: is_data };
-        self.answer_slot(cx, id, index, SlotAnswer { outcome, observation: Some(observation) });
+        let outcome = CallOutcome { message, is_error, is_result: origin == TextOrigin::Plugin };
+        self.answer_slot(cx, id, slot, SlotAnswer { outcome, observation: Some(observation) });
     }
 
     /// Answers an action with the refusal of its tool call.
     fn refuse_act(&mut self, cx: &mut RoomContext, id: FrameId, index: usize, result: ToolResult) {
         let arguments = self.slot(id, index).map(|slot| &slot.now.arguments);
         self.report_refused(cx, id, &result.name, arguments, &result.content);
-        let refused = (Observation::Error { content: result.content.clone() }, result.content);
-        self.answer(cx, id, index, refused, true);
+        let observation = Observation::Error { content: result.content.clone() };
+        self.answer(cx, id, index, observation, result.content, TextOrigin::Plugin);
     }
 
     /// Sets the operator's timeout for a pending call, if there is one.
-    pub(super) fn limit_pending(&self, cx: &mut RoomContext, id: FrameId, call: CallId) {
+    pub(super) fn set_action_timeout(&self, cx: &mut RoomContext, id: FrameId, call: CallId) {
         let Some(after_ms) = self.task_of(cx, id).and_then(|(_, task)| task.action_timeout_ms)
         else {
             return;

@@ -19,11 +19,11 @@ use crate::types::outcome::Status;
 #[serde(transparent)]
 pub(super) struct AgentStates(BTreeMap<TaskName, AgentState>);
 
-/// Frames that wait for people, collected once for all frames.
-struct AwaitedPeople {
+/// The frames that wait for people, by what for.
+struct FramesWaitingForPeople {
     confirmation: BTreeSet<FrameId>,
     user: BTreeSet<FrameId>,
-    more: BTreeSet<FrameId>,
+    budget: BTreeSet<FrameId>,
 }
 
 impl Room {
@@ -36,7 +36,7 @@ impl Room {
 
     /// Reports the states that changed in this event.
     pub(super) fn report_states(&mut self) {
-        let waiting = self.budgets.awaited_people(&self.cx);
+        let waiting = self.budgets.frames_waiting_for_people(&self.cx);
         for frame in self.frames.values() {
             let (state, reason) = self.pausing.state_of(&self.cx, &self.budgets, frame, &waiting);
             self.agent_states.set_state(&mut self.cx, &frame.task, state, reason);
@@ -116,22 +116,24 @@ impl AgentStates {
 }
 
 impl Budgets {
-    fn awaited_people(&self, cx: &RoomContext) -> AwaitedPeople {
-        let mut waiting = AwaitedPeople {
+    /// Collects the frames that wait for a person: to approve a call, to answer, or to grant more
+    /// budget.
+    fn frames_waiting_for_people(&self, cx: &RoomContext) -> FramesWaitingForPeople {
+        let mut waiting = FramesWaitingForPeople {
             confirmation: BTreeSet::new(),
             user: BTreeSet::new(),
-            more: BTreeSet::new(),
+            budget: BTreeSet::new(),
         };
         for purpose in cx.calls.of_people() {
             match purpose {
                 Purpose::Approval { frame, .. } => waiting.confirmation.insert(*frame),
                 Purpose::User { frame } => waiting.user.insert(*frame),
-                Purpose::HeldTool { frame, .. } => waiting.more.insert(*frame),
+                Purpose::HeldTool { frame, .. } => waiting.budget.insert(*frame),
                 _ => false,
             };
         }
         let asker = |call: &CallId| cx.calls.get(call).and_then(Purpose::frame);
-        waiting.more.extend(self.held_requests.iter().filter_map(|request| asker(&request.call)));
+        waiting.budget.extend(self.held_requests.iter().filter_map(|request| asker(&request.call)));
         waiting
     }
 }
@@ -142,7 +144,7 @@ impl Pausing {
         cx: &RoomContext,
         budgets: &Budgets,
         frame: &Frame,
-        waiting: &AwaitedPeople,
+        waiting: &FramesWaitingForPeople,
     ) -> (AgentState, Option<String>) {
         if let Some(reason) = self.paused() {
             // O-122: a pause hides every other state.
@@ -154,7 +156,7 @@ impl Pausing {
         if waiting.confirmation.contains(&frame.id) {
             return (AgentState::AwaitingUserConfirmation, None);
         }
-        if frame.wait() == Some(&FrameWait::More) || waiting.more.contains(&frame.id) {
+        if frame.wait() == Some(&FrameWait::Budget) || waiting.budget.contains(&frame.id) {
             // O-077: an exhausted budget counts as a pause.
             let budget = budgets.top_up.and_then(|call| match cx.calls.get(&call)? {
                 Purpose::TopUp { top_up } => Some(top_up.budget.key()),
@@ -221,7 +223,7 @@ mod tests {
         let mut pausing = Pausing::default();
         let mut states = Vec::new();
         let mut note = |parts: &super::super::fixture::Parts, pausing: &Pausing| {
-            let waiting = parts.budgets.awaited_people(&parts.cx);
+            let waiting = parts.budgets.frames_waiting_for_people(&parts.cx);
             let frame = parts.frames.get(&id).unwrap();
             states.push(pausing.state_of(&parts.cx, &parts.budgets, frame, &waiting).0);
         };

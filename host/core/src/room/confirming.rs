@@ -16,6 +16,7 @@ use crate::types::fault::Fault;
 use crate::types::ids::{FrameId, PluginName};
 use crate::types::message::ToolCall;
 use crate::types::risk::Risk;
+use crate::types::text::cut_bytes;
 
 /// Bytes of an analyzer's reason; the rest is cut.
 const REASON_MAX: usize = 4 << 10;
@@ -74,9 +75,9 @@ pub(super) fn consent_to(
     let refusal = || ConsentRuling::Refused(failed(act.call, OVER.to_owned()));
     let Some((frame, task)) = frames.task_of(cx, act.frame) else { return refusal() };
     let (name, rules) = (frame.task.clone(), task.confirm.clone());
-    let (asks, risk) = match consent {
+    let (asks, risk, risk_reason) = match consent {
         Consent::Approved | Consent::Edited => return ConsentRuling::Runs,
-        Consent::Assessed { risk, asks } => (asks, Some(risk)),
+        Consent::Assessed { risk, asks, reason } => (asks, Some(risk), reason),
         Consent::NotYet => {
             match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
                 Some(analyzer) => {
@@ -95,12 +96,10 @@ pub(super) fn consent_to(
                     };
                 }
                 // O-109: without an analyzer the risk is unknown.
-                None => (rules.policy.asks(None), None),
+                None => (rules.policy.asks(None), None, None),
             }
         }
     };
-    // Taken, so that it cannot reach a later request.
-    let risk_reason = cx.risk_reason.take();
     if !asks && by_rule.is_none() {
         return ConsentRuling::Runs;
     }
@@ -167,7 +166,11 @@ pub(super) fn delegators(frames: &Frames, cx: &RoomContext, id: FrameId) -> Vec<
             delegators.push(Delegator {
                 task: caller.task.clone(),
                 plugin: task.agent.clone(),
-                brief: brief_of(message.map(|message| message.text()).unwrap_or_default()),
+                brief: cut_bytes(
+                    message.map(|message| message.text()).unwrap_or_default(),
+                    BRIEF_MAX,
+                )
+                .into_owned(),
                 led_by: frame.led_by.clone(),
             });
         }
@@ -221,10 +224,9 @@ impl ToolRounds<'_> {
                 ),
             ),
         };
-        self.cx.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
-        self.resume_slot(id, slot, Consent::Assessed { risk, asks });
-        // Unused if no approver was asked.
-        self.cx.risk_reason = None;
+        let reason =
+            (!reason.trim().is_empty()).then(|| cut_bytes(&reason, REASON_MAX).into_owned());
+        self.resume_slot(id, slot, Consent::Assessed { risk, asks, reason });
     }
 
     /// Resumes a slot that waited for consent, or for budget. `consent` is the consent so far.
@@ -268,24 +270,4 @@ impl ToolRounds<'_> {
         let answer = SlotAnswer { outcome, observation: Some(observation) };
         self.frames.answer_slot(self.cx, id, index, answer);
     }
-}
-
-/// The beginning of what a task was asked to do.
-pub(super) fn brief_of(text: &str) -> String {
-    let end = (0..=BRIEF_MAX.min(text.len()))
-        .rev()
-        .find(|end| text.is_char_boundary(*end))
-        .unwrap_or_default();
-    let more = if end < text.len() { "…" } else { "" };
-    format!("{}{more}", &text[..end])
-}
-
-fn bounded(mut reason: String) -> String {
-    if reason.len() > REASON_MAX {
-        let end =
-            (0..=REASON_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or_default();
-        reason.truncate(end);
-        reason.push('…');
-    }
-    reason
 }

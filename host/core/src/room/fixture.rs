@@ -14,10 +14,11 @@ use crate::permissions::manifest::{CapabilityRequest, Manifest};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
-use crate::setup::{PluginFacts, PluginKind, Provenance, Setup, TaskSetup};
+use crate::setup::{PluginFacts, Provenance, Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::ids::{FrameId, Millis, TaskName};
 use crate::types::message::{Message, Role};
+use crate::types::plugin_kind::PluginKind;
 use crate::types::request::{Refusal, RequestId, RequestReply};
 
 /// A task that people talk to, and one for background work. A token costs one micro-US-dollar in a

@@ -23,6 +23,7 @@ use crate::setup::{GatePoint, GateRule};
 use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, ChannelId, FrameId, PluginName};
 use crate::types::request::Inbound;
+use crate::types::text::cut_bytes;
 
 /// Bytes of a gate's reason, which the sender reads.
 const REASON_MAX: usize = 4 << 10;
@@ -268,7 +269,8 @@ impl Room {
                 self.block(number, plugin, &reason, &reason);
             }
             Ok(GateVerdict::Block { reason }) => {
-                let reason = format!("gate {plugin} blocked it: {}", bounded(reason));
+                let reason =
+                    format!("gate {plugin} blocked it: {}", cut_bytes(&reason, REASON_MAX));
                 self.block(number, plugin, &reason, &reason);
             }
             Err(fault) => self.gate_failed(call, plugin, number, fault),
@@ -288,7 +290,7 @@ impl Room {
     }
 
     fn gate_failed(&mut self, call: CallId, plugin: &PluginName, number: u64, fault: Fault) {
-        let reason = format!("gate {plugin} failed: {}", bounded(fault.message.clone()));
+        let reason = format!("gate {plugin} failed: {}", cut_bytes(&fault.message, REASON_MAX));
         self.cx.notify(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
         if self.gate_checks().rule_of(number, plugin).is_some_and(|rule| rule.fails_open) {
             self.release(number, plugin);
@@ -405,14 +407,4 @@ fn checked(advice: PluginReply, original: &str) -> Result<GateVerdict, Fault> {
         PluginReply::Gate { verdict } => Ok(verdict),
         _ => bad("it answered another question than the one that it was asked".to_owned()),
     }
-}
-
-fn bounded(mut reason: String) -> String {
-    if reason.len() > REASON_MAX {
-        reason.truncate(
-            (0..=REASON_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or_default(),
-        );
-        reason.push('…');
-    }
-    reason
 }

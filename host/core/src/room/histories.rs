@@ -340,7 +340,7 @@ impl Dialogue<'_> {
             && message.sender == Role::User
             && message.sender_name == *self.cx.opening.channel.as_str();
         let memory = self.histories.memory(self.cx, &task);
-        // The message may be there already: `ask_agent` and `post` can both write it.
+        // The message may be there already: `ask_llm_role` and `post` can both write it.
         if newest_said(&memory.history).is_some_and(|last| last.seq == message.seq) {
             return true;
         }

@@ -152,8 +152,8 @@ impl Dialogue<'_> {
                     && matches!(host_tool, Some(HostTool::DonePass | HostTool::Forward)))
         };
         let mut source = Arc::clone(message);
-        let mut mine = self.histories.read(self.cx, &name, &task, &source).mine;
-        while mine.iter().any(asks) {
+        let mut own = self.histories.read(self.cx, &name, &task, &source).own;
+        while own.iter().any(asks) {
             let above = self
                 .histories
                 .links
@@ -168,14 +168,14 @@ impl Dialogue<'_> {
             else {
                 break;
             };
-            mine = self.histories.read(self.cx, &name, &task, &above).mine;
+            own = self.histories.read(self.cx, &name, &task, &above).own;
             source = above;
         }
         let mut passed = self.cx.stamp(Role::Agent, task.agent.as_str());
         let seq = passed.seq;
         passed = Message { seq, sender: passed.sender, parent: None, ..Message::clone(&source) };
         if passed.tools.is_empty() {
-            passed.tools = mine;
+            passed.tools = own;
         }
         passed
     }
@@ -184,7 +184,7 @@ impl Dialogue<'_> {
     fn final_passed_message(&mut self, id: FrameId, message: &Arc<Message>) -> Option<Message> {
         let passed = self.passed_message(id, message, HostTool::DonePass);
         let (frame, task) = self.frames.task_of(self.cx, id)?;
-        let mut calls = self.histories.read(self.cx, &frame.task, task, &passed).mine;
+        let mut calls = self.histories.read(self.cx, &frame.task, task, &passed).own;
         let tainted = passed.labels.contains(&Label::Untrusted);
         calls.iter_mut().for_each(|call| call.untrusted |= tainted);
         let arguments = json!({ "content": passed.text(), "tools": calls_as_json(&calls) });

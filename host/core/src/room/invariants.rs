@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn an_answer_to_something_else_leaves_the_wait_as_it_is() {
         for wait in
-            [FrameWait::Call(OTHER), FrameWait::More, FrameWait::Subtask(FrameId(9)), round(0)]
+            [FrameWait::Call(OTHER), FrameWait::Budget, FrameWait::Subtask(FrameId(9)), round(0)]
         {
             let (mut room, id) = room(wait.clone(), tool);
             room.tool_answered(CALL, Ok(ToolOutcome::default()), CallReport::default());
@@ -219,25 +219,25 @@ mod tests {
         );
         assert_ends(
             "a step, and none waits",
-            waiting(FrameWait::More, |frame| Purpose::Step { frame }),
+            waiting(FrameWait::Budget, |frame| Purpose::Step { frame }),
             stepped(),
             Invariant::StepWaits,
         );
         assert_ends(
             "a user, and none waits",
-            waiting(FrameWait::More, |frame| Purpose::User { frame }),
+            waiting(FrameWait::Budget, |frame| Purpose::User { frame }),
             user_answer(),
             Invariant::StepWaits,
         );
         assert_ends(
             "an approval, and no round",
-            waiting(FrameWait::More, |frame| Purpose::Approval { frame, slot: 0 }),
+            waiting(FrameWait::Budget, |frame| Purpose::Approval { frame, slot: 0 }),
             approved(),
             Invariant::RoundWaits,
         );
         assert_ends(
             "a risk, and no round",
-            waiting(FrameWait::More, risk),
+            waiting(FrameWait::Budget, risk),
             assessed(),
             Invariant::RoundWaits,
         );
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_room_that_was_ended_is_written_down_as_such() {
-        let (mut room, _) = room(FrameWait::More, tool);
+        let (mut room, _) = room(FrameWait::Budget, tool);
         room.handle(answered(), Millis(1));
         while room.poll_effect().is_some() || room.poll_notice().is_some() {}
         let written = serde_json::to_value(&room).expect("a room is serialisable");

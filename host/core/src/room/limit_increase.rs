@@ -176,7 +176,7 @@ impl Room {
             .iter()
             .filter_map(|(call, purpose)| match purpose {
                 Purpose::HeldTool { frame, slot, consent } => {
-                    Some((*call, *frame, *slot, *consent))
+                    Some((*call, *frame, *slot, consent.clone()))
                 }
                 _ => None,
             })
@@ -188,7 +188,7 @@ impl Room {
             }
         }
         let is_held =
-            |id: &FrameId| self.frames.get(id).and_then(Frame::wait) == Some(&FrameWait::More);
+            |id: &FrameId| self.frames.get(id).and_then(Frame::wait) == Some(&FrameWait::Budget);
         let frames: Vec<FrameId> = self.frames.keys().copied().filter(is_held).collect();
         for id in frames {
             try_again(&mut self.frames, &mut self.cx, id);

@@ -95,7 +95,7 @@ fn messages_held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
         FrameWait::Next
         | FrameWait::Call(_)
         | FrameWait::Subtask(_)
-        | FrameWait::More
+        | FrameWait::Budget
         | FrameWait::Gates => None,
     });
     let unknown =

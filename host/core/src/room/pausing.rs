@@ -294,12 +294,12 @@ impl StepLoop<'_> {
             return;
         }
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
-        let (mine, others) = std::mem::take(&mut self.pausing.words)
+        let (own, others) = std::mem::take(&mut self.pausing.words)
             .into_iter()
             .partition(|words| words.task == task);
         self.pausing.words = others;
-        let mine: Vec<UserMessage> = mine;
-        mine.into_iter().for_each(|words| self.write_user_message(id, words));
+        let own: Vec<UserMessage> = own;
+        own.into_iter().for_each(|words| self.write_user_message(id, words));
     }
 
     fn write_user_message(

@@ -111,7 +111,7 @@ impl Dialogue<'_> {
         let reading = self.histories.read(self.cx, name, &task, pending);
         // Calls found in a text are attached to the message (L-108), for later responders too.
         self.attach_to_pending(id, &reading);
-        !(reading.is_for_others() || (task.respond_tools_only && reading.mine.is_empty()))
+        !(reading.is_for_others() || (task.respond_tools_only && reading.own.is_empty()))
     }
 
     /// Whether the pending message holds a call, or an attempt at one, that concerns this task
@@ -175,11 +175,11 @@ impl Dialogue<'_> {
         };
         let Some(pending) = frame
             .pending_mut()
-            .filter(|pending| pending.tools.is_empty() && !reading.mine.is_empty())
+            .filter(|pending| pending.tools.is_empty() && !reading.own.is_empty())
         else {
             return;
         };
-        Arc::make_mut(pending).tools.clone_from(&reading.mine);
+        Arc::make_mut(pending).tools.clone_from(&reading.own);
         self.keep_pending(id);
     }
 
@@ -220,7 +220,7 @@ impl Histories {
         if !rules.trusts_external_calls {
             // L-171: an external text is not a call, except of tools that the agent itself is
             // offered. The agent answers the rest as text.
-            reading.mine.retain(|call| toolbox.trusts(message, call));
+            reading.own.retain(|call| toolbox.trusts(message, call));
             reading.all.retain(|call| toolbox.trusts(message, call));
         }
         reading

@@ -59,7 +59,7 @@ impl Room {
             }
             // The time of a call begins with its turn.
             if let Some(frame) = self.cx.calls.get(&call).and_then(Purpose::limited_in) {
-                self.frames.limit_pending(&mut self.cx, frame, call);
+                self.frames.set_action_timeout(&mut self.cx, frame, call);
             }
             self.cx.effects.push_back(effect);
         }

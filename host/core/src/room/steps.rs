@@ -29,13 +29,13 @@ use super::{
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::setup::PluginKind;
 use crate::setup::plugin_query::PluginQuery;
 use crate::types::action::{Action, Turn};
 use crate::types::fault::Fault;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Blob, Label, Message, Role};
 use crate::types::outcome::Status;
+use crate::types::plugin_kind::PluginKind;
 use crate::types::view::Peer;
 use judge::report_step;
 
@@ -390,7 +390,7 @@ impl StepLoop<'_> {
             let wait = match &responder {
                 _ if !is_taken => Some(FrameWait::Ready(None)),
                 Responder::Agent => return self.ask_agent_role(id, rest, do_not_know),
-                Responder::Llm => self.ask_agent(id),
+                Responder::Llm => self.ask_llm_role(id),
                 Responder::User => self.ask_user(id),
                 Responder::Subtask(name) => self.dialogue().ask_subtask(id, name),
                 Responder::System => Some(FrameWait::Ready(None)),
@@ -432,7 +432,7 @@ impl StepLoop<'_> {
         };
         let wait = match only.role {
             Role::Agent => return self.ask_agent_role(id, Responders::new(), None),
-            Role::Llm => self.ask_agent(id),
+            Role::Llm => self.ask_llm_role(id),
             Role::User => self.ask_user(id),
             Role::System => Some(FrameWait::Ready(None)),
         };
@@ -461,20 +461,22 @@ impl StepLoop<'_> {
         }
     }
 
-    fn ask_agent(&mut self, id: FrameId) -> Option<FrameWait> {
+    /// Asks the role `llm`: the task's agent takes a step. `Ready(None)` if a model has nothing to
+    /// answer, `Budget` if the step waits for more of it, `None` if this ended the frame.
+    fn ask_llm_role(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (pending, name) = (frame.turn().pending.clone(), frame.task.clone());
         let user_message = task.user_message.clone();
         // L-022: no agent answers a message whose calls the host should carry out.
-        let works = pending
+        let is_for_host = pending
             .as_ref()
             .is_some_and(|message| message.action.is_some() && message.sender == Role::Llm);
-        if works || !self.dialogue().reading(id).mine.is_empty() {
+        if is_for_host || !self.dialogue().reading(id).own.is_empty() {
             return Some(FrameWait::Ready(None));
         }
         // Checked before anything is written: a held step must leave the history as it is.
         match self.plugin_calls().must_wait_for(Budget::Turns) {
-            Ok(true) => return Some(FrameWait::More),
+            Ok(true) => return Some(FrameWait::Budget),
             Ok(false) => {}
             Err(budget) => {
                 self.run_control().stop_for_lack(BudgetShortage::of_used_up(budget));
@@ -483,7 +485,7 @@ impl StepLoop<'_> {
         }
         // Output of background commands precedes the pending message, unless that is written
         // already.
-        let is_written = self.dialogue().report_of_jobs(id);
+        let is_written = self.dialogue().write_job_output(id);
         match &pending {
             // L-010: the message holds nothing that a model could answer.
             Some(pending) if !is_written && !self.dialogue().write_history(id, pending) => {
@@ -782,7 +784,7 @@ impl PluginCalls<'_> {
         // If it may not answer any more, `agent_responded` finds that out: the responder may
         // decline to answer, which costs no turn.
         if self.cx.asks_for_more() && self.must_wait_for(Budget::Turns) == Ok(true) {
-            return Some(FrameWait::More);
+            return Some(FrameWait::Budget);
         }
         let call = self.cx.next_call(Purpose::Respond { frame: id });
         self.cx.notify(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });

@@ -54,7 +54,7 @@ impl ToolRounds<'_> {
             // An action precedes calls: its text may look like one.
             return self.carry_out(id, action.clone(), &pending);
         }
-        let calls = self.histories.trusted_calls(self.cx, self.frames, id, &pending, &reading.mine);
+        let calls = self.histories.trusted_calls(self.cx, self.frames, id, &pending, &reading.own);
         if let ([wrong], [], [] | [_]) = (&*reading.wrong, &*calls, &*pending.tool_calls) {
             self.frames.report_refused(self.cx, id, &wrong.call.name, None, &wrong.text);
             let refusal = self.frames.refusal_message(self.cx, id, &pending, wrong.text.clone());
@@ -106,7 +106,7 @@ impl ToolRounds<'_> {
             };
         }
         let reading = self.dialogue().reading(id);
-        let waits = !reading.unknown.is_empty() || !reading.mine.is_empty();
+        let waits = !reading.unknown.is_empty() || !reading.own.is_empty();
         if reading.is_for_others() || (waits && task.rules().unknown_calls_are_calls) {
             return None;
         }

@@ -209,15 +209,17 @@ pub enum PluginQuery {
 impl PluginQuery {
     /// The interface that answers the query.
     #[must_use]
-    pub fn kind(&self) -> crate::setup::PluginKind {
+    pub fn kind(&self) -> crate::types::plugin_kind::PluginKind {
         match self {
-            Self::Memories { .. } => crate::setup::PluginKind::Memory,
-            Self::Risk { .. } => crate::setup::PluginKind::SecurityAnalyzer,
-            Self::Condense { .. } => crate::setup::PluginKind::Condenser,
-            Self::Gate { .. } => crate::setup::PluginKind::Gate,
-            Self::Rule { .. } | Self::Conclude { .. } => crate::setup::PluginKind::Judge,
-            Self::AnswerAsUser { .. } => crate::setup::PluginKind::SimulatedUser,
-            Self::Observe { .. } => crate::setup::PluginKind::Observer,
+            Self::Memories { .. } => crate::types::plugin_kind::PluginKind::Memory,
+            Self::Risk { .. } => crate::types::plugin_kind::PluginKind::SecurityAnalyzer,
+            Self::Condense { .. } => crate::types::plugin_kind::PluginKind::Condenser,
+            Self::Gate { .. } => crate::types::plugin_kind::PluginKind::Gate,
+            Self::Rule { .. } | Self::Conclude { .. } => {
+                crate::types::plugin_kind::PluginKind::Judge
+            }
+            Self::AnswerAsUser { .. } => crate::types::plugin_kind::PluginKind::SimulatedUser,
+            Self::Observe { .. } => crate::types::plugin_kind::PluginKind::Observer,
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct ParsedCalls {
     /// The calls of tools that the reader knows.
     pub all: Vec<ToolCall>,
     /// The calls that it carries out.
-    pub mine: Vec<ToolCall>,
+    pub own: Vec<ToolCall>,
     /// The names that match no tool of the reader.
     pub unknown: Vec<String>,
     /// The calls that its model must correct; the others do not wait for them.
@@ -51,25 +51,25 @@ pub struct WrongCall {
     pub call: ToolCall,
     /// The error, for the model.
     pub text: String,
-    /// The number of calls in [`ParsedCalls::mine`] that stand before it.
+    /// The number of calls in [`ParsedCalls::own`] that stand before it.
     pub after: usize,
 }
 
 impl ParsedCalls {
     /// A message without calls.
     pub(crate) const NONE: Self =
-        Self { all: Vec::new(), mine: Vec::new(), unknown: Vec::new(), wrong: Vec::new() };
+        Self { all: Vec::new(), own: Vec::new(), unknown: Vec::new(), wrong: Vec::new() };
 
     /// Whether the message has calls, or attempts at calls, that concern the reader (L-052).
     #[must_use]
     pub fn is_attempt(&self) -> bool {
-        !self.mine.is_empty() || !self.wrong.is_empty()
+        !self.own.is_empty() || !self.wrong.is_empty()
     }
 
     /// Whether the reader knows calls in the message and carries out none of them (L-032).
     #[must_use]
     pub fn is_for_others(&self) -> bool {
-        !self.all.is_empty() && self.mine.is_empty()
+        !self.all.is_empty() && self.own.is_empty()
     }
 }
 
@@ -97,12 +97,12 @@ impl CallParser<'_> {
         }
         // Parsed when the message was added; parsing the text again could find other calls. Wrong
         // and unknown calls are not attached.
-        let mine = message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
+        let own = message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
         let reparsed = match message.sender {
             Role::Llm => self.parse(message),
             _ => ParsedCalls::NONE,
         };
-        ParsedCalls { all: message.tools.clone(), mine, ..reparsed }
+        ParsedCalls { all: message.tools.clone(), own, ..reparsed }
     }
 
     fn parse(&self, message: &Message) -> ParsedCalls {
@@ -124,17 +124,17 @@ impl CallParser<'_> {
                     // L-172: calls inherit the message's origin.
                     call.untrusted |= untrusted;
                     lead(&mut call.led_by, &message.led_by);
-                    let mine = self.carries_out(&call);
+                    let is_own = self.carries_out(&call);
                     // Of a model's native calls, the reference knows only those that the task
                     // carries out.
-                    if mine || !native {
+                    if is_own || !native {
                         reading.all.push(call.clone());
                     }
-                    reading.mine.extend(mine.then_some(call));
+                    reading.own.extend(is_own.then_some(call));
                 }
                 CallAttempt::Unknown(name) => reading.unknown.push(name),
                 CallAttempt::Wrong(call, text) if from_llm || self.after_model => {
-                    let wrong = WrongCall { call, text, after: reading.mine.len() };
+                    let wrong = WrongCall { call, text, after: reading.own.len() };
                     if self.wrong_call_stops_others && !native {
                         return ParsedCalls {
                             unknown: reading.unknown,

@@ -101,7 +101,8 @@ impl EndedTask {
         texts.into_iter().flatten().map(String::len).sum::<usize>() + weight_of(&self.metadata)
     }
 
-    /// The task for a child room that could not be opened, or that failed in the host.
+    /// The end of a task whose room could not be opened, or failed in the host. The parent's room
+    /// fills in what it knows of the task.
     #[must_use]
     pub fn interrupted(reason: String) -> Self {
         Self {

@@ -10,9 +10,10 @@ use conclave_core::config::ProblemCode::{
 };
 use conclave_core::config::assemble::assemble;
 use conclave_core::config::{Config, Problems};
-use conclave_core::setup::{CondenseRules, PluginFacts, PluginKind, TaskSetup};
+use conclave_core::setup::{CondenseRules, PluginFacts, TaskSetup};
 use conclave_core::types::confirm::{ConfirmPolicy, ConfirmRules};
 use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::risk::Risk;
 use conclave_core::types::stuck_rules::{Recovery, StuckRules};
 

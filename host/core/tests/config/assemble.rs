@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::setup::PluginFacts;
 use conclave_core::types::channel::{Binding, ChannelKind};
 use conclave_core::types::completion::ToolFormat;
 use conclave_core::types::ids::{ChannelId, PluginName, TaskName};
+use conclave_core::types::plugin_kind::PluginKind;
 use serde_json::json;
 
 use crate::support::{LIBRARY, Parts, assembled, by_name, library, misfit, plugin, settings, tool};

@@ -7,9 +7,10 @@ use conclave_core::config::ProblemCode::{
     Conflict, InvalidValue, MissingKey, NotGranted, OutOfRange, UnknownChannel, UnknownTask,
     WrongType,
 };
-use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::setup::PluginFacts;
 use conclave_core::types::delegation::{BackgroundRules, OnClose, ResultForm};
 use conclave_core::types::ids::PluginName;
+use conclave_core::types::plugin_kind::PluginKind;
 use serde_json::json;
 
 use crate::support::{assembled, by_name, plugin, refused, unfit};

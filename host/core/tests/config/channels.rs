@@ -8,9 +8,9 @@ use conclave_core::config::ProblemCode::{
     Conflict, InvalidName, InvalidValue, MissingKey, OutOfRange, UnknownChannel, UnknownKey,
     UnknownRecipient, WrongType,
 };
-use conclave_core::setup::PluginKind;
 use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind, Visibility};
 use conclave_core::types::ids::{ChannelId, PluginName};
+use conclave_core::types::plugin_kind::PluginKind;
 
 use crate::support::{Parts, assembled, by_name, good, plugin, refused};
 

@@ -7,8 +7,9 @@ use conclave_core::config::ProblemCode::{
     InvalidValue, MissingKey, NotGranted, OutOfRange, UnknownKey, UnknownPlugin, UnknownTask,
     WrongPluginKind,
 };
-use conclave_core::setup::{GatePoint, GateRule, PluginFacts, PluginKind};
+use conclave_core::setup::{GatePoint, GateRule, PluginFacts};
 use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::plugin_kind::PluginKind;
 
 use crate::support::{Parts, assembled, by_name, good, plugin, refused, unfit};
 

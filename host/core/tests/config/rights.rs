@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use conclave_core::inspect::permission_summary::{RightsRow, data_can_leave, rights_table};
-use conclave_core::setup::PluginKind;
+use conclave_core::types::plugin_kind::PluginKind;
 
 use crate::support::{LIBRARY, Parts, assembled, by_name, good, library, plugin};
 

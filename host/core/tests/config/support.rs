@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use conclave_core::config::assemble::{Assembly, assemble};
 use conclave_core::config::{Config, Problems};
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
-use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
+use conclave_core::setup::{PluginFacts, Provenance};
 use conclave_core::types::ids::PluginName;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::tool::ToolSpec;
 use serde_json::{Value, json};
 

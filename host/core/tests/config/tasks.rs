@@ -6,13 +6,13 @@ use std::sync::Arc;
 use conclave_core::config::ProblemCode;
 use conclave_core::permissions::task_scope::TaskScope;
 use conclave_core::setup::{
-    AgentResponder, LoopRules, NoTool, PluginFacts, PluginKind, ResponderName, ReturnType,
-    TaskSetup, TextRules,
+    AgentResponder, LoopRules, NoTool, PluginFacts, ResponderName, ReturnType, TaskSetup, TextRules,
 };
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::types::completion::ToolFormat;
 use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::message::{Role, ToolCall};
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::stuck_rules::StuckRules;
 use conclave_core::types::task_options::Overflow;
 use serde_json::json;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use conclave_core::config::ProblemCode;
-use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::setup::PluginFacts;
 use conclave_core::tool_calls::toolbox::{TaskTool, Toolbox};
 use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::plugin_kind::PluginKind;
 use serde_json::json;
 
 use crate::support::{Parts, RULES, assembled, by_name, misfit, plugin, refused};

@@ -13,7 +13,7 @@ use conclave_core::permissions::task_scope::TaskScope;
 use conclave_core::protocol::event::RunOpening;
 use conclave_core::setup::{
     AgentResponder, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, PluginFacts,
-    PluginKind, PluginSetup, Provenance, ResponderName, ReturnType, Setup, TaskSetup, TextRules,
+    PluginSetup, Provenance, ResponderName, ReturnType, Setup, TaskSetup, TextRules,
 };
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::tool_calls::toolbox::TaskTool;
@@ -24,6 +24,7 @@ use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
 use conclave_core::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
 use conclave_core::types::message::Role;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::stuck_rules::StuckRules;
 use conclave_core::types::task_options::Overflow;

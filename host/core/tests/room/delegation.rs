@@ -17,7 +17,7 @@ use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::setup::plugin_query::{GateVerdict, PluginQuery, PluginReply};
-use conclave_core::setup::{GatePoint, GateRule, PluginKind, Setup};
+use conclave_core::setup::{GatePoint, GateRule, Setup};
 use conclave_core::tool_calls::toolbox::TaskTool;
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind};
@@ -28,6 +28,7 @@ use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{BackgroundId, CallId, Millis};
 use conclave_core::types::message::{Label, ToolCall};
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::request::{
     Refusal, RefusalCode, RequestId, RequestReply as Answer, RoomRequest,
 };

@@ -10,7 +10,7 @@ use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::setup::plugin_query::{GateVerdict, PluginReply};
-use conclave_core::setup::{PluginFacts, PluginKind, Setup};
+use conclave_core::setup::{PluginFacts, Setup};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::denial::Layer;
@@ -18,6 +18,7 @@ use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{CallId, ControlId, Millis, PluginName};
 use conclave_core::types::limits::RunLimits;
 use conclave_core::types::message::ToolCall;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::tool::ToolOutcome;
 use serde_json::{Value, json};
 

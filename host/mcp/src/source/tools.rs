@@ -16,7 +16,7 @@ use crate::text::display;
 /// those of all plugins.
 const DESCRIPTION: usize = 4 << 10;
 /// Maximum served tools of one server.
-const MOST: usize = 256;
+const TOOLS_MAX: usize = 256;
 /// Maximum characters of a server's name for a tool in texts.
 const NAME: usize = 128;
 /// Maximum number of tools that one note names.
@@ -53,7 +53,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Chooses and names the tools of a list. The first of more than `MOST` are those that the
+    /// Chooses and names the tools of a list. The first of more than `TOOLS_MAX` are those that the
     /// server lists first.
     pub(super) fn of(plugin: &str, list: &ToolList, choice: &ServerTools) -> Self {
         let mut notes = Vec::new();
@@ -63,9 +63,10 @@ impl Admission {
         notes.extend(unmatched(&choice.unmatched(&names), names.len()));
         let chosen = all.iter().filter(|tool| choice.covers(&tool.own.original, &tool.own.name));
         let mut chosen: Vec<&NamedTool> = chosen.collect();
-        notes.extend(chosen.get(MOST).map(|first| too_many(chosen.len(), &first.own.original)));
-        let is_cut = chosen.len() > MOST || list.cut_after.is_some();
-        chosen.truncate(MOST);
+        notes
+            .extend(chosen.get(TOOLS_MAX).map(|first| too_many(chosen.len(), &first.own.original)));
+        let is_cut = chosen.len() > TOOLS_MAX || list.cut_after.is_some();
+        chosen.truncate(TOOLS_MAX);
         notes.extend(list.notes());
         let hashed: Vec<&Admitted> =
             chosen.iter().filter(|tool| tool.is_hashed).map(|tool| &tool.own).collect();
@@ -196,7 +197,7 @@ impl Admitted {
 fn too_many(chosen: usize, first: &str) -> ServerNote {
     ServerNote {
         message: format!(
-            "the first {MOST} of {chosen} tools are served, in the server's order; those from {} on are left out",
+            "the first {TOOLS_MAX} of {chosen} tools are served, in the server's order; those from {} on are left out",
             quoted(first)
         ),
         help: Some(
@@ -318,7 +319,7 @@ mod tests {
         let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
         let choice = ServerTools::default();
         let admission = admit(&names, &choice);
-        assert_eq!(admission.tools.len(), MOST);
+        assert_eq!(admission.tools.len(), TOOLS_MAX);
         assert!(admission.notes[0].message.contains("from \"t256\" on"), "{:?}", admission.notes);
         names.reverse();
         assert!(admission.still_holds("srv", &list(&names), &choice));

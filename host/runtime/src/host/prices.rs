@@ -6,13 +6,13 @@ use std::fs;
 use conclave_core::config::{Config, ProblemCode, Problems};
 
 /// The maximum size of a price file in bytes.
-const MOST: u64 = 4 << 20;
+const FILE_BYTES: u64 = 4 << 20;
 
 /// Returns the config with its prices; `None` if it names no price file or an invalid one.
 pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
     let file = config.prices.as_ref()?;
     let text = fs::metadata(&file.path).and_then(|found| {
-        if found.len() > MOST { Err(too_large()) } else { fs::read_to_string(&file.path) }
+        if found.len() > FILE_BYTES { Err(too_large()) } else { fs::read_to_string(&file.path) }
     });
     match text {
         Ok(text) => match config.priced(&text) {

@@ -2,7 +2,6 @@
 //! and its meter. It knows no import.
 
 mod call_core;
-mod journalled;
 mod lists;
 pub(crate) mod log;
 pub(crate) mod meter;
@@ -10,6 +9,7 @@ pub(crate) mod plugin_context;
 mod refusals;
 pub(crate) mod replay;
 mod secrets;
+mod side_effects;
 pub(crate) mod stdio;
 pub(crate) mod wasi;
 
@@ -17,12 +17,12 @@ use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
 
 pub(crate) use call_core::{CallCore, CallInput, SharedCounter};
-pub(crate) use journalled::{MOST_EFFECTS, digest};
 pub(crate) use plugin_context::{HostServices, PluginContext, WorksOn};
 pub(crate) use refusals::LateRefusals;
 pub(crate) use replay::{CallReplay, EffectDecision, Packed, Recalled};
 #[cfg(feature = "fetch")]
 pub(crate) use secrets::CallSecrets;
+pub(crate) use side_effects::{MOST_EFFECTS, digest};
 
 /// The room has a view for every query, so this is a fault of the host.
 pub(crate) fn no_view(name: &PluginName) -> Fault {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use conclave_core::setup::PluginKind;
 use conclave_core::setup::plugin_query::{
     Condensation, CondenseReason, GateInput, GateVerdict, JudgedAnswer, ObserverReply, PluginQuery,
     PluginReply, Ruling, TaskEnding, TaskResult, Verdict,
 };
 use conclave_core::types::action::Action;
 use conclave_core::types::observed::ObservedEvent;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::view::AgentView;
 
 use super::access::CallAccess;

@@ -10,8 +10,9 @@ use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, 
 use conclave_core::setup::plugin_query::{
     Condensation, GateVerdict, ObserverReply, Ruling, TaskResult, Verdict,
 };
-use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
+use conclave_core::setup::{PluginFacts, Provenance};
 use conclave_core::types::capability::Capability;
+use conclave_core::types::plugin_kind::PluginKind;
 use serde_json::Value;
 
 use super::advisor::{

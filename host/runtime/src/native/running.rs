@@ -6,10 +6,11 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use conclave_core::setup::PluginSetup;
 use conclave_core::setup::plugin_query::PluginQuery;
-use conclave_core::setup::{PluginKind, PluginSetup};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::tool::ToolError;
 use conclave_core::types::view::AgentView;
 use serde::Serialize;

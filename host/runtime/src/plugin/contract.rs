@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use conclave_core::permissions::manifest::{ANY_SETTING, CapabilityRequest, Manifest};
-use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
+use conclave_core::types::plugin_kind::PluginKind;
 
 use serde_json::json;
 

@@ -1,10 +1,11 @@
 //! The kinds of plugin. `kinds!` declares the export of each, which is looked up once for a
 //! component; [`ExportCall`] calls its functions, and converts their answers to the core's types.
+//! The kinds themselves are the core's [`PluginKind`].
 
-use conclave_core::setup::PluginKind;
 use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
 use conclave_core::types::delivery::Wake;
 use conclave_core::types::fault::Fault;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::tool::ToolError;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};

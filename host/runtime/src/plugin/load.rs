@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::permissions::manifest::Manifest;
-use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
+use conclave_core::setup::{PluginFacts, Provenance};
 use conclave_core::types::limits::{COMPONENT_BYTES, PluginLimits};
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::tool::ToolSpec;
 use serde_json::Value;
 use wasmtime::component::{Component, InstancePre};

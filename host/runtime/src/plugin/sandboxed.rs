@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use conclave_core::setup::{PluginKind, PluginSetup};
+use conclave_core::setup::PluginSetup;
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::tool::ToolError;
 use serde_json::Value;
 

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use conclave_core::setup::PluginKind;
 use conclave_core::setup::plugin_query::{
     Condensation, CondenseReason, EntrySpan, JudgedAnswer, PluginQuery, PluginReply, RESULT_MAX,
     Ruling, TaskEnding, TaskResult, Verdict,
@@ -16,6 +15,7 @@ use conclave_core::types::history::History;
 use conclave_core::types::ids::{CallId, Millis, PluginName};
 use conclave_core::types::message::{Message, Role, ToolCall};
 use conclave_core::types::outcome::Status;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::risk::Risk;
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::{AgentView, Remaining};

@@ -178,6 +178,8 @@ fn raw_custom(turn: &Turn) -> Option<Value> {
     Some(json!({ "action": custom.name, "args": arguments }))
 }
 
+/// The events for a reply: a message with its text, then a call for each tool call. The log's
+/// action for a call by a tool's name is that of MCP. A reply with neither is an empty message.
 fn reply_events(reply: Reply, turn: &Turn) -> Vec<TrajectoryEvent> {
     let mut actions: Vec<Logged> = Vec::new();
     if reply.content.is_some() || reply.tool_calls.is_empty() {

@@ -103,11 +103,11 @@ fn reads(text: &str) {
             let reading = reader.read(&message);
             assert!(reading.all.len() <= CALLS_MAX && reading.unknown.len() <= CALLS_MAX);
             assert!(
-                reading.mine.iter().all(|call| reading.all.contains(call)),
+                reading.own.iter().all(|call| reading.all.contains(call)),
                 "it carries out what it does not know"
             );
             assert!(
-                reading.mine.iter().all(|call| TOOLBOX.get(&call.name).is_some()),
+                reading.own.iter().all(|call| TOOLBOX.get(&call.name).is_some()),
                 "a call of a tool that there is not"
             );
         }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
-use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
+use conclave_core::setup::{PluginFacts, Provenance};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::ids::PluginName;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::tool::ToolSpec;
 use serde_json::json;
 

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anstyle::Style;
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
-use conclave_core::setup::{ChangedComponent, PluginKind};
+use conclave_core::setup::ChangedComponent;
 use conclave_core::types::capability::Capability;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_runtime::plugin::UnaskedImport;
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use super::one_line;
 /// Characters of a goal in a summary.
 const GOAL: usize = 60;
 /// Characters of a goal in the tree.
-const MOST: usize = 200;
+const GOAL_CHARS: usize = 200;
 /// The mark of each state (O-065).
 const MARKS: [(&str, &str); 5] = [
     ("open", "🔵"),
@@ -30,7 +30,7 @@ pub(crate) fn tree(plan: &Value) -> Vec<String> {
             "{}{mark} {} {}",
             "    ".repeat(depth),
             one_line(text(task, "id"), GOAL),
-            one_line(text(task, "goal"), MOST)
+            one_line(text(task, "goal"), GOAL_CHARS)
         ));
     });
     lines

@@ -6,9 +6,10 @@ use crate::config::{Config, ProblemCode, Problems};
 use crate::permissions::fetch::UrlPattern;
 use crate::permissions::grants::kind_of;
 use crate::permissions::manifest::CapabilityRequest;
-use crate::setup::{PluginFacts, PluginKind};
+use crate::setup::PluginFacts;
 use crate::types::capability::Capability;
 use crate::types::ids::{PluginName, TaskName};
+use crate::types::plugin_kind::PluginKind;
 use crate::types::wording::{array, code};
 
 /// The number of characters shown of an author's reason, which is untrusted text.

@@ -4,9 +4,9 @@
 use super::Plugins;
 use crate::config::usage::{agents_at_work, tools_line, unused, unused_plugins};
 use crate::config::{Config, Problems};
-use crate::setup::PluginKind;
 use crate::types::capability::Capability;
 use crate::types::ids::PluginName;
+use crate::types::plugin_kind::PluginKind;
 
 /// Adds a warning for each.
 pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems) {

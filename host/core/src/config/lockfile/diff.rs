@@ -100,7 +100,7 @@ pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<LockChange> {
     compare(PluginPart::Contract, pinned.contract.clone(), now.contract.clone());
     compare(PluginPart::Kinds, kinds(pinned), kinds(&now));
     asks(&pinned.asks, &now.asks, &mut changes);
-    tools(&pinned.tools, &now.tools, &mut changes);
+    diff_tools(&pinned.tools, &now.tools, &mut changes);
     changes.extend(changed(PluginPart::Version, "", pinned.version.clone(), now.version));
     let artifact = |pinned: &Option<OciReference>| {
         pinned.as_ref().map(ToString::to_string).unwrap_or_default()
@@ -208,14 +208,14 @@ fn is_narrower(before: &CapabilityRequest, now: &CapabilityRequest) -> bool {
     (now.optional || !before.optional) && same_keys && all_less
 }
 
-fn tools(
+fn diff_tools(
     before: &BTreeMap<String, ToolSpec>,
     now: &BTreeMap<String, ToolSpec>,
     changes: &mut Vec<LockChange>,
 ) {
     for (name, old) in before {
         match now.get(name) {
-            Some(new) => tool(name, old, new, changes),
+            Some(new) => diff_tool(name, old, new, changes),
             None => changes.push(LockChange {
                 part: PluginPart::Tool,
                 of: name.clone(),
@@ -242,7 +242,7 @@ fn tools(
 
 /// Adds the differences of a tool. Destructured without `..`, so that a new field does not compile
 /// before it is compared here.
-fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<LockChange>) {
+fn diff_tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<LockChange>) {
     let ToolSpec {
         name: _,
         description,

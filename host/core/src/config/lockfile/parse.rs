@@ -10,9 +10,9 @@ use toml::Spanned;
 use super::{FORMAT, Lockfile, Pinned};
 use crate::config::{PublicKey, check_name};
 use crate::permissions::manifest::CapabilityRequest;
-use crate::setup::PluginKind;
 use crate::types::ids::PluginName;
 use crate::types::oci::{OciReference, is_sha256};
+use crate::types::plugin_kind::PluginKind;
 use crate::types::tool::ToolSpec;
 
 /// A lock that cannot be read.

@@ -11,8 +11,9 @@ use crate::config::Config;
 use crate::config::assemble::assemble;
 use crate::inspect::permission_summary::rights_table;
 use crate::permissions::manifest::{CapabilityRequest, Manifest};
-use crate::setup::{PluginFacts, PluginKind};
+use crate::setup::PluginFacts;
 use crate::types::denial::Denial;
+use crate::types::plugin_kind::PluginKind;
 use crate::types::tool::ToolSpec;
 
 const CONFIG: &str = r#"

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::notice::SkippedResponder;
-use crate::setup::PluginKind;
 use crate::types::completion::TokenUsage;
 use crate::types::denial::Layer;
 use crate::types::fault::CallReport;
@@ -11,6 +10,7 @@ use crate::types::ids::{BackgroundId, ChannelId, ModelName, PluginName, RoomId, 
 use crate::types::limits::TICK_MS;
 use crate::types::message::Role;
 use crate::types::outcome::Status;
+use crate::types::plugin_kind::PluginKind;
 
 /// A row of a timeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

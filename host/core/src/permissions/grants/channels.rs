@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::texts::{in_brackets, names, run_limits};
-use super::{AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights};
+use super::{AccessRequest, Capability, Destination, Grant, GrantTexts, Layer, Refused, Rights};
 use crate::permissions::overlap::{common, smaller};
 use crate::types::ids::ChannelId;
 use crate::types::wording::count;
@@ -64,7 +64,11 @@ impl Grant for ChannelsGrant {
         false
     }
 
-    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        Vec::new()
+    }
+
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
         let bounds = in_brackets([self.messages.map(|messages| count(messages, "message"))]);
         let effect = format!("speak on {}", names(&self.channels));
         GrantTexts {

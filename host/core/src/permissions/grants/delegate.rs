@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::texts::{join, list, names};
 use super::{
-    AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights, TaskScope, has_any,
+    AccessRequest, Capability, Destination, Grant, GrantTexts, Layer, Refused, Rights, TaskScope,
+    has_any,
 };
 use crate::permissions::overlap::common;
 use crate::types::delegation::{OnClose, ResultForm};
@@ -210,7 +211,11 @@ impl Grant for DelegateGrant {
         false
     }
 
-    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        Vec::new()
+    }
+
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
         let effect = format!("delegate to {}", names(&self.tasks));
         let shares = match self.channels.is_empty() {
             true => String::new(),

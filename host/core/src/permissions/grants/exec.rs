@@ -230,7 +230,11 @@ impl Grant for ExecGrant {
         true
     }
 
-    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        self.network.then_some(Destination::Programs).into_iter().collect()
+    }
+
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
         let commands = join(self.commands.iter().map(CommandPattern::as_str));
         let entry = read_command(request.target).and_then(|(program, arguments)| {
             let covers = |it: &CommandPattern| it.names(&program) && it.covers(&arguments);
@@ -256,7 +260,6 @@ impl Grant for ExecGrant {
         GrantTexts {
             summary: vec![format!("run OUTSIDE THE SANDBOX {commands} ({})", facts.join(", "))],
             effect: format!("run {commands}, outside the sandbox"),
-            destinations: self.network.then_some(Destination::Programs).into_iter().collect(),
             granted: commands,
             entry,
             bounds: Some(format!(

@@ -396,7 +396,11 @@ impl Grant for FetchGrant {
         true
     }
 
-    fn texts(&self, _request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        self.rules.iter().map(|rule| Destination::Url(&rule.url)).collect()
+    }
+
+    fn texts(&self, _request: &AccessRequest<'_>) -> GrantTexts {
         let rules = self.rules.iter();
         let written: Vec<String> = rules
             .clone()
@@ -418,7 +422,6 @@ impl Grant for FetchGrant {
         GrantTexts {
             summary: vec![format!("send {rule_text}{private}{headers} ({requests})")],
             effect: format!("send to {}", join(rules.clone().map(|rule| rule.url.as_str()))),
-            destinations: rules.map(|rule| Destination::Url(&rule.url)).collect(),
             granted: written.into_iter().chain(each_header).collect::<Vec<_>>().join("; "),
             // Rules and headers are granted separately, so no single entry decides.
             entry: None,

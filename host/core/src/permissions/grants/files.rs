@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AccessRequest, Capability, Grant, GrantTexts, Refused, Rights, TaskScope, has_any};
+use super::{
+    AccessRequest, Capability, Destination, Grant, GrantTexts, Refused, Rights, TaskScope, has_any,
+};
 use crate::permissions::paths::{GuestPath, rest_below, suggested_folder, why_no_offer};
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::side_effect::SideEffect;
@@ -253,7 +255,11 @@ impl Grant for Vec<FileGrant> {
         self.iter().any(|grant| grant.mode.writes())
     }
 
-    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        Vec::new()
+    }
+
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
         let in_mode = |mode: FileMode, text: &dyn Fn(&FileGrant) -> String| {
             let folders = self.iter().filter(|grant| grant.mode == mode).map(text);
             folders.collect::<Vec<_>>().join(", ")

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AccessRequest, Capability, Grant, GrantTexts, Refused, Rights};
+use super::{AccessRequest, Capability, Destination, Grant, GrantTexts, Refused, Rights};
 use crate::types::wording::count;
 
 /// The grant of the conversation around a tool call.
@@ -56,7 +56,11 @@ impl Grant for HistoryGrant {
         false
     }
 
-    fn texts(&self, _request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        Vec::new()
+    }
+
+    fn texts(&self, _request: &AccessRequest<'_>) -> GrantTexts {
         let messages = count(self.messages.into(), "message");
         GrantTexts {
             summary: vec![format!("read the conversation of the tasks that call it ({messages})")],

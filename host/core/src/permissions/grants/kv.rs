@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights, TaskScope};
+use super::{
+    AccessRequest, Capability, Destination, Grant, GrantTexts, Layer, Refused, Rights, TaskScope,
+};
 use crate::permissions::overlap::smaller_of;
 use crate::types::text::show_size;
 
@@ -67,7 +69,11 @@ impl Grant for KvGrant {
         false
     }
 
-    fn texts(&self, _request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        Vec::new()
+    }
+
+    fn texts(&self, _request: &AccessRequest<'_>) -> GrantTexts {
         let size = show_size(self.bytes);
         GrantTexts {
             summary: vec![format!("keep {size} of its own")],

@@ -70,7 +70,11 @@ impl Grant for ModelGrant {
         true
     }
 
-    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        self.names.iter().map(Destination::Model).collect()
+    }
+
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
         let bounds = in_brackets([
             self.tokens.map(|tokens| count(tokens, "token")),
             self.cost_micro_usd.map(money),
@@ -85,7 +89,6 @@ impl Grant for ModelGrant {
         GrantTexts {
             summary: vec![format!("use {noun} {}{bounds}", names(&self.names))],
             effect: format!("spend on the model {}", names(&self.names)),
-            destinations: self.names.iter().map(Destination::Model).collect(),
             bounds: run_limits(limits),
             ..GrantTexts::of_names(&self.names, |name| name == request.target)
         }

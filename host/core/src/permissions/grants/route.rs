@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::texts::join;
-use super::{AccessRequest, Capability, Grant, GrantTexts, Refused, Rights, TaskScope, has_any};
+use super::{
+    AccessRequest, Capability, Destination, Grant, GrantTexts, Refused, Rights, TaskScope, has_any,
+};
 use crate::types::host_tool::HostTool;
 
 /// The grant of addresses and of host tools.
@@ -56,7 +58,11 @@ impl Grant for RouteGrant {
         false
     }
 
-    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        Vec::new()
+    }
+
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
         let is_tool = |name: &&str| HostTool::from_name(name).is_some();
         let (tools, addresses): (Vec<&str>, Vec<&str>) =
             self.names.iter().map(String::as_str).partition(is_tool);

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::texts::join;
 use super::{
-    AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights, TaskScope, has_any,
+    AccessRequest, Capability, Destination, Grant, GrantTexts, Layer, Refused, Rights, TaskScope,
+    has_any,
 };
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::manifest::requested_secrets;
@@ -184,7 +185,12 @@ impl Grant for Vec<SecretGrant> {
         false
     }
 
-    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        // A secret leaves only in a request, which `fetch` grants.
+        Vec::new()
+    }
+
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
         let names: Vec<&str> = self.iter().map(|grant| grant.name.as_str()).collect();
         let hosts = |grant: &SecretGrant| join(grant.hosts.iter().map(HostPattern::as_str));
         let bound = self.iter().map(|grant| format!("{} (for {})", grant.name, hosts(grant)));
@@ -203,8 +209,6 @@ impl Grant for Vec<SecretGrant> {
             summary: vec![format!("have put in {bound}")],
             effect: format!("use the secret {bound}"),
             bounds: Some(bounds.collect::<Vec<_>>().join("; ")),
-            // A secret leaves only in a request, which `fetch` grants.
-            destinations: Vec::new(),
             ..GrantTexts::of_names(&names, |name| name == request.target)
         }
     }

@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use serde::{Deserialize, Serialize};
 
 use super::texts::{list_with, run_limits};
-use super::{AccessRequest, Capability, Grant, GrantTexts, Layer, Refused, Rights};
+use super::{AccessRequest, Capability, Destination, Grant, GrantTexts, Layer, Refused, Rights};
 use crate::permissions::overlap::{overlap, smaller};
 
 /// The grant of tools that an agent may call.
@@ -133,7 +133,11 @@ impl Grant for ToolsGrant {
         false
     }
 
-    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts<'_> {
+    fn destinations(&self) -> Vec<Destination<'_>> {
+        Vec::new()
+    }
+
+    fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
         GrantTexts {
             entry: self.names.iter().position(|pattern| pattern.covers(request.target)),
             bounds: run_limits([(self.calls, "calls")]),

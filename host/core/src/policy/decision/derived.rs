@@ -17,15 +17,20 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
     if plugin.facts.is_native() {
         return Decide::Allow;
     }
-    if grants(plugin).any(Grant::needs_approval) { Decide::Ask } else { Decide::Allow }
+    if approvable(plugin).next().is_some() { Decide::Ask } else { Decide::Allow }
 }
 
-/// The grants that the manifest requests; a capability that a run can be harmed by comes first.
-fn grants(plugin: &PluginSetup) -> impl Iterator<Item = &dyn Grant> {
+/// The grants that need an approver, of those that the manifest requests; a capability that a run
+/// can be harmed by comes first.
+fn approvable(plugin: &PluginSetup) -> impl Iterator<Item = &dyn Grant> {
     use Capability::{Delegate, Exec, Fetch, Files, Model, Secrets};
-    Capability::beginning_with(&[Files, Fetch, Secrets, Model, Delegate, Exec])
-        .filter(|capability| plugin.facts.manifest.ask(*capability).is_some())
-        .filter_map(|capability| plugin.grants.get(capability))
+    Capability::beginning_with(&[Files, Fetch, Secrets, Model, Delegate, Exec]).filter_map(
+        |capability| {
+            let grant = plugin.grants.get(capability).filter(|grant| grant.needs_approval())?;
+            // Last, because the manifest is searched by name.
+            plugin.facts.manifest.ask(capability).map(|_| grant)
+        },
+    )
 }
 
 /// The reason in words: `notes may write notes/`.
@@ -38,8 +43,7 @@ pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
         return format!("{name} is part of the program");
     }
     let request = AccessRequest::new(plugin.rights(name));
-    let effects = grants(plugin).filter(|grant| grant.needs_approval());
-    let may: Vec<String> = effects.map(|grant| grant.texts(&request).effect).collect();
+    let may: Vec<String> = approvable(plugin).map(|grant| grant.texts(&request).effect).collect();
     match may.split_last() {
         None => {
             let is_overlay = |grant: &&FileGrant| grant.mode == FileMode::Overlay;

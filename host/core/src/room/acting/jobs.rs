@@ -215,7 +215,7 @@ impl ToolRounds<'_> {
         let about = JobCall::Poll { frame: id, command_id };
         let call = call_executor(self.cx, (task, agent), &plugin, POLL, about, command_id);
         if !takes_turns(self.cx, &plugin) {
-            self.frames.limit_pending(self.cx, id, call);
+            self.frames.set_action_timeout(self.cx, id, call);
         }
     }
 
@@ -392,7 +392,7 @@ impl Dialogue<'_> {
 
     /// Writes unread command output to the history before a step (O-053, O-054). Returns true if
     /// the pending message already precedes it there.
-    pub(in crate::room) fn report_of_jobs(&mut self, id: FrameId) -> bool {
+    pub(in crate::room) fn write_job_output(&mut self, id: FrameId) -> bool {
         let Some(frame) = self.frames.get(&id).filter(|frame| !frame.acting.news.is_empty()) else {
             return false;
         };

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::ending::EndRecipient;
-use super::opening::cut;
 use crate::protocol::effect::Effect;
 use crate::room::state::closing::FrameEnd;
 use crate::room::state::rounds::CallOutcome;
@@ -18,6 +17,7 @@ use crate::types::ids::{BackgroundId, ControlId, FrameId, TaskName};
 use crate::types::message::{Label, ToolCall};
 use crate::types::outcome::{EndCause, Status};
 use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
+use crate::types::text::cut_chars;
 
 /// Tasks in one answer.
 const LISTED: usize = 10;
@@ -56,14 +56,14 @@ impl BackgroundWork<'_> {
         let task_id = BackgroundId::from(argument("task_id"));
         let answer = match tool {
             HostTool::TaskStatus if task_id.as_str().is_empty() => {
-                let mine = self
+                let own = self
                     .background
                     .records
                     .newest()
                     .filter(|record| record.by.as_ref() == Some(&by))
                     .take(LISTED);
                 Ok(
-                    json!({ "tasks": mine.map(|record| status_json(record, false)).collect::<Vec<_>>() }),
+                    json!({ "tasks": own.map(|record| status_json(record, false)).collect::<Vec<_>>() }),
                 )
             }
             // A task sees only the background tasks that it started.
@@ -148,13 +148,13 @@ impl Background {
     fn own_task(&self, by: &TaskName, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, Refusal> {
         let is_mine = |record: &&Arc<BackgroundRecord>| record.by.as_ref() == Some(by);
         self.records.get(id).filter(is_mine).cloned().ok_or_else(|| {
-            let mine = self
+            let own = self
                 .records
                 .newest()
                 .filter(is_mine)
                 .filter(|record| !record.state.is_end())
                 .take(LISTED);
-            Refusal { allowed: mine.map(|record| record.id.to_string()).collect(), ..unknown(id) }
+            Refusal { allowed: own.map(|record| record.id.to_string()).collect(), ..unknown(id) }
         })
     }
 }
@@ -179,13 +179,13 @@ fn unknown(id: &BackgroundId) -> Refusal {
 fn status_json(record: &BackgroundRecord, with_output: bool) -> Value {
     // The reason of a failure is left out, because it is for people.
     let mut status = json!({
-        "task_id": record.id, "agent": record.worker, "task": cut(&record.description, LABEL_CHARS), "status": record.state.as_str(),
+        "task_id": record.id, "agent": record.worker, "task": cut_chars(&record.description, LABEL_CHARS), "status": record.state.as_str(),
     });
     // An output that a gate blocked must not reach an agent by another way.
     let is_open = record.state == BackgroundState::Completed
         && record.delivery.state != DeliveryState::Blocked;
     if let Some(output) = record.output.as_ref().filter(|_| with_output && is_open) {
-        status["output"] = json!(cut(output, OUTPUT_CHARS));
+        status["output"] = json!(cut_chars(output, OUTPUT_CHARS));
     }
     status
 }

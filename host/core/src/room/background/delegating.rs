@@ -150,7 +150,7 @@ impl BackgroundWork<'_> {
                 drop(checked);
                 // Consent applies to the text that the gates left, so that the approved text is the
                 // one that runs.
-                match delegating.wish.as_ref().map(|wish| wish.consent) {
+                match delegating.wish.as_ref().map(|wish| &wish.consent) {
                     // Consent is asked for after the gates, so these delegations have passed them.
                     Some(Consent::Assessed { .. } | Consent::Approved) => {
                         self.start_delegation(delegating)

@@ -197,11 +197,3 @@ fn a_verdict_that_is_too_long_or_empties_a_text_is_a_failure() {
     assert!(is_valid(modify(String::new()), " "), "it was empty before");
     assert!(!is_valid(PluginReply::Memories { memories: Vec::new() }, "a"));
 }
-
-#[test]
-fn a_long_reason_is_cut_between_characters() {
-    let exact = "x".repeat(REASON_MAX);
-    assert_eq!(bounded(exact.clone()), exact);
-    let cut = bounded(format!("x{}", "é".repeat(REASON_MAX)));
-    assert_eq!(cut.len(), REASON_MAX - 1 + "…".len());
-}

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::risk::Risk;
 
 /// The consent that a call has so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::room) enum Consent {
     NotYet,
     /// Only the analyzer was asked, or it gave no answer. `asks` is true if the task's rules
@@ -13,6 +13,9 @@ pub(in crate::room) enum Consent {
     Assessed {
         risk: Risk,
         asks: bool,
+        /// The analyzer's reason for the risk.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// Approved unchanged.
     Approved,

@@ -76,9 +76,6 @@ pub(in crate::room) struct RoomContext {
     /// limit on it ends loops that use up no budget.
     #[serde(default)]
     pub idle_steps: u32,
-    /// The reason for the risk of the item under review; `None` between events.
-    #[serde(skip)]
-    pub risk_reason: Option<String>,
     /// The invariant violation that ended the room, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub violation: Option<InvariantViolation>,
@@ -123,7 +120,6 @@ impl Default for RoomContext {
             timers: BTreeMap::new(),
             counters: Counters::default(),
             idle_steps: 0,
-            risk_reason: None,
             violation: None,
             new_violation: None,
             effects: VecDeque::new(),

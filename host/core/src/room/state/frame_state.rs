@@ -137,7 +137,7 @@ pub(in crate::room) enum FrameWait {
     /// The tool calls of a message.
     Tools(ToolRound),
     /// More budget; then the responder is asked.
-    More,
+    Budget,
     /// A judge's ruling on an answer.
     Judge(Box<RuledAnswer>),
     /// The gates of its question to the user.
@@ -170,7 +170,7 @@ mod tests {
         let attempt = || Attempt {
             responder: Responder::Llm,
             rest: Responders::new(),
-            wait: FrameWait::More,
+            wait: FrameWait::Budget,
             do_not_know: None,
         };
         let closing = Closing {

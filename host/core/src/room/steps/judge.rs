@@ -26,8 +26,8 @@ impl Dialogue<'_> {
     ) -> Arc<Message> {
         if message.tools.is_empty() && message.action.is_none() {
             let reading = self.reading_of(id, &message);
-            if !reading.mine.is_empty() {
-                Arc::make_mut(&mut message).tools.clone_from(&reading.mine);
+            if !reading.own.is_empty() {
+                Arc::make_mut(&mut message).tools.clone_from(&reading.own);
             }
         }
         message

@@ -1,4 +1,5 @@
-//! What ends a task: the checks of an answer after each step (L-081, L-085…L-094).
+//! What ends a task after a step: the answer itself, the limit of steps, a loop of messages
+//! (L-081, L-085…L-094).
 
 use std::sync::Arc;
 

@@ -53,7 +53,8 @@ impl ToolRounds<'_> {
                 return Some(failed(call, self.cx.denied(by, *record)));
             }
         }
-        if consent != Consent::Approved {
+        let is_approved = consent == Consent::Approved;
+        if !is_approved {
             // Rules are about the admitted name; most tasks use no other.
             let renamed =
                 (call.name != admitted).then(|| ToolCall { name: admitted, ..call.clone() });
@@ -78,7 +79,7 @@ impl ToolRounds<'_> {
             Ok(false) => {}
             Ok(true) => {
                 // All approvals are complete. Rules that deny still apply when it resumes.
-                let consent = if consent == Consent::Approved { consent } else { Consent::Edited };
+                let consent = if is_approved { Consent::Approved } else { Consent::Edited };
                 self.cx.next_call(Purpose::HeldTool { frame: id, slot, consent });
                 self.frames.set_slot(self.cx, id, slot, SlotState::Confirming);
                 return None;
@@ -97,7 +98,7 @@ impl ToolRounds<'_> {
         let frame = id;
         let id = self.cx.next_call(Purpose::Tool { frame, slot, plugin: plugin.clone() });
         if !takes_turns(self.cx, &plugin) {
-            self.frames.limit_pending(self.cx, frame, id);
+            self.frames.set_action_timeout(self.cx, frame, id);
         }
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
         self.cx.notify(Notice::ToolCalled {

@@ -84,6 +84,6 @@ fn words_that_are_cut_are_no_call() {
 #[test]
 fn an_open_brace_in_whole_words_hides_no_call() {
     let text = r#"Open { and {"request": "box.add"}"#;
-    assert_eq!(read(text, false).mine.len(), 1);
+    assert_eq!(read(text, false).own.len(), 1);
     assert_eq!(cut_tools(text), vec![String::new()], "it may be a part of another call");
 }

@@ -3,12 +3,13 @@
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::setup::plugin_query::{GateInput, GateVerdict, PluginQuery, PluginReply};
-use conclave_core::setup::{GatePoint, GateRule, PluginKind, Setup};
+use conclave_core::setup::{GatePoint, GateRule, Setup};
 use conclave_core::types::action::Action;
 use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
+use conclave_core::types::plugin_kind::PluginKind;
 use serde_json::json;
 
 use super::{Desk, completed_task, finish, offers, plain, plain_with, step};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
-use conclave_core::setup::{GatePoint, GateRule, PluginKind, Setup};
+use conclave_core::setup::{GatePoint, GateRule, Setup};
 use conclave_core::tool_calls::toolbox::{DelegateTarget, TaskTool};
 use conclave_core::types::action::{Action, Reply};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
@@ -17,6 +17,7 @@ use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::CallId;
 use conclave_core::types::message::ToolCall;
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::request::{RequestId, RequestReply as Answer, RoomRequest};
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, 
 use conclave_core::permissions::policy_rules::{Decide, Rule};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::{
-    AgentResponder, PluginFacts, PluginKind, PluginSetup, Provenance, Setup, TaskSetup,
+    AgentResponder, PluginFacts, PluginSetup, Provenance, Setup, TaskSetup,
 };
 use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::tool_calls::toolbox::TaskTool;
@@ -23,6 +23,7 @@ use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::message::{Role, ToolCall};
 use conclave_core::types::outcome::Outcome;
+use conclave_core::types::plugin_kind::PluginKind;
 use conclave_core::types::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval between two tries to get the lock.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The maximum size of a message in bytes.
-const MOST: u64 = 1 << 20;
+const WORD_BYTES: u64 = 1 << 20;
 /// The age in milliseconds at which a message without a receiving run is deleted.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -296,10 +296,10 @@ fn failed(store: &Path, error: &io::Error) -> StoreError {
 
 /// Writes a file atomically; it survives a power cut.
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    if bytes.len() as u64 > MOST {
+    if bytes.len() as u64 > WORD_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("a word of {} bytes is too long; {MOST} are taken", bytes.len()),
+            format!("a word of {} bytes is too long; {WORD_BYTES} are taken", bytes.len()),
         ));
     }
     schema::make_folder(folder)?;
@@ -350,8 +350,8 @@ fn is_old(path: &Path) -> bool {
 fn read(path: &Path) -> io::Result<ControlMessage> {
     let mut bytes = Vec::new();
     // One byte more than permitted shows that the message is too long.
-    open_own(path)?.take(MOST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST {
+    open_own(path)?.take(WORD_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > WORD_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(serde_json::from_slice(&bytes)?)

@@ -22,7 +22,7 @@ const NAME: &str = "reached";
 const FORMAT: &str = "1";
 /// The maximum length in bytes. It is below the size of a sector, so the line is written
 /// atomically.
-const MOST: u64 = 256;
+const LINE_BYTES: u64 = 256;
 
 /// The file, held open by the writing process. `None` if it cannot be created; then no line is
 /// noted.
@@ -72,7 +72,7 @@ fn line(head: &ChainHead) -> String {
 /// The noted line; `None` if there is no file, or no complete line in it.
 pub(super) fn read(folder: &Path) -> Option<ReachedLine> {
     let mut text = String::new();
-    File::open(path(folder)).ok()?.take(MOST).read_to_string(&mut text).ok()?;
+    File::open(path(folder)).ok()?.take(LINE_BYTES).read_to_string(&mut text).ok()?;
     let (line, sum) = text.trim_end().rsplit_once(' ')?;
     let mut parts = line.split(' ');
     let (format, number, hash) =
@@ -93,7 +93,7 @@ impl ReachedLine {
     pub(super) fn lacking(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
         let number = self.number;
         if schema::version(connection)? == 0 {
-            return Ok(Some(self.emptied()));
+            return Ok(Some(self.describe_lost_log()));
         }
         let found = connection.query_row(
             "SELECT hash FROM audit WHERE number = ?",
@@ -120,7 +120,7 @@ impl ReachedLine {
     }
 
     /// The description of the damage of an empty log.
-    pub(super) fn emptied(&self) -> String {
+    pub(super) fn describe_lost_log(&self) -> String {
         format!(
             "log.db is empty or gone, and line {} of its audit chain was acknowledged",
             self.number
@@ -135,7 +135,7 @@ impl ReachedLine {
 pub(super) fn check(folder: &Path) -> Result<(), StoreError> {
     let damaged = |what: String| StoreError::Damaged { folder: folder.to_owned(), what };
     if is_empty(folder) {
-        return emptied(folder).map_or(Ok(()), Err);
+        return damage_of_lost_log(folder).map_or(Ok(()), Err);
     }
     let Some(reached) = read(folder) else { return Ok(()) };
     let failed = |error: rusqlite::Error| schema::failed(folder, &error);
@@ -145,14 +145,14 @@ pub(super) fn check(folder: &Path) -> Result<(), StoreError> {
     reached.lacking(&connection).map_err(failed)?.map_or(Ok(()), |what| Err(damaged(what)))
 }
 
-/// The damage of a log that is empty or gone although a line was noted, or a write-ahead log
-/// remains.
-pub(super) fn emptied(folder: &Path) -> Option<StoreError> {
-    let has_log = std::fs::metadata(schema::wal(folder)).is_ok_and(|log| log.len() > 0);
+/// The damage of a log that is empty or gone, if a line was noted or a write-ahead log remains;
+/// `None` if there never was a log.
+pub(super) fn damage_of_lost_log(folder: &Path) -> Option<StoreError> {
+    let has_wal = std::fs::metadata(schema::wal(folder)).is_ok_and(|wal| wal.len() > 0);
     let what = match read(folder) {
-        Some(reached) => reached.emptied(),
+        Some(reached) => reached.describe_lost_log(),
         // SQLite would delete that write-ahead log.
-        None if has_log => "log.db is empty or gone, and log.db-wal is not".to_owned(),
+        None if has_wal => "log.db is empty or gone, and log.db-wal is not".to_owned(),
         None => return None,
     };
     Some(StoreError::Damaged { folder: folder.to_owned(), what })
@@ -162,7 +162,7 @@ pub(super) fn emptied(folder: &Path) -> Option<StoreError> {
 /// are not read.
 pub(super) fn untabled(folder: &Path) -> Option<StoreError> {
     let wal = schema::wal(folder);
-    let reached = read(folder).map(|reached| reached.emptied());
+    let reached = read(folder).map(|reached| reached.describe_lost_log());
     let damage = || match wal::lost_commits(&wal) {
         Ok(0) | Err(_) => None,
         Ok(commits) => Some(wal::damage(commits)),
@@ -184,5 +184,5 @@ pub(super) fn is_noted(folder: &Path) -> bool {
 
 /// Whether the log is empty or gone, without opening it: opening would already change it.
 pub(super) fn is_empty(folder: &Path) -> bool {
-    std::fs::metadata(schema::path(folder)).map_or(true, |log| log.len() == 0)
+    std::fs::metadata(schema::path(folder)).map_or(true, |wal| wal.len() == 0)
 }

@@ -75,7 +75,7 @@ impl StoreReader {
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let missing = || StoreError::Missing { folder: folder.to_owned() };
         if reached::is_empty(folder) {
-            return Err(reached::emptied(folder).unwrap_or_else(missing));
+            return Err(reached::damage_of_lost_log(folder).unwrap_or_else(missing));
         }
         let connection = schema::look(folder).map_err(|error| schema::failed(folder, &error))?;
         match schema::known(folder, &connection)? {

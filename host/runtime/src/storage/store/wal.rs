@@ -10,7 +10,7 @@ const HEADER: usize = 32;
 const FRAME: usize = 24;
 /// The maximum size of a log that is checked, in bytes. A longer one is implausible, because
 /// checkpoints keep the log short.
-const MOST: u64 = 512 << 20;
+const WAL_BYTES: u64 = 512 << 20;
 
 /// Returns the number of intact commits behind the first frame that SQLite rejects. A torn end has
 /// at most one, because each commit is on the disk before the next begins; a single one is
@@ -20,7 +20,7 @@ const MOST: u64 = 512 << 20;
 /// Fails with an error of the operating system.
 pub(super) fn lost_commits(wal: &Path) -> io::Result<u64> {
     match fs::metadata(wal) {
-        Ok(metadata) if metadata.is_file() && metadata.len() <= MOST => {
+        Ok(metadata) if metadata.is_file() && metadata.len() <= WAL_BYTES => {
             Ok(lost_in(&fs::read(wal)?))
         }
         Ok(_) => Ok(0),

@@ -54,20 +54,23 @@ pub(crate) async fn run(
     let guard = AbandonGuard::default();
     let flag = guard.flag();
     let ran =
-        tokio::task::spawn_blocking(move || run_here(&launch, &folder, input, limits, &flag)).await;
+        tokio::task::spawn_blocking(move || run_blocking(&launch, &folder, input, limits, &flag))
+            .await;
     ran.unwrap_or_else(|_| Err(LaunchFailure::Launcher("broke off".to_owned())))
 }
 
-fn run_here(
+/// Runs the launcher on this thread until the program ends or a limit stops it. Its private folder
+/// is made in `private_folders`.
+fn run_blocking(
     launch: &Launch,
-    parent: &Path,
+    private_folders: &Path,
     input: Vec<u8>,
     limits: WatchedLimits,
     abandoned: &AbandonFlag,
 ) -> Result<ProgramOutput, LaunchFailure> {
     let failed = |error: std::io::Error| LaunchFailure::Launcher(error.to_string());
     let spec = &launch.spec;
-    let folder = PrivateFolder::new(parent, launch).map_err(failed)?;
+    let folder = PrivateFolder::new(private_folders, launch).map_err(failed)?;
     let mut command = Command::new(&launch.program);
     // The host's own environment may hold keys of models.
     command.args(&launch.args).arg(&folder.path).env_clear().current_dir("/");

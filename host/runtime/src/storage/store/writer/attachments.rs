@@ -9,7 +9,7 @@ use crate::storage::store::{read, record};
 use crate::support::blobs::{Blob, BlobError, BlobSource, Blobs, describe};
 
 /// The maximum size of an attachment in bytes.
-const MOST: usize = 16 << 20;
+const ATTACHMENT_BYTES: usize = 16 << 20;
 
 pub(super) struct StoreBlobs(pub(super) Arc<StoreWriter>);
 
@@ -26,8 +26,11 @@ impl BlobSource for StoreBlobs {
 
 impl Blobs for StoreBlobs {
     fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
-        if bytes.len() > MOST {
-            return Err(BlobError::TooLarge { length: bytes.len() as u64, limit: MOST as u64 });
+        if bytes.len() > ATTACHMENT_BYTES {
+            return Err(BlobError::TooLarge {
+                length: bytes.len() as u64,
+                limit: ATTACHMENT_BYTES as u64,
+            });
         }
         let blob = describe(bytes, media_type, name)?;
         let part = record::StoredBytes { sha256: blob.sha256.clone(), bytes: bytes.into() };

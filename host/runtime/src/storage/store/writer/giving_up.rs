@@ -77,7 +77,7 @@ impl StoreWriter {
         let other = |what: String| StoreError::Other { folder: self.folder.clone(), what };
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let (mut journal, seq) =
-            journals.open_last(&open.room).map_err(|cause| other(cause.text))?;
+            journals.open_to_append_end(&open.room).map_err(|cause| other(cause.text))?;
         let record = Record {
             seq,
             at: SystemClock.now(),

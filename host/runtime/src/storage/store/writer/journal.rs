@@ -114,12 +114,16 @@ impl StoreJournals {
         futures_executor::block_on(tokio::task::unconstrained(self.reopen_claimed(room.clone())))
     }
 
-    /// Opens a journal for its last record, on a thread that may block.
-    pub(super) fn open_last(self, room: &RoomId) -> Result<(Box<dyn Journal>, u64), Cause> {
+    /// Opens a journal to append the record that ends its run, on a thread that may block. Returns
+    /// the sequence number of that record, too.
+    pub(super) fn open_to_append_end(
+        self,
+        room: &RoomId,
+    ) -> Result<(Box<dyn Journal>, u64), Cause> {
         self.claim_now(room)?;
         let mut journal = self.journal(room);
         let of_room = room.clone();
-        // The records are not read, so that rules of before do not matter.
+        // The records are not read, so the rules by which they were written do not matter.
         let next = self.writer.read_now(move |connection| {
             connection.query_row(
                 "SELECT coalesce(max(seq) + 1, 0) FROM events WHERE room = ?",

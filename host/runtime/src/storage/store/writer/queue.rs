@@ -21,7 +21,7 @@ use crate::storage::store::record::{EventRow, StoredBytes};
 /// The number of records from which a commit is no longer delayed to collect more.
 const ENOUGH: usize = 256;
 /// The maximum number of records of one commit.
-const MOST: usize = 1_024;
+const GROUP_RECORDS: usize = 1_024;
 /// The maximum delay of records whose consequences do not wait for them: `exit` promises that a
 /// killed program loses no older ones.
 const EXIT_DELAY: Duration = Duration::from_millis(2);
@@ -377,7 +377,7 @@ impl PendingCommit {
         while let Some(work) = self.work.pop_front() {
             let is_exclusive = matches!(work, WriterTask::Collect(..) | WriterTask::NoteStop(..));
             let is_last = is_exclusive || matches!(work, WriterTask::Snapshot(..));
-            if !group.is_empty() && (is_exclusive || records + work.records() > MOST) {
+            if !group.is_empty() && (is_exclusive || records + work.records() > GROUP_RECORDS) {
                 self.work.push_front(work);
                 break;
             }

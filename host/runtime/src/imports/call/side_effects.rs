@@ -1,5 +1,6 @@
 //! Side effects of imports. An import asks the room, acts, and reports the outcome before the
-//! plugin learns it. Each import checks its own permission first.
+//! plugin learns it. Each import checks its own permission first. Tool calls themselves are
+//! recorded by the driver (`driver/commit`).
 
 use std::time::Instant;
 
