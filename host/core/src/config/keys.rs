@@ -1,6 +1,7 @@
 //! Every key of conclave.toml, declared once: its name, the form of its value, its default and its
-//! documentation. The reader accepts exactly these keys and takes bounds and words from here; the
-//! JSON Schema and the reference page are generated from the same list.
+//! documentation. Those of grants and scopes stand in `grants.rs`, beside their reading; `KEYS` has
+//! all. The reader accepts exactly these keys and takes bounds and words from here; the JSON Schema
+//! and the reference page are generated from the same list.
 
 use std::sync::LazyLock;
 

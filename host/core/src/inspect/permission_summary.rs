@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::permissions::grants::{
-    AccessRequest, Destination, Grant, ToolsGrant, in_brackets, join,
-};
+use crate::permissions::grants::{AccessRequest, Destination, ToolsGrant, in_brackets, join};
 use crate::setup::{GatePoint, ModelSetup, Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::confirm::ConfirmPolicy;
@@ -67,8 +65,7 @@ pub fn data_can_leave(setup: &Setup) -> String {
             hosts.insert(format!("wherever the native plugin {name} sends it"));
         }
         let granted = plugin.grants.requested_by(&plugin.facts.manifest);
-        let grants = Capability::ALL.into_iter().filter_map(|capability| granted.get(capability));
-        for destination in grants.flat_map(Grant::destinations) {
+        for destination in granted.all().flat_map(|(_, grant)| grant.destinations()) {
             match destination {
                 Destination::Url(url) => drop(hosts.insert(format!("{url} ({name})"))),
                 Destination::Programs => {

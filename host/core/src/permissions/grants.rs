@@ -45,7 +45,7 @@ pub use tools::{ToolPattern, ToolsGrant};
 /// The grant of one capability. The functions without `self` are about the capability, granted or
 /// not.
 pub trait Grant {
-    /// Decides about a request, by the function that the room and the imports ask.
+    /// Decides about a request with a target, by the function that the room and the imports ask.
     ///
     /// # Errors
     /// The record of the refusal.
@@ -267,6 +267,15 @@ macro_rules! capabilities {
                 }
             }
 
+            /// Each grant, with its capability.
+            pub fn all(&self) -> impl Iterator<Item = (Capability, &dyn Grant)> {
+                let all = [$((
+                    Capability::$capability,
+                    self.$field.grant().map(|grant| grant as &dyn Grant),
+                ),)*];
+                all.into_iter().filter_map(|(capability, grant)| Some((capability, grant?)))
+            }
+
             /// Returns what both grant: these, with which the run began, and those of today's
             /// config.
             #[must_use]
@@ -287,11 +296,12 @@ macro_rules! capabilities {
             }
         }
 
-        /// The verb of a capability in front of a request's target: `use the model`.
+        /// The verb of a capability in front of a request's target: `use the model`. `writes` is
+        /// about files, and ignored for others.
         #[must_use]
         pub fn verb(capability: Capability, writes: bool) -> &'static str {
             match capability {
-                _ if writes => "write",
+                Capability::Files if writes => "write",
                 $(Capability::$capability => $verb,)*
                 $(Capability::$own => $own_verb,)*
             }
@@ -341,7 +351,7 @@ impl Grants {
     /// Whether a call can do anything by these grants besides answering.
     #[must_use]
     pub fn can_act(&self) -> bool {
-        Capability::ALL.into_iter().filter_map(|it| self.get(it)).any(Grant::acts)
+        self.all().any(|(_, grant)| grant.acts())
     }
 }
 

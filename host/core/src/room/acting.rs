@@ -37,11 +37,13 @@ const CONDENSE: &str = "condensation_request";
 /// The observation of a thought (O-045).
 const THOUGHT_LOGGED: &str = "Your thought has been logged.";
 
-/// The author of an answer's text. What is a plugin's is data, and no word of the host.
+/// What the text of an answer is to its agent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TextOrigin {
-    Host,
-    Plugin,
+enum AnswerKind {
+    /// A word of the host.
+    HostText,
+    /// The result that the action was to give, or why there is none: data.
+    Result,
 }
 
 impl ToolRounds<'_> {
@@ -120,7 +122,14 @@ impl ToolRounds<'_> {
                 match self.dialogue().condense_requested(id) {
                     Ok(observation) => {
                         let text = observation.content().to_owned();
-                        self.frames.answer(self.cx, id, index, observation, text, TextOrigin::Host);
+                        self.frames.answer(
+                            self.cx,
+                            id,
+                            index,
+                            observation,
+                            text,
+                            AnswerKind::HostText,
+                        );
                         return;
                     }
                     Err(text) => Err(text),
@@ -170,7 +179,7 @@ impl ToolRounds<'_> {
                     slot,
                     Observation::Recalled { memories },
                     text,
-                    TextOrigin::Plugin,
+                    AnswerKind::Result,
                 );
             }
             Ok(_) => self.frames.observe(
@@ -183,7 +192,7 @@ impl ToolRounds<'_> {
             Err(fault) => {
                 let content = format!("The memory failed: {}", fault.message);
                 let observation = Observation::Error { content: content.clone() };
-                self.frames.answer(self.cx, id, slot, observation, content, TextOrigin::Plugin);
+                self.frames.answer(self.cx, id, slot, observation, content, AnswerKind::Result);
             }
         }
         self.dialogue().resume_round(id);
@@ -313,7 +322,7 @@ impl Frames {
             return self.set_slot(cx, id, index, SlotState::Calling);
         }
         let text = format!("There is no memory to search: the task {name} has none.");
-        self.answer(cx, id, index, Observation::Null, text, TextOrigin::Host);
+        self.answer(cx, id, index, Observation::Null, text, AnswerKind::HostText);
     }
 
     /// Answers a slot with an observation, and with a text for the agent.
@@ -324,11 +333,11 @@ impl Frames {
         slot: usize,
         observation: Observation,
         text: String,
-        origin: TextOrigin,
+        kind: AnswerKind,
     ) {
         let message = Some(Box::new(self.host_message(cx, id, text)));
         let is_error = matches!(observation, Observation::Error { .. });
-        let outcome = CallOutcome { message, is_error, is_result: origin == TextOrigin::Plugin };
+        let outcome = CallOutcome { message, is_error, is_result: kind == AnswerKind::Result };
         self.answer_slot(cx, id, slot, SlotAnswer { outcome, observation: Some(observation) });
     }
 
@@ -337,7 +346,7 @@ impl Frames {
         let arguments = self.slot(id, index).map(|slot| &slot.now.arguments);
         self.report_refused(cx, id, &result.name, arguments, &result.content);
         let observation = Observation::Error { content: result.content.clone() };
-        self.answer(cx, id, index, observation, result.content, TextOrigin::Plugin);
+        self.answer(cx, id, index, observation, result.content, AnswerKind::Result);
     }
 
     /// Sets the operator's timeout for a pending call, if there is one.

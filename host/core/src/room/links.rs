@@ -145,7 +145,7 @@ mod tests {
         parts.histories.links.get_mut(&100).unwrap().place = Some(("desk".into(), 0));
         let id = parts.begin("desk", None);
         let pending = fixture::message(250, Role::Llm, "a word");
-        parts.frames.get_mut(&id).unwrap().restore_pending(Some(Arc::new(pending)), Responder::Llm);
+        parts.frames.get_mut(&id).unwrap().set_pending(Some(Arc::new(pending)), Responder::Llm);
         parts.view().dialogue().forget_links();
         let above = ABOVE as u64;
         let expected: Vec<u64> = (100 - above..=100).chain(250 - above..=250).collect();

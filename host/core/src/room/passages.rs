@@ -114,7 +114,8 @@ impl StepLoop<'_> {
         };
         let Some(text) = frame.turn().pending.as_ref().map(|pending| pending.text().to_owned())
         else {
-            return self.frames.follow(self.cx, id, FrameState::release);
+            self.frames.follow(self.cx, id, FrameState::release);
+            return;
         };
         let to = Some(frame.task.to_string());
         self.frames.follow(self.cx, id, FrameState::check);
@@ -310,6 +311,9 @@ impl RunControl<'_> {
             reason: ending.reason.clone(),
             result: TaskResult { text: result.text().to_owned(), value: result.value.clone() },
         };
+        // A stop may come while the task works: what it works on must not find it closing, and
+        // must not open it again.
+        self.background_work().stop_working(id);
         if let Some(frame) = self.frames.get_mut(&id) {
             let closing = Closing { ending: ending.clone(), result, passed: Vec::new() };
             frame.close(closing);

@@ -1,5 +1,5 @@
 //! The data of a room's parts that many concerns read: declarations with their small accessors, and
-//! no decision. Files of behaviour import it, and it imports none of them.
+//! no decision about the room. Files of behaviour import it, and it imports none of them.
 
 pub(super) mod acting;
 pub(super) mod as_pairs;

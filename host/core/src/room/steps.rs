@@ -183,7 +183,7 @@ impl Dialogue<'_> {
         if let Some(by) = memory.left_by.take() {
             let pending = memory.left_pending.take();
             if let Some(frame) = self.frames.get_mut(&id) {
-                frame.restore_pending(pending, by);
+                frame.set_pending(pending, by);
             }
             return;
         }
@@ -196,14 +196,14 @@ impl Dialogue<'_> {
                 self.histories.memory(self.cx, &task).left_pending.clone().filter(|_| outlives);
             if let Some(frame) = self.frames.get_mut(&id) {
                 let sender = frame.turn().pending_sender.clone();
-                frame.restore_pending(pending, sender);
+                frame.set_pending(pending, sender);
             }
             return;
         };
         let last = self.histories.message(last.seq).cloned().unwrap_or(last);
         if let Some(frame) = self.frames.get_mut(&id) {
             let sender = Responder::of(last.sender);
-            frame.restore_pending(Some(last), sender);
+            frame.set_pending(Some(last), sender);
         }
     }
 
@@ -451,7 +451,7 @@ impl StepLoop<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let goes_on = only.times > 0 && answer.is_some();
-        frame.restore_pending(answer.clone(), Responder::of(only.role));
+        frame.set_pending(answer.clone(), Responder::of(only.role));
         frame.count_step();
         report_step(self.frames, self.cx, id);
         if !goes_on {

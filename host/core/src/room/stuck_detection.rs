@@ -1,8 +1,8 @@
 //! Stuck detection: finds an agent that repeats itself (O-098…O-108). Each act is counted when it
 //! is answered, so a step costs the same at any length of history. Thoughts are not part of an act
 //! (C-325). Waiting for an approver, for command output or for a background task is no act
-//! (`waiting`). `state::stuck_watch` counts; `types::stuck_rules` holds the limits. The cycles of a task's messages are found by
-//! `state::loop_detection`.
+//! (`waiting`). `state::stuck_watch` counts; `types::stuck_rules` holds the limits. The cycles
+//! of a task's messages are found by `state::loop_detection`.
 
 #[cfg(test)]
 mod tests;

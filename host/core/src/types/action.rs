@@ -1,7 +1,8 @@
 //! The actions that an agent may request, in the core's types. Mirrors `wit/actions.wit`. The fixed
 //! JSON forms of rules O-001 and after belong to `conclave_trajectory`. The serialised form of an
-//! action has the kinds and arguments of 2024-07; `action/wire.rs` corrects where they differ, and
-//! reads the other forms.
+//! action, in journals, has the kinds and arguments of the fixed form, except `reply` and `custom`;
+//! `action/wire.rs` corrects where they differ, and reads the other forms. So a field's name is that
+//! of journals and logs.
 
 mod wire;
 

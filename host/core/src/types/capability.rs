@@ -89,7 +89,18 @@ impl Capability {
         match self {
             Self::Tools => Some("toolbox"),
             Self::Delegate | Self::Route | Self::Channels => None,
-            other => Some(other.as_str()),
+            Self::Log
+            | Self::Progress
+            | Self::Config
+            | Self::Scratch
+            | Self::Blobs
+            | Self::Model
+            | Self::Files
+            | Self::Fetch
+            | Self::Kv
+            | Self::Secrets
+            | Self::History
+            | Self::Exec => Some(self.as_str()),
         }
     }
 

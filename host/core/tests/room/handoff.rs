@@ -4,12 +4,15 @@
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
+use conclave_core::setup::GatePoint;
+use conclave_core::setup::plugin_query::{GateVerdict, PluginQuery, PluginReply};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, TaskName};
 use conclave_core::types::message::{Label, ToolCall};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::request::RefusalCode;
+use conclave_core::types::tool::ToolOutcome;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -491,4 +494,87 @@ fn a_task_that_works_before_it_hands_over_is_in_no_circle() {
     }
     assert!(recorded.room.outcome().is_none());
     assert_eq!(moved(&recorded).len(), 16);
+}
+
+/// Returns a persistent room whose summaries and answers a gate checks.
+fn gated() -> Recorded {
+    let offers = json!({ "host_tools": [TOOL] });
+    let all = json!({ "grants": { "route": ["desk", "billing"], "tools": ["box.*"] } });
+    let gate = |on: &str| json!({ "on": on, "plugin": "guard", "deadline_ms": 200 });
+    let setup = json!({
+        "tasks": { "desk": offers, "billing": offers },
+        "plugins": { "desk": all, "billing": all, "box": { "tools": ["a"] }, "guard": { "kinds": ["gate"] } },
+        "gates": [gate("subtask"), gate("outbound")],
+    });
+    let case: Case =
+        serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
+            .expect("a case of the right form");
+    let mut recorded = Recorded::default();
+    let opening = RunOpening { persistent: true, ..case.opening() };
+    recorded
+        .handle(Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET }, START);
+    recorded
+}
+
+/// Returns the gate's call that the last event began.
+fn question_to_gate(recorded: &mut Recorded, on: GatePoint) -> CallId {
+    let effects = recorded.take_effects();
+    let found = effects.iter().find_map(|effect| match effect {
+        Effect::QueryPlugin { call, question: PluginQuery::Gate { input }, .. }
+            if input.point == on =>
+        {
+            Some(*call)
+        }
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("a gate is queried: {effects:?}"))
+}
+
+fn rules(recorded: &mut Recorded, call: CallId, verdict: GateVerdict) {
+    let answer = Ok(PluginReply::Gate { verdict });
+    recorded.handle(Event::PluginQueried { call, answer, report: CallReport::default() }, START);
+}
+
+fn stop_turn(recorded: &mut Recorded) {
+    recorded.handle(Event::TurnStopped { reason: "enough".to_owned() }, START);
+}
+
+fn assert_stopped(recorded: &Recorded) {
+    assert_eq!(recorded.room.violation(), None);
+    let steps = |effect: &Effect| matches!(effect, Effect::StepAgent { .. });
+    assert!(moved(recorded).is_empty() && !recorded.effects.iter().any(steps));
+    let killed = |notice: &Notice| matches!(notice, Notice::TaskEnded { status: Status::Kill, .. });
+    assert!(recorded.notices.iter().any(killed));
+    assert!(recorded.room.calls_in_flight().next().is_none());
+    folds(recorded);
+}
+
+#[test]
+fn a_turn_that_is_stopped_while_its_summary_is_checked_hands_nothing_over() {
+    for verdict in [GateVerdict::Allow, GateVerdict::Block { reason: "no".to_owned() }] {
+        let mut recorded = gated();
+        hands_over(&mut recorded, "billing");
+        let summary = question_to_gate(&mut recorded, GatePoint::Subtask);
+        stop_turn(&mut recorded);
+        let answer = question_to_gate(&mut recorded, GatePoint::Outbound);
+        rules(&mut recorded, summary, verdict);
+        rules(&mut recorded, answer, GateVerdict::Allow);
+        assert_stopped(&recorded);
+    }
+}
+
+#[test]
+fn a_turn_that_is_stopped_at_work_ends_behind_its_gate_and_late_answers_change_nothing() {
+    let mut recorded = gated();
+    let (now, _) = step(&mut recorded);
+    does(&mut recorded, now, calls(vec![ToolCall::new("box.a", json!({}))]));
+    let [Effect::CallTool { call, .. }] = recorded.take_effects()[..] else {
+        panic!("the tool is called")
+    };
+    stop_turn(&mut recorded);
+    let gate = question_to_gate(&mut recorded, GatePoint::Outbound);
+    let answer = Ok(ToolOutcome::default());
+    recorded.handle(Event::ToolAnswered { call, answer, report: CallReport::default() }, START);
+    rules(&mut recorded, gate, GateVerdict::Allow);
+    assert_stopped(&recorded);
 }

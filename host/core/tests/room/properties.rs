@@ -57,6 +57,10 @@ impl Recorded {
 pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     let mut choices = Choices::new(row);
     let case = case(&mut choices);
+    nonsense_of(&case, &mut choices)
+}
+
+fn nonsense_of(case: &Case, choices: &mut Choices<'_>) -> Vec<(Event, Millis)> {
     let mut events = Vec::new();
     if choices.below(8) != 7 {
         // Some rooms are persistent.
@@ -67,7 +71,7 @@ pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
         ));
     }
     while !choices.are_over() {
-        let event = event(&mut choices, &case);
+        let event = event(choices, case);
         let at = if choices.below(4) == 0 { Millis(3) } else { START.plus(events.len() as u64) };
         events.push((event, at));
     }
@@ -144,6 +148,17 @@ proptest! {
         for (event, at) in nonsense(&row) {
             recorded.handle(event, at);
             prop_assert!(recorded.room.outcome().is_none() || recorded.room.calls_in_flight().next().is_none());
+        }
+        prop_assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
+    }
+
+    #[test]
+    fn no_order_of_events_breaks_a_room_with_a_plugin_at_every_door(row in vec(any::<u16>(), 0..900)) {
+        let mut choices = Choices::new(&row);
+        let case = guarded_case(&mut choices);
+        let mut recorded = Recorded::default();
+        for (event, at) in nonsense_of(&case, &mut choices) {
+            recorded.handle(event, at);
         }
         prop_assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
     }

@@ -1,5 +1,5 @@
 //! One call into a plugin, as all its imports see it: its permissions, its replay state, its log
-//! and its meter. It knows no import.
+//! and its meter. It uses no file of `interfaces`.
 
 mod call_core;
 mod lists;

@@ -1,7 +1,7 @@
 //! The host's implementation of each import of the contract, one file per interface, and the inert
 //! part of WASI. An import counts itself, then checks its permission; refusals are returned as
-//! typed errors and recorded. Each file owns the state of its import, if it has one, and knows no
-//! other's.
+//! typed errors and recorded. Each file owns the state of its import, if it has one, and knows
+//! that of another only where it is a second interface to it.
 
 /// Declares the view that an import has of a call: the shared core, and the import's own state. The
 /// generated trait of the import is implemented for it.

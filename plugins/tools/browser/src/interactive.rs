@@ -119,7 +119,7 @@ impl Session {
     }
 }
 
-/// The first argument of a list, without its quotes.
+/// The first argument without its quotes, if it is quoted; else the whole text.
 fn first_argument(arguments: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(quoted) = arguments.strip_prefix(quote) {

@@ -42,7 +42,14 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
             Capability::Fetch => addresses(ask),
             Capability::Secrets => secrets(ask, config),
             Capability::Exec => commands(),
-            _ => kind_of(capability)
+            Capability::Channels
+            | Capability::Kv
+            | Capability::History
+            | Capability::Log
+            | Capability::Progress
+            | Capability::Config
+            | Capability::Scratch
+            | Capability::Blobs => kind_of(capability)
                 .and_then(|kind| (kind.question)())
                 .filter(|(text, _)| confirm(&question(capability, text)))
                 .map(|(_, value)| value.to_owned()),

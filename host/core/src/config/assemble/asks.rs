@@ -133,10 +133,16 @@ pub(super) fn smallest(
             let urls = if urls.is_empty() { vec!["https://api.example.org/v1/*"] } else { urls };
             format!("grants.fetch = {}", array(urls))
         }
-        _ => {
+        Capability::Channels | Capability::Kv | Capability::History => {
             let question = kind_of(capability).and_then(|kind| (kind.question)());
             format!("grants.{capability} = {}", question.map_or("true", |(_, value)| value))
         }
+        // Every plugin has these without a grant.
+        Capability::Log
+        | Capability::Progress
+        | Capability::Config
+        | Capability::Scratch
+        | Capability::Blobs => format!("grants.{capability} = true"),
     }
 }
 

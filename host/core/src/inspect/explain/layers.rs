@@ -190,7 +190,17 @@ fn layer_text(
             question.target.as_deref().map(|tool| ruling(setup, question, tool))
         }
         Layer::Policy => None,
-        Layer::Runtime => Some((texts()?.bounds?, Some(key))),
+        Layer::Runtime => {
+            let bounds = match texts() {
+                Some(texts) => texts.bounds?,
+                // Lists are limited by a run even if they are empty; nothing reaches that layer.
+                None if matches!(capability, Capability::Files | Capability::Secrets) => {
+                    String::new()
+                }
+                None => return None,
+            };
+            Some((bounds, Some(key)))
+        }
     }
 }
 

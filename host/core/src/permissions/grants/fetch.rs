@@ -94,8 +94,8 @@ impl FetchGrant {
 }
 
 impl FetchGrant {
-    /// Allows a connection to this address if it is public, or covered by `private`. Allocates
-    /// nothing.
+    /// Allows a connection to this address if it is public, or covered by `private`. A metadata
+    /// address must be in `private` itself; a network around it is not enough. Allocates nothing.
     ///
     /// # Errors
     /// The kind of the address.

@@ -71,7 +71,7 @@ impl Grant for RouteGrant {
         let summary: Vec<String> = pass.into_iter().chain(steer).collect();
         let is_target = |name: &str| name.eq_ignore_ascii_case(request.target);
         GrantTexts {
-            summary: vec![summary.join(" and ")],
+            summary: (!summary.is_empty()).then(|| summary.join(" and ")).into_iter().collect(),
             ..GrantTexts::of_names(&self.names, is_target)
         }
     }

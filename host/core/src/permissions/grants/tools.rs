@@ -91,7 +91,8 @@ enum CoveredTools<'a> {
 }
 
 impl Rights<'_> {
-    /// Allows a tool, `plugin.tool`.
+    /// Allows a tool, `plugin.tool`, by the grant alone; the toolbox of the task and the policy are
+    /// checked elsewhere.
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).

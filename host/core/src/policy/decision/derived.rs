@@ -17,20 +17,26 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
     if plugin.facts.is_native() {
         return Decide::Allow;
     }
-    if approvable(plugin).next().is_some() { Decide::Ask } else { Decide::Allow }
+    if plugin.grants.all().any(|grant| needs_approver(plugin, grant)) {
+        Decide::Ask
+    } else {
+        Decide::Allow
+    }
 }
 
-/// The grants that need an approver, of those that the manifest requests; a capability that a run
-/// can be harmed by comes first.
+/// Whether a grant needs an approver; one that the manifest does not request has no effect. The
+/// manifest is searched by name, so it comes last.
+fn needs_approver(plugin: &PluginSetup, (capability, grant): (Capability, &dyn Grant)) -> bool {
+    grant.needs_approval() && plugin.facts.manifest.ask(capability).is_some()
+}
+
+/// The grants that need an approver, in the order in which a reason names them.
 fn approvable(plugin: &PluginSetup) -> impl Iterator<Item = &dyn Grant> {
     use Capability::{Delegate, Exec, Fetch, Files, Model, Secrets};
-    Capability::beginning_with(&[Files, Fetch, Secrets, Model, Delegate, Exec]).filter_map(
-        |capability| {
-            let grant = plugin.grants.get(capability).filter(|grant| grant.needs_approval())?;
-            // Last, because the manifest is searched by name.
-            plugin.facts.manifest.ask(capability).map(|_| grant)
-        },
-    )
+    Capability::beginning_with(&[Files, Fetch, Secrets, Model, Delegate, Exec])
+        .filter_map(|capability| Some((capability, plugin.grants.get(capability)?)))
+        .filter(|grant| needs_approver(plugin, *grant))
+        .map(|(_, grant)| grant)
 }
 
 /// The reason in words: `notes may write notes/`.

@@ -58,12 +58,11 @@ impl FrameState {
         }
     }
 
-    /// The gates let it go on, or there was nothing for them to check. A stop may have begun to
-    /// close it meanwhile.
+    /// The gates let it go on, or there was nothing for them to check.
     pub(in crate::room) fn release(self) -> Transition {
         match self {
-            Self::Entering | Self::Checked | Self::Closing(_) | Self::Idle => Ok(Self::Idle),
-            state @ Self::Asking(_) => Err(state),
+            Self::Entering | Self::Checked => Ok(Self::Idle),
+            state => Err(state),
         }
     }
 
@@ -196,7 +195,7 @@ mod tests {
         };
         let (yes, no) = (true, false);
         assert_eq!(may_follow(&FrameState::check), [yes, no, yes, no, no]);
-        assert_eq!(may_follow(&FrameState::release), [yes, yes, yes, no, yes]);
+        assert_eq!(may_follow(&FrameState::release), [yes, yes, no, no, no]);
         assert_eq!(may_follow(&|state| state.ask(attempt())), [no, no, yes, no, no]);
         assert_eq!(may_follow(&|state| state.wait(FrameWait::Next)), [no, no, no, yes, no]);
         assert_eq!(may_follow(&|state| state.answer(None, None)), [no, no, no, yes, no]);

@@ -144,19 +144,23 @@ impl Frames {
         waits
     }
 
-    /// Leads a frame to its next state. If that may not follow, the room ends.
+    /// Leads a frame to its next state. If that may not follow, the room ends, and this returns
+    /// false.
     pub(in crate::room) fn follow(
         &mut self,
         cx: &mut RoomContext,
         id: FrameId,
         transition: impl FnOnce(FrameState) -> Transition,
-    ) {
+    ) -> bool {
         let Some(frame) = self.get_mut(&id) else {
-            return cx.violated(Invariant::FrameExists, id);
+            cx.violated(Invariant::FrameExists, id);
+            return false;
         };
-        if !frame.follow(transition) {
+        let follows = frame.follow(transition);
+        if !follows {
             cx.violated(Invariant::StepWaits, id);
         }
+        follows
     }
 
     /// Begins a step, or goes on with its next responder.
@@ -177,7 +181,8 @@ impl Frames {
         answer: Option<(Responder, Arc<Message>)>,
     ) {
         let (responder, message) = answer.unzip();
-        self.follow(cx, id, |state| state.answer(responder, message));
-        self.runnable.push_back(id);
+        if self.follow(cx, id, |state| state.answer(responder, message)) {
+            self.runnable.push_back(id);
+        }
     }
 }

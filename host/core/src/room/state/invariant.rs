@@ -12,7 +12,8 @@ use crate::types::ids::FrameId;
 pub enum Invariant {
     /// An active frame exists, and its task is in the setup.
     FrameExists,
-    /// A frame with a step in progress waits for the answer that arrived.
+    /// A frame with a step in progress waits for the answer that arrived, and its next state may
+    /// follow the one that it is in.
     StepWaits,
     /// A call of a round belongs to a round that its frame waits for.
     RoundWaits,

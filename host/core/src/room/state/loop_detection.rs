@@ -1,7 +1,7 @@
 //! Loop detection: finds a task that cycles through the same few messages, or alternates with
 //! DO-NOT-KNOW answers (L-062, L-096, L-097). The cost of a message does not depend on how many
-//! came before it, and neither does the memory, past a fixed number of distinct messages. `termination::done` ends such a
-//! task. `stuck_detection` watches the acts of one agent instead.
+//! came before it, and neither does the memory, past a fixed number of distinct messages.
+//! `termination::done` ends such a task. `stuck_detection` watches the acts of one agent instead.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

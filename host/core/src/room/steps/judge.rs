@@ -208,7 +208,7 @@ impl StepLoop<'_> {
             if message.sender == Role::User && sender == Responder::User {
                 frame.hear_user(Arc::clone(&message));
             }
-            frame.restore_pending(Some(Arc::clone(&message)), sender);
+            frame.set_pending(Some(Arc::clone(&message)), sender);
             frame.end_stall();
         }
         self.histories.link(&message).message = Some(Arc::clone(&message));
@@ -326,7 +326,7 @@ impl StepLoop<'_> {
                 // Not `put_pending`: it would replace the latest user message, and this one is the
                 // host's.
                 frame.loops.answered(&message, step);
-                frame.restore_pending(Some(Arc::new(message)), responder);
+                frame.set_pending(Some(Arc::new(message)), responder);
             }
             self.dialogue().keep_pending(id);
         }

@@ -206,6 +206,13 @@ impl BackgroundWork<'_> {
         Some(frame)
     }
 
+    /// Drops the calls, the checks of gates and the children of a frame that stays.
+    pub(in crate::room) fn stop_working(&mut self, id: FrameId) {
+        let children = self.frames.get(&id).map(children_of).unwrap_or_default();
+        children.into_iter().for_each(|child| drop(self.remove_frame(child)));
+        self.abandon_calls_of(id);
+    }
+
     /// Drops the calls of a frame.
     pub(super) fn abandon_calls_of(&mut self, id: FrameId) {
         self.stop_waited_for(id);

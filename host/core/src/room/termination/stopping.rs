@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::acting::jobs::is_clearing_up;
-use crate::room::delegates::children_of;
 use crate::room::state::closing::FrameEnd;
 use crate::room::state::responder::Responder;
 use crate::room::{Invariant, PluginCalls, Purpose, Room, RoomContext, RoomPhase, RunControl};
@@ -125,12 +124,10 @@ impl Room {
             // It already waits for its user, so there is no turn to stop.
             return;
         }
-        let children = self.frames.get(&root).map(children_of).unwrap_or_default();
-        children.into_iter().for_each(|child| drop(self.background_work().remove_frame(child)));
+        self.background_work().stop_working(root);
         if let Some(frame) = self.frames.get_mut(&root) {
             frame.stop_turn();
         }
-        self.background_work().abandon_calls_of(root);
         self.handoffs.forget(root);
         let text = format!("This turn was stopped: {reason}");
         let message = Arc::new(self.frames.host_message(&mut self.cx, root, text));

@@ -48,6 +48,7 @@ fn what_is_written_is_read_again_in_either_form() {
                 wait_for_response: false,
                 extra: Vec::new(),
             };
+            assert!(action.to_wire("").is_some(), "{action:?} is known to no era");
             let events = turn.to_events(era);
             let event =
                 TrajectoryEvent::from_json(&events[0]).expect("the codec reads what it wrote");

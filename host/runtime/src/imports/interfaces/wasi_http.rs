@@ -1,7 +1,7 @@
 //! `wasi:http` as a second interface to `fetch`. The types are the engine's. The `outgoing-handler`
 //! is implemented here and uses the same exchange and the same grant. Redirects are left to the
 //! guest, each as a new request; trailers are not sent. Refusals of requests beside the guest are
-//! recorded at its next call into the interface, or at the end of the call.
+//! recorded when the queue of late refusals is read next (`call::refusals`).
 
 use std::time::Duration;
 

@@ -71,7 +71,7 @@ impl Vault {
     }
 
     /// The seed for the placeholders of a call. It is stable as long as this vault exists.
-    pub(crate) fn seed(&self, room: &RoomId, call: CallId) -> [u8; 32] {
+    pub(in crate::imports) fn seed(&self, room: &RoomId, call: CallId) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(b"conclave secrets 1\0");
         hash.update(self.key);

@@ -184,5 +184,5 @@ pub(super) fn is_noted(folder: &Path) -> bool {
 
 /// Whether the log is empty or gone, without opening it: opening would already change it.
 pub(super) fn is_empty(folder: &Path) -> bool {
-    std::fs::metadata(schema::path(folder)).map_or(true, |wal| wal.len() == 0)
+    std::fs::metadata(schema::path(folder)).map_or(true, |log| log.len() == 0)
 }

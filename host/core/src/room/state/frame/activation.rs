@@ -9,6 +9,7 @@ use super::Frame;
 use crate::protocol::event::RoleCall;
 use crate::setup::{Setup, TaskSetup};
 use crate::types::ids::{FrameId, PluginName, TaskName};
+use crate::types::message::lead;
 use crate::types::view::Peer;
 
 /// The setup of a frame's task. A step reads it many times, and a search by name costs more than
@@ -69,6 +70,11 @@ impl Frame {
     /// Replaces the inputs, after gates changed its first message.
     pub(in crate::room) fn change_inputs(&mut self, inputs: Arc<Value>, system: Option<Arc<str>>) {
         (self.activation.inputs, self.activation.system) = (inputs, system);
+    }
+
+    /// Adds tools that led to a message of its user.
+    pub(in crate::room) fn lead_by(&mut self, tools: &[PluginName]) {
+        lead(&mut self.activation.led_by, tools);
     }
 
     /// Replaces the tasks that its agent may hand work to.

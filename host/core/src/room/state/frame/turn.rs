@@ -10,7 +10,7 @@ use crate::protocol::notice::{SkipReason, SkippedResponder};
 use crate::room::state::responder::Responder;
 use crate::setup::LoopRules;
 use crate::tool_calls::parse::ParsedCalls;
-use crate::types::message::{Message, Role, lead};
+use crate::types::message::{Message, Role};
 
 /// The message that a frame answers, and the answers so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,15 +83,16 @@ impl Frame {
     /// Puts a message to be answered.
     pub(in crate::room) fn put_pending(&mut self, sender: Responder, message: Arc<Message>) {
         if message.sender == Role::User {
-            lead(&mut self.activation.led_by, &message.led_by);
+            self.lead_by(&message.led_by);
             self.hear_user(Arc::clone(&message));
         }
         self.turn.ruled_done = None;
-        self.restore_pending(Some(message), sender);
+        self.set_pending(Some(message), sender);
     }
 
-    /// Makes a message pending that was written or put before, or none.
-    pub(in crate::room) fn restore_pending(
+    /// Makes a message pending, or none. `put_pending` also notes a user's words, and forgets a
+    /// judge's ruling.
+    pub(in crate::room) fn set_pending(
         &mut self,
         message: Option<Arc<Message>>,
         sender: Responder,
