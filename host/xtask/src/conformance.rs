@@ -37,8 +37,28 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
         "conformance",
         place.cargo(["build", "-p", PROGRAM]),
     )?;
+    demo::become_program(player(place, verbose, &passed))
+}
+
+/// The program that plays scenarios. It has a `--verbose` of its own.
+fn player(place: &Checkout, verbose: bool, passed: &[&String]) -> Command {
     let mut command = Command::new(place.program("debug", PROGRAM));
     command.arg("--guests").arg(place.guests()).arg("--cache").arg(place.compiled());
-    command.args(passed);
-    demo::become_program(command)
+    command.args(verbose.then_some("--verbose")).args(passed);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_verbose_too() {
+        let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
+        let list = ["-v", "--quick"].map(str::to_owned);
+        let (verbose, passed) = arguments::passed_on(&list);
+        let command = player(&place, verbose, &passed);
+        let words: Vec<_> = command.get_args().skip(4).collect();
+        assert_eq!(words, ["--verbose", "--quick"]);
+    }
 }

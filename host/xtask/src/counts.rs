@@ -1,5 +1,5 @@
 //! `cargo xtask counts`: the instructions of the core's hot paths and of a task in its sandboxes,
-//! counted by callgrind and held against `tests/counts/counts.txt`. Figures do not vary with the load
+//! counted by callgrind and held against `tests/counts/counts.txt`. Counts do not vary with the load
 //! of a machine, so a test can fail on them, where it never fails on time.
 
 use std::process::{Command, ExitCode};
@@ -94,7 +94,7 @@ fn count(place: &Checkout) -> Result<Figures, XtaskFailure> {
     Ok(counts)
 }
 
-/// Figures a task of three calls. Guests change stacks, so callgrind cannot tell where a function of
+/// Counts a task of three calls. Guests change stacks, so callgrind cannot tell where a function of
 /// the host ends; the difference of two whole runs can.
 fn count_in_sandboxes(place: &Checkout) -> Result<u64, XtaskFailure> {
     let (program, code) = (place.program("debug", SANDBOX), place.stock_code("counts"));

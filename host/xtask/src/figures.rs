@@ -49,7 +49,15 @@ impl FigureFile {
             return self.compare(&figures, &recorded);
         }
         let file = place.root.join(self.path);
-        files::write(&file, self.written(&figures))
+        files::write(&file, self.written(&self.recorded_anew(figures, recorded)))
+    }
+
+    /// What is recorded with these figures. Where less is no fault, a row that could not be counted
+    /// this time stays.
+    fn recorded_anew(&self, figures: Figures, recorded: Figures) -> Figures {
+        let mut all = if self.is_two_sided { Figures::new() } else { recorded };
+        all.extend(figures);
+        all
     }
 
     fn written(&self, figures: &Figures) -> String {
@@ -160,6 +168,17 @@ mod tests {
             text.contains("new is not recorded") && text.contains("gone is recorded"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn rows_that_were_not_counted_stay_recorded_where_less_is_no_fault() {
+        let recorded = || figures(&[("program", 1_000), ("files", 2_000)]);
+        let anew = |file: &FigureFile| file.recorded_anew(figures(&[("program", 5)]), recorded());
+        let one_sided = FigureFile { is_two_sided: false, ..FILE };
+        assert_eq!(anew(&one_sided), figures(&[("program", 5), ("files", 2_000)]));
+        assert_eq!(anew(&FILE), figures(&[("program", 5)]));
+        let table = one_sided.table(&figures(&[("program", 5)]), &recorded());
+        assert!(!table.contains("files"), "it was not counted: {table}");
     }
 
     #[test]

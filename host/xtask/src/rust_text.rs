@@ -139,9 +139,11 @@ pub(crate) fn attribute<'t, 'a>(
 
 /// The number of tokens of the item, statement or field at the beginning, with its attributes.
 pub(crate) fn item_length(item: &[Token<'_>]) -> usize {
-    let (mut depth, mut generics) = (0_usize, 0_usize);
+    let (mut depth, mut generics, mut is_in_where) = (0_usize, 0_usize, false);
     for (at, token) in item.iter().enumerate() {
         match token.text {
+            // Its commas are between bounds: a body or a semicolon ends the item.
+            "where" if depth == 0 => is_in_where = true,
             "<" if depth == 0 => generics += 1,
             ">" if depth == 0 => generics = generics.saturating_sub(1),
             "(" | "[" | "{" => depth += 1,
@@ -155,7 +157,7 @@ pub(crate) fn item_length(item: &[Token<'_>]) -> usize {
             }
             "}" => depth -= 1,
             ";" if depth == 0 => return at + 1,
-            "," if depth == 0 && generics == 0 => return at + 1,
+            "," if depth == 0 && generics == 0 && !is_in_where => return at + 1,
             _ => {}
         }
     }
@@ -187,6 +189,10 @@ mod tests {
         let text = "struct A {\n    #[cfg(test)]\n    seen: Vec<(u8, u8)>,\n    b: u8,\n}";
         assert_eq!(product(text), "struct A { b : u8 , }");
         assert_eq!(product("#[cfg(test)]\nfn a<T, U>(t: T, u: U) {}\nfn d() {}"), "fn d ( ) { }");
+        let text = "#[cfg(test)]\nfn a<T>(t: T)\nwhere\n    T: Ord,\n{\n    b(t);\n}\nfn d() {}";
+        assert_eq!(product(text), "fn d ( ) { }");
+        let text = "#[cfg(test)]\nstruct A<T>(T)\nwhere\n    T: Ord,\n    T: Copy;\nfn d() {}";
+        assert_eq!(product(text), "fn d ( ) { }");
         assert_eq!(
             product("#[cfg(not(test))]\nfn d() {}"),
             "# [ cfg ( not ( test ) ) ] fn d ( ) { }"

@@ -45,12 +45,6 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
         Some(built) => weights.extend(of_program(&built)),
         None => eprintln!("no optimised program is weighed: `cargo xtask install` builds it"),
     }
-    if record {
-        // What is not there now keeps its figure.
-        let mut all = RECORDED.read(place).unwrap_or_default();
-        all.append(&mut weights);
-        weights = all;
-    }
     RECORDED.record_or_compare(place, weights, record).map(|()| ExitCode::SUCCESS)
 }
 
