@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use crate::arguments;
 use crate::failure::XtaskFailure;
 use crate::needs;
-use crate::nextest;
+use crate::nextest::{self, TestReport, TimedTest};
 use crate::phase::Phases;
 use crate::place::Checkout;
 use crate::test;
@@ -32,16 +32,42 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
     test::prepare(place, &mut phases)?;
     phases.announce(&format!("trying {} attacks with {} tests", attacks.len(), tests.len()));
     let report = nextest::run_named(place, &tests)?;
-    if report.is_broken || report.tests.is_empty() {
-        eprintln!("an attack was not stopped, or could not be tried: see above");
-        return Ok(ExitCode::FAILURE);
+    print!("{}", verdict(&attacks, &report)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The result for the terminal. Fails if an attack was not stopped, or if one of its tests was not
+/// run. An attack counts as tried if this machine could run all its tests.
+fn verdict(attacks: &[Attack], report: &TestReport) -> Result<String, XtaskFailure> {
+    if report.is_broken {
+        return Err(XtaskFailure::new("an attack was not stopped: see above"));
     }
-    println!(
-        "{} attacks tried by {} tests: each was stopped as {PAGE} says",
-        attacks.len(),
+    let run: BTreeSet<&str> = report.tests.iter().map(TimedTest::function).collect();
+    let skipped: BTreeSet<&str> =
+        report.tests.iter().filter(|test| test.is_skipped).map(TimedTest::function).collect();
+    let test_names = attacks.iter().flat_map(|attack| &attack.tests).map(String::as_str);
+    let missing: BTreeSet<&str> = test_names.filter(|test| !run.contains(test)).collect();
+    if attacks.is_empty() || !missing.is_empty() {
+        let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(XtaskFailure::new(format!("{PAGE} names tests that were not run: {missing}")));
+    }
+    let is_tried =
+        |attack: &&Attack| !attack.tests.iter().any(|test| skipped.contains(test.as_str()));
+    let tried: Vec<&Attack> = attacks.iter().filter(is_tried).collect();
+    let tests: BTreeSet<&str> =
+        tried.iter().flat_map(|attack| &attack.tests).map(String::as_str).collect();
+    let mut text = format!(
+        "{} attacks tried by {} tests: each was stopped as {PAGE} says\n",
+        tried.len(),
         tests.len()
     );
-    Ok(ExitCode::SUCCESS)
+    let untried = attacks.len() - tried.len();
+    if untried > 0 {
+        let skips: Vec<&str> = report.skips.iter().map(String::as_str).collect();
+        text += &format!("{untried} attacks could not be tried in full on this machine:\n");
+        text += &test::explained(&skips);
+    }
+    Ok(text)
 }
 
 /// Returns the rows that name a test.
@@ -71,5 +97,33 @@ mod tests {
                 tests: vec!["one".to_owned(), "two".to_owned()]
             }]
         );
+    }
+
+    #[test]
+    fn an_attack_counts_as_stopped_if_all_its_tests_were_run() {
+        let attack = |tests: &[&str]| Attack {
+            what: "climb".to_owned(),
+            tests: tests.iter().map(|test| (*test).to_owned()).collect(),
+        };
+        let run = |name: &str, is_skipped| {
+            let name = format!("conclave-suite::suite kv::{name}");
+            TimedTest { name, is_skipped, ..TimedTest::default() }
+        };
+        let attacks = [attack(&["one", "two"]), attack(&["one"])];
+        let stopped = "1 attacks tried by 1 tests: each was stopped";
+        let mut report = TestReport {
+            skips: vec!["no net".to_owned()],
+            tests: vec![run("one", false), run("two", true)],
+            ..TestReport::default()
+        };
+        let text = verdict(&attacks, &report).unwrap_or_else(|failure| panic!("{}", failure.text));
+        assert!(text.starts_with(stopped) && text.ends_with("skipped, 1 test: no net\n"), "{text}");
+        let refused = |attacks: &[Attack], report: &TestReport| {
+            verdict(attacks, report).err().map(|failure| failure.text).unwrap_or_default()
+        };
+        assert!(refused(&[attack(&["one", "three"])], &report).ends_with("not run: three"));
+        assert!(!refused(&[], &report).is_empty(), "the table is not found");
+        report.is_broken = true;
+        assert!(refused(&attacks, &report).contains("not stopped"));
     }
 }

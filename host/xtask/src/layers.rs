@@ -18,6 +18,9 @@ const GUESTS: &str = "conclave-guests";
 /// All packages with tests, as cargo selects them. A new member of the workspace is tested by
 /// default.
 pub(crate) const TESTED: [&str; 4] = ["--all-features", "--workspace", "--exclude", GUESTS];
+/// The modules of the suite with tests that talk to programs that others wrote. Those tests are
+/// `#[ignore]`d, because only the layer `foreign` has the programs.
+pub(crate) const FOREIGN_MODULES: [&str; 3] = ["servers", "mcp", "languages"];
 /// The packages of the layer `core`. They are built alone when no other layer is run, so that the
 /// layer is quick.
 const CORE: [&str; 4] =
@@ -151,6 +154,8 @@ fn matching(place: &Checkout, member: &str) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::place::files_below;
 
@@ -206,12 +211,29 @@ mod tests {
         let (config, suite) = (read("host/xtask/nextest.toml"), read("tests/suite/tests/suite.rs"));
         let lists = config.split("test(/^(").skip(1).filter_map(|rest| rest.split(')').next());
         let modules: Vec<&str> = lists.flat_map(|list| list.split('|')).collect();
-        for module in &modules {
+        for module in modules.iter().chain(&FOREIGN_MODULES) {
             assert!(
                 suite.lines().any(|line| line == format!("mod {module};")),
                 "the suite has no module {module}"
             );
         }
         assert_eq!(modules.iter().collect::<BTreeSet<_>>().len(), modules.len(), "{modules:?}");
+    }
+
+    /// Nothing but the layer `foreign` runs a test of the suite that is `#[ignore]`d.
+    #[test]
+    fn every_ignored_test_of_the_suite_belongs_to_the_layer_of_foreign_programs() {
+        let folder = here().root.join("tests/suite/tests");
+        let mut with_ignored = BTreeSet::new();
+        for file in files_below(&folder, ".rs") {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            if text.lines().any(|line| line.trim_start().starts_with("#[ignore")) {
+                let path = here().relative(Path::new(&file));
+                let module = path.trim_start_matches("tests/suite/tests/");
+                let module = module.split(['/', '.']).next().unwrap_or_default().to_owned();
+                with_ignored.insert(module);
+            }
+        }
+        assert_eq!(with_ignored, FOREIGN_MODULES.map(str::to_owned).into());
     }
 }

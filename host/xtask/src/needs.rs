@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::failure::XtaskFailure;
+use crate::nextest;
 use crate::phase;
 use crate::place::{Checkout, PLUGIN_TARGET};
 use crate::toml;
@@ -78,16 +79,22 @@ pub(crate) fn check_companions(place: &Checkout) -> Result<(), XtaskFailure> {
     Ok(())
 }
 
-/// Checks that nextest is installed, which runs the tests. It says by itself if it is too old.
+/// Checks that nextest is installed, which runs the tests, and new enough for its config.
 pub(crate) fn check_nextest(place: &Checkout) -> Result<(), XtaskFailure> {
-    if answers(&mut place.cargo(["nextest", "--version"])) {
+    let mut version = place.cargo(["nextest", "show-config", "version", "--config-file"]);
+    if answers(version.arg(place.root.join(nextest::CONFIG))) {
         return Ok(());
     }
-    Err(XtaskFailure::new(
-        "The tests are run by nextest, and `cargo nextest` is missing. Type:\n\n    \
+    let fault = if answers(&mut place.cargo(["nextest", "--version"])) {
+        format!("is too old for {}, or cannot read it", nextest::CONFIG)
+    } else {
+        "is missing".to_owned()
+    };
+    Err(XtaskFailure::new(format!(
+        "The tests are run by nextest, and `cargo nextest` {fault}. Type:\n\n    \
          cargo install --locked cargo-nextest\n\n\
-         It is compiled in some minutes; https://nexte.st has it ready-made.",
-    ))
+         It is compiled in some minutes; https://nexte.st has it ready-made."
+    )))
 }
 
 /// Returns the host's target triple, such as `x86_64-unknown-linux-gnu`.

@@ -12,23 +12,25 @@ use crate::layers::TESTED;
 use crate::phase;
 use crate::place::Checkout;
 
-const CONFIG: &str = "host/xtask/nextest.toml";
+/// What decides how tests are run, from the root of the repository.
+pub(crate) const CONFIG: &str = "host/xtask/nextest.toml";
 /// The report of the last run, in nextest's own folder, which does not follow cargo's.
 const REPORT: &str = "target/nextest/default/junit.xml";
 /// What a test that this machine cannot run prints before the reason (`tests/soak/src/skip.rs`).
 const SKIPPED: &str = "skipped on this machine: ";
-/// Output of failures only. A filter may be meant for another layer; one without any test is
-/// reported at the end.
-const QUIET: [&str; 8] = [
+/// Output of failures only. No test is tried again, whatever `NEXTEST_RETRIES` says.
+const ARGUMENTS: [&str; 8] = [
     "--no-fail-fast",
     "--status-level",
     "fail",
     "--final-status-level",
     "fail",
     "--hide-progress-bar",
-    "--no-tests",
-    "pass",
+    "--retries",
+    "0",
 ];
+/// What stands for a test that failed, also if it passed when it was tried again.
+const FAILED: [&str; 4] = ["<failure", "<error", "<flakyFailure", "<rerunFailure"];
 
 /// `cargo nextest run` for these packages, as cargo selects them. Doc examples are left out.
 pub(crate) fn command(place: &Checkout, packages: &[&str]) -> Command {
@@ -38,6 +40,12 @@ pub(crate) fn command(place: &Checkout, packages: &[&str]) -> Command {
     command
 }
 
+/// What nextest does if no test is selected: a layer or a program without tests is a mistake, unless
+/// the filters are meant for another one.
+pub(crate) fn without_tests(filters: &[String]) -> [&'static str; 2] {
+    ["--no-tests", if filters.is_empty() { "fail" } else { "pass" }]
+}
+
 /// Runs the tests of exactly these names, in any module.
 pub(crate) fn run_named(
     place: &Checkout,
@@ -45,7 +53,7 @@ pub(crate) fn run_named(
 ) -> Result<TestReport, XtaskFailure> {
     let any: Vec<String> = test_names.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
     let mut command = command(place, &TESTED);
-    command.arg("-E").arg(any.join(" + "));
+    command.args(without_tests(&[])).arg("-E").arg(any.join(" + "));
     run(place, command)
 }
 
@@ -54,7 +62,7 @@ pub(crate) fn run(place: &Checkout, mut command: Command) -> Result<TestReport, 
     let file = place.root.join(REPORT);
     // That of an earlier run is not taken for that of one which does not come to its end.
     let _ = fs::remove_file(&file);
-    let status = command.args(QUIET).stdin(Stdio::null()).status();
+    let status = command.args(ARGUMENTS).stdin(Stdio::null()).status();
     let status = status.map_err(|error| phase::not_started(&command, &error))?;
     let mut report = TestReport::parse(&fs::read_to_string(&file).unwrap_or_default());
     report.is_broken = !status.success();
@@ -75,10 +83,13 @@ pub(crate) struct TestReport {
 }
 
 /// A test that was run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TimedTest {
-    took: Duration,
-    name: String,
+    pub(crate) took: Duration,
+    /// Its binary, a space, and its path.
+    pub(crate) name: String,
+    /// Whether this machine cannot run it.
+    pub(crate) is_skipped: bool,
 }
 
 impl TestReport {
@@ -87,14 +98,14 @@ impl TestReport {
         let mut results = Self::default();
         for case in report.split("<testcase ").skip(1) {
             // The output of tests is escaped, so it has no such marks.
-            if case.contains("<failure") || case.contains("<error") {
-                results.failed += 1;
-            } else if let Some(reason) = skip_reason(case) {
-                results.skips.push(reason);
-            } else {
-                results.passed += 1;
+            let has_failed = FAILED.iter().any(|mark| case.contains(mark));
+            let skip = skip_reason(case).filter(|_| !has_failed);
+            results.tests.extend(TimedTest::parse(case, skip.is_some()));
+            match skip {
+                Some(reason) => results.skips.push(reason),
+                None if has_failed => results.failed += 1,
+                None => results.passed += 1,
             }
-            results.tests.extend(TimedTest::parse(case));
         }
         results
     }
@@ -120,10 +131,15 @@ fn skip_reason(case: &str) -> Option<String> {
 }
 
 impl TimedTest {
-    fn parse(case: &str) -> Option<Self> {
+    fn parse(case: &str, is_skipped: bool) -> Option<Self> {
         let took = Duration::try_from_secs_f64(attribute(case, "time")?.parse().ok()?).ok()?;
         let name = format!("{} {}", attribute(case, "classname")?, attribute(case, "name")?);
-        Some(Self { took, name })
+        Some(Self { took, name, is_skipped })
+    }
+
+    /// The name of the function, without its module.
+    pub(crate) fn function(&self) -> &str {
+        self.name.rsplit([':', ' ']).next().unwrap_or_default()
     }
 }
 
@@ -151,7 +167,7 @@ pub(crate) fn slowest(mut tests: Vec<&TimedTest>, count: usize) -> String {
         these.as_secs_f64(),
         all.as_secs_f64()
     );
-    for TimedTest { took, name } in tests {
+    for TimedTest { took, name, .. } in tests {
         let _ = writeln!(text, "{:>8.1} s  {name}", took.as_secs_f64());
     }
     text
@@ -186,7 +202,25 @@ running 1 test
         let report = TestReport::parse(REPORT);
         assert_eq!((report.passed, report.failed, report.tests.len()), (3, 1, 5));
         assert_eq!(report.skips, ["`<fuse>` isn't here"]);
+        let functions: Vec<&str> = report.tests.iter().map(TimedTest::function).collect();
+        assert_eq!(functions, ["a", "b", "c", "d", "e"]);
+        let skipped = report.tests.iter().filter(|test| test.is_skipped).map(TimedTest::function);
+        assert_eq!(skipped.collect::<Vec<_>>(), ["e"]);
         assert_eq!(TestReport::parse(""), TestReport::default());
+    }
+
+    #[test]
+    fn a_test_that_passes_only_when_it_is_tried_again_has_failed() {
+        for mark in ["<flakyFailure ", "<rerunFailure "] {
+            let report = TestReport::parse(&REPORT.replace("<failure ", mark));
+            assert_eq!(report.failed, 1, "{mark}");
+        }
+    }
+
+    #[test]
+    fn only_a_filter_may_leave_a_layer_without_tests() {
+        assert_eq!(without_tests(&[]), ["--no-tests", "fail"]);
+        assert_eq!(without_tests(&["budget".to_owned()]), ["--no-tests", "pass"]);
     }
 
     #[test]

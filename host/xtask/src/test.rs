@@ -13,7 +13,9 @@ use crate::checks;
 use crate::components::{self, Optimised};
 use crate::counts;
 use crate::failure::XtaskFailure;
-use crate::layers::{self, DOCS, FOREIGN, LAYERS, Needs, SUITE, TESTED, TestLayer};
+use crate::layers::{
+    self, DOCS, FOREIGN, FOREIGN_MODULES, LAYERS, Needs, SUITE, TESTED, TestLayer,
+};
 use crate::needs;
 use crate::nextest::{self, TestReport};
 use crate::phase::{self, Phases, spelled};
@@ -227,9 +229,15 @@ impl Tests<'_> {
         command.args(TESTED).arg("--").args(&self.options.filters);
         self.surroundings.put_around(&mut command);
         let log = "doc-tests";
-        let outcome = phases.run("testing the examples in the documentation", log, command);
+        // To the log also with `--verbose`: it is where the examples are counted.
+        let outcome = phases.check("testing the examples in the documentation", || {
+            phase::to_log(self.place, log, command)
+        });
         let text =
             fs::read_to_string(self.place.own().join(format!("{log}.log"))).unwrap_or_default();
+        if self.options.verbose {
+            eprint!("{text}");
+        }
         if let Err(failure) = &outcome {
             eprintln!("{}", failure.text.trim_end());
         }
@@ -241,9 +249,9 @@ impl Tests<'_> {
     fn foreign(&self, phases: &mut Phases) -> Result<Vec<Command>, XtaskFailure> {
         let place = self.place;
         let programs = [
-            ("servers", "CONCLAVE_LITELLM", servers::litellm(place, phases)?),
-            ("mcp", "CONCLAVE_MCP_PYTHON", servers::mcp(place, phases)?),
-            ("languages", "CONCLAVE_LANGUAGES", servers::languages(place, phases)?),
+            ("CONCLAVE_LITELLM", servers::litellm(place, phases)?),
+            ("CONCLAVE_MCP_PYTHON", servers::mcp(place, phases)?),
+            ("CONCLAVE_LANGUAGES", servers::languages(place, phases)?),
         ];
         let command = |module: &str, variable: &str, program: &Path| {
             let mut command = self.command(&TESTED);
@@ -252,16 +260,18 @@ impl Tests<'_> {
             command.env(variable, program);
             command
         };
-        let present = programs
+        let present = FOREIGN_MODULES
             .into_iter()
-            .filter_map(|(module, name, program)| Some(command(module, name, &program?)));
+            .zip(programs)
+            .filter_map(|(module, (name, program))| Some(command(module, name, &program?)));
         Ok(present.collect())
     }
 
     /// nextest for the tests of these packages that the filters accept.
     fn command(&self, packages: &[&str]) -> Command {
         let mut command = nextest::command(self.place, packages);
-        command.args(&self.options.filters);
+        let filters = &self.options.filters;
+        command.args(nextest::without_tests(filters)).args(filters);
         self.surroundings.put_around(&mut command);
         command
     }
@@ -336,7 +346,7 @@ fn report(rows: &[LayerRow], skipped_check: Option<&str>, most: usize) -> ExitCo
 }
 
 /// The reasons why tests were skipped, as text for the terminal.
-fn explained(skips: &[&str]) -> String {
+pub(crate) fn explained(skips: &[&str]) -> String {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in skips {
         *reasons.entry(reason).or_default() += 1;

@@ -151,12 +151,7 @@ fn the_readme_leads_to_the_index_and_at_most_seven_other_pages() {
 /// A long name in a page's code span is a test; `…` stands for its end.
 #[test]
 fn the_tests_that_pages_name_are_there() {
-    let mut sources = String::new();
-    for folder in ["tests", "host", "sdk", "plugins"] {
-        for path in sources_below(&root().join(folder)) {
-            sources += &read(&path);
-        }
-    }
+    let sources = all_sources();
     let mut named = 0;
     for page in pages() {
         for test in read(&page).split('`').skip(1).step_by(2) {
@@ -174,6 +169,30 @@ fn the_tests_that_pages_name_are_there() {
         }
     }
     assert!(named > 300, "{named}");
+}
+
+/// `cargo xtask attacks` runs the tests of these tables by name, also those with a short one.
+#[test]
+fn the_tests_that_the_tables_of_attacks_name_are_there() {
+    let sources = all_sources();
+    let mut named = 0;
+    let page = read(&root().join("docs/reference/security.md"));
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let tests = row.rsplit('|').nth(1).expect("a row has columns");
+        for test in tests.split('`').skip(1).step_by(2) {
+            named += 1;
+            let is_there = sources.contains(&format!("fn {test}("));
+            assert!(is_there, "docs/reference/security.md names {test}, which is not there");
+        }
+    }
+    assert!(named > 200, "{named}");
+}
+
+/// The text of all Rust in which tests stand.
+fn all_sources() -> String {
+    let folders = ["tests", "host", "sdk", "plugins"];
+    let files = folders.into_iter().flat_map(|folder| sources_below(&root().join(folder)));
+    files.map(|file| read(&file)).collect()
 }
 
 fn sources_below(folder: &Path) -> Vec<PathBuf> {
