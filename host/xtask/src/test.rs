@@ -330,11 +330,10 @@ fn report(rows: &[LayerRow], skipped_check: Option<&str>, most: usize) -> ExitCo
         .collect();
     let is_broken = reports().any(|report| report.is_broken);
     let is_empty = passed + failed + skips.len() == 0 && reports().next().is_some();
-    if is_empty {
-        eprintln!("\nno test has such a name");
-    }
     if is_broken && failed == 0 {
-        eprintln!("\na layer did not come to its end: see above");
+        eprintln!("\na layer did not come to its end, or has no tests: see above");
+    } else if is_empty {
+        eprintln!("\nno test has such a name");
     }
     if most > 0 {
         let tests = reports().flat_map(|report| &report.tests);
