@@ -267,6 +267,12 @@ macro_rules! capabilities {
                 }
             }
 
+            /// Whether this holds for any grant and its capability. Every call of a tool asks it,
+            /// so it is written out.
+            pub fn any(&self, holds: impl Fn(Capability, &dyn Grant) -> bool) -> bool {
+                $(self.$field.grant().is_some_and(|grant| holds(Capability::$capability, grant)))||*
+            }
+
             /// Each grant, with its capability.
             pub fn all(&self) -> impl Iterator<Item = (Capability, &dyn Grant)> {
                 let all = [$((
@@ -351,7 +357,7 @@ impl Grants {
     /// Whether a call can do anything by these grants besides answering.
     #[must_use]
     pub fn can_act(&self) -> bool {
-        self.all().any(|(_, grant)| grant.acts())
+        self.any(|_, grant| grant.acts())
     }
 }
 

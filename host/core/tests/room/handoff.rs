@@ -315,7 +315,7 @@ fn what_else_was_called_in_the_turn_comes_to_its_end_first() {
     let [Effect::CallTool { call, .. }] = recorded.take_effects()[..] else {
         panic!("the tool is called")
     };
-    let answer = Ok(conclave_core::types::tool::ToolOutcome {
+    let answer = Ok(ToolOutcome {
         content: Some("done".to_owned()),
         ..Default::default()
     });

@@ -17,16 +17,13 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
     if plugin.facts.is_native() {
         return Decide::Allow;
     }
-    if plugin.grants.all().any(|grant| needs_approver(plugin, grant)) {
-        Decide::Ask
-    } else {
-        Decide::Allow
-    }
+    let asks = |capability, grant: &dyn Grant| needs_approver(plugin, capability, grant);
+    if plugin.grants.any(asks) { Decide::Ask } else { Decide::Allow }
 }
 
 /// Whether a grant needs an approver; one that the manifest does not request has no effect. The
 /// manifest is searched by name, so it comes last.
-fn needs_approver(plugin: &PluginSetup, (capability, grant): (Capability, &dyn Grant)) -> bool {
+fn needs_approver(plugin: &PluginSetup, capability: Capability, grant: &dyn Grant) -> bool {
     grant.needs_approval() && plugin.facts.manifest.ask(capability).is_some()
 }
 
@@ -35,7 +32,7 @@ fn approvable(plugin: &PluginSetup) -> impl Iterator<Item = &dyn Grant> {
     use Capability::{Delegate, Exec, Fetch, Files, Model, Secrets};
     Capability::beginning_with(&[Files, Fetch, Secrets, Model, Delegate, Exec])
         .filter_map(|capability| Some((capability, plugin.grants.get(capability)?)))
-        .filter(|grant| needs_approver(plugin, *grant))
+        .filter(|(capability, grant)| needs_approver(plugin, *capability, *grant))
         .map(|(_, grant)| grant)
 }
 
