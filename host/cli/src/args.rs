@@ -273,7 +273,7 @@ pub(crate) enum PluginCommand {
     /// Build a plugin's component, and inspect it. What a build runs is not in a sandbox: the build
     /// scripts and macros of a crate, app.py, and app.js
     Build(BuildPlugin),
-    /// Run the cases of a plugin: calls of its component in sandboxes, with what they must return.
+    /// Play the cases of a plugin to its component, in sandboxes: calls, runs and scripts.
     /// The cases name the grants, and their configs can start programs outside of any sandbox: read
     /// those of a stranger first
     Test(TestPlugin),

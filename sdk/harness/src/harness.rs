@@ -58,14 +58,19 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         self
     }
 
-    /// Completes a background task with that answer.
+    /// Completes a background task with that answer. One without an answer (`""`) has failed, as on the
+    /// host.
     pub fn completes(self, task: &str, output: &str) -> Self {
         self.task_ends(task, TaskStatus::Completed, Some(output), None)
     }
 
-    /// Ends a background task with another status and an error.
+    /// Ends a background task with another status and an error. For a completed task, which has no
+    /// error, this is the same as [`completes`](Self::completes) with some answer.
     pub fn ends(self, task: &str, status: TaskStatus, error: &str) -> Self {
-        self.task_ends(task, status, None, Some(error))
+        match status {
+            TaskStatus::Completed => self.completes(task, "done"),
+            _ => self.task_ends(task, status, None, Some(error)),
+        }
     }
 
     fn task_ends(
@@ -130,8 +135,7 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
     /// contains the breaches of all.
     pub fn run(self) -> Report {
         let Self { decide, script, config, .. } = self;
-        let play =
-            || play(&script, &mut |wake, view, before| native::ask(&decide, wake, view, before));
+        let play = || play(&script, &mut |question| native::ask(&decide, question));
         if config.is_object() { FakeHost::new().config(config).run(play) } else { play() }
     }
 }

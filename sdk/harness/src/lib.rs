@@ -38,6 +38,6 @@ mod script;
 
 #[cfg(feature = "native")]
 pub use harness::Harness;
-pub use play::{Answer, Decide, play};
+pub use play::{Answer, Decide, Question, play};
 pub use report::{AcceptedMessage, Breach, Broken, Guarantee, InboxEntry, Report, WakeRecord};
 pub use script::Script;

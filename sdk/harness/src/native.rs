@@ -12,7 +12,7 @@ use conclave_sdk::delivery::{
 };
 use conclave_sdk::{Result, scratch};
 
-use crate::play::Answer;
+use crate::play::{Answer, Question};
 
 /// The variant of the same name.
 macro_rules! same {
@@ -25,18 +25,16 @@ macro_rules! same {
 
 pub(crate) fn ask(
     decide: impl Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>,
-    wake: &delivery::Wake,
-    view: &DeliveryView,
-    before: &[u8],
+    question: Question<'_>,
 ) -> Answer {
-    let wake = match wake.clone() {
+    let wake = match question.wake.clone() {
         delivery::Wake::Ended { task } => Wake::Ended(task.to_string()),
         delivery::Wake::ChannelIdle { channel } => Wake::ChannelIdle(channel.to_string()),
         delivery::Wake::Timer => Wake::Timer,
         delivery::Wake::SendFailed { reason } => Wake::SendFailed(reason),
     };
-    let (room, outer) = (snapshot(view), scratch::bytes());
-    let decisions = match scratch::set_bytes(before) {
+    let (room, outer) = (snapshot(question.view), scratch::bytes());
+    let decisions = match scratch::set_bytes(question.scratch) {
         Err(error) => Err(format!("{error:?}")),
         Ok(()) => {
             let answer = catch_unwind(AssertUnwindSafe(|| decide(wake, &room.context())));

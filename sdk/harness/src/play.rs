@@ -23,8 +23,22 @@ pub struct Answer {
     pub scratch: Vec<u8>,
 }
 
-/// A strategy: its answer to a wake in a room, with its scratch of before.
-pub type Decide<'a> = dyn FnMut(&Wake, &DeliveryView, &[u8]) -> Answer + 'a;
+/// A wake that a strategy answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The reason of the wake.
+    pub wake: &'a Wake,
+    /// What the strategy sees of the room.
+    pub view: &'a DeliveryView,
+    /// Its scratch of before.
+    pub scratch: &'a [u8],
+    /// Whether the report describes the answer: once for each wake of the first play. The others are
+    /// only compared and checked.
+    pub is_reported: bool,
+}
+
+/// A strategy.
+pub type Decide<'a> = dyn FnMut(Question<'_>) -> Answer + 'a;
 
 /// Plays the script four times, and returns the report. It describes the first play, and contains
 /// the breaches of all.
@@ -130,16 +144,18 @@ impl<'a, 'd> Play<'a, 'd> {
 
     fn wake(&mut self, StrategyCall { call, wake, start }: StrategyCall) {
         let Some(view) = start.delivery else { return };
-        let ask = |decide: &mut Decide<'_>| decide(&wake, &view, &start.scratch);
+        let question =
+            Question { wake: &wake, view: &view, scratch: &start.scratch, is_reported: false };
         if self.mode.loses_answers || self.crash_ms.is_some() {
             // The host stopped before the answer was recorded: it has no effect, and is asked for
             // again afterwards, with the same view.
-            drop(ask(self.decide));
+            drop((self.decide)(question));
             self.room.crash(self.crash_ms.take().unwrap_or(1_000));
         }
-        let answer = ask(self.decide);
+        let is_reported = self.mode.asks_twice;
+        let answer = (self.decide)(Question { is_reported, ..question });
         let woken = describe(&wake);
-        if self.mode.asks_twice && ask(self.decide) != answer {
+        if self.mode.asks_twice && (self.decide)(question) != answer {
             let what = format!("asked twice about {woken}, it answered otherwise the second time");
             self.breaks(Guarantee::Deterministic, what);
         }
@@ -154,7 +170,7 @@ impl<'a, 'd> Play<'a, 'd> {
             Ok(decisions) => {
                 self.check_tasks(&view, decisions);
                 self.check_channels(&wake, &view, decisions);
-                self.check_words((&wake, &view, &start.scratch), decisions);
+                self.check_words(question, decisions);
             }
             Err(error) => {
                 self.breaks(Guarantee::Answers, format!("woken by {woken}, it failed: {error}"));
@@ -225,11 +241,8 @@ impl<'a, 'd> Play<'a, 'd> {
 
     /// Compares the strategy's words about a failed task with its words about a completed one in
     /// the same room.
-    fn check_words(
-        &mut self,
-        (wake, view, scratch): (&Wake, &DeliveryView, &[u8]),
-        decisions: &[Decision],
-    ) {
+    fn check_words(&mut self, question: Question<'_>, decisions: &[Decision]) {
+        let view = question.view;
         let is_failed = |ended: &&Arc<EndedTask>| ended.status != BackgroundStatus::Completed;
         for failed in view.pending_results.iter().filter(is_failed) {
             let Some(words) = words_about(failed.id.as_str(), decisions) else { continue };
@@ -239,7 +252,7 @@ impl<'a, 'd> Play<'a, 'd> {
                 same.status = BackgroundStatus::Completed;
                 (same.output, same.error) = (same.output.take().or(same.error.take()), None);
             }
-            let answer = (self.decide)(wake, &other, scratch);
+            let answer = (self.decide)(Question { view: &other, ..question });
             let decided = answer.decisions.unwrap_or_default();
             if words_about(failed.id.as_str(), &decided) == Some(words) {
                 let id = failed.id.as_str();
@@ -254,7 +267,7 @@ impl<'a, 'd> Play<'a, 'd> {
             return;
         }
         let (now, settled) = (self.room.now, self.room.settled);
-        let is_near = self.pace.last.is_some_and(|last| now - last < BUSY_MS);
+        let is_near = self.pace.last.is_some_and(|last| now.saturating_sub(last) < BUSY_MS);
         let is_loop = is_near && self.pace.settled == settled;
         let timers = if is_loop { self.pace.timers + 1 } else { 0 };
         self.pace = Pace { last: Some(now), timers, settled };

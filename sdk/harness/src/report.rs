@@ -1,6 +1,6 @@
 //! The result of a script: the messages, the inbox, and the broken guarantees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use conclave_core::types::delivery::{Decision, Wake};
@@ -77,6 +77,14 @@ pub struct Breach {
     pub play: &'static str,
 }
 
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { guarantee, at, what, play } = self;
+        let play = if play.is_empty() { String::new() } else { format!(" ({play})") };
+        write!(f, "{guarantee} ({}), at {at} ms{play}: {what}", guarantee.as_str())
+    }
+}
+
 /// The guarantees that a strategy broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken(Vec<Breach>);
@@ -87,7 +95,7 @@ impl Broken {
         self.0.iter().any(|breach| breach.guarantee == guarantee)
     }
 
-    /// All breaches, in order.
+    /// All breaches: the first one of each guarantee, then the others, each in order.
     pub fn breaches(&self) -> &[Breach] {
         &self.0
     }
@@ -97,10 +105,7 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Breaches that are listed, since a wrong strategy repeats its mistakes in every wake.
         const SHOWN: usize = 10;
-        let mut lines = self.0.iter().map(|Breach { guarantee, at, what, play }| {
-            let play = if play.is_empty() { String::new() } else { format!(" ({play})") };
-            format!("{guarantee} ({}), at {at} ms{play}: {what}", guarantee.as_str())
-        });
+        let mut lines = self.0.iter().map(Breach::to_string);
         write!(f, "{}", lines.by_ref().take(SHOWN).collect::<Vec<_>>().join("\n"))?;
         match lines.count() {
             0 => Ok(()),
@@ -177,12 +182,12 @@ impl Report {
     /// # Errors
     /// Like [`check`](Self::check).
     pub fn check_but(&self, meant: &[Guarantee]) -> Result<(), Broken> {
-        let broken: Vec<_> = self
-            .breaches
-            .iter()
-            .filter(|breach| !meant.contains(&breach.guarantee))
-            .cloned()
-            .collect();
+        let broken = self.breaches.iter().filter(|breach| !meant.contains(&breach.guarantee));
+        // A list that is cut names each guarantee.
+        let mut found = BTreeSet::new();
+        let (mut broken, others): (Vec<_>, Vec<_>) =
+            broken.cloned().partition(|breach| found.insert(breach.guarantee));
+        broken.extend(others);
         if broken.is_empty() { Ok(()) } else { Err(Broken(broken)) }
     }
 

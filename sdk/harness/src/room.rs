@@ -34,7 +34,6 @@ use crate::script::{Script, ScriptChannel, ScriptEvent, end_of};
 /// The clock time of the script's beginning. It is not 0, to expose a strategy that uses 0 for
 /// "never".
 pub(crate) const BEGINNING: Millis = Millis(1_760_000_000_000);
-const WORKER: &str = "worker";
 const STRATEGY: &str = "strategy";
 
 /// A call of the strategy that the room waits for.
@@ -46,6 +45,8 @@ pub(crate) struct StrategyCall {
 
 pub(crate) struct ScriptedRoom {
     room: Room,
+    /// The task whose results the strategy delivers.
+    worker: &'static str,
     /// Milliseconds after the beginning.
     pub(crate) now: u64,
     effects: VecDeque<(Effect, Option<Start>)>,
@@ -86,7 +87,9 @@ impl ScriptedRoom {
             (ChannelId::from(channel.id.as_str()), opened)
         };
         let channels: BTreeMap<_, _> = script.channels.iter().map(channel).collect();
-        let setup = setup(script.notify.as_deref().unwrap_or("desk"), &channels);
+        let notify = script.notify.as_deref().unwrap_or("desk");
+        let worker = if notify.eq_ignore_ascii_case("worker") { "other-worker" } else { "worker" };
+        let setup = setup(notify, worker, &channels);
         let opening = RunOpening {
             room: "room".into(),
             entry: setup.entry.clone(),
@@ -95,6 +98,7 @@ impl ScriptedRoom {
         };
         let mut room = Self {
             room: Room::new(),
+            worker,
             now: 0,
             effects: VecDeque::new(),
             timers: BTreeMap::new(),
@@ -143,7 +147,7 @@ impl ScriptedRoom {
                 let ended = end_of(*status, output.as_ref(), error.as_ref());
                 self.ending = Some((task.clone(), ended));
                 let delegation = Delegation {
-                    worker: WORKER.to_owned(),
+                    worker: self.worker.to_owned(),
                     description: "Find out.".to_owned(),
                     ..Delegation::default()
                 };
@@ -196,7 +200,7 @@ impl ScriptedRoom {
 
     /// Stops the host, and resumes the room after this time. What was under way runs again.
     pub(crate) fn crash(&mut self, down_ms: u64) {
-        self.now += down_ms;
+        self.now = self.now.saturating_add(down_ms);
         self.timers.values_mut().for_each(|at| *at = at.plus(down_ms));
         self.happened(Event::Resumed { down_ms, is_exact: true, setup: None });
         // The room has forgotten what its clients had reported, so they report it again.
@@ -336,7 +340,7 @@ impl ScriptedRoom {
             return;
         }
         let busy_until = open.quiet_at.filter(|_| !interrupt).unwrap_or_default();
-        let quiet_at = busy_until.max(self.now) + open.says_ms;
+        let quiet_at = busy_until.max(self.now).saturating_add(open.says_ms);
         self.becomes(channel, Activity::Speaking, Some(quiet_at));
     }
 
@@ -365,13 +369,13 @@ fn facts(kind: PluginKind, asks: serde_json::Value) -> PluginFacts {
 
 /// The setup of a room in which an agent waits for its user, and the strategy delivers the results
 /// of a worker unchanged.
-fn setup(notify: &str, channels: &BTreeMap<ChannelId, ScriptedChannel>) -> Setup {
+fn setup(notify: &str, worker: &str, channels: &BTreeMap<ChannelId, ScriptedChannel>) -> Setup {
     let config = format!(
         r#"entry = "{notify}"
         [tasks.{notify}]
         agent = "agent"
         interactive = true
-        [tasks.{WORKER}]
+        [tasks.{worker}]
         agent = "agent"
         delivery_strategy = "{STRATEGY}"
         result_delivery = "text"

@@ -1,6 +1,8 @@
 //! A script as data: the events in a room, with their times.
 
-use conclave_core::config::check_name;
+use std::collections::BTreeSet;
+
+use conclave_core::config::{check_task_name, is_reserved_task};
 use conclave_core::types::channel::{Activity, ChannelKind};
 use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
 use serde::de::Error as _;
@@ -8,10 +10,13 @@ use serde::{Deserialize, Deserializer};
 
 /// Milliseconds for which the clock runs after the last line by default: an hour.
 const AFTERWARDS_MS: u64 = 60 * 60 * 1_000;
+/// The greatest number of milliseconds in a script: a year. Sums of them do not overflow.
+const LONGEST_MS: u64 = 365 * 24 * AFTERWARDS_MS;
 
 /// The events in a room, with their times.
+// `remote` makes of the derived function one that `Deserialize` below calls before its checks.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Script {
     pub(crate) channels: Vec<ScriptChannel>,
     #[serde(rename = "script")]
@@ -45,7 +50,7 @@ pub(crate) struct Line {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(tag = "do", rename_all = "kebab-case")]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum ScriptEvent {
     Ends {
         task: String,
@@ -77,6 +82,19 @@ pub(crate) enum ScriptEvent {
     },
 }
 
+impl ScriptEvent {
+    /// The channel that the event is about.
+    fn channel(&self) -> Option<&str> {
+        match self {
+            Self::Activity { channel, .. }
+            | Self::Refuses { channel, .. }
+            | Self::Mutes { channel, .. }
+            | Self::Leaves { channel } => Some(channel),
+            Self::Ends { .. } | Self::Crashes { .. } => None,
+        }
+    }
+}
+
 /// The expected result of the first play.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,8 +113,19 @@ fn completed() -> BackgroundStatus {
 
 fn task_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let name = String::deserialize(deserializer)?;
-    check_name(&name).map_err(|why| D::Error::custom(format!("notify: {why}")))?;
+    check_task_name(&name).map_err(|why| D::Error::custom(format!("notify: {why}")))?;
+    if is_reserved_task(&name) {
+        return Err(D::Error::custom(format!("notify: no task can have the name {name:?}")));
+    }
     Ok(Some(name))
+}
+
+impl<'de> Deserialize<'de> for Script {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let script = Self::deserialize(deserializer)?;
+        script.check().map_err(D::Error::custom)?;
+        Ok(script)
+    }
 }
 
 impl Script {
@@ -125,9 +154,49 @@ impl Script {
     /// ```
     ///
     /// # Errors
-    /// If the text is not a script; names the wrong word and the valid ones.
+    /// If the text is not a script; names the wrong word and the valid ones. If an event is about a
+    /// channel that the script does not have, two channels or two tasks have one name, or a time is
+    /// above a year.
     pub fn from_json(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
+    }
+
+    /// Whether there is a channel on which the strategy may speak.
+    pub fn has_channels(&self) -> bool {
+        !self.channels.is_empty()
+    }
+
+    /// Checks that the events are about channels of the script, that each name is that of one channel
+    /// or one task, and that no time is too long.
+    fn check(&self) -> Result<(), String> {
+        let (mut channels, mut tasks) = (BTreeSet::new(), BTreeSet::new());
+        for channel in &self.channels {
+            if !channels.insert(channel.id.as_str()) {
+                return Err(format!("two channels have the id {:?}", channel.id));
+            }
+        }
+        for Line { what, .. } in &self.lines {
+            match what {
+                ScriptEvent::Ends { task, .. } if !tasks.insert(task.as_str()) => {
+                    return Err(format!("the task {task:?} ends twice"));
+                }
+                _ => {}
+            }
+            if let Some(id) = what.channel().filter(|id| !channels.contains(id)) {
+                return Err(format!("an event is about the channel {id:?}, which is not there"));
+            }
+        }
+        let down = self.lines.iter().filter_map(|line| match line.what {
+            ScriptEvent::Crashes { for_ms } => Some(("for_ms", for_ms)),
+            _ => None,
+        });
+        let times = self.lines.iter().map(|line| ("at", line.at)).chain(down);
+        let times = times.chain(self.channels.iter().map(|channel| ("says_ms", channel.says_ms)));
+        let mut times = times.chain(self.until.map(|until| ("until", until)));
+        match times.find(|(_, ms)| *ms > LONGEST_MS) {
+            Some((key, ms)) => Err(format!("{key}: {ms} ms are more than a year")),
+            None => Ok(()),
+        }
     }
 
     /// The time after which nothing is played.
@@ -178,6 +247,31 @@ mod tests {
                 "unknown variant `won`, expected one of `completed`",
             ),
             (r#"{"channels": [], "script": [], "notify": "The desk"}"#, "notify: "),
+            (
+                r#"{"channels": [], "script": [], "notify": "Finish"}"#,
+                "no task can have the name \"Finish\"",
+            ),
+            (
+                r#"{"channels": [], "script": [{"do": "ends", "task": "a", "stauts": "failed"}]}"#,
+                "unknown field `stauts`, expected one of `task`, `status`",
+            ),
+            (
+                r#"{"channels": [], "script": [{"do": "leaves", "channel": "phone"}]}"#,
+                "the channel \"phone\", which is not there",
+            ),
+            (
+                r#"{"channels": [{"id": "a", "kind": "web"}, {"id": "a", "kind": "voice"}], "script": []}"#,
+                "two channels have the id \"a\"",
+            ),
+            (
+                r#"{"channels": [], "script": [{"do": "ends", "task": "a"}, {"do": "ends", "task": "a"}]}"#,
+                "the task \"a\" ends twice",
+            ),
+            (
+                r#"{"channels": [], "script": [{"do": "crashes", "for_ms": 18446744073709551615}]}"#,
+                "for_ms: 18446744073709551615 ms are more than a year",
+            ),
+            (r#"{"channels": [], "script": [], "until": 31536000001}"#, "until: "),
             ("{}", "missing field `channels`"),
         ] {
             let error = Script::from_json(text).expect_err(text).to_string();

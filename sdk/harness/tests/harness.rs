@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use conclave_harness::{Guarantee, Harness, Script};
+use conclave_harness::{Answer, Guarantee, Harness, Script, play};
 use conclave_sdk::delivery::{
     Activity, ChannelKind, Context, Decision, DeliveryMessage, TaskStatus, Wake, deliver,
     deliver_on, due, give_up, interrupt, move_to_inbox, wait, wait_for,
@@ -236,6 +236,17 @@ fn waiting_for_a_moment_again_and_again_is_a_loop() {
     assert!(report.check().unwrap_err().is(Guarantee::NotBusy), "and it ends");
 }
 
+/// As on the host, where the room takes the results from it.
+#[test]
+fn a_play_ends_before_a_strategy_that_only_waits() {
+    let script =
+        r#"{"channels": [], "script": [{"do": "ends", "task": "a"}], "until": 20000000000}"#;
+    let script = Script::from_json(script).unwrap();
+    let report = Harness::new(|_, _| Ok(vec![wait(1_000)])).script(script).run();
+    assert!(report.inbox["a"].why.contains("woken 1000 times in a row"), "{report:?}");
+    assert_eq!(report.wakes.len(), 1_000);
+}
+
 #[test]
 fn a_failure_is_not_reported_in_the_words_of_a_success() {
     let words = |of: fn(&conclave_sdk::delivery::EndedTask) -> String| {
@@ -329,6 +340,65 @@ fn a_script_is_data() {
     let broken =
         Harness::new(polite).script(script(r#"{"inbox": ["b"]}"#)).run().check().unwrap_err();
     assert!(broken.is(Guarantee::AsExpected), "{broken}");
+}
+
+#[test]
+fn each_name_of_a_task_can_be_the_notified_one() {
+    for name in ["worker", "Worker", "Desk", "2nd", "agent-1", "strategy"] {
+        let text = format!(
+            r#"{{"channels": [], "script": [{{"do": "ends", "task": "a"}}], "notify": "{name}"}}"#
+        );
+        let script = Script::from_json(&text).unwrap();
+        let decide = move |_: Wake, context: &Context| {
+            assert_eq!(context.notified_task().as_deref(), Some(name));
+            Ok(vec![move_to_inbox(ids(context))])
+        };
+        Harness::new(decide).script(script).run().check().unwrap();
+    }
+}
+
+/// The list is cut, and names each guarantee before it repeats one.
+#[test]
+fn a_long_list_names_each_broken_guarantee() {
+    let ends = (0..30).map(|n| format!(r#"{{"at": {n}, "do": "ends", "task": "t{n}"}}"#));
+    let text = format!(
+        r#"{{"channels": [], "script": [{}], "expect": {{"inbox": ["z"]}}}}"#,
+        ends.collect::<Vec<_>>().join(", ")
+    );
+    let script = Script::from_json(&text).unwrap();
+    let failing = |_: Wake, _: &Context| Err(Error::other("no idea"));
+    let broken = Harness::new(failing).script(script).run().check().unwrap_err();
+    let list = broken.to_string();
+    assert!(list.contains("as-expected (") && list.contains("more"), "{list}");
+    assert_eq!(broken.breaches()[1].guarantee, Guarantee::AsExpected);
+    assert!(broken.breaches().len() > 50);
+}
+
+#[test]
+fn a_completed_task_has_no_error() {
+    let decide = |_: Wake, context: &Context| {
+        let pending = context.pending_results();
+        assert!(pending.iter().all(|ended| ended.status == TaskStatus::Completed), "{pending:?}");
+        assert!(pending.iter().all(|ended| ended.error.is_none()), "{pending:?}");
+        Ok(vec![move_to_inbox(ids(context))])
+    };
+    Harness::new(decide).ends("a", TaskStatus::Completed, "odd").run().check().unwrap();
+}
+
+/// Also with a crash, each wake of the first play has one answer that the report describes.
+#[test]
+fn one_answer_to_each_wake_is_reported() {
+    let script = r#"{"channels": [], "script": [
+        {"do": "ends", "task": "a"}, {"do": "crashes", "for_ms": 500},
+        {"at": 10, "do": "ends", "task": "b", "status": "failed"}
+    ]}"#;
+    let (mut reported, mut all) = (0, 0);
+    let report = play(&Script::from_json(script).unwrap(), &mut |question| {
+        all += 1;
+        reported += usize::from(question.is_reported);
+        Answer { decisions: Ok(Vec::new()), scratch: question.scratch.to_vec() }
+    });
+    assert_eq!((reported, reported < all), (report.wakes.len(), true));
 }
 
 #[test]

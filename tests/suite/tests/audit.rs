@@ -330,6 +330,7 @@ fn can_answers_as_a_run_would() {
         (&["subject", "log", "debug"], "the capability log has no target"),
         (&["caller", "tools", "--write"], "--write has no meaning for the capability tools"),
         (&["subject", "files", "--method", "GET"], "it is for `conclave can PLUGIN fetch`"),
+        (&["subject", "files", "--arguments", "[]"], "--arguments has no meaning for"),
         (&["caller", "tools", "subject.run", "--arguments", "7"], "is not a JSON object"),
     ] {
         let (code, shown) = can(wrong);

@@ -118,12 +118,24 @@ fn a_script_names_the_guarantees_that_a_strategy_breaks() {
     let cases = format!(
         r#"[{{ "name": "lost", {script} }}, {{ "name": "on purpose", {script}, "but": ["nothing-lost"] }}]"#
     );
-    std::fs::write(folder.join("cases.json"), cases).expect("a test can write a file");
+    std::fs::write(folder.join("cases.json"), &cases).expect("a test can write a file");
     let output = conclave(&rig, &["plugin", "test", "silent"]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
     assert!(said.contains("nothing-lost (loses no result)") && said.contains("a still"), "{said}");
     assert!(said.ends_with("2 cases: 1 failed\n"), "{said}");
+    // The same in data, where each breach is one text.
+    let data = text(&conclave(&rig, &["plugin", "test", "silent", "--json"]).stdout);
+    let case: Value = serde_json::from_str(data.lines().next().unwrap_or_default()).expect("JSON");
+    let broken = case["seen"]["broken"].as_array().expect("a list");
+    assert!(!broken.is_empty() && case["problems"] == case["seen"]["broken"], "{data}");
+    let granted = cases
+        .replace("\"script\": {", "\"grants\": [\"channels = [\\\"phone\\\"]\"], \"script\": {");
+    std::fs::write(folder.join("cases.json"), granted).expect("a test can write a file");
+    let refused = conclave(&rig, &["plugin", "test", "silent"]);
+    let shown = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{shown}");
+    assert!(shown.contains("the script has the channels"), "{shown}");
 }
 
 #[test]

@@ -72,11 +72,11 @@ fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
             known,
         )
     })?;
+    check_options(args, capability)?;
     let arguments = match &args.arguments {
         Some(text) => object_of_option("--arguments", text)?,
         None => Value::Object(serde_json::Map::new()),
     };
-    check_options(args, capability)?;
     Ok(AccessQuestion {
         target: args.target.clone(),
         writes: args.write,

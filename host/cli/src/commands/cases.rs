@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
+use conclave_core::config::edit::Fragment;
+use conclave_core::types::capability::Capability;
 use conclave_harness::{Guarantee, Script};
 use conclave_runtime::kv::MemoryKv;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
@@ -37,6 +39,8 @@ use expectation::{Expectation, Seen};
 
 /// Columns of a case's name.
 const NAME: usize = 60;
+/// Problems of a failed case that are shown, since a wrong strategy repeats its mistakes in every wake.
+const PROBLEMS: usize = 20;
 /// Log lines of a failed case that are shown.
 const LOG_LINES: usize = 20;
 /// The wait for the observers of a run. One that needs longer fails the case.
@@ -129,11 +133,7 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
             }
         } else {
             stdout::styled(format_args!("{}  {name}  {took}{denied}", paint(BAD, "FAILED")))?;
-            for problem in problems {
-                for row in problem.lines() {
-                    stdout::styled(format_args!("        {}", printable(row)))?;
-                }
-            }
+            problem_lines(&problems)?;
             log_lines(&seen.log)?;
         }
     }
@@ -142,6 +142,18 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
         stdout::styled(format_args!("{count}: {failed} failed"))?;
     }
     Ok(if failed == 0 { exit::OK } else { exit::FAILED })
+}
+
+/// Prints the first problems.
+fn problem_lines(problems: &[String]) -> Result<(), CliError> {
+    for row in problems.iter().take(PROBLEMS).flat_map(|problem| problem.lines()) {
+        stdout::styled(format_args!("        {}", printable(row)))?;
+    }
+    if let Some(more @ 1..) = problems.len().checked_sub(PROBLEMS) {
+        let what = format!("        … and {more} more; `--json` has them all");
+        stdout::styled(paint(FAINT, what))?;
+    }
+    Ok(())
 }
 
 /// Prints the last lines of the plugin's log, behind marks.
@@ -204,6 +216,9 @@ impl Case {
             _ if is_script && self.arguments.is_some() => {
                 Some("has `arguments`, which only `tool` takes")
             }
+            _ if is_script && self.grants.iter().any(|grant| grants_channels(grant)) => {
+                Some("has `channels` among its `grants`; the script has the channels")
+            }
             _ if is_script && self.expect.is_some() => {
                 Some("has an `expect` beside its `script`, which has its own")
             }
@@ -233,6 +248,13 @@ impl Case {
             ..CallArgs::default()
         }
     }
+}
+
+fn grants_channels(grant: &str) -> bool {
+    let fragment = Fragment::parse(grant);
+    fragment.is_ok_and(|fragment| {
+        fragment.grants.iter().any(|grant| grant.key == Capability::Channels.as_str())
+    })
 }
 
 async fn play(
@@ -303,4 +325,23 @@ async fn play_run(
         "content": ending::result(&outcome),
         "value": outcome.value,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_takes_no_grant_of_channels() {
+        let problem = |grant: &str| {
+            let case: Case = serde_json::from_value(json!({
+                "name": "c", "script": { "channels": [], "script": [] }, "grants": [grant],
+            }))
+            .unwrap();
+            case.problem()
+        };
+        assert_eq!(problem("kv = true"), None);
+        let found = problem("channels = [\"phone\"]").unwrap();
+        assert!(found.contains("the script has the channels"), "{found}");
+    }
 }

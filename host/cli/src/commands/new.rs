@@ -159,7 +159,7 @@ fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Re
         for (file, what) in [
             code,
             ("conclave-plugin.toml", "what it is, and what it asks for"),
-            ("cases.json", "calls of the component with what they must return"),
+            ("cases.json", "what is played to the component, with what must come of it"),
             ("conclave.toml", "a config that uses it, with replies from a file"),
         ] {
             stderr::line(format_args!("  {file:<22}{}", paint(FAINT, what)));

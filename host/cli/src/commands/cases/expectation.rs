@@ -11,6 +11,9 @@ use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Log lines and denials of a script that are recorded, of each.
+const MOST_RECORDS: usize = 10_000;
+
 /// The expectations of a case; an absent one is not compared.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,7 +73,7 @@ pub(super) struct Seen {
     pub(super) condensed: u64,
     #[serde(rename = "asked")]
     pub(super) risks: Vec<String>,
-    /// The guarantees that a strategy broke, a line for each.
+    /// How a strategy broke its guarantees, the first breach of each guarantee first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     broken: Vec<String>,
     /// Lines of the plugin's log.
@@ -101,8 +104,8 @@ impl Recorder {
                 let text = |key: &str| result[key].as_str().map(str::to_owned);
                 (seen.content, seen.error, seen.status) =
                     (text("content"), text("error"), text("status"));
-                let broken = result["broken"].as_str().into_iter().flat_map(str::lines);
-                seen.broken = broken.map(str::to_owned).collect();
+                let broken = result["broken"].as_array().into_iter().flatten();
+                seen.broken = broken.filter_map(Value::as_str).map(str::to_owned).collect();
                 if result["is_success"] == false {
                     seen.error = text("reason");
                 }
@@ -122,14 +125,19 @@ impl Recorder {
 /// A strategy that plays a script is called outside a run.
 impl Observer for Recorder {
     fn log(&self, _: CallId, _: Level, message: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).log.push(message.to_owned());
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.log.len() < MOST_RECORDS {
+            seen.log.push(message.to_owned());
+        }
     }
 
     fn progress(&self, _: CallId, _: u64, _: Option<u64>, _: &str) {}
 
     fn denied(&self, _: CallId, record: &DenialRecord) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.denied.push(record.denial.capability.clone());
+        if seen.denied.len() < MOST_RECORDS {
+            seen.denied.push(record.denial.capability.clone());
+        }
     }
 }
 
@@ -264,6 +272,15 @@ mod tests {
         ] {
             assert_eq!(problems(json!({ key: value }), &seen), [key]);
         }
+    }
+
+    #[test]
+    fn the_log_of_a_script_is_bounded() {
+        let recorder = Recorder::default();
+        for _ in 0..=MOST_RECORDS {
+            recorder.log(CallId(1), Level::Info, "again");
+        }
+        assert_eq!(recorder.end(Ok(json!({}))).log.len(), MOST_RECORDS);
     }
 
     #[test]
