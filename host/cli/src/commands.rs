@@ -1,8 +1,9 @@
 //! The commands, one file each. To add one: declare its arguments in `args.rs`, with a file of their
 //! own below `args/`; name its module here; and call it in `dispatch` of `main.rs`. What
-//! commands of several areas need stands in a layer below: `session`, `state` or `ui`. A command uses
-//! parts of another only if it does that one's work: `cases` plays calls with parts of `call` and `add`,
-//! `grant` checks as `add` does, and `push` and `pull` read and write what `sign` does.
+//! commands of several areas need stands in a layer below: `session`, `state` or `ui`. A command
+//! uses parts of another only if it does that one's work: `call`, `cases` and `grant` check grants
+//! as `add` does, `cases` plays calls with parts of `call`, and `push` and `pull` read and write
+//! what `sign` does.
 
 pub(crate) mod add;
 pub(crate) mod answer;

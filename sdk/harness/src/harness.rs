@@ -58,8 +58,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         self
     }
 
-    /// Completes a background task with that answer. One without an answer (`""`) has failed, as on the
-    /// host.
+    /// Completes a background task with that answer. One without an answer (`""`) has failed, as on
+    /// the host.
     pub fn completes(self, task: &str, output: &str) -> Self {
         self.task_ends(task, TaskStatus::Completed, Some(output), None)
     }

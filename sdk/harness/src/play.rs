@@ -32,8 +32,8 @@ pub struct Question<'a> {
     pub view: &'a DeliveryView,
     /// Its scratch of before.
     pub scratch: &'a [u8],
-    /// Whether the report describes the answer: once for each wake of the first play. The others are
-    /// only compared and checked.
+    /// Whether the report describes the answer: once for each wake of the first play. The others
+    /// are only compared and checked.
     pub is_reported: bool,
 }
 

@@ -154,9 +154,9 @@ impl Script {
     /// ```
     ///
     /// # Errors
-    /// If the text is not a script; names the wrong word and the valid ones. If an event is about a
-    /// channel that the script does not have, two channels or two tasks have one name, or a time is
-    /// above a year.
+    /// If the text is not a script; names the wrong word and the valid ones. If an event is about
+    /// a channel that the script does not have, two channels or two tasks have one name, or a time
+    /// is above a year.
     pub fn from_json(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }
@@ -166,17 +166,21 @@ impl Script {
         !self.channels.is_empty()
     }
 
-    /// Checks that the events are about channels of the script, that each name is that of one channel
-    /// or one task, and that no time is too long.
+    /// Checks that the events are about channels of the script, that each name is that of one
+    /// channel or one task, and that no time is too long.
     fn check(&self) -> Result<(), String> {
         let (mut channels, mut tasks) = (BTreeSet::new(), BTreeSet::new());
+        let mut times = vec![("until", self.until.unwrap_or_default())];
         for channel in &self.channels {
+            times.push(("says_ms", channel.says_ms));
             if !channels.insert(channel.id.as_str()) {
                 return Err(format!("two channels have the id {:?}", channel.id));
             }
         }
-        for Line { what, .. } in &self.lines {
+        for Line { at, what } in &self.lines {
+            times.push(("at", *at));
             match what {
+                ScriptEvent::Crashes { for_ms } => times.push(("for_ms", *for_ms)),
                 ScriptEvent::Ends { task, .. } if !tasks.insert(task.as_str()) => {
                     return Err(format!("the task {task:?} ends twice"));
                 }
@@ -186,14 +190,7 @@ impl Script {
                 return Err(format!("an event is about the channel {id:?}, which is not there"));
             }
         }
-        let down = self.lines.iter().filter_map(|line| match line.what {
-            ScriptEvent::Crashes { for_ms } => Some(("for_ms", for_ms)),
-            _ => None,
-        });
-        let times = self.lines.iter().map(|line| ("at", line.at)).chain(down);
-        let times = times.chain(self.channels.iter().map(|channel| ("says_ms", channel.says_ms)));
-        let mut times = times.chain(self.until.map(|until| ("until", until)));
-        match times.find(|(_, ms)| *ms > LONGEST_MS) {
+        match times.iter().find(|(_, ms)| *ms > LONGEST_MS) {
             Some((key, ms)) => Err(format!("{key}: {ms} ms are more than a year")),
             None => Ok(()),
         }

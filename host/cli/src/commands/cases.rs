@@ -39,7 +39,7 @@ use expectation::{Expectation, Seen};
 
 /// Columns of a case's name.
 const NAME: usize = 60;
-/// Problems of a failed case that are shown, since a wrong strategy repeats its mistakes in every wake.
+/// Problems of a failed case that are shown: a wrong strategy repeats its mistakes in every wake.
 const PROBLEMS: usize = 20;
 /// Log lines of a failed case that are shown.
 const LOG_LINES: usize = 20;

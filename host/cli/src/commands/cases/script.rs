@@ -27,8 +27,8 @@ use crate::state::source::LocatedComponent;
 /// Plays the script to the strategy. Returns the guarantees that it broke.
 ///
 /// # Errors
-/// If the component is no strategy, or the channels of the script, its settings or grants do not fit
-/// it.
+/// If the component is no strategy, or the channels of the script, its settings or grants do not
+/// fit it.
 pub(super) async fn play(
     script: &Script,
     case: &Case,
