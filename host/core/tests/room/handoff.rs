@@ -315,10 +315,7 @@ fn what_else_was_called_in_the_turn_comes_to_its_end_first() {
     let [Effect::CallTool { call, .. }] = recorded.take_effects()[..] else {
         panic!("the tool is called")
     };
-    let answer = Ok(ToolOutcome {
-        content: Some("done".to_owned()),
-        ..Default::default()
-    });
+    let answer = Ok(ToolOutcome { content: Some("done".to_owned()), ..Default::default() });
     recorded.handle(Event::ToolAnswered { call, answer, report: CallReport::default() }, START);
     assert_eq!(step(&mut recorded).1.as_str(), "billing");
 }
