@@ -307,7 +307,8 @@ fn manifest(part: &str) -> Result<(), String> {
 /// names and features.
 fn cargo(part: &str) -> Result<(), String> {
     let table: toml::Table = toml::from_str(part).map_err(|error| error.to_string())?;
-    let dependencies = table.get("dependencies").and_then(toml::Value::as_table).unwrap_or(&table);
+    let named = table.get("dependencies").or_else(|| table.get("dev-dependencies"));
+    let dependencies = named.and_then(toml::Value::as_table).unwrap_or(&table);
     for (name, dependency) in dependencies {
         let Some(path) = dependency.get("path").and_then(toml::Value::as_str) else { continue };
         let path = path
