@@ -294,7 +294,6 @@ impl Grant for Vec<FileGrant> {
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }),
             bounds: Some(format!("as long as no link on the disk leads out of the folder{quota}")),
-            ..GrantTexts::default()
         }
     }
 }
