@@ -151,7 +151,7 @@ impl GrantTexts {
     /// The explanation of a list of names.
     fn of_names<T: Borrow<str>>(names: &[T], covers: impl Fn(&str) -> bool) -> Self {
         let entry = names.iter().position(|name| covers(name.borrow()));
-        Self { granted: texts::names(names), entry, ..Self::default() }
+        Self { granted: texts::joined(names), entry, ..Self::default() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::texts::{in_brackets, names, run_limits};
+use super::texts::{in_brackets, joined, run_limits};
 use super::{AccessRequest, Capability, Destination, Grant, GrantTexts, Layer, Refused, Rights};
 use crate::permissions::overlap::{common, smaller};
 use crate::types::ids::ChannelId;
@@ -70,7 +70,7 @@ impl Grant for ChannelsGrant {
 
     fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
         let bounds = in_brackets([self.messages.map(|messages| count(messages, "message"))]);
-        let effect = format!("speak on {}", names(&self.channels));
+        let effect = format!("speak on {}", joined(&self.channels));
         GrantTexts {
             summary: vec![format!("{effect}{bounds}")],
             effect,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::texts::{join, list, names};
+use super::texts::{join, joined, list};
 use super::{
     AccessRequest, Capability, Destination, Grant, GrantTexts, Layer, Refused, Rights, TaskScope,
     has_any,
@@ -216,10 +216,10 @@ impl Grant for DelegateGrant {
     }
 
     fn texts(&self, request: &AccessRequest<'_>) -> GrantTexts {
-        let effect = format!("delegate to {}", names(&self.tasks));
+        let effect = format!("delegate to {}", joined(&self.tasks));
         let shares = match self.channels.is_empty() {
             true => String::new(),
-            false => format!(" and share {} with it", names(&self.channels)),
+            false => format!(" and share {} with it", joined(&self.channels)),
         };
         let strategies = self.delivery_strategies.iter().map(PluginName::as_str);
         let choices = strategies

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::texts::{in_brackets, names, run_limits};
+use super::texts::{in_brackets, joined, run_limits};
 use super::{
     AccessRequest, Capability, Destination, Grant, GrantTexts, Refused, Rights, TaskScope, has_any,
 };
@@ -87,8 +87,8 @@ impl Grant for ModelGrant {
             (self.cost_micro_usd, "micro-dollars"),
         ];
         GrantTexts {
-            summary: vec![format!("use {noun} {}{bounds}", names(&self.names))],
-            effect: format!("spend on the model {}", names(&self.names)),
+            summary: vec![format!("use {noun} {}{bounds}", joined(&self.names))],
+            effect: format!("spend on the model {}", joined(&self.names)),
             bounds: run_limits(limits),
             ..GrantTexts::of_names(&self.names, |name| name == request.target)
         }

@@ -8,7 +8,7 @@ pub(crate) fn join<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// `a, b` of a list of names.
-pub(super) fn names<T: Borrow<str>>(names: &[T]) -> String {
+pub(super) fn joined<T: Borrow<str>>(names: &[T]) -> String {
     join(names.iter().map(Borrow::borrow))
 }
 
