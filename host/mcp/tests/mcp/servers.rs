@@ -510,7 +510,7 @@ impl conclave_runtime::subscribe::Subscriber for Labels {
 #[tokio::test]
 async fn a_host_that_speaks_to_no_servers_says_so() {
     let (code, error) = problem(&host(false), &config("plain", "", "")).await;
-    assert_eq!(code, ProblemCode::PluginRefused, "{error}");
+    assert_eq!(code, ProblemCode::MissingPlugin, "{error}");
     assert!(
         error.contains("does not speak to MCP servers") && error.contains("HostOptions::servers"),
         "{error}"
