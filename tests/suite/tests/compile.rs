@@ -33,6 +33,7 @@ fn prepare(rig: &Rig, compiler: Compiler, cache: &str, config: &str) -> Result<P
 fn refused(rig: &Rig, compiler: Compiler, config: &str) -> String {
     let problems = prepare(rig, compiler, "cache", config).err().expect("it is refused");
     let codes = problems.codes();
+    assert!(!codes.is_empty());
     assert!(codes.iter().all(|code| *code == ProblemCode::PluginRefused), "{problems}");
     problems.to_string()
 }

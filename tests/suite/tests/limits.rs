@@ -306,6 +306,8 @@ fn a_spin_in_list_tools_is_stopped_at_load() {
         &calling("spin_list_tools", "run", &json!({}), r#"limits = { cpu = "100 ms" }"#),
     );
     assert_eq!(problems.codes(), [ProblemCode::PluginRefused], "{problems}");
+    let text = problems.to_string();
+    assert!(text.contains("list-tools") || text.contains("computed"), "{text}");
 }
 
 #[test]

@@ -55,6 +55,7 @@ fn a_result_is_delivered_where_somebody_reads_it_and_waits_in_the_inbox_elsewher
         let states = if is_served { &["delivered"][..] } else { &["inbox", "read"] };
         let state = task["delivery"]["state"].as_str().unwrap_or_default();
         assert!(states.contains(&state), "{lines}: {task}");
+        assert_eq!(task["delivery"]["attempts"] == json!(0), !is_served, "{lines}: {task}");
         assert_eq!(stderr.contains("task-1"), is_served, "{lines}: {stderr}");
         let check = text(&conclave(&rig, &["check", "c.toml"]).stderr);
         let warns = check.contains("no command of `conclave` serves the channel");

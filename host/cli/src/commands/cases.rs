@@ -56,7 +56,7 @@ struct Case {
     tool: Option<String>,
     #[serde(default)]
     arguments: Option<Value>,
-    /// The events in a room whose results the strategy delivers, with what is expected of it.
+    /// The events in a room whose results the strategy delivers, and the expected deliveries.
     #[serde(default)]
     script: Option<Script>,
     /// The guarantees that the strategy breaks on purpose.

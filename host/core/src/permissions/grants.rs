@@ -89,8 +89,7 @@ pub trait Grant {
     /// Allocates nothing.
     fn needs_approval(&self) -> bool;
 
-    /// Whether a call can do anything by it besides answering, so that a repeated call needs
-    /// records of what was done.
+    /// Whether a call can have effects by it, so that a repeated call needs the records of them.
     fn acts(&self) -> bool {
         true
     }

@@ -138,7 +138,7 @@ pub(super) fn consent_to(
             causes,
             expires_ms,
             risk,
-            risk_reason,
+            risk_reason: risk_reason.as_deref().map(str::to_owned),
             problem: None,
         },
     );
@@ -224,8 +224,7 @@ impl ToolRounds<'_> {
                 ),
             ),
         };
-        let reason =
-            (!reason.trim().is_empty()).then(|| cut_bytes(&reason, REASON_MAX).into_owned());
+        let reason = (!reason.trim().is_empty()).then(|| cut_bytes(&reason, REASON_MAX).into());
         self.resume_slot(id, slot, Consent::Assessed { risk, asks, reason });
     }
 

@@ -311,8 +311,8 @@ impl RunControl<'_> {
             reason: ending.reason.clone(),
             result: TaskResult { text: result.text().to_owned(), value: result.value.clone() },
         };
-        // A stop may come while the task works: what it works on must not find it closing, and
-        // must not open it again.
+        // A stop may come while calls of the task are in flight. Their answers would find a closing
+        // frame, and a passed gate would reopen it.
         self.background_work().stop_working(id);
         if let Some(frame) = self.frames.get_mut(&id) {
             let closing = Closing { ending: ending.clone(), result, passed: Vec::new() };

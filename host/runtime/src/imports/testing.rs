@@ -6,7 +6,6 @@ use std::sync::Arc;
 use conclave_core::permissions::grants::Grants;
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::setup::{PluginFacts, PluginSetup, Provenance};
-use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::denial::{Denial, DenialRecord};
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
@@ -19,7 +18,7 @@ use serde_json::json;
 
 use super::call::{CallCore, CallInput, PluginContext};
 use super::state::CallState;
-use crate::calls::{CallStart, EffectPort, ModelPort, NoTools, Observer};
+use crate::calls::{CallStart, EffectPort, NoModels, NoTools, Observer};
 use crate::observe::subscribe::Level;
 use crate::support::clock::BoxFuture;
 
@@ -62,7 +61,7 @@ pub(crate) fn core(setup: PluginSetup) -> CallCore {
         scratch: Arc::default(),
         trace: Arc::default(),
         task: None,
-        models: Arc::new(Nobody),
+        models: Arc::new(NoModels),
         tools: Arc::new(NoTools),
         effects: Arc::new(Nobody),
         observer: Arc::new(Nobody),
@@ -92,17 +91,6 @@ pub(crate) fn view() -> AgentView {
 }
 
 struct Nobody;
-
-impl ModelPort for Nobody {
-    fn ask(
-        &self,
-        _: CallId,
-        _: u32,
-        _: ModelRequest,
-    ) -> BoxFuture<'static, Result<Completion, ModelError>> {
-        Box::pin(std::future::ready(Err(ModelError::Other { message: "no model".to_owned() })))
-    }
-}
 
 /// Allows every side effect and records nothing.
 impl EffectPort for Nobody {

@@ -124,22 +124,28 @@ fn a_mistake_in_the_file_is_told_with_its_place() {
     for (text, place, code) in [
         (
             REVIEWER.replace("{{ inputs.change }}", "{% if inputs.change %}"),
-            ("agents/reviewer.md", 10),
+            ("agents/reviewer.md", 10, None),
             ProblemCode::InvalidValue,
         ),
         (
             REVIEWER.replace("outputs:", "outputs: none"),
-            ("agents/reviewer.md", 7),
+            ("agents/reviewer.md", 7, Some(10)),
             ProblemCode::Syntax,
         ),
-        (REVIEWER.replacen("---\n", "", 1), ("agents/reviewer.md", 1), ProblemCode::Syntax),
+        (
+            REVIEWER.replacen("---\n", "", 1),
+            ("agents/reviewer.md", 1, Some(1)),
+            ProblemCode::Syntax,
+        ),
     ] {
         let rig = Rig::new()
             .with_file("agents/reviewer.md", text)
             .with_file("r.json", "{\"replies\": [\"x\"]}");
         let problems = refused(&rig, &config(models));
         let problem = &problems.0[0];
-        assert_eq!(((&*problem.file, problem.line), problem.code), (place, code), "{problems}");
+        let (file, line, column) = place;
+        assert_eq!((&*problem.file, problem.line, problem.code), (file, line, code), "{problems}");
+        assert!(column.is_none_or(|column| column == problem.column), "{problems}");
     }
     let none = refused(&Rig::new().with_file("r.json", "{\"replies\": [\"x\"]}"), &config(models));
     assert_eq!(none.codes(), [ProblemCode::UnreadableFile], "{none}");
@@ -177,10 +183,18 @@ fn what_a_file_of_knowledge_says_in_vain_keeps_the_config_from_running() {
     let models = "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n";
     let chat = "[plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"chat\"\n\
                 knowledge = [\"git.md\"]\n";
-    for (file, line, code) in [
-        (GIT.replace("type: knowledge", "tools: [search.find]"), 3, ProblemCode::UnknownTool),
-        (GIT.replace("type: knowledge", "agent: CodeActAgent"), 3, ProblemCode::Conflict),
-        (GIT.replace("triggers: [git, pull request]\n", ""), 1, ProblemCode::MissingKey),
+    for (file, (line, column), code) in [
+        (
+            GIT.replace("type: knowledge", "tools: [search.find]"),
+            (3, None),
+            ProblemCode::UnknownTool,
+        ),
+        (
+            GIT.replace("type: knowledge", "agent: CodeActAgent"),
+            (3, Some(8)),
+            ProblemCode::Conflict,
+        ),
+        (GIT.replace("triggers: [git, pull request]\n", ""), (1, Some(1)), ProblemCode::MissingKey),
     ] {
         let rig =
             Rig::new().with_file("git.md", file).with_file("r.json", "{\"replies\": [\"x\"]}");
@@ -191,6 +205,7 @@ fn what_a_file_of_knowledge_says_in_vain_keeps_the_config_from_running() {
             ("git.md", line, code),
             "{problems}"
         );
+        assert!(column.is_none_or(|column| column == problem.column), "{problems}");
         assert!(problem.remedy.is_some(), "{problems}");
     }
 }

@@ -155,7 +155,7 @@ impl<'a> Rights<'a> {
     }
 
     /// Returns the line of config with a wider `grants.delegate`. The line replaces the whole
-    /// table, so it repeats what is granted already.
+    /// table, so it repeats the present grant.
     fn wider_delegate(&self, widen: impl FnOnce(&mut DelegateGrant)) -> String {
         let granted = self.grants.delegate.as_ref();
         let mut wider = granted.cloned().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! The consent that a call needs before it may run.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::types::risk::Risk;
@@ -15,7 +17,7 @@ pub(in crate::room) enum Consent {
         asks: bool,
         /// The analyzer's reason for the risk.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
+        reason: Option<Arc<str>>,
     },
     /// Approved unchanged.
     Approved,

@@ -17,7 +17,7 @@ use super::rounds::ToolRound;
 use crate::types::ids::{CallId, FrameId};
 use crate::types::message::Message;
 
-/// What an activation is at.
+/// The state of an activation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) enum FrameState {
     /// No gate was asked about its first message yet.
@@ -66,7 +66,7 @@ impl FrameState {
         }
     }
 
-    /// A step begins, or goes on with its next responder.
+    /// A step begins, or continues with its next responder.
     pub(in crate::room) fn ask(self, attempt: Attempt) -> Transition {
         match self {
             Self::Idle => Ok(Self::Asking(attempt)),

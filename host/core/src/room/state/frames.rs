@@ -163,7 +163,7 @@ impl Frames {
         follows
     }
 
-    /// Begins a step, or goes on with its next responder.
+    /// Begins a step, or continues with its next responder.
     pub(in crate::room) fn ask(&mut self, cx: &mut RoomContext, id: FrameId, attempt: Attempt) {
         self.follow(cx, id, |state| state.ask(attempt));
     }

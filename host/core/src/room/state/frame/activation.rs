@@ -1,4 +1,4 @@
-//! What an activation of a task is: its task, its caller and its inputs.
+//! The identity of an activation: its task, its caller and its inputs.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl PartialEq for CachedTaskSetup {
     }
 }
 
-/// What a frame is an activation of. Most of it is fixed when the frame begins.
+/// The identity of an activation. Most of it is fixed when the frame begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::room) struct Activation {
     pub id: FrameId,
@@ -87,7 +87,7 @@ impl Frame {
         self.activation.only = role_call;
     }
 
-    /// Counts an answer of the only role to ask. Returns what is left of its call.
+    /// Counts an answer of the only role to ask. Returns the remaining call.
     pub(in crate::room) fn count_role_answer(&mut self) -> Option<RoleCall> {
         let only = self.activation.only.as_mut()?;
         only.times = only.times.saturating_sub(1);
@@ -99,7 +99,7 @@ impl Frame {
         self.activation.history_start += 1;
     }
 
-    /// So many entries in front of its first were removed from the history.
+    /// `removed` entries in front of its first were removed from the history.
     pub(in crate::room) fn lower_history_start(&mut self, removed: usize) {
         self.activation.history_start -= removed;
     }
