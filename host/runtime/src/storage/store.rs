@@ -5,9 +5,12 @@
 //! [`StoreReader`] reads it, from this process or another. [`ControlMessage`] sends a control
 //! message from another process to the writing one, where [`crate::ControlInbox`] receives it.
 
+mod address;
 mod chain;
 mod lock;
 pub(crate) mod mail;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod reached;
 mod read;
 mod reader;
@@ -15,6 +18,7 @@ mod record;
 mod rows;
 mod schema;
 mod snapshot;
+mod sql;
 mod wal;
 mod writer;
 
@@ -30,6 +34,7 @@ use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 
 pub use conclave_core::protocol::control::ControlCommand;
+pub use address::{AddressError, PostgresAddress, StoreAddress};
 pub use mail::{ControlMessage, DecisionSent, MailState};
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, RunState, WaitRow};

@@ -1,0 +1,277 @@
+//! Statements in the SQL that both engines of a store understand, so that each question to a store
+//! is written once. Parameters are `?1`, `?2` and so on.
+
+mod sqlite;
+
+use std::borrow::Cow;
+use std::io;
+use std::ops::ControlFlow;
+
+/// A connection to the tables of a store.
+pub(super) trait Sql {
+    /// Passes the rows of a query to `take`, until it breaks. `take` may ask further questions.
+    ///
+    /// # Errors
+    /// Fails with an error of the engine, or that of `take`.
+    fn query(&self, statement: &str, values: &[Value<'_>], take: TakeRow<'_>) -> SqlResult<()>;
+
+    /// Runs a statement and returns the number of changed rows.
+    ///
+    /// # Errors
+    /// Fails with an error of the engine.
+    fn execute(&self, statement: &str, values: &[Value<'_>]) -> SqlResult<u64>;
+
+    /// The engine, for the few statements that differ.
+    fn engine(&self) -> EngineKind;
+}
+
+/// Receives the rows of a query.
+pub(super) type TakeRow<'a> = &'a mut dyn FnMut(&SqlRow<'_>) -> SqlResult<ControlFlow<()>>;
+
+pub(super) type SqlResult<T> = Result<T, SqlError>;
+
+/// The engine that holds the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EngineKind {
+    Sqlite,
+    #[cfg(feature = "postgres")]
+    Postgres,
+}
+
+impl dyn Sql + '_ {
+    /// Returns all rows of a query.
+    pub(super) fn rows<T>(
+        &self,
+        statement: &str,
+        values: &[Value<'_>],
+        mut read: impl FnMut(&SqlRow<'_>) -> SqlResult<T>,
+    ) -> SqlResult<Vec<T>> {
+        let mut all = Vec::new();
+        self.query(statement, values, &mut |row| {
+            all.push(read(row)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(all)
+    }
+
+    /// Returns the first row of a query; `None` if there is none.
+    pub(super) fn first<T>(
+        &self,
+        statement: &str,
+        values: &[Value<'_>],
+        mut read: impl FnMut(&SqlRow<'_>) -> SqlResult<T>,
+    ) -> SqlResult<Option<T>> {
+        let mut first = None;
+        self.query(statement, values, &mut |row| {
+            first = Some(read(row)?);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(first)
+    }
+
+    /// Whether a query has a row.
+    pub(super) fn has_row(&self, statement: &str, values: &[Value<'_>]) -> SqlResult<bool> {
+        Ok(self.first(statement, values, |_| Ok(()))?.is_some())
+    }
+}
+
+/// A parameter of a statement.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    Null,
+    Integer(i64),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+}
+
+impl From<i64> for Value<'_> {
+    fn from(value: i64) -> Self {
+        Self::Integer(value)
+    }
+}
+
+impl From<u64> for Value<'_> {
+    /// Both engines have signed integers, so the bits are kept.
+    fn from(value: u64) -> Self {
+        Self::Integer(value.cast_signed())
+    }
+}
+
+impl From<u32> for Value<'_> {
+    fn from(value: u32) -> Self {
+        Self::Integer(value.into())
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(value: bool) -> Self {
+        Self::Integer(value.into())
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(value: &'a str) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl<'a> From<&'a String> for Value<'a> {
+    fn from(value: &'a String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl<'a> From<&'a [u8]> for Value<'a> {
+    fn from(value: &'a [u8]) -> Self {
+        Self::Bytes(value)
+    }
+}
+
+impl<'a, T: Into<Self>> From<Option<T>> for Value<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// A row of a query.
+pub(super) enum SqlRow<'a> {
+    Sqlite(&'a rusqlite::Row<'a>),
+    #[cfg(feature = "postgres")]
+    Postgres(&'a tokio_postgres::Row),
+}
+
+impl SqlRow<'_> {
+    /// Returns the value of a column, by its index from 0.
+    pub(super) fn get<T: Column>(&self, column: usize) -> SqlResult<T> {
+        T::of(self.value(column)?).ok_or_else(|| self.mismatch(column))
+    }
+
+    /// Returns the bytes of a column; those of a text are UTF-8.
+    pub(super) fn bytes(&self, column: usize) -> SqlResult<&[u8]> {
+        match self.value(column)? {
+            ColumnValue::Text(text) => Ok(text.as_bytes()),
+            ColumnValue::Bytes(bytes) => Ok(bytes),
+            _ => Err(self.mismatch(column)),
+        }
+    }
+
+    fn value(&self, column: usize) -> SqlResult<ColumnValue<'_>> {
+        match self {
+            Self::Sqlite(row) => sqlite::value(row, column),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(row) => super::postgres::value(row, column),
+        }
+    }
+
+    fn mismatch(&self, column: usize) -> SqlError {
+        SqlError::new(SqlErrorKind::Damaged, format!("column {column} has another type"))
+    }
+}
+
+/// The value of a column, borrowed from its row.
+pub(super) enum ColumnValue<'a> {
+    Null,
+    Integer(i64),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+}
+
+/// A type that a column can be read as.
+pub(super) trait Column: Sized {
+    fn of(value: ColumnValue<'_>) -> Option<Self>;
+}
+
+impl Column for i64 {
+    fn of(value: ColumnValue<'_>) -> Option<Self> {
+        if let ColumnValue::Integer(value) = value { Some(value) } else { None }
+    }
+}
+
+impl Column for u64 {
+    /// The bits of the signed integer, as they were written.
+    fn of(value: ColumnValue<'_>) -> Option<Self> {
+        i64::of(value).map(i64::cast_unsigned)
+    }
+}
+
+impl Column for u32 {
+    fn of(value: ColumnValue<'_>) -> Option<Self> {
+        i64::of(value)?.try_into().ok()
+    }
+}
+
+impl Column for bool {
+    fn of(value: ColumnValue<'_>) -> Option<Self> {
+        i64::of(value).map(|value| value != 0)
+    }
+}
+
+impl Column for String {
+    fn of(value: ColumnValue<'_>) -> Option<Self> {
+        if let ColumnValue::Text(text) = value { Some(text.to_owned()) } else { None }
+    }
+}
+
+impl Column for Vec<u8> {
+    fn of(value: ColumnValue<'_>) -> Option<Self> {
+        if let ColumnValue::Bytes(bytes) = value { Some(bytes.to_owned()) } else { None }
+    }
+}
+
+impl<T: Column> Column for Option<T> {
+    fn of(value: ColumnValue<'_>) -> Option<Self> {
+        if let ColumnValue::Null = value { Some(None) } else { T::of(value).map(Some) }
+    }
+}
+
+/// What an error of an engine means for the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SqlErrorKind {
+    /// The disk or the permitted size is full.
+    Full,
+    /// The disk is read-only.
+    ReadOnly,
+    /// A row contradicts the tables' constraints.
+    Constraint,
+    /// The disk failed, so its content is unknown.
+    Disk,
+    /// The bytes are not what was written.
+    Damaged,
+    /// The connection was lost before the answer: nobody knows whether the statement took effect.
+    #[cfg(feature = "postgres")]
+    Unknown,
+    Other,
+}
+
+/// An error of an engine.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub(super) struct SqlError {
+    pub(super) kind: SqlErrorKind,
+    pub(super) text: Cow<'static, str>,
+}
+
+impl SqlError {
+    pub(super) fn new(kind: SqlErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    /// The error for a store whose thread is gone.
+    pub(super) fn gone() -> Self {
+        Self::new(SqlErrorKind::Other, "the thread that reads the store is gone")
+    }
+
+    /// Whether the store is damaged, rather than unusable now.
+    pub(super) fn is_damage(&self) -> bool {
+        self.kind == SqlErrorKind::Damaged
+    }
+
+    pub(super) fn io_kind(&self) -> io::ErrorKind {
+        match self.kind {
+            SqlErrorKind::Full => io::ErrorKind::StorageFull,
+            SqlErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+            SqlErrorKind::Damaged => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        }
+    }
+}
