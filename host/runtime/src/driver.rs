@@ -322,11 +322,7 @@ impl Driver {
             RoomJournal::Open(journal) => Ok(&mut **journal),
             RoomJournal::Opening(_) | RoomJournal::Failed => {
                 let cause = std::io::Error::new(std::io::ErrorKind::NotConnected, "it is not open");
-                Err(JournalFailure {
-                    room: self.id.clone(),
-                    place: "its journal".to_owned(),
-                    cause,
-                })
+                Err(JournalFailure::new(self.id.clone(), "its journal".to_owned(), cause))
             }
         }
     }
@@ -753,11 +749,13 @@ async fn has_space(full: Option<Arc<ObserverQueue>>) {
 /// Draws the secret of a new room from the operating system.
 fn draw_secret(room: &RoomId) -> Result<RoomSecret, JournalFailure> {
     let mut bytes = [0; RoomSecret::LENGTH];
-    getrandom::fill(&mut bytes).map_err(|error| JournalFailure {
-        room: room.clone(),
-        place: "its first record, which holds a secret drawn from this machine's randomness"
-            .to_owned(),
-        cause: std::io::Error::other(error.to_string()),
+    getrandom::fill(&mut bytes).map_err(|error| {
+        JournalFailure::new(
+            room.clone(),
+            "its first record, which holds a secret drawn from this machine's randomness"
+                .to_owned(),
+            std::io::Error::other(error.to_string()),
+        )
     })?;
     Ok(RoomSecret::new(bytes))
 }

@@ -87,7 +87,7 @@ impl Journal for StopsOne {
         let Self(room, stops, journal) = self;
         if stops.kept.records(room).len() + entry.records.len() > stops.after {
             let cause = std::io::Error::other("the host stops here");
-            return Err(JournalFailure { room: room.clone(), place: "nowhere".to_owned(), cause });
+            return Err(JournalFailure::new(room.clone(), "nowhere".to_owned(), cause));
         }
         journal.append(entry)
     }

@@ -158,7 +158,7 @@ impl Driver {
     /// by the reason.
     pub(super) fn abandoned_run(&self) -> JournalFailure {
         let cause = std::io::Error::other("the run was left as it is");
-        JournalFailure { room: self.id.clone(), place: "its journal".to_owned(), cause }
+        JournalFailure::new(self.id.clone(), "its journal".to_owned(), cause)
     }
 
     /// Returns the events that arrived meanwhile and are to be handled next.

@@ -157,10 +157,9 @@ pub type RecordsReading = BoxFuture<'static, Result<Option<Vec<Record>>, Journal
 /// impl Journal for Of {
 ///     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
 ///         for record in entry.records {
-///             self.1.send((self.0.clone(), Arc::clone(record))).map_err(|_| JournalFailure {
-///                 room: self.0.clone(),
-///                 place: "the journal's thread".to_owned(),
-///                 cause: std::io::ErrorKind::BrokenPipe.into(),
+///             self.1.send((self.0.clone(), Arc::clone(record))).map_err(|_| {
+///                 let cause = std::io::ErrorKind::BrokenPipe.into();
+///                 JournalFailure::new(self.0.clone(), "the journal's thread".to_owned(), cause)
 ///             })?;
 ///         }
 ///         Ok(Keeping::Kept)
@@ -218,8 +217,31 @@ pub struct JournalFailure {
     pub room: RoomId,
     /// The file or other location of the journal, for display.
     pub place: String,
+    /// What the store answered.
+    pub answer: AppendFailure,
     /// The error of the operating system or the store.
     pub cause: std::io::Error,
+}
+
+/// The answer to an append that did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendFailure {
+    /// The room has records that its writer does not know.
+    Behind,
+    /// Another host has taken the room over: it goes on there, so its writer stops silently.
+    Fenced,
+    /// The store could not be reached, and nobody can say whether it has the records.
+    Unknown,
+    /// An error of the operating system or the store.
+    Other,
+}
+
+impl JournalFailure {
+    /// A failure by an error of the operating system or the store.
+    #[must_use]
+    pub fn new(room: RoomId, place: String, cause: std::io::Error) -> Self {
+        Self { room, place, answer: AppendFailure::Other, cause }
+    }
 }
 
 fn opened(journal: impl Journal) -> Opening {
@@ -236,7 +258,7 @@ async fn off_the_loop<T: Send + 'static>(
     let result = tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|broken| Err(std::io::Error::other(broken)));
-    result.map_err(|cause| JournalFailure { room, place, cause })
+    result.map_err(|cause| JournalFailure::new(room, place, cause))
 }
 
 /// Journals that store no records.
@@ -303,11 +325,7 @@ impl Journals for MemoryJournals {
                     std::io::ErrorKind::AlreadyExists,
                     "it has a journal already",
                 );
-                return Err(JournalFailure {
-                    room: room.clone(),
-                    place: "memory".to_owned(),
-                    cause,
-                });
+                return Err(JournalFailure::new(room.clone(), "memory".to_owned(), cause));
             }
         }
         Ok(opened(MemoryJournal { room: room.clone(), journals: self.clone() }))
@@ -410,7 +428,7 @@ struct JsonLinesJournal {
 
 impl JsonLinesJournal {
     fn failure(&self, cause: std::io::Error) -> JournalFailure {
-        JournalFailure { room: self.room.clone(), place: self.path.display().to_string(), cause }
+        JournalFailure::new(self.room.clone(), self.path.display().to_string(), cause)
     }
 }
 
@@ -450,7 +468,7 @@ impl Journal for JsonLinesJournal {
                 }
                 Err(error) => Err(error),
             };
-            synced.map_err(|cause| JournalFailure { room, place, cause })
+            synced.map_err(|cause| JournalFailure::new(room, place, cause))
         })
     }
 }

@@ -33,8 +33,8 @@ use conclave_core::types::ids::{Millis, RoomId};
 use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 
-pub use conclave_core::protocol::control::ControlCommand;
 pub use address::{AddressError, PostgresAddress, StoreAddress};
+pub use conclave_core::protocol::control::ControlCommand;
 pub use mail::{ControlMessage, DecisionSent, MailState};
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, RunState, WaitRow};

@@ -210,8 +210,10 @@ impl Journal for Full {
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let (room, place) = (RoomId::from("test"), "memory".to_owned());
         let cause = std::io::ErrorKind::StorageFull.into();
-        self.0 =
-            self.0.checked_sub(entry.records.len()).ok_or(JournalFailure { room, place, cause })?;
+        self.0 = self
+            .0
+            .checked_sub(entry.records.len())
+            .ok_or(JournalFailure::new(room, place, cause))?;
         Ok(Keeping::Kept)
     }
 }
@@ -267,7 +269,7 @@ impl Journal for Gated {
             open.acquire().await.expect("it is never closed").forget();
             let (room, place, cause) =
                 (RoomId::from("test"), "memory".to_owned(), std::io::ErrorKind::StorageFull.into());
-            if fails { Err(JournalFailure { room, place, cause }) } else { Ok(()) }
+            if fails { Err(JournalFailure::new(room, place, cause)) } else { Ok(()) }
         })))
     }
 }

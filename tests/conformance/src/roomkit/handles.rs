@@ -206,11 +206,7 @@ impl Journals for WithoutChildren {
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
         if room.as_str().contains('/') {
             let cause = std::io::Error::new(std::io::ErrorKind::NotFound, "the room was not found");
-            return Err(JournalFailure {
-                room: room.clone(),
-                place: "the case's rooms".to_owned(),
-                cause,
-            });
+            return Err(JournalFailure::new(room.clone(), "the case's rooms".to_owned(), cause));
         }
         self.0.open(room)
     }

@@ -158,10 +158,7 @@ mod tests {
         for (text, shown) in [
             ("postgres://ada:hunter2@db:5432/x", "postgres://ada@db:5432/x"),
             ("POSTGRESQL://ada@db/x?Password=hunter2", "postgresql://ada@db/x"),
-            (
-                "postgres://db/x?password=hunter2&sslmode=require",
-                "postgres://db/x?sslmode=require",
-            ),
+            ("postgres://db/x?password=hunter2&sslmode=require", "postgres://db/x?sslmode=require"),
         ] {
             let address: StoreAddress = text.parse().unwrap();
             assert_eq!(address.to_string(), shown);

@@ -4,12 +4,14 @@
 
 mod attachments;
 mod commit;
+pub(super) mod engine;
 mod giving_up;
 mod journal;
 mod opening;
 mod queue;
 mod reading;
 mod retention;
+mod sqlite;
 mod thread;
 
 use std::path::{Path, PathBuf};
@@ -202,8 +204,8 @@ impl StoreWriter {
             Ok(behind.map(|records| StoredRoom { snapshot, records, stopped }))
         };
         let stored = self.read(look).await;
-        stored.map_err(|error| Cause::of_sqlite(&error))?.map_err(|error| match error {
-            read::ReadError::Sqlite(error) => Cause::of_sqlite(&error),
+        stored.map_err(|error| Cause::of(&error.into()))?.map_err(|error| match error {
+            read::ReadError::Sqlite(error) => Cause::of(&error.into()),
             damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
         })
     }

@@ -54,7 +54,7 @@ impl StoreWriter {
                 })?
                 .collect()
         });
-        let rooms: Vec<OpenRoom> = rooms.map_err(|error| self.failed(&Cause::of_sqlite(&error)))?;
+        let rooms: Vec<OpenRoom> = rooms.map_err(|error| self.failed(&Cause::of(&error.into())))?;
         if rooms.is_empty() {
             return Err(StoreError::Other {
                 folder: self.folder.clone(),

@@ -131,7 +131,7 @@ impl StoreJournals {
                 |row| row.get::<_, i64>(0),
             )
         });
-        journal.next = next.map_err(|error| Cause::of_sqlite(&error))?.cast_unsigned();
+        journal.next = next.map_err(|error| Cause::of(&error.into()))?.cast_unsigned();
         self.writer.shared.queue.push(WriterTask::Claim(Arc::clone(&journal.writing)))?;
         let next = journal.next;
         Ok((Box::new(journal), next))
@@ -199,7 +199,7 @@ impl Journals for StoreJournals {
                     Ok(journal)
                 }
                 Ok(Some(())) => Err(journal.failure(&exists())),
-                Err(error) => Err(journal.failure(&Cause::of_sqlite(&error))),
+                Err(error) => Err(journal.failure(&Cause::of(&error.into()))),
             }
         }))
     }

@@ -11,6 +11,7 @@ use super::StoreWriter;
 use super::commit::DatabaseFile;
 use super::queue::WriterQueue;
 use super::reading::ReaderThread;
+use super::sqlite::SqliteEngine;
 use super::thread::{Thread, WriterState};
 use crate::storage::store::chain::ChainHead;
 use crate::storage::store::lock::{NotLocked, StoreLock};
@@ -70,15 +71,8 @@ impl StoreWriter {
         let (blobs, stored, rejected) = Default::default();
         let shared_here = Arc::clone(&shared);
         let place = folder.to_owned();
-        let thread = Thread {
-            folder: place,
-            connection,
-            file,
-            shared: shared_here,
-            blobs,
-            stored,
-            rejected,
-        };
+        let engine = Box::new(SqliteEngine { folder: place, connection, file });
+        let thread = Thread { engine, shared: shared_here, blobs, stored, rejected };
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || thread.run())

@@ -14,9 +14,13 @@ use conclave_core::types::outcome::Outcome;
 use conclave_core::types::usage::Spent;
 use tokio::sync::{Notify, oneshot};
 
+use super::engine::{Refusal, Taken};
 use super::{Collected, Retention};
-use crate::storage::journal::JournalFailure;
+use crate::storage::journal::{AppendFailure, JournalFailure};
 use crate::storage::store::record::{EventRow, StoredBytes};
+use crate::storage::store::sql::SqlError;
+#[cfg(feature = "postgres")]
+use crate::storage::store::sql::SqlErrorKind;
 
 /// The number of records from which a commit is no longer delayed to collect more.
 const ENOUGH: usize = 256;
@@ -34,31 +38,45 @@ const FULL_BYTES: usize = 64 << 20;
 
 /// The reason for a failure, cloned for each waiting caller.
 #[derive(Clone, Debug)]
-pub(super) struct Cause {
-    pub(super) kind: io::ErrorKind,
-    pub(super) text: String,
+pub(in crate::storage::store) struct Cause {
+    pub(in crate::storage::store) kind: io::ErrorKind,
+    pub(in crate::storage::store) text: String,
+    answer: AppendFailure,
 }
 
 impl Cause {
     pub(super) fn new(kind: io::ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into() }
+        Self { kind, text: text.into(), answer: AppendFailure::Other }
     }
 
-    pub(super) fn of_sqlite(error: &rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode::{DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly};
-        let kind = match error.sqlite_error_code() {
-            Some(DiskFull) => io::ErrorKind::StorageFull,
-            Some(ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
-            Some(DatabaseCorrupt | NotADatabase) => io::ErrorKind::InvalidData,
-            _ => io::ErrorKind::Other,
+    pub(super) fn of(error: &SqlError) -> Self {
+        let answer = match error.kind {
+            #[cfg(feature = "postgres")]
+            SqlErrorKind::Unknown => AppendFailure::Unknown,
+            _ => AppendFailure::Other,
         };
-        Self::new(kind, error.to_string())
+        Self { answer, ..Self::new(error.io_kind(), &*error.text) }
+    }
+
+    pub(super) fn of_refusal(refusal: Refusal) -> Self {
+        let (answer, text) = match refusal {
+            Refusal::Behind { next } => (
+                AppendFailure::Behind,
+                format!("its next record is {next}: another host has written to it"),
+            ),
+            Refusal::Fenced { epoch } => (
+                AppendFailure::Fenced,
+                format!("another host has taken the run over (epoch {epoch})"),
+            ),
+        };
+        Self { answer, ..Self::new(io::ErrorKind::Other, text) }
     }
 
     pub(super) fn failure(&self, room: &RoomId, place: &str) -> JournalFailure {
         JournalFailure {
             room: room.clone(),
             place: place.to_owned(),
+            answer: self.answer,
             cause: io::Error::new(self.kind, self.text.clone()),
         }
     }
@@ -159,6 +177,8 @@ pub(super) enum WriterTask {
     /// A snapshot of a room after the records that were written before it.
     Snapshot(Arc<RoomWriting>, Box<Unfinished>),
     Blob(StoredBytes),
+    /// Takes a room for this host before its journal is read.
+    Take(RoomId, Answer<Taken>),
     /// Marks the room as open in this process.
     Claim(Arc<RoomWriting>),
     /// Marks the room as closed.
@@ -186,7 +206,14 @@ impl WriterTask {
     }
 
     fn is_awaited(&self) -> bool {
-        matches!(self, Self::Settle(_) | Self::Barrier(_) | Self::Collect(..) | Self::NoteStop(..))
+        matches!(
+            self,
+            Self::Settle(_)
+                | Self::Barrier(_)
+                | Self::Take(..)
+                | Self::Collect(..)
+                | Self::NoteStop(..)
+        )
     }
 
     /// Whether the task is a write whose room does not wait for it.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use conclave_core::types::ids::RoomId;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::thread::Thread;
+use super::sqlite::SqliteEngine;
 use super::{Collected, Retention};
 use crate::storage::store::schema;
 use crate::support::clock::{Clock, SystemClock};
@@ -20,9 +20,12 @@ const PART: i64 = 8;
 /// The key in `meta` for the number of records removed since the last search for blobs.
 const REMOVED: &str = "removed";
 
-pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result<Collected> {
-    // An ended run may continue: its process can begin another run in the room.
-    let live: HashSet<RoomId> = thread.shared.live().iter().map(RoomId::run).collect();
+pub(super) fn collect(
+    thread: &mut SqliteEngine,
+    keep: &Retention,
+    live: &HashSet<RoomId>,
+    stored: &HashSet<String>,
+) -> rusqlite::Result<Collected> {
     let transaction =
         thread.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut collected = Collected::default();
@@ -35,7 +38,7 @@ pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result
         collected.runs.push(RoomId::from(run));
     }
     if is_worth_it(&transaction, keep, collected.records)? {
-        blobs(&transaction, &thread.stored, &mut collected)?;
+        blobs(&transaction, stored, &mut collected)?;
     }
     // A dry run performs the deletions and rolls them back, so its counts are exact.
     if keep.dry {

@@ -3,20 +3,19 @@
 //! stop until the store is opened again.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::ids::RoomId;
-use rusqlite::Connection;
 use tokio::sync::Notify;
 
-use super::commit::{self, CommitGroup, DatabaseFile};
+use super::commit::CommitGroup;
+use super::engine::Engine;
 use super::queue::{Answer, Cause, RoomWriting, Write, WriterQueue, WriterTask};
-use super::retention;
 use crate::storage::store::record::StoredBytes;
-use crate::storage::store::{schema, snapshot};
+use crate::storage::store::snapshot;
+use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 
 /// The state that the thread shares with its callers.
 #[derive(Default)]
@@ -51,10 +50,7 @@ impl WriterState {
 }
 
 pub(super) struct Thread {
-    /// The store's folder.
-    pub(super) folder: PathBuf,
-    pub(super) connection: Connection,
-    pub(super) file: DatabaseFile,
+    pub(super) engine: Box<dyn Engine>,
     pub(super) shared: Arc<WriterState>,
     /// The attachments for the next commit.
     pub(super) blobs: Vec<StoredBytes>,
@@ -96,27 +92,10 @@ impl Thread {
         while let Some(work) = self.shared.queue.next() {
             self.take(work);
         }
-        self.close();
+        if self.shared.queue.broken().is_none() {
+            self.engine.close(&self.blobs);
+        }
         drop(guard);
-    }
-
-    /// Makes everything durable, and marks the shutdown as clean, so that the next opening skips
-    /// the page check.
-    fn close(&mut self) {
-        if self.shared.queue.broken().is_some() {
-            return;
-        }
-        let last = CommitGroup { blobs: &self.blobs, durable: true, ..CommitGroup::default() };
-        let closed = self
-            .file
-            .commit(&mut self.connection, &last)
-            .and_then(|()| schema::set_meta(&self.connection, "open", 0));
-        if closed.is_ok() {
-            self.file.reached.sync();
-            // If the checkpoint fails, the records stay in the write-ahead log and are read from
-            // there.
-            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        }
     }
 
     fn take(&mut self, work: Vec<WriterTask>) {
@@ -137,25 +116,30 @@ impl Thread {
                 WriterTask::Release(writing) => sorted.claims.push((writing, false)),
                 WriterTask::Settle(answer) => sorted.settle.push(answer),
                 WriterTask::Barrier(answer) => sorted.barriers.push(answer),
+                WriterTask::Take(room, answer) => {
+                    let _ = answer.send(self.ask(|thread| thread.engine.take(&room)));
+                }
                 WriterTask::Collect(keep, answer) => {
-                    let collected = match self.shared.queue.broken() {
-                        Some(cause) => Err(cause),
-                        None => retention::collect(self, &keep)
-                            .map_err(|error| Cause::of_sqlite(&error)),
-                    };
+                    // An ended run may continue: its process can begin another run in the room.
+                    let live = self.shared.live().iter().map(RoomId::run).collect();
+                    let collected =
+                        self.ask(|thread| thread.engine.collect(&keep, &live, &thread.stored));
                     let _ = answer.send(collected);
                 }
                 WriterTask::NoteStop(at, answer) => {
-                    let result = match self.shared.queue.broken() {
-                        Some(cause) => Err(cause),
-                        None => commit::note_stop(&self.connection, self.file.generation, at)
-                            .map_err(|error| Cause::of_sqlite(&error)),
-                    };
-                    let _ = answer.send(result);
+                    let _ = answer.send(self.ask(|thread| thread.engine.note_stop(at)));
                 }
             }
         }
         self.group(sorted);
+    }
+
+    /// Asks the engine, unless the store is broken.
+    fn ask<T>(&mut self, question: impl FnOnce(&mut Self) -> SqlResult<T>) -> Result<T, Cause> {
+        match self.shared.queue.broken() {
+            Some(cause) => Err(cause),
+            None => question(self).map_err(|error| Cause::of(&error)),
+        }
     }
 
     /// The write, unless it must be refused; then its room gets the reason.
@@ -172,7 +156,7 @@ impl Thread {
             return Some(write);
         };
         write.writing.fail(&cause);
-        end(write, &Err(cause));
+        end(write, Err(cause));
         None
     }
 
@@ -181,11 +165,13 @@ impl Thread {
         let durable = !settle.is_empty();
         let is_idle = writes.is_empty() && claims.is_empty() && self.blobs.is_empty() && !durable;
         let mut result = if is_idle || self.shared.queue.broken().is_some() {
-            Ok(())
+            Ok(Vec::new())
         } else {
             self.commit(&writes, &claims, durable)
         };
-        if matches!(&result, Err(error) if is_full(error)) && !self.blobs.is_empty() {
+        if matches!(&result, Err(error) if error.kind == SqlErrorKind::Full)
+            && !self.blobs.is_empty()
+        {
             // The attachments may be what does not fit; commit them separately and try again.
             self.commit_blobs_one_by_one();
             writes = writes.into_iter().filter_map(|write| self.sound(write)).collect();
@@ -194,22 +180,17 @@ impl Thread {
         let result = match result {
             // One write violates a constraint, so each is committed alone: the others must not fail
             // with it.
-            Err(error) if is_constraint(&error) && writes.len() > 1 => {
+            Err(error) if error.kind == SqlErrorKind::Constraint && writes.len() > 1 => {
                 for write in writes {
                     // Checked again, because a room's later writes must not follow a failed one.
                     let Some(write) = self.sound(write) else { continue };
                     let result = self.commit(std::slice::from_ref(&write), &[], durable);
-                    let result = self.judge(result, std::slice::from_ref(&write));
-                    end(write, &result);
+                    let _ = self.end(vec![write], result);
                 }
                 let result = self.commit(&[], &claims, durable);
-                self.judge(result, &[])
+                self.end(Vec::new(), result)
             }
-            result => {
-                let result = self.judge(result, &writes);
-                writes.into_iter().for_each(|write| end(write, &result));
-                result
-            }
+            result => self.end(writes, result),
         };
         // Released after the commit, so that a reopened room reads all of its records.
         for (writing, is_claimed) in claims {
@@ -237,14 +218,14 @@ impl Thread {
             Ok(body) => body,
             Err(error) => return snapshot::report_unused(writing.room.as_str(), &error),
         };
-        match commit::keep_snapshot(&mut self.connection, &writing.room, snapshot, &body) {
+        match self.engine.keep_snapshot(&writing.room, snapshot, &body) {
             Ok(is_kept) => {
                 self.shared.snapshots.fetch_add(u64::from(is_kept), Ordering::Relaxed);
             }
             Err(error) => {
                 snapshot::report_unused(writing.room.as_str(), &error);
                 // No room stops: its records are committed.
-                let _ = self.judge(Err(error), &[]);
+                let _ = self.judge::<()>(Err(error), &[]);
             }
         }
     }
@@ -254,7 +235,7 @@ impl Thread {
         for part in std::mem::take(&mut self.blobs) {
             let group =
                 CommitGroup { blobs: std::slice::from_ref(&part), ..CommitGroup::default() };
-            let result = self.file.commit(&mut self.connection, &group);
+            let result = self.engine.commit(&group);
             // Also if it did not fit: records that refer to it are refused from here on.
             self.shared.uncommitted().remove(&part.sha256);
             if let Err(cause) = self.judge(result, &[]) {
@@ -264,56 +245,73 @@ impl Thread {
         }
     }
 
+    /// Commits writes, and returns those that were refused by their index, with the reason.
     fn commit(
         &mut self,
         writes: &[Write],
         claims: &[(Arc<RoomWriting>, bool)],
         durable: bool,
-    ) -> rusqlite::Result<()> {
+    ) -> SqlResult<Vec<(usize, Cause)>> {
         let writes: Vec<&Write> = writes.iter().collect();
         let claims =
             claims.iter().map(|(writing, is_claimed)| (&writing.room, *is_claimed)).collect();
-        let records: usize = writes.iter().map(|write| write.rows.len()).sum();
+        let mut records: usize = writes.iter().map(|write| write.rows.len()).sum();
         let synced = durable || writes.iter().any(|write| write.durable);
-        let changes = self.connection.total_changes();
-        self.file.commit(
-            &mut self.connection,
-            &CommitGroup { writes, blobs: &self.blobs, claims, durable },
-        )?;
+        let group = CommitGroup { writes, blobs: &self.blobs, claims, durable };
+        let committed = self.engine.commit(&group)?;
+        let refused = committed.refused.into_iter();
+        let refused: Vec<(usize, Cause)> = refused
+            .map(|(index, refusal)| {
+                records -= group.writes[index].rows.len();
+                (index, Cause::of_refusal(refusal))
+            })
+            .collect();
         // After the commit: until then the bytes are nowhere else.
         let mut uncommitted = self.shared.uncommitted();
         self.blobs.drain(..).for_each(|part| drop(uncommitted.remove(&part.sha256)));
         self.shared.records.fetch_add(records as u64, Ordering::Relaxed);
-        let has_changed = self.connection.total_changes() != changes;
-        self.shared.commits.fetch_add(u64::from(has_changed), Ordering::Relaxed);
+        self.shared.commits.fetch_add(u64::from(committed.has_changed), Ordering::Relaxed);
         self.shared.synced.fetch_add(u64::from(synced), Ordering::Relaxed);
-        Ok(())
+        Ok(refused)
+    }
+
+    /// Answers the writes of a commit: those of refused rooms with the reason, the others with the
+    /// commit's result, which is returned.
+    fn end(
+        &mut self,
+        writes: Vec<Write>,
+        result: SqlResult<Vec<(usize, Cause)>>,
+    ) -> Result<(), Cause> {
+        let result = self.judge(result, &writes);
+        for (index, write) in writes.into_iter().enumerate() {
+            let of_write = match &result {
+                Ok(refused) => match refused.iter().find(|(other, _)| *other == index) {
+                    Some((_, cause)) => {
+                        write.writing.fail(cause);
+                        Err(cause.clone())
+                    }
+                    None => Ok(()),
+                },
+                Err(cause) => Err(cause.clone()),
+            };
+            end(write, of_write);
+        }
+        result.map(drop)
     }
 
     /// Marks the rooms of a failed commit as failed, and the whole store after an I/O error or
     /// damage.
-    fn judge(&mut self, result: rusqlite::Result<()>, writes: &[Write]) -> Result<(), Cause> {
-        result.map_err(|error| {
-            use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure};
-            let cause = Cause::of_sqlite(&error);
+    fn judge<T>(&mut self, result: SqlResult<T>, writes: &[Write]) -> Result<T, Cause> {
+        result.map_err(|error: SqlError| {
+            let cause = Cause::of(&error);
             writes.iter().for_each(|write| write.writing.fail(&cause));
-            if matches!(
-                error.sqlite_error_code(),
-                Some(SystemIoFailure | DatabaseCorrupt | NotADatabase)
-            ) {
+            if matches!(error.kind, SqlErrorKind::Disk | SqlErrorKind::Damaged) {
                 // After a failed fsync the content of the disk is unknown.
                 self.shared.queue.break_off(&cause);
             }
             cause
         })
     }
-}
-
-fn is_full(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(rusqlite::ErrorCode::DiskFull | rusqlite::ErrorCode::TooBig)
-    )
 }
 
 /// Whether a write refers to a blob. A reference is the digest in the JSON of an event.
@@ -324,13 +322,9 @@ fn refers(write: &Write, sha256: &str) -> bool {
         || write.parts.iter().any(|part| is_in(&part.bytes))
 }
 
-fn is_constraint(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
-}
-
-fn end(write: Write, result: &Result<(), Cause>) {
+fn end(write: Write, result: Result<(), Cause>) {
     write.writing.ended();
     if let Some(answer) = write.answer {
-        let _ = answer.send(result.clone());
+        let _ = answer.send(result);
     }
 }
