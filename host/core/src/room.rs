@@ -168,6 +168,11 @@ impl Room {
     /// Applies an event, then brings the room to rest. An event without a matching pending call (an
     /// abandoned call, a second opening) changes nothing.
     pub fn handle(&mut self, event: Event, now: Millis) {
+        // Who runs the room is no event of its task. Since it changes nothing, journals of before
+        // fold as before, and `RULES` stays.
+        if matches!(event, Event::Owned { .. }) {
+            return;
+        }
         // The host's clock may go back; a room's time does not.
         self.cx.now = self.cx.now.max(now);
         self.cx.calls.begin_event();
@@ -275,8 +280,8 @@ impl Room {
             Event::TurnStopped { reason } => self.stop_turn(&reason),
             Event::TaskKilled { task, reason } => self.run_control().kill_task(&task, &reason),
             Event::Cancelled { reason } => self.run_control().stop(Status::Kill, &reason),
-            // Control messages are not nested.
-            Event::ControlReceived { .. } => {}
+            // Neither is carried by a control message.
+            Event::ControlReceived { .. } | Event::Owned { .. } => {}
         }
     }
 

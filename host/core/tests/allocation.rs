@@ -272,6 +272,7 @@ fn a_snapshot_of_a_room_copies_no_text() {
             at: Millis(0),
             principal: Principal("ada".into()),
             rules: event::RULES,
+            epoch: 0,
             event: Event::HistoryChanged { task: "desk".into(), change },
         }]);
         let mut snapshot = None;

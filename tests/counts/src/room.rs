@@ -84,7 +84,7 @@ impl DrivenRoom {
         let at = Millis(1_000 + seq);
         self.room.handle(event.clone(), at);
         let principal = Principal("operator".into());
-        self.records.push(Record { seq, at, principal, rules: RULES, event });
+        self.records.push(Record { seq, at, principal, rules: RULES, epoch: 0, event });
     }
 
     /// Answers effects until the run ends or `steps` more steps were answered.

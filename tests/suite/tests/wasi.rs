@@ -162,6 +162,7 @@ fn resumed(config: &str, events: Vec<Event>) -> String {
             at: Millis(1_700_000_000_000),
             principal: Principal("tester".into()),
             rules: RULES,
+            epoch: 0,
             event,
         })
     };

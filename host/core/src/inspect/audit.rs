@@ -217,6 +217,10 @@ impl AuditFindings {
                     self.granted(of, setup);
                 }
             }
+            Event::Owned { host, epoch } => {
+                let what = format!("host {host} took the room over (epoch {epoch})");
+                self.push(of, AuditKind::Resumed, None, what)
+            }
             Event::TurnStopped { reason } => {
                 self.push(of, AuditKind::Stopped, None, format!("the turn was stopped: {reason}"))
             }

@@ -564,7 +564,14 @@ mod tests {
     }
 
     fn record(seq: u64, event: Event) -> Record {
-        Record { seq, at: Millis(seq), principal: Principal("tester".into()), rules: RULES, event }
+        Record {
+            seq,
+            at: Millis(seq),
+            principal: Principal("tester".into()),
+            rules: RULES,
+            epoch: 0,
+            event,
+        }
     }
 
     #[test]

@@ -50,6 +50,10 @@ pub struct Record {
     pub at: Millis,
     pub principal: Principal,
     pub rules: u32,
+    /// The epoch of the host that wrote the record; 0 in a store that only one host can open. A
+    /// record of an older epoch than one before it is void (`journal/ownership.rs`).
+    #[serde(default, skip_serializing_if = "is_first_epoch")]
+    pub epoch: u64,
     #[serde(flatten)]
     pub event: Event,
 }
@@ -61,8 +65,8 @@ impl Record {
         let Event::RoomOpened { setup, opening, .. } = &self.event else { return self };
         let (setup, opening) = (Arc::clone(setup), opening.clone());
         let event = Event::RoomOpened { setup, opening, secret: RoomSecret::WITHHELD };
-        let Self { seq, at, rules, .. } = *self;
-        Arc::new(Self { seq, at, rules, principal: self.principal.clone(), event })
+        let Self { seq, at, rules, epoch, .. } = *self;
+        Arc::new(Self { seq, at, rules, epoch, principal: self.principal.clone(), event })
     }
 }
 
@@ -176,6 +180,10 @@ impl Default for RunOpening {
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+fn is_first_epoch(epoch: &u64) -> bool {
+    *epoch == 0
 }
 
 /// A single question to one responder, without a task loop. The reference calls this an agent's
@@ -372,6 +380,16 @@ pub enum Event {
         /// of this resumption still allows it. `None` if it is the one in force.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         setup: Option<Arc<Setup>>,
+    },
+    /// A host took the room over, as the first record of its epoch. The store writes it in the
+    /// transaction that gives the room to the host, and never as a room's first record. For
+    /// readers of the journal; does not change the room, not even its time, so the downtime before
+    /// it counts from the last record of the host before.
+    Owned {
+        /// The name of the host, as `conclave workers` lists it.
+        host: String,
+        /// One more than the highest epoch before; the epoch of this record too.
+        epoch: u64,
     },
     /// A component was rebuilt during development, and later calls use the new one. For readers of
     /// the journal; does not change the room.

@@ -89,6 +89,7 @@ impl Tried {
             at,
             principal: Principal("tester".into()),
             rules: RULES,
+            epoch: 0,
             event: event.clone(),
         });
         self.room.handle(event, at);

@@ -93,6 +93,7 @@ impl Desk {
             at: self.at,
             principal: Principal("tester".into()),
             rules: RULES,
+            epoch: 0,
             event: event.clone(),
         });
         self.room.handle(event, self.at);

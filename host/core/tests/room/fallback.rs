@@ -53,7 +53,14 @@ impl Step {
     fn handle(&mut self, event: Event) -> Vec<Effect> {
         let (seq, at) = (self.records.len() as u64, Millis(START.0 + self.records.len() as u64));
         let principal = Principal("tester".into());
-        self.records.push(Record { seq, at, principal, rules: RULES, event: event.clone() });
+        self.records.push(Record {
+            seq,
+            at,
+            principal,
+            rules: RULES,
+            epoch: 0,
+            event: event.clone(),
+        });
         self.room.handle(event, at);
         self.notices.extend(std::iter::from_fn(|| self.room.poll_notice()));
         let effects = std::iter::from_fn(|| self.room.poll_effect()).collect();

@@ -353,6 +353,7 @@ fn a_journal_from_before_pauses_reads() {
         at: START,
         principal: Principal("tester".into()),
         rules: RULES,
+        epoch: 0,
         event: pause(),
     };
     let line = conclave_core::journal::record::to_line(&record).expect("it is not deep");

@@ -41,6 +41,7 @@ impl Recorded {
             at,
             principal: Principal("tester".into()),
             rules: RULES,
+            epoch: 0,
             event: event.clone(),
         });
         self.room.handle(event, at);

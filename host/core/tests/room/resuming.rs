@@ -44,7 +44,7 @@ impl Journal {
         let seq = self.records.len() as u64;
         self.room.handle(event.clone(), at);
         let principal = Principal("tester".into());
-        self.records.push(Record { seq, at, principal, rules: RULES, event });
+        self.records.push(Record { seq, at, principal, rules: RULES, epoch: 0, event });
         while let Some(notice) = self.room.poll_notice() {
             if let Notice::Denied { record, .. } = notice {
                 self.denied.push((record.denial.target.clone(), record.layer));

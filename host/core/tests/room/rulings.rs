@@ -65,7 +65,7 @@ fn line_of(record: &Record) -> String {
 }
 
 fn record(seq: u64, event: Event) -> Record {
-    Record { seq, at: START, principal: Principal("tester".into()), rules: RULES, event }
+    Record { seq, at: START, principal: Principal("tester".into()), rules: RULES, epoch: 0, event }
 }
 
 /// Returns a room with a tool plugin `box` that its agent may use.

@@ -250,7 +250,14 @@ fn calls_side_by_side_have_the_time_of_their_own_report() {
 }
 
 fn record(seq: u64, at: u64, event: Event) -> Record {
-    Record { seq, at: START.plus(at), principal: Principal("tester".into()), rules: RULES, event }
+    Record {
+        seq,
+        at: START.plus(at),
+        principal: Principal("tester".into()),
+        rules: RULES,
+        epoch: 0,
+        event,
+    }
 }
 
 #[test]

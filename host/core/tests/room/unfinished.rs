@@ -36,6 +36,7 @@ fn record(seq: usize, event: Event) -> Record {
         at: START.plus(seq as u64),
         principal: Principal("tester".into()),
         rules: RULES,
+        epoch: 0,
         event,
     }
 }

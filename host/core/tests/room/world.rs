@@ -146,6 +146,7 @@ impl<'a> World<'a> {
             at: self.now,
             principal: Principal("tester".into()),
             rules: RULES,
+            epoch: 0,
             event: event.clone(),
         };
         self.records.push(record);

@@ -22,6 +22,8 @@ use crate::support::fail_points::kill_point;
 
 /// The records of the events that are committed together, and the room's output after them.
 struct Commit {
+    /// The epoch of the records.
+    epoch: u64,
     /// Whether the journal stores records.
     is_kept: bool,
     /// Whether the room's events have subscribers.
@@ -43,8 +45,10 @@ impl Driver {
     pub(super) fn commit(&mut self, events: &mut Vec<Event>) -> Result<bool, JournalFailure> {
         let (now, next) = (self.now(), self.seq);
         let was_over = self.room.outcome().is_some();
+        let journal = self.journal()?;
         let mut commit = Commit {
-            is_kept: self.journal()?.keeps(),
+            epoch: journal.epoch(),
+            is_kept: journal.keeps(),
             is_followed: !self.shared.subscribers.is_empty(),
             records: Vec::new(),
             waits: Vec::new(),
@@ -96,7 +100,14 @@ impl Driver {
         }
         if commit.is_kept || commit.is_followed {
             let principal = self.shared.principal.clone();
-            let record = Arc::new(Record { seq, at: now, principal, rules: RULES, event });
+            let record = Arc::new(Record {
+                seq,
+                at: now,
+                principal,
+                rules: RULES,
+                epoch: commit.epoch,
+                event,
+            });
             if commit.is_followed {
                 let record = Arc::clone(&record).without_secret();
                 let recorded = Box::new(RunEvent::Recorded { record });

@@ -65,6 +65,12 @@ pub trait Journal: Send + 'static {
     /// Fails when the records cannot be stored; the room stops.
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure>;
 
+    /// The epoch under which the host owns the room; the driver writes it into each record. 0, the
+    /// default, in a store that only one host can open at a time.
+    fn epoch(&self) -> u64 {
+        0
+    }
+
     /// Makes the appended records durable without a delay, because output that leaves the host waits
     /// for them. Records that nothing waits for may be delayed, so that they share a commit with
     /// later ones. It must not block.
@@ -496,6 +502,7 @@ mod tests {
                 at: Millis(1),
                 principal: Principal("ada".into()),
                 rules: RULES,
+                epoch: 0,
                 event,
             })
         };

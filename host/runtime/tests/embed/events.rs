@@ -187,6 +187,7 @@ fn whats() -> Vec<RunEvent> {
         at: Millis(1_760_000_000_000),
         principal: Principal("operator".into()),
         rules: RULES,
+        epoch: 0,
         event,
     };
     vec![

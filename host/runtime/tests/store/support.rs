@@ -42,6 +42,7 @@ pub(crate) fn record(seq: u64, at: u64, event: Event) -> Arc<Record> {
         at: Millis(at),
         principal: Principal("ada".into()),
         rules: RULES,
+        epoch: 0,
         event,
     })
 }

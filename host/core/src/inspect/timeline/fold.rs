@@ -240,6 +240,11 @@ impl Now<'_> {
                     self.moment(self.here(), resumed);
                 }
             }
+            // All rooms of a run are taken over together, so the root's row speaks for all.
+            Event::Owned { host, epoch } if self.lane.is_none() => {
+                let what = RowSubject::TakenOver { host: short(host), epoch: *epoch };
+                self.moment(self.here(), what);
+            }
             Event::TurnStopped { reason } => self.stopped(None, reason),
             Event::TaskKilled { task, reason } => self.stopped(Some(task.clone()), reason),
             Event::Cancelled { reason } => self.stopped(None, reason),

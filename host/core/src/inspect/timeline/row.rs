@@ -194,6 +194,8 @@ pub enum RowSubject {
     /// The resumption of the run after an interruption of its host. The time is an upper bound
     /// unless it is exact.
     Resumed { down_ms: u64, is_exact: bool },
+    /// A host took the run over from another, or from an earlier process of its own.
+    TakenOver { host: String, epoch: u64 },
     /// A component that was rebuilt.
     Replaced { plugin: PluginName, sha256: String },
     /// A stopped task; `None` for the current turn or the whole run.
@@ -272,6 +274,7 @@ impl RowSubject {
             Self::HistoryCut { .. } => "history-cut",
             Self::Message { .. } => "message",
             Self::Resumed { .. } => "resumed",
+            Self::TakenOver { .. } => "taken-over",
             Self::Replaced { .. } => "replaced",
             Self::Stopped { .. } => "stopped",
             Self::Other { .. } => "other",

@@ -304,6 +304,7 @@ fn the_fold_of_a_run_yields_the_kinds_that_its_setup_names() {
                 at: Millis(7),
                 principal: Principal("p".into()),
                 rules: RULES,
+                epoch: 0,
                 event,
             }));
         }

@@ -252,6 +252,7 @@ impl EventRow {
             at: conclave_core::types::ids::Millis(self.at),
             principal,
             rules: self.rules,
+            epoch: 0,
             event,
         })
     }
@@ -341,6 +342,7 @@ mod tests {
                 at: Millis(1),
                 principal: Principal("ada".into()),
                 rules: RULES,
+                epoch: 0,
                 event: event(levels),
             };
             let (row, parts) = rows.of(&record(most)).unwrap();

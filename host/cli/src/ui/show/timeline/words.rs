@@ -298,6 +298,10 @@ fn tell_row(what: &RowSubject) -> RowTelling {
             let text = format!("no host ran for {}", downtime(*down_ms, *is_exact));
             of("resumed".to_owned(), text, Tone::Odd)
         }
+        RowSubject::TakenOver { host, epoch } => {
+            let text = format!("took the run over (epoch {epoch})");
+            of(format!("host {host}"), text, Tone::Odd)
+        }
         RowSubject::Replaced { plugin, sha256 } => {
             let text = format!("by {}", sha256.chars().take(12).collect::<String>());
             of(format!("replaced {plugin}"), text, Tone::Odd).fact("component", sha256)

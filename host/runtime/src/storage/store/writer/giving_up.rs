@@ -83,6 +83,7 @@ impl StoreWriter {
             at: SystemClock.now(),
             principal: open.principal.clone(),
             rules: RULES,
+            epoch: 0,
             event: Event::Cancelled { reason: reason.to_owned() },
         };
         let entry = JournalBatch {
@@ -147,6 +148,7 @@ impl StoreWriter {
                 at: now,
                 principal: principal.clone(),
                 rules: RULES,
+                epoch: 0,
                 event,
             }));
         }
