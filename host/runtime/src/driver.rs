@@ -476,6 +476,21 @@ impl Driver {
         Ok(())
     }
 
+    /// Journals the beginning of the run, and performs and publishes nothing: whoever resumes the
+    /// run does.
+    ///
+    /// # Errors
+    /// Fails when the journal fails.
+    pub(crate) async fn enqueue(&mut self) -> Result<(), JournalFailure> {
+        self.clients.close();
+        self.journal_opened().await?;
+        let mut events: Vec<Event> = self.first.take().into_iter().collect();
+        self.journal()?.ready().await?;
+        self.commit(&mut events)?;
+        self.hurry_all().await?;
+        self.journal()?.settle().await
+    }
+
     /// The last event of each room that an observer took in this one.
     pub(crate) fn observed(&self) -> &BTreeMap<RoomId, ObservedPosition> {
         self.room.observed()

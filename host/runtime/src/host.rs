@@ -28,6 +28,8 @@ pub(crate) mod session;
 pub mod simulated_channel;
 mod sources;
 mod trust;
+#[cfg(feature = "postgres")]
+pub mod worker;
 
 use std::collections::BTreeMap;
 use std::fmt;

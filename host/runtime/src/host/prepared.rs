@@ -207,6 +207,21 @@ impl Prepared {
         self.session(options)?.start(input)
     }
 
+    /// Journals the beginning of a run and nothing else; a worker of the store resumes it. Returns
+    /// the run's room.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn enqueue(
+        &self,
+        input: impl Into<RunInput>,
+        options: RunOptions,
+    ) -> Result<RoomId, SessionError> {
+        let Run(mut session) = self.start(input, options)?;
+        session.driver.enqueue().await?;
+        Ok(session.room().clone())
+    }
+
     /// Opens a room for several runs. Its agents keep their histories from one run to the next,
     /// unless a task's `restart` resets them.
     ///

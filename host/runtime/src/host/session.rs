@@ -499,6 +499,13 @@ impl Session {
         Ok(Run(Box::new(self)))
     }
 
+    /// The interrupted run as a run of its own. Unlike the future of [`resume`](Self::resume) it can
+    /// be dropped without an end in the journal, so that another host resumes it.
+    #[must_use]
+    pub fn into_run(self) -> Run {
+        Run(Box::new(self))
+    }
+
     /// Runs the room once more and keeps it open until it is closed, beginning with `input`. The
     /// loop runs on the executor that this is called on.
     #[must_use = "the room is stopped when its `RoomGuard` is dropped"]

@@ -10,6 +10,8 @@ mod chain;
 mod lock;
 pub(crate) mod mail;
 #[cfg(feature = "postgres")]
+mod placement;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod reached;
 mod read;
@@ -35,7 +37,9 @@ use crate::support::blobs::Blobs;
 
 pub use address::{AddressError, PostgresAddress, StoreAddress};
 pub use conclave_core::protocol::control::ControlCommand;
-pub use mail::{ControlMessage, DecisionSent, MailState};
+pub use mail::{ControlMessage, DecisionSent, Mail, MailState};
+#[cfg(feature = "postgres")]
+pub use placement::HostRow;
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, RunState, WaitRow};
 pub use writer::{Collected, Retention, StoreCheck};
@@ -44,52 +48,52 @@ pub use writer::{Collected, Retention, StoreCheck};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process is writing to it.
-    #[error("the store {} is in use by {who}; one process at a time writes to a store", .folder.display())]
+    #[error("the store {} is in use by {who}; one process at a time writes to a store", .store)]
     InUse {
-        /// The store's folder.
-        folder: PathBuf,
+        /// The store.
+        store: StoreAddress,
         /// The other process, for display.
         who: String,
     },
     /// There is no store.
-    #[error("there is no store at {}", .folder.display())]
+    #[error("there is no store at {}", .store)]
     Missing {
-        /// The folder without a store.
-        folder: PathBuf,
+        /// The address without a store.
+        store: StoreAddress,
     },
     /// Its bytes differ from the written ones.
-    #[error("the store {} is damaged: {what}; `conclave store check` says how far, `conclave store backup` saves what can be read", .folder.display())]
+    #[error("the store {} is damaged: {what}; `conclave store check` says how far, `conclave store backup` saves what can be read", .store)]
     Damaged {
-        /// The store's folder.
-        folder: PathBuf,
+        /// The store.
+        store: StoreAddress,
         /// The damage, for display.
         what: String,
     },
     /// A newer host created it.
-    #[error("the store {} was written by a newer host (its format is {version}, this host knows {known})", .folder.display())]
+    #[error("the store {} was written by a newer host (its format is {version}, this host knows {known})", .store)]
     Newer {
-        /// The store's folder.
-        folder: PathBuf,
+        /// The store.
+        store: StoreAddress,
         /// The format version of the store.
         version: i64,
         /// The newest format version that this host reads.
         known: i64,
     },
     /// An older host created it. Opening it for writing brings it up to this host's format.
-    #[error("the store {} has the format {version}, and this host reads {known}; `conclave resume`, `run` and `store gc` bring it up to that", .folder.display())]
+    #[error("the store {} has the format {version}, and this host reads {known}; `conclave resume`, `run` and `store gc` bring it up to that", .store)]
     Older {
-        /// The store's folder.
-        folder: PathBuf,
+        /// The store.
+        store: StoreAddress,
         /// The format version of the store.
         version: i64,
         /// The format version that this host reads.
         known: i64,
     },
-    /// Any other error of the operating system or SQLite.
-    #[error("the store {} cannot be used: {what}", .folder.display())]
+    /// Any other error of the operating system or the database.
+    #[error("the store {} cannot be used: {what}", .store)]
     Other {
-        /// The store's folder.
-        folder: PathBuf,
+        /// The store.
+        store: StoreAddress,
         /// The reason, for display.
         what: String,
     },
@@ -120,6 +124,15 @@ pub struct StoreOptions {
     /// The number of records after which a room's snapshot is written. `None` for
     /// [`SNAPSHOT_EVERY`]; tests have fewer.
     pub snapshot_every: Option<u64>,
+    /// The name of this host for display, where several hosts share a store.
+    pub host: String,
+    /// The command that this process runs, for display.
+    pub command: String,
+    /// The number of runs that this process runs at once as a worker; 0 if it is none.
+    pub capacity: u32,
+    /// The pool of workers that may take over the runs that this process begins: the name of what
+    /// they must have in common, such as a digest of the config. `None` if no worker may.
+    pub pool: Option<String>,
     /// The maximum delay of records of durability `group` that nothing waits for. Those that come
     /// meanwhile share their commit. `None` for 10 ms.
     pub group_delay: Option<Duration>,
@@ -149,16 +162,29 @@ impl Store {
     ///
     /// # Errors
     /// `InUse`, `Damaged`, `Newer`, or `Other` for an error of the operating system.
-    pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        Self::open_with(folder, &StoreOptions::default())
+    pub fn open(address: impl Into<StoreAddress>) -> Result<Self, StoreError> {
+        Self::open_with(address, &StoreOptions::default())
     }
 
     /// Opens a store with these options.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with(folder: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
-        writer::StoreWriter::open(folder, options).map(|writer| Self(Arc::new(writer)))
+    pub fn open_with(
+        address: impl Into<StoreAddress>,
+        options: &StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let writer = match address.into() {
+            StoreAddress::Folder(folder) => writer::StoreWriter::open(&folder, options),
+            #[cfg(feature = "postgres")]
+            StoreAddress::Postgres(address) => writer::StoreWriter::join(&address, options),
+            #[cfg(not(feature = "postgres"))]
+            address @ StoreAddress::Postgres(_) => {
+                let what = AddressError::NoPostgres.to_string();
+                Err(StoreError::Other { store: address, what })
+            }
+        };
+        writer.map(|writer| Self(Arc::new(writer)))
     }
 
     /// Opens the first store below a folder that is intact and not in use: `1`, `2` and so on. A
@@ -170,9 +196,15 @@ impl Store {
         writer::open_free(stores)
     }
 
-    /// The store's folder.
+    /// The store's address.
     #[must_use]
-    pub fn folder(&self) -> &Path {
+    pub fn address(&self) -> &StoreAddress {
+        self.0.address()
+    }
+
+    /// The store's folder; `None` for a database.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
         self.0.folder()
     }
 
@@ -205,12 +237,50 @@ impl Store {
         is_left: impl Fn(&ControlMessage) -> bool,
     ) -> Result<Vec<mail::ReceivedMail>, StoreError> {
         let journal_has = |mail: &ControlMessage| {
-            StoreReader::open(self.folder())
+            StoreReader::open(self.address())
                 .and_then(|reader| reader.has_received(&mail.room, &mail.id))
         };
         let is_received =
             |mail: &ControlMessage| is_left(mail) && journal_has(mail).unwrap_or(false);
-        mail::receive(self.folder(), &is_meant, &|room| self.0.is_over(room), &is_received)
+        match self.folder() {
+            Some(folder) => {
+                mail::receive(folder, &is_meant, &|room| self.0.is_over(room), &is_received)
+            }
+            #[cfg(feature = "postgres")]
+            None => self.mail_in_tables(&is_meant, &is_received),
+            #[cfg(not(feature = "postgres"))]
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Does the same for the runs that this process owns in a database.
+    #[cfg(feature = "postgres")]
+    fn mail_in_tables(
+        &self,
+        is_meant: &dyn Fn(&ControlMessage) -> bool,
+        is_received: &dyn Fn(&ControlMessage) -> bool,
+    ) -> Result<Vec<mail::ReceivedMail>, StoreError> {
+        let Some(host) = self.0.host() else { return Ok(Vec::new()) };
+        let mut received = Vec::new();
+        for message in self.0.ask_tables(move |tables| mail::to_runs_of(tables, &host))? {
+            let id = message.id.clone();
+            if !is_meant(&message) {
+                if is_received(&message) {
+                    self.delete_mail(&id);
+                }
+            } else if self.0.ask_tables(move |tables| mail::take(tables, &id))? {
+                received.push(mail::ReceivedMail::of_row(message, self.clone()));
+            }
+        }
+        Ok(received)
+    }
+
+    /// Deletes a message from the table of messages. If that fails, it is read again, and the room
+    /// ignores it.
+    #[cfg(feature = "postgres")]
+    fn delete_mail(&self, id: &ControlId) {
+        let id = id.clone();
+        let _ = self.0.ask_tables(move |tables| mail::delete(tables, &id));
     }
 
     /// Removes ended runs, and blobs without references.

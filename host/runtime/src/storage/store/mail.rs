@@ -1,41 +1,30 @@
-//! Control messages from other processes to the writer of a store: one file each, written
-//! atomically. The receiver journals a message first and deletes its file afterwards. A crash in
-//! between delivers it again, and the room ignores the repeated id.
-//!
-//! A file is named `ID.json` until the receiver passes it to a room, then `ID.taken` until it is
-//! deleted. Its sender can withdraw it only before that. A message to a run that no process has
-//! open waits until the run is resumed.
+//! Control messages from other processes to the host that has a run open. The receiver journals a
+//! message first and deletes it afterwards. A crash in between delivers it again, and the room
+//! ignores the repeated id. A message to a run that no process has open waits until the run is
+//! resumed.
 
-use std::fs::{self, TryLockError};
+mod folder;
+#[cfg(feature = "postgres")]
+mod tables;
+
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use conclave_core::protocol::control::ControlCommand;
 use conclave_core::types::ids::{ControlId, RoomId};
 use serde::{Deserialize, Serialize};
 
-use super::{StoreError, schema};
+use super::StoreError;
+#[cfg(feature = "postgres")]
+use super::{Store, StoreAddress, sql::Sql};
 use crate::support::clock::{Clock, SystemClock};
-use crate::support::durable_file::{self, FileAccess, open_own};
 use crate::support::fail_points::kill_point;
 
-/// The folder of the messages in the store's folder.
-const FOLDER: &str = "mail";
-/// The subfolder for files that hold no valid message.
-const BAD: &str = "bad";
-/// The extension of a complete message.
-const WHOLE: &str = "json";
-/// The extension of a message that the receiver has taken.
-const TAKEN: &str = "taken";
-/// The file whose lock a process holds while it sends a decision.
-const DECISIONS: &str = "decisions.lock";
-/// The time that a decision waits for another one to be sent.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The interval between two tries to get the lock.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(crate) use folder::receive;
+#[cfg(feature = "postgres")]
+pub(super) use tables::{delete, take, to_runs_of};
+
 /// The maximum size of a message in bytes.
 const WORD_BYTES: u64 = 1 << 20;
 /// The age in milliseconds at which a message without a receiving run is deleted.
@@ -76,26 +65,57 @@ pub enum DecisionSent {
     Decided,
 }
 
+
 impl ControlMessage {
     /// Returns a message with a new id.
     #[must_use]
     pub fn new(room: RoomId, word: ControlCommand) -> Self {
         Self { id: new_id(), room, word }
     }
+}
 
-    /// Writes the message to the store's folder. It is durable when this returns.
+/// The control messages of a store that are not deleted yet.
+#[derive(Clone, Copy)]
+pub struct Mail<'a>(MailPlace<'a>);
+
+#[derive(Clone, Copy)]
+enum MailPlace<'a> {
+    Folder(&'a Path),
+    #[cfg(feature = "postgres")]
+    Tables(&'a dyn Sql, &'a StoreAddress),
+}
+
+/// Calls the same function of the place in which the messages are.
+macro_rules! in_place {
+    ($mail:expr, $function:ident ( $($argument:expr),* )) => {
+        match $mail.0 {
+            MailPlace::Folder(store) => folder::$function(store $(, $argument)*),
+            #[cfg(feature = "postgres")]
+            MailPlace::Tables(tables, store) => {
+                tables::$function(tables $(, $argument)*).map_err(|error| error.of(store))
+            }
+        }
+    };
+}
+
+impl<'a> Mail<'a> {
+    /// The messages of the store in a folder.
+    #[must_use]
+    pub fn in_folder(store: &'a Path) -> Self {
+        Self(MailPlace::Folder(store))
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(super) fn in_tables(tables: &'a dyn Sql, store: &'a StoreAddress) -> Self {
+        Self(MailPlace::Tables(tables, store))
+    }
+
+    /// Sends a message. It is durable when this returns.
     ///
     /// # Errors
-    /// Fails when the message is too long, or with an error of the operating system.
-    pub fn send(&self, store: &Path) -> Result<(), StoreError> {
-        // Otherwise the message would make a folder where no store is.
-        if !schema::path(store).is_file() {
-            return Err(StoreError::Missing { folder: store.to_owned() });
-        }
-        let bytes = serde_json::to_vec(self).map_err(io::Error::other);
-        bytes
-            .and_then(|bytes| put(&store.join(FOLDER), self.id.as_str(), &bytes))
-            .map_err(|error| failed(store, &error))
+    /// Fails when the message is too long, or with an error of the operating system or the store.
+    pub fn send(self, message: &ControlMessage) -> Result<(), StoreError> {
+        in_place!(self, send(message))
     }
 
     /// Sends a decision about a pending call, or the answer to a question, unless another one is on
@@ -106,205 +126,95 @@ impl ControlMessage {
     /// # Errors
     /// As [`send`](Self::send), and with the error of `is_pending`.
     pub fn send_decision(
-        &self,
-        store: &Path,
+        self,
+        message: &ControlMessage,
         is_pending: impl FnOnce() -> Result<bool, StoreError>,
     ) -> Result<DecisionSent, StoreError> {
-        let Some(call) = self.word.settles() else {
-            return self.send(store).map(|()| DecisionSent::Sent);
-        };
-        let is_rival = |mail: &Self| mail.room == self.room && mail.word.settles() == Some(call);
-        if !schema::path(store).is_file() {
-            return Err(StoreError::Missing { folder: store.to_owned() });
+        match self.0 {
+            MailPlace::Folder(store) => folder::send_decision(store, message, is_pending),
+            #[cfg(feature = "postgres")]
+            MailPlace::Tables(tables, store) => {
+                let of_store = |error: super::sql::SqlError| error.of(store);
+                if let Some(rival) = tables::send_unless_rival(tables, message).map_err(of_store)? {
+                    return Ok(DecisionSent::Rival(Box::new(rival)));
+                }
+                // In this order: a receiver records a decision before it deletes the message.
+                if is_pending()? {
+                    return Ok(DecisionSent::Sent);
+                }
+                let is_back = tables::withdraw(tables, message).map_err(of_store)?;
+                Ok(if is_back { DecisionSent::Decided } else { DecisionSent::Sent })
+            }
         }
-        // Held until the message is there: the look and the message are one step for others. The
-        // lock ends with the file, also when the process is killed.
-        let _lock =
-            lock_decisions(&store.join(FOLDER), PATIENCE).map_err(|error| failed(store, &error))?;
-        if let Some(rival) = Self::pending(store)?.into_iter().find(is_rival) {
-            return Ok(DecisionSent::Rival(Box::new(rival)));
-        }
-        // In this order: a receiver records a decision before it deletes the message.
-        if !is_pending()? {
-            return Ok(DecisionSent::Decided);
-        }
-        self.send(store).map(|()| DecisionSent::Sent)
     }
 
-    /// Returns the messages of this store that are not deleted yet, in order of creation.
+    /// Returns the messages, in order of creation.
     ///
     /// # Errors
-    /// Fails with an error of the operating system.
-    pub fn pending(store: &Path) -> Result<Vec<Self>, StoreError> {
-        Ok(files(store)?.iter().filter_map(|path| read(path).ok()).collect())
+    /// Fails with an error of the operating system or the store.
+    pub fn pending(self) -> Result<Vec<ControlMessage>, StoreError> {
+        in_place!(self, pending())
     }
 
     /// Withdraws messages that the receiver has not read yet, and returns them.
     ///
     /// # Errors
-    /// Fails with an error of the operating system.
+    /// Fails with an error of the operating system or the store.
     pub fn take_back(
-        store: &Path,
-        is_meant: impl Fn(&Self) -> bool,
-    ) -> Result<Vec<Self>, StoreError> {
-        let mut back = Vec::new();
-        for path in files(store)?.into_iter().filter(|path| !is_taken(path)) {
-            let Ok(mail) = read(&path) else { continue };
-            // A receiver that takes it meanwhile renames the file, and the removal finds none.
-            if is_meant(&mail) && remove(&path).map_err(|error| failed(store, &error))? {
-                back.push(mail);
-            }
-        }
-        Ok(back)
+        self,
+        is_meant: impl Fn(&ControlMessage) -> bool,
+    ) -> Result<Vec<ControlMessage>, StoreError> {
+        in_place!(self, take_back(&is_meant))
     }
 
-    /// The state of this message.
-    #[must_use]
-    pub fn state(&self, store: &Path) -> MailState {
-        let [waiting, received] = self.paths(store);
-        // The order matters: a receiver renames the first file to the second.
-        if waiting.exists() {
-            MailState::Waiting
-        } else if received.exists() {
-            MailState::Taken
-        } else if store.join(FOLDER).join(BAD).join(format!("{}.{WHOLE}", self.id)).exists() {
-            MailState::PutAside
-        } else {
-            MailState::Gone
-        }
+    /// Returns the state of a message.
+    ///
+    /// # Errors
+    /// Fails with an error of the store.
+    pub fn state(self, message: &ControlMessage) -> Result<MailState, StoreError> {
+        in_place!(self, state(message))
     }
 
-    /// Deletes this message, even if a receiver has taken it; for senders whose receiver has ended.
+    /// Deletes a message, even if a receiver has taken it; for senders whose receiver has ended.
     /// [`StoreReader::has_received`](super::StoreReader::has_received) returns whether the room
     /// journalled it.
     ///
     /// # Errors
-    /// Fails with an error of the operating system.
-    pub fn remove(&self, store: &Path) -> Result<(), StoreError> {
-        self.paths(store)
-            .iter()
-            .try_for_each(|path| remove(path).map(drop))
-            .map_err(|error| failed(store, &error))
-    }
-
-    fn paths(&self, store: &Path) -> [PathBuf; 2] {
-        [WHOLE, TAKEN].map(|ending| store.join(FOLDER).join(format!("{}.{ending}", self.id)))
+    /// Fails with an error of the operating system or the store.
+    pub fn remove(self, message: &ControlMessage) -> Result<(), StoreError> {
+        in_place!(self, remove(message))
     }
 }
 
-/// A message that this process has taken; its file remains until [`delete`](Self::delete).
-#[derive(Debug)]
+/// A message that this process has taken; it remains until [`delete`](Self::delete).
 pub(crate) struct ReceivedMail {
     pub(crate) mail: ControlMessage,
-    path: PathBuf,
+    place: ReceivedPlace,
+}
+
+enum ReceivedPlace {
+    File(PathBuf),
+    #[cfg(feature = "postgres")]
+    Row(Store),
 }
 
 impl ReceivedMail {
-    /// Deletes the file; called once the room's record of the message is durable. If the file
-    /// cannot be deleted, or a power cut restores it, it is read again, and the room ignores it.
+    #[cfg(feature = "postgres")]
+    pub(super) fn of_row(mail: ControlMessage, store: Store) -> Self {
+        Self { mail, place: ReceivedPlace::Row(store) }
+    }
+
+    /// Deletes the message; called once the room's record of it is durable. If it cannot be
+    /// deleted, or a power cut restores it, it is read again, and the room ignores it.
     pub(crate) fn delete(&self) {
         kill_point!("before-control-deleted");
-        let _ = fs::remove_file(&self.path);
+        match &self.place {
+            ReceivedPlace::File(path) => drop(std::fs::remove_file(path)),
+            #[cfg(feature = "postgres")]
+            ReceivedPlace::Row(store) => store.delete_mail(&self.mail.id),
+        }
         kill_point!("after-control-deleted");
     }
-}
-
-/// Takes the messages that `is_meant` accepts. `is_over` returns whether a room will never be
-/// resumed; it is called for old messages only. `is_received` is called for messages taken before,
-/// because a room that ended right afterwards may have journalled them.
-pub(crate) fn receive(
-    store: &Path,
-    is_meant: &dyn Fn(&ControlMessage) -> bool,
-    is_over: &dyn Fn(&RoomId) -> bool,
-    is_received: &dyn Fn(&ControlMessage) -> bool,
-) -> Result<Vec<ReceivedMail>, StoreError> {
-    let mut received = Vec::new();
-    for path in files(store)? {
-        match read(&path) {
-            Ok(mail) if !is_meant(&mail) => {
-                if (is_old(&path) && is_over(&mail.room)) || (is_taken(&path) && is_received(&mail))
-                {
-                    // If this fails, the next poll tries again.
-                    let _ = fs::remove_file(&path);
-                }
-            }
-            // Renamed before the delivery: from then on its sender cannot withdraw it and assume
-            // that it had no effect.
-            Ok(mail) => match take(&path) {
-                Ok(path) => received.push(ReceivedMail { mail, path }),
-                // Its sender withdrew it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // Messages taken before the failure must not be lost with it.
-                Err(error) if received.is_empty() => return Err(failed(store, &error)),
-                Err(_) => break,
-            },
-            Err(error) if is_no_message(&error) => put_aside(&store.join(FOLDER), &path),
-            // The file is gone or cannot be read now; its sender times out and withdraws it.
-            Err(_) => {}
-        }
-    }
-    Ok(received)
-}
-
-fn take(path: &Path) -> io::Result<PathBuf> {
-    let received = path.with_extension(TAKEN);
-    if !is_taken(path) {
-        fs::rename(path, &received)?;
-    }
-    Ok(received)
-}
-
-fn is_taken(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == TAKEN)
-}
-
-/// Deletes a file; returns false if it does not exist.
-fn remove(path: &Path) -> io::Result<bool> {
-    match fs::remove_file(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Waits until no other process sends a decision.
-fn lock_decisions(folder: &Path, patience: Duration) -> io::Result<fs::File> {
-    schema::make_folder(folder)?;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(folder.join(DECISIONS))?;
-    // A process that was stopped in the middle holds the lock until it ends.
-    let until = Instant::now() + patience;
-    while let Err(error) = file.try_lock() {
-        match error {
-            TryLockError::Error(error) => return Err(error),
-            TryLockError::WouldBlock if Instant::now() < until => std::thread::sleep(PAUSE),
-            TryLockError::WouldBlock => {
-                let what = "another process is sending a decision and does not get on";
-                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
-            }
-        }
-    }
-    Ok(file)
-}
-
-fn failed(store: &Path, error: &io::Error) -> StoreError {
-    StoreError::Other { folder: store.to_owned(), what: format!("its mail: {error}") }
-}
-
-/// Writes a file atomically; it survives a power cut.
-fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    if bytes.len() as u64 > WORD_BYTES {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("a word of {} bytes is too long; {WORD_BYTES} are taken", bytes.len()),
-        ));
-    }
-    schema::make_folder(folder)?;
-    // A draft has another extension and is no message.
-    durable_file::replace(&folder.join(format!("{name}.{WHOLE}")), bytes, &FileAccess::Private)
 }
 
 /// A new id. Ids are ordered by time, and unique across processes.
@@ -323,199 +233,4 @@ fn new_id() -> ControlId {
         SystemClock.now().0,
         std::process::id()
     ))
-}
-
-/// Returns the files of complete messages, oldest first.
-fn files(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let entries = match fs::read_dir(store.join(FOLDER)) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(store, &error)),
-    };
-    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let mut files: Vec<PathBuf> = paths
-        .filter(|path| path.extension().is_some_and(|ending| ending == WHOLE || ending == TAKEN))
-        .collect();
-    files.sort();
-    Ok(files)
-}
-
-/// Whether the time in the file's name is more than a day ago.
-fn is_old(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let sent_at = name.split('-').next().and_then(|part| part.parse::<u64>().ok());
-    sent_at.is_some_and(|sent_at| SystemClock.now().0.saturating_sub(sent_at) > DAY_MS)
-}
-
-fn read(path: &Path) -> io::Result<ControlMessage> {
-    let mut bytes = Vec::new();
-    // One byte more than permitted shows that the message is too long.
-    open_own(path)?.take(WORD_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > WORD_BYTES {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(serde_json::from_slice(&bytes)?)
-}
-
-/// Whether the error means that the file was read and holds no valid message.
-fn is_no_message(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, InvalidData, UnexpectedEof};
-    matches!(error.kind(), FileTooLarge | InvalidData | UnexpectedEof)
-}
-
-/// Moves an invalid file away, where the operator can inspect it and no poll reads it.
-fn put_aside(folder: &Path, path: &Path) {
-    let bad = folder.join(BAD);
-    let moved = schema::make_folder(&bad)
-        .and_then(|()| path.file_name().map_or(Ok(()), |name| fs::rename(path, bad.join(name))));
-    // If the move fails, the file stays and the next poll tries again.
-    let _ = moved;
-}
-
-#[cfg(test)]
-mod tests {
-    use conclave_core::types::approval::Approval;
-    use conclave_core::types::ids::CallId;
-
-    use super::*;
-
-    fn stop(room: &str) -> ControlMessage {
-        ControlMessage::new(
-            RoomId::from(room),
-            ControlCommand::Stop { reason: "enough".to_owned() },
-        )
-    }
-
-    /// A folder with an empty store, and the messages sent to it.
-    fn sent(rooms: &[&str]) -> (tempfile::TempDir, Vec<ControlMessage>) {
-        let temp = tempfile::tempdir().unwrap();
-        fs::write(schema::path(temp.path()), "").unwrap();
-        let sent: Vec<ControlMessage> = rooms.iter().map(|room| stop(room)).collect();
-        sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
-        (temp, sent)
-    }
-
-    fn all(store: &Path) -> Vec<ControlMessage> {
-        receive(store, &|_| true, &|_| false, &|_| false)
-            .unwrap()
-            .into_iter()
-            .map(|received| received.mail)
-            .collect()
-    }
-
-    fn decision(store: &Path, approval: Approval) -> DecisionSent {
-        let word = ControlCommand::Decide { call: CallId(7), approval };
-        let mail = ControlMessage::new(RoomId::from("a"), word);
-        mail.send_decision(store, || Ok(true)).unwrap()
-    }
-
-    #[test]
-    fn a_process_that_stands_while_it_decides_holds_up_nobody_for_ever() {
-        let temp = tempfile::tempdir().unwrap();
-        let lock = lock_decisions(temp.path(), Duration::ZERO).unwrap();
-        let error = lock_decisions(temp.path(), Duration::ZERO).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        drop(lock);
-        lock_decisions(temp.path(), Duration::ZERO).unwrap();
-    }
-
-    #[test]
-    fn of_decisions_at_once_one_is_sent_and_the_others_learn_which() {
-        let (temp, _) = sent(&[]);
-        for _ in 0..20 {
-            let results: Vec<DecisionSent> = std::thread::scope(|scope| {
-                let refused = || Approval::Refused { reason: "no".to_owned() };
-                let deciders: Vec<_> = (0..8)
-                    .map(|nth| if nth % 2 == 0 { Approval::Approved } else { refused() })
-                    .map(|approval| scope.spawn(|| decision(temp.path(), approval)))
-                    .collect();
-                deciders.into_iter().map(|decider| decider.join().unwrap()).collect()
-            });
-            let received = all(temp.path());
-            assert_eq!(received.len(), 1, "{received:?}");
-            let sent = results.iter().filter(|result| **result == DecisionSent::Sent).count();
-            assert_eq!(sent, 1, "{results:?}");
-            let rivals = results.iter().filter_map(|result| match result {
-                DecisionSent::Rival(mail) => Some(&**mail),
-                _ => None,
-            });
-            assert!(rivals.clone().count() == 7 && rivals.into_iter().all(|it| *it == received[0]));
-            received[0].remove(temp.path()).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_decision_about_a_decided_call_is_not_sent() {
-        let (temp, _) = sent(&[]);
-        let word = ControlCommand::Decide { call: CallId(7), approval: Approval::Approved };
-        let mail = ControlMessage::new(RoomId::from("a"), word);
-        assert_eq!(mail.send_decision(temp.path(), || Ok(false)).unwrap(), DecisionSent::Decided);
-        assert_eq!(ControlMessage::pending(temp.path()).unwrap(), []);
-    }
-
-    #[test]
-    fn a_message_is_received_until_it_is_deleted() {
-        let (temp, sent) = sent(&["a", "b"]);
-        assert_eq!(all(temp.path()), sent);
-        // As after a crash: nothing was deleted, so all messages are received again.
-        assert_eq!(all(temp.path()), sent);
-        assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Taken));
-        assert_eq!(
-            ControlMessage::take_back(temp.path(), |_| true).unwrap(),
-            [],
-            "nobody takes back what a room may have"
-        );
-        assert_eq!(ControlMessage::pending(temp.path()).unwrap(), sent);
-        let received =
-            receive(temp.path(), &|mail| mail.room.as_str() == "a", &|_| false, &|_| false)
-                .unwrap();
-        received.iter().for_each(ReceivedMail::delete);
-        assert_eq!(
-            (sent[0].state(temp.path()), sent[1].state(temp.path())),
-            (MailState::Gone, MailState::Taken)
-        );
-        assert_eq!(all(temp.path()), sent[1..]);
-        sent[1].remove(temp.path()).unwrap();
-        assert_eq!(all(temp.path()), []);
-    }
-
-    #[test]
-    fn files_that_hold_no_message_are_put_aside() {
-        let (temp, sent) = sent(&["a"]);
-        let folder = temp.path().join(FOLDER);
-        fs::write(folder.join("0-torn.json"), "{\"room\":").unwrap();
-        fs::write(folder.join("0-deep.json"), "[".repeat(100_000)).unwrap();
-        fs::write(folder.join("0-long.json"), vec![b' '; (1 << 20) + 1]).unwrap();
-        fs::create_dir(folder.join("0-folder.json")).unwrap();
-        fs::write(folder.join("9.part"), "half").unwrap();
-        assert_eq!(all(temp.path()), sent);
-        assert_eq!(fs::read_dir(folder.join(BAD)).unwrap().count(), 4);
-    }
-
-    #[test]
-    fn old_messages_that_no_run_will_receive_are_deleted() {
-        let (temp, _) = sent(&["over", "interrupted", "over"]);
-        let look = || {
-            receive(temp.path(), &|_| false, &|room| room.as_str() == "over", &|_| false)
-                .unwrap()
-                .len()
-        };
-        assert_eq!(look(), 0);
-        let paths = files(temp.path()).unwrap();
-        assert_eq!(paths.len(), 3, "what is new may be meant for what is about to begin");
-        for (path, ending) in paths.iter().zip([WHOLE, WHOLE, TAKEN]) {
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            let (sent_at, rest) = name.split_once('-').unwrap();
-            let sent_at = sent_at.parse::<u64>().unwrap() - DAY_MS - 1;
-            fs::rename(path, path.with_file_name(format!("{sent_at:020}-{rest}.{ending}")))
-                .unwrap();
-        }
-        assert_eq!(look(), 0);
-        let pending: Vec<String> = ControlMessage::pending(temp.path())
-            .unwrap()
-            .iter()
-            .map(|mail| mail.room.to_string())
-            .collect();
-        assert_eq!(pending, ["interrupted"], "one that was interrupted can be resumed");
-    }
 }

@@ -47,6 +47,7 @@ pub(super) fn row(row: &SqlRow<'_>, from: usize) -> rusqlite::Result<(EventRow, 
         at: number(1)?,
         principal: row.get::<_, String>(from + 2)?.into(),
         rules: row.get(from + 3)?,
+        epoch: 0,
         body: row.get(from + 4)?,
         parts: row.get(from + 5)?,
     };

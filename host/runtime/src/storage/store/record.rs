@@ -39,6 +39,8 @@ pub(super) struct EventRow {
     pub(super) at: u64,
     pub(super) principal: Arc<str>,
     pub(super) rules: u32,
+    /// The epoch of the host that wrote it; 0 in a store with one writing process.
+    pub(super) epoch: u64,
     /// The event as JSON, without the fields in `parts`.
     pub(super) body: String,
     /// A JSON object from field names to digests.
@@ -111,6 +113,7 @@ impl Rows {
             at: record.at.0,
             principal,
             rules: record.rules,
+            epoch: record.epoch,
             body,
             parts: digests,
         };
@@ -207,6 +210,10 @@ impl EventRow {
         hash.update(self.seq.to_be_bytes());
         hash.update(self.at.to_be_bytes());
         hash.update(self.rules.to_be_bytes());
+        // Without an epoch the hash is that of the formats before it.
+        if self.epoch > 0 {
+            hash.update(self.epoch.to_be_bytes());
+        }
         hash.finalize().into()
     }
 
@@ -226,8 +233,12 @@ impl EventRow {
         let principal =
             serde_json::to_string(&*self.principal).map_err(|error| malformed(&error))?;
         let event = self.event(read)?;
+        let epoch = match self.epoch {
+            0 => String::new(),
+            epoch => format!("\"epoch\":{epoch},"),
+        };
         Ok(format!(
-            "{{\"seq\":{},\"at\":{},\"principal\":{principal},\"rules\":{},{}",
+            "{{\"seq\":{},\"at\":{},\"principal\":{principal},\"rules\":{},{epoch}{}",
             self.seq,
             self.at,
             self.rules,
@@ -252,7 +263,7 @@ impl EventRow {
             at: conclave_core::types::ids::Millis(self.at),
             principal,
             rules: self.rules,
-            epoch: 0,
+            epoch: self.epoch,
             event,
         })
     }
@@ -366,6 +377,7 @@ mod tests {
             at: 1,
             principal: "ada".into(),
             rules: RULES,
+            epoch: 0,
             body,
             parts: None,
         };

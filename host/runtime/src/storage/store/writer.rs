@@ -28,12 +28,13 @@ use tokio::sync::oneshot;
 
 use super::lock::StoreLock;
 use super::record::Rows;
-use super::{Durability, RunOrigin, StoreError, StoreTotals, read, snapshot};
+use super::{Durability, RunOrigin, StoreAddress, StoreError, StoreTotals, read, snapshot};
 use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 use crate::support::overlay_files;
 
 pub(super) use opening::{all, open_free};
+use engine::Taken;
 use queue::{Answer, Cause, WriterTask};
 use reading::ReaderThread;
 use thread::WriterState;
@@ -83,7 +84,9 @@ pub struct StoreCheck {
 }
 
 pub(super) struct StoreWriter {
-    folder: PathBuf,
+    address: StoreAddress,
+    /// The name under which this process owns runs; `None` if it owns the whole store.
+    host: Option<String>,
     shared: Arc<WriterState>,
     rows: Rows,
     /// The number of records after which a room's snapshot is due.
@@ -91,13 +94,70 @@ pub(super) struct StoreWriter {
     /// The thread for reads that writing needs.
     reading: Option<ReaderThread>,
     thread: Option<JoinHandle<()>>,
-    /// Dropped last, so that the lock outlives the threads.
-    _lock: StoreLock,
+    /// Dropped last, so that the lock outlives the threads; `None` for a database.
+    lock: Option<StoreLock>,
 }
 
 impl StoreWriter {
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    pub(super) fn address(&self) -> &StoreAddress {
+        &self.address
+    }
+
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.address.folder()
+    }
+
+    /// The name under which this process owns runs; `None` if it owns the whole store.
+    #[cfg(feature = "postgres")]
+    pub(super) fn host(&self) -> Option<String> {
+        self.host.clone()
+    }
+
+    /// The epoch by which this process owns a run.
+    #[cfg(feature = "postgres")]
+    pub(super) fn epoch(&self, run: &RoomId) -> Option<u64> {
+        self.shared.epochs().get(run).copied()
+    }
+
+    /// Waits until everything sent so far can be read, on a thread that may block.
+    #[cfg(feature = "postgres")]
+    pub(super) fn written_so_far(&self) -> Result<(), StoreError> {
+        self.ask(WriterTask::Barrier).map_err(|cause| self.failed(&cause))
+    }
+
+    /// Takes a room for this process, and returns its epoch; `None` if there is no such room.
+    async fn take(&self, room: &RoomId) -> Result<Option<u64>, Cause> {
+        if self.host.is_none() {
+            return Ok(Some(0));
+        }
+        let of_task = room.clone();
+        match self.submit(|answer| WriterTask::Take(of_task, answer)).await? {
+            Taken::Owned { epoch } => {
+                self.shared.epochs().insert(room.run(), epoch);
+                Ok(Some(epoch))
+            }
+            Taken::Missing => Ok(None),
+            Taken::Busy { host } => Err(Cause::new(
+                std::io::ErrorKind::ResourceBusy,
+                format!("the host {host} has it in progress"),
+            )),
+        }
+    }
+
+    /// Returns the epoch of a new room: that of its run.
+    fn first_epoch(&self, room: &RoomId) -> Result<u64, Cause> {
+        if self.host.is_none() {
+            return Ok(0);
+        }
+        let run = room.run();
+        let mut epochs = self.shared.epochs();
+        if *room == run {
+            epochs.insert(run, 1);
+            return Ok(1);
+        }
+        epochs.get(&run).copied().ok_or_else(|| {
+            Cause::new(std::io::ErrorKind::Other, "this host does not own the run of the room")
+        })
     }
 
     pub(super) fn collect(&self, keep: &Retention) -> Result<Collected, StoreError> {
@@ -106,7 +166,8 @@ impl StoreWriter {
             .map_err(|cause| self.failed(&cause))?;
         for run in collected.runs.iter().filter(|_| !keep.dry) {
             // A folder that is left here has no change, and its run is gone.
-            let _ = overlay_files::remove(&overlay_files::run_folder(&self.folder, run.as_str()));
+            let Some(folder) = self.folder() else { continue };
+            let _ = overlay_files::remove(&overlay_files::run_folder(folder, run.as_str()));
         }
         Ok(collected)
     }
@@ -123,7 +184,7 @@ impl StoreWriter {
     }
 
     fn place(&self) -> String {
-        journal::place(&self.folder)
+        journal::place(&self.address)
     }
 
     fn failed(&self, cause: &Cause) -> StoreError {
@@ -174,6 +235,15 @@ impl StoreWriter {
         look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> rusqlite::Result<T> {
         self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look_now(look)
+    }
+
+    /// Asks the tables on a thread that may block.
+    #[cfg(feature = "postgres")]
+    pub(super) fn ask_tables<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&dyn Sql) -> SqlResult<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.read_now(look).map_err(|error| error.of(&self.address))
     }
 
     /// Whether a run has ended or is not in this store.

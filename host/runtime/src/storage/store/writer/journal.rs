@@ -21,7 +21,11 @@ use crate::storage::journal::{
     Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, RecordsReading, Reopened,
     Reopening,
 };
-use crate::storage::store::{ControlMessage, Durability, RunOrigin, StoreReader, mail};
+#[cfg(feature = "postgres")]
+use crate::storage::store::sql::Sql;
+use crate::storage::store::{
+    ControlMessage, Durability, RunOrigin, StoreAddress, StoreReader, mail,
+};
 use crate::support::clock::BoxFuture;
 
 /// The number of characters of the first message that lists can search.
@@ -58,6 +62,7 @@ impl StoreJournals {
         StoreJournal {
             writing: RoomWriting::new(room.clone()),
             writer: Arc::clone(&self.writer),
+            epoch: 0,
             durability: self.durability,
             new_room: Arc::clone(&self.new_room),
             next: 0,
@@ -100,10 +105,10 @@ impl StoreJournals {
 
     async fn reopened(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
         self.claim(&room).await?;
-        let folder = self.writer.folder().to_owned();
+        let writer = Arc::clone(&self.writer);
         let mut reopened = self.reopen_claimed(room.clone()).await?;
         if let Some(reopened) = &mut reopened {
-            reopened.messages = messages(folder, room).await;
+            reopened.messages = messages(&writer, room).await;
         }
         Ok(reopened)
     }
@@ -122,6 +127,8 @@ impl StoreJournals {
     ) -> Result<(Box<dyn Journal>, u64), Cause> {
         self.claim_now(room)?;
         let mut journal = self.journal(room);
+        let taken = futures_executor::block_on(tokio::task::unconstrained(self.writer.take(room)));
+        journal.epoch = taken?.unwrap_or_default();
         let of_room = room.clone();
         // The records are not read, so the rules by which they were written do not matter.
         let next = self.writer.read_now(move |connection| {
@@ -142,6 +149,13 @@ impl StoreJournals {
         let mut journal = self.journal(&room);
         // Records that the writer still holds are part of the room.
         self.writer.barrier().await?;
+        // Before the journal is read: from here on no other host adds to it.
+        let Some(epoch) = self.writer.take(&room).await? else {
+            drop(journal);
+            self.writer.barrier().await?;
+            return Ok(None);
+        };
+        journal.epoch = epoch;
         let StoredRoom { snapshot, records, stopped } = self.writer.stored(&room).await?;
         let snapshot_next = snapshot.as_ref().map_or(0, |snapshot| snapshot.next);
         journal.next = records.last().map_or(snapshot_next, |last| last.seq + 1);
@@ -163,7 +177,22 @@ impl StoreJournals {
 }
 
 /// Takes the messages for a room.
-async fn messages(folder: PathBuf, room: RoomId) -> Vec<(ControlId, ControlCommand)> {
+async fn messages(writer: &StoreWriter, room: RoomId) -> Vec<(ControlId, ControlCommand)> {
+    #[cfg(feature = "postgres")]
+    if let Some(host) = writer.host() {
+        let look = move |tables: &dyn Sql| {
+            let mut messages = mail::to_runs_of(tables, &host)?;
+            messages.retain(|message| message.room == room);
+            for message in &messages {
+                mail::take(tables, &message.id)?;
+            }
+            Ok(messages)
+        };
+        // Those that cannot be read now are left to the inbox.
+        let messages = writer.read(look).await.unwrap_or_default();
+        return messages.into_iter().map(|message| (message.id, message.word)).collect();
+    }
+    let Some(folder) = writer.folder().map(Path::to_owned) else { return Vec::new() };
     let take = move || {
         let is_meant = |mail: &ControlMessage| mail.room == room;
         mail::receive(&folder, &is_meant, &|_| false, &|_| false)
@@ -185,7 +214,9 @@ impl Journals for StoreJournals {
             return Err(self.failure(room, &exists()));
         }
         // From here on, dropping the journal releases the room.
-        let (journal, room) = (self.journal(room), room.clone());
+        let (mut journal, room) = (self.journal(room), room.clone());
+        journal.epoch =
+            self.writer.first_epoch(&room).map_err(|cause| journal.failure(&cause))?;
         Ok(Box::pin(async move {
             let known = journal.writer.read(move |connection| {
                 connection
@@ -209,7 +240,7 @@ impl Journals for StoreJournals {
     }
 
     fn folder(&self) -> Option<PathBuf> {
-        Some(self.writer.folder().to_owned())
+        self.writer.folder().map(Path::to_owned)
     }
 
     fn records(&self, room: &RoomId) -> RecordsReading {
@@ -219,9 +250,9 @@ impl Journals for StoreJournals {
             let read = async {
                 // Records that the writer still holds are part of the room.
                 writer.barrier().await?;
-                let (folder, room) = (writer.folder().to_owned(), room.clone());
+                let (address, room) = (writer.address().clone(), room.clone());
                 let read = tokio::task::spawn_blocking(move || {
-                    StoreReader::open(&folder).and_then(|reader| reader.records(&room))
+                    StoreReader::open(address).and_then(|reader| reader.records(&room))
                 });
                 let broken = |error: &dyn std::fmt::Display| {
                     Cause::new(std::io::ErrorKind::Other, error.to_string())
@@ -249,6 +280,7 @@ struct StoreJournal {
     writer: Arc<StoreWriter>,
     durability: Durability,
     new_room: Arc<NewRoom>,
+    epoch: u64,
     next: u64,
     snapshot_due: u64,
 }
@@ -327,6 +359,10 @@ impl Journal for StoreJournal {
                 Ok(Keeping::First(self.answered(answered)))
             }
         }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     fn hurry(&mut self) {
@@ -426,6 +462,6 @@ fn first_characters(text: &str) -> String {
     text.chars().take(TEXT).collect()
 }
 
-pub(super) fn place(folder: &Path) -> String {
-    format!("the store {}", folder.display())
+pub(super) fn place(address: &StoreAddress) -> String {
+    format!("the store {address}")
 }

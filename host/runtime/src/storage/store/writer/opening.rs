@@ -1,6 +1,7 @@
 //! The opening of a store: its folder, lock and file, the migration of an older format, and the
 //! check of its pages.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::StoreWriter;
 use super::commit::DatabaseFile;
+use super::engine::Engine;
 use super::queue::WriterQueue;
 use super::reading::ReaderThread;
 use super::sqlite::SqliteEngine;
@@ -17,8 +19,10 @@ use crate::storage::store::chain::ChainHead;
 use crate::storage::store::lock::{NotLocked, StoreLock};
 use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::Rows;
+#[cfg(feature = "postgres")]
+use crate::storage::store::{PostgresAddress, postgres};
 use crate::storage::store::{
-    SNAPSHOT_EVERY, Store, StoreError, StoreOptions, reached, schema, wal,
+    SNAPSHOT_EVERY, Store, StoreAddress, StoreError, StoreOptions, reached, schema, wal,
 };
 use crate::support::clock::{Clock, SystemClock};
 
@@ -65,26 +69,59 @@ impl StoreWriter {
         limit(&connection, options).map_err(failed)?;
         let file = begin(folder, &connection).map_err(failed)?;
         // Opened after the migration, so that it sees the present tables.
-        let reading = ReaderThread::start(schema::look(folder).map_err(failed)?).map_err(other)?;
+        let reading = ReaderThread::start(Box::new(schema::look(folder).map_err(failed)?));
+        let engine = SqliteEngine { folder: folder.to_owned(), connection, file };
+        let mut writer = Self::start(folder.into(), Box::new(engine), reading, options)?;
+        writer.lock = Some(lock);
+        Ok(writer)
+    }
+
+    /// Opens a store that other hosts write to, too.
+    #[cfg(feature = "postgres")]
+    pub(in crate::storage::store) fn join(
+        address: &PostgresAddress,
+        options: &StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let opened = postgres::open(address, options)?;
+        let reading = ReaderThread::start(opened.tables);
+        let address = StoreAddress::Postgres(address.clone());
+        let mut writer = Self::start(address, opened.engine, reading, options)?;
+        writer.host = Some(opened.host);
+        Ok(writer)
+    }
+
+    /// Starts the thread that commits.
+    fn start(
+        address: StoreAddress,
+        engine: Box<dyn Engine>,
+        reading: io::Result<ReaderThread>,
+        options: &StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let other =
+            |error: io::Error| StoreError::Other { store: address.clone(), what: error.to_string() };
         let queue = WriterQueue::new(options.group_delay);
         let shared = Arc::new(WriterState { queue, ..WriterState::default() });
-        let (blobs, stored, rejected) = Default::default();
-        let shared_here = Arc::clone(&shared);
-        let place = folder.to_owned();
-        let engine = Box::new(SqliteEngine { folder: place, connection, file });
-        let thread = Thread { engine, shared: shared_here, blobs, stored, rejected };
+        let thread = Thread {
+            engine,
+            shared: Arc::clone(&shared),
+            blobs: Vec::new(),
+            stored: HashSet::new(),
+            rejected: HashMap::new(),
+        };
+        let reading = reading.map_err(other)?;
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || thread.run())
             .map_err(other)?;
         Ok(Self {
-            folder: folder.to_owned(),
+            address,
+            host: None,
             shared,
             rows: Rows::default(),
             snapshot_every: options.snapshot_every.unwrap_or(SNAPSHOT_EVERY),
             reading: Some(reading),
             thread: Some(thread),
-            _lock: lock,
+            lock: None,
         })
     }
 }

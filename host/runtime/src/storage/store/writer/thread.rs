@@ -23,6 +23,8 @@ pub(super) struct WriterState {
     pub(super) queue: WriterQueue,
     /// The rooms that have a journal open.
     pub(super) live: Mutex<HashSet<RoomId>>,
+    /// The epochs of the runs that this process owns; empty in a store with one writing process.
+    pub(super) epochs: Mutex<HashMap<RoomId, u64>>,
     /// Notified when a room is released.
     pub(super) released: Notify,
     /// The attachments that are not committed yet.
@@ -41,7 +43,14 @@ impl WriterState {
     /// Releases a room whose journal was closed.
     pub(super) fn release(&self, room: &RoomId) {
         self.live().remove(room);
+        if *room == room.run() {
+            self.epochs().remove(room);
+        }
         self.released.notify_waiters();
+    }
+
+    pub(super) fn epochs(&self) -> std::sync::MutexGuard<'_, HashMap<RoomId, u64>> {
+        self.epochs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn uncommitted(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[u8]>>> {

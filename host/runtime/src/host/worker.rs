@@ -1,0 +1,240 @@
+//! A worker: takes due runs of its pools from a shared store, brings them forward, and gives back
+//! those that sleep. It knows only the store; other workers are told nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::Outcome;
+use tokio::task::JoinHandle;
+
+use crate::host::control_inbox::ControlInbox;
+use crate::host::prepared::{Prepared, RunOptions};
+use crate::host::session::{ResumeError, SessionError};
+use crate::host::Host;
+use crate::storage::journal::AppendFailure;
+use crate::storage::store::{ControlMessage, Store, StoreError};
+use crate::support::clock::{Clock, SystemClock};
+
+/// The interval between two looks into the store.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The time for which a run rests that could not be resumed, in milliseconds.
+const REST_MS: u64 = 30_000;
+
+/// The runs that a worker takes: those begun with this config.
+#[derive(Clone)]
+pub struct WorkerPool {
+    /// The name of the pool, as the runs have it.
+    pub name: String,
+    /// The host of the config.
+    pub host: Arc<Host>,
+    /// The config's plugins.
+    pub prepared: Prepared,
+}
+
+/// An event of a worker.
+#[derive(Debug)]
+pub enum WorkerEvent<'a> {
+    /// The worker has taken a run.
+    Taken(&'a RoomId),
+    /// The run has ended.
+    Ended(&'a RoomId, &'a Outcome),
+    /// The run waits for a time or a person, and was given back.
+    Asleep(&'a RoomId),
+    /// The run goes on at another host.
+    Lost(&'a RoomId),
+    /// The run could not go on here, and was given back; it is tried again later.
+    Failed(&'a RoomId, String),
+    /// The worker stops, and has given the run back.
+    GivenBack(&'a RoomId),
+    /// A control message reached one of the runs.
+    Received(&'a ControlMessage),
+    /// The store could not be asked; the worker tries again.
+    Store(&'a StoreError),
+}
+
+/// A worker of a shared store.
+pub struct Worker {
+    store: Store,
+    pools: Vec<WorkerPool>,
+    inboxes: Vec<ControlInbox>,
+    capacity: usize,
+    active: BTreeMap<RoomId, ActiveRun>,
+}
+
+/// A run that this worker brings forward. Dropping it stops the run without an end.
+struct ActiveRun {
+    epoch: u64,
+    work: JoinHandle<Result<Arc<Outcome>, SessionError>>,
+}
+
+impl Drop for ActiveRun {
+    fn drop(&mut self) {
+        self.work.abort();
+    }
+}
+
+impl Worker {
+    /// A worker that takes up to `capacity` runs of these pools at once.
+    #[must_use]
+    pub fn new(store: &Store, pools: Vec<WorkerPool>, capacity: usize) -> Self {
+        let inboxes = pools.iter().map(|pool| ControlInbox::new(store, &pool.host)).collect();
+        Self { store: store.clone(), pools, inboxes, capacity, active: BTreeMap::new() }
+    }
+
+    /// Works until `stop` is over, then gives all runs back. `options` gives the options of a run.
+    pub async fn work(
+        mut self,
+        options: impl Fn(&WorkerPool, &RoomId) -> RunOptions,
+        stop: impl Future<Output = ()>,
+        notify: impl Fn(WorkerEvent<'_>),
+    ) {
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            self.end_finished(&notify).await;
+            self.put_to_sleep(&notify).await;
+            self.fill(&options, &notify).await;
+            for inbox in &self.inboxes {
+                inbox.receive(|message| notify(WorkerEvent::Received(message))).await;
+            }
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+        while let Some((run, active)) = self.active.pop_first() {
+            self.give_back(&run, active, &notify).await;
+            notify(WorkerEvent::GivenBack(&run));
+        }
+    }
+
+    /// Takes due runs while there is space.
+    async fn fill(
+        &mut self,
+        options: &impl Fn(&WorkerPool, &RoomId) -> RunOptions,
+        notify: &impl Fn(WorkerEvent<'_>),
+    ) {
+        for pool in self.pools.clone() {
+            while self.active.len() < self.capacity {
+                let (store, name) = (self.store.clone(), pool.name.clone());
+                let run = match off_the_loop(move || store.claim(&name)).await {
+                    Ok(Some(run)) => run,
+                    Ok(None) => break,
+                    Err(error) => return notify(WorkerEvent::Store(&error)),
+                };
+                self.begin(&pool, run, options, notify).await;
+            }
+        }
+    }
+
+    /// Brings a taken run forward.
+    async fn begin(
+        &mut self,
+        pool: &WorkerPool,
+        run: RoomId,
+        options: &impl Fn(&WorkerPool, &RoomId) -> RunOptions,
+        notify: &impl Fn(WorkerEvent<'_>),
+    ) {
+        notify(WorkerEvent::Taken(&run));
+        let reopened = pool.prepared.reopen(&run, options(pool, &run)).await;
+        let epoch = self.store.epoch(&run);
+        match (reopened, epoch) {
+            (Ok(session), Some(epoch)) => {
+                let work = tokio::spawn(async move { session.into_run().outcome().await });
+                self.active.insert(run, ActiveRun { epoch, work });
+            }
+            (Err(ResumeError::Journal(failure)), _) if failure.answer == AppendFailure::Fenced => {
+                notify(WorkerEvent::Lost(&run));
+            }
+            (reopened, epoch) => {
+                let reason = reopened.err().map_or_else(String::new, |error| error.to_string());
+                notify(WorkerEvent::Failed(&run, reason));
+                self.rest(&run, epoch, notify).await;
+            }
+        }
+    }
+
+    /// Lets a run rest that could not go on.
+    async fn rest(
+        &self,
+        run: &RoomId,
+        epoch: Option<u64>,
+        notify: &impl Fn(WorkerEvent<'_>),
+    ) {
+        let (store, run, until) = (self.store.clone(), run.clone(), SystemClock.now().plus(REST_MS));
+        // A run that was claimed and not taken has the epoch of before; it is found by its host.
+        let rested = off_the_loop(move || store.give_back(&run, epoch, until)).await;
+        if let Err(error) = rested {
+            notify(WorkerEvent::Store(&error));
+        }
+    }
+
+    async fn end_finished(&mut self, notify: &impl Fn(WorkerEvent<'_>)) {
+        let finished = self.active.iter().filter(|(_, active)| active.work.is_finished());
+        let finished: Vec<RoomId> = finished.map(|(run, _)| run.clone()).collect();
+        for run in finished {
+            let Some(mut active) = self.active.remove(&run) else { continue };
+            match (&mut active.work).await {
+                Ok(Ok(outcome)) => notify(WorkerEvent::Ended(&run, &outcome)),
+                Ok(Err(SessionError::Journal(failure)))
+                    if failure.answer == AppendFailure::Fenced =>
+                {
+                    notify(WorkerEvent::Lost(&run));
+                }
+                ended => {
+                    let reason = match ended {
+                        Ok(Err(error)) => error.to_string(),
+                        _ => "its loop has failed".to_owned(),
+                    };
+                    notify(WorkerEvent::Failed(&run, reason));
+                    self.rest(&run, Some(active.epoch), notify).await;
+                }
+            }
+        }
+    }
+
+    async fn put_to_sleep(&mut self, notify: &impl Fn(WorkerEvent<'_>)) {
+        if self.active.is_empty() {
+            return;
+        }
+        let (store, now) = (self.store.clone(), SystemClock.now());
+        let sleepers = match off_the_loop(move || store.sleepers(now)).await {
+            Ok(sleepers) => sleepers,
+            Err(error) => return notify(WorkerEvent::Store(&error)),
+        };
+        for run in sleepers {
+            if let Some(active) = self.active.remove(&run) {
+                self.give_back(&run, active, notify).await;
+                notify(WorkerEvent::Asleep(&run));
+            }
+        }
+    }
+
+    /// Stops a run without an end, and gives it back.
+    async fn give_back(
+        &self,
+        run: &RoomId,
+        mut active: ActiveRun,
+        notify: &impl Fn(WorkerEvent<'_>),
+    ) {
+        active.work.abort();
+        // Until its journal is closed, nothing of the run may be taken for its last state.
+        let _ = (&mut active.work).await;
+        let (store, run, epoch) = (self.store.clone(), run.clone(), active.epoch);
+        let now = SystemClock.now();
+        if let Err(error) = off_the_loop(move || store.give_back(&run, Some(epoch), now)).await {
+            notify(WorkerEvent::Store(&error));
+        }
+    }
+}
+
+async fn off_the_loop<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+    }
+}

@@ -1,0 +1,157 @@
+//! Messages in the table `inbox` of a database. Whoever sends one also wakes the run, if it sleeps.
+
+use conclave_core::types::ids::ControlId;
+
+use super::{ControlMessage, MailState, WORD_BYTES};
+use crate::storage::store::sql::{Sql, SqlError, SqlErrorKind, SqlResult};
+
+/// The states of a row: sent, received by a host, or unreadable.
+const SENT: i64 = 0;
+const TAKEN: i64 = 1;
+const BAD: i64 = 2;
+
+pub(super) fn send(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<()> {
+    insert(tables, message, None).map(drop)
+}
+
+/// Sends a message that settles a call. Returns the one that is on its way instead, if there is
+/// one: the table holds one for each call.
+pub(super) fn send_unless_rival(
+    tables: &dyn Sql,
+    message: &ControlMessage,
+) -> SqlResult<Option<ControlMessage>> {
+    let Some(call) = message.word.settles() else { return send(tables, message).map(|()| None) };
+    let settles = i64::try_from(call.0).unwrap_or(i64::MAX);
+    loop {
+        if insert(tables, message, Some(settles))? {
+            return Ok(None);
+        }
+        let rival = tables.first(
+            "SELECT body FROM inbox WHERE room = ?1 AND settles = ?2",
+            &[message.room.as_str().into(), settles.into()],
+            |row| row.get::<String>(0),
+        )?;
+        // Without one it was deleted meanwhile, so this message may be sent.
+        if let Some(rival) = rival {
+            return Ok(Some(parse(&rival)?));
+        }
+    }
+}
+
+/// Inserts a message and wakes its run, in one statement. Returns whether it was inserted.
+fn insert(tables: &dyn Sql, message: &ControlMessage, settles: Option<i64>) -> SqlResult<bool> {
+    let body = serde_json::to_string(message).map_err(malformed)?;
+    if body.len() as u64 > WORD_BYTES {
+        let what = format!("a word of {} bytes is too long; {WORD_BYTES} are taken", body.len());
+        return Err(SqlError::new(SqlErrorKind::Other, what));
+    }
+    let run = message.room.run();
+    tables.has_row(
+        "WITH sent AS (
+             INSERT INTO inbox (id, room, body, settles, state) VALUES (?1, ?2, ?3, ?4, 0)
+             ON CONFLICT DO NOTHING RETURNING id),
+         woken AS (UPDATE rooms SET wake_at = 0 WHERE room = ?5 AND EXISTS (SELECT 1 FROM sent)
+             RETURNING room)
+         SELECT id, pg_notify('conclave_wake', ?5) FROM sent",
+        &[
+            message.id.as_str().into(),
+            message.room.as_str().into(),
+            body.as_str().into(),
+            settles.into(),
+            run.as_str().into(),
+        ],
+    )
+}
+
+pub(super) fn pending(tables: &dyn Sql) -> SqlResult<Vec<ControlMessage>> {
+    let bodies = tables.rows("SELECT body FROM inbox WHERE state <> 2 ORDER BY id", &[], |row| {
+        row.get::<String>(0)
+    })?;
+    Ok(bodies.iter().filter_map(|body| parse(body).ok()).collect())
+}
+
+pub(super) fn take_back(
+    tables: &dyn Sql,
+    is_meant: &dyn Fn(&ControlMessage) -> bool,
+) -> SqlResult<Vec<ControlMessage>> {
+    let mut back = Vec::new();
+    for message in pending(tables)?.into_iter().filter(is_meant) {
+        if withdraw(tables, &message)? {
+            back.push(message);
+        }
+    }
+    Ok(back)
+}
+
+/// Deletes a message unless a receiver has taken it. Returns whether it was deleted.
+pub(super) fn withdraw(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<bool> {
+    let deleted = tables.execute(
+        "DELETE FROM inbox WHERE id = ?1 AND state = ?2",
+        &[message.id.as_str().into(), SENT.into()],
+    )?;
+    Ok(deleted > 0)
+}
+
+pub(super) fn state(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<MailState> {
+    let id = message.id.as_str();
+    let state = tables.first("SELECT state FROM inbox WHERE id = ?1", &[id.into()], |row| {
+        row.get::<i64>(0)
+    })?;
+    Ok(match state {
+        Some(SENT) => MailState::Waiting,
+        Some(BAD) => MailState::PutAside,
+        Some(_) => MailState::Taken,
+        None => MailState::Gone,
+    })
+}
+
+pub(super) fn remove(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<()> {
+    delete(tables, &message.id)
+}
+
+pub(in crate::storage::store) fn delete(tables: &dyn Sql, id: &ControlId) -> SqlResult<()> {
+    tables.execute("DELETE FROM inbox WHERE id = ?1", &[id.as_str().into()]).map(drop)
+}
+
+/// Returns the messages to the runs that a host has, oldest first. One that cannot be parsed is put
+/// aside.
+pub(in crate::storage::store) fn to_runs_of(
+    tables: &dyn Sql,
+    host: &str,
+) -> SqlResult<Vec<ControlMessage>> {
+    let rows = tables.rows(
+        "SELECT inbox.id, inbox.body FROM inbox
+         JOIN rooms AS root ON root.room = split_part(inbox.room, '/', 1)
+         WHERE root.host = ?1 AND inbox.state <> 2 ORDER BY inbox.id",
+        &[host.into()],
+        |row| Ok((row.get::<String>(0)?, row.get::<String>(1)?)),
+    )?;
+    let mut messages = Vec::with_capacity(rows.len());
+    for (id, body) in rows {
+        match parse(&body) {
+            Ok(message) => messages.push(message),
+            Err(_) => drop(set_state(tables, &id, BAD)?),
+        }
+    }
+    Ok(messages)
+}
+
+/// Marks a message as taken, from which on its sender cannot withdraw it. Returns false if it was
+/// withdrawn before.
+pub(in crate::storage::store) fn take(tables: &dyn Sql, id: &ControlId) -> SqlResult<bool> {
+    set_state(tables, id.as_str(), TAKEN)
+}
+
+fn set_state(tables: &dyn Sql, id: &str, state: i64) -> SqlResult<bool> {
+    let changed = tables
+        .execute("UPDATE inbox SET state = ?2 WHERE id = ?1", &[id.into(), state.into()])?;
+    Ok(changed > 0)
+}
+
+fn parse(body: &str) -> SqlResult<ControlMessage> {
+    serde_json::from_str(body).map_err(malformed)
+}
+
+fn malformed(error: serde_json::Error) -> SqlError {
+    SqlError::new(SqlErrorKind::Other, error.to_string())
+}

@@ -1,0 +1,227 @@
+//! Which host of a shared store runs what: hosts pull due runs of their pool. There is no leader,
+//! and a run that sleeps needs no host.
+
+use conclave_core::journal::placement::Sleep;
+use conclave_core::types::ids::{Millis, RoomId};
+use serde::Serialize;
+
+use super::sql::{Sql, SqlResult};
+use super::{Store, StoreError, StoreReader, lists};
+
+/// The time of a run that only a message wakes.
+const NEVER: i64 = i64::MAX;
+
+/// A process that writes to a shared store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostRow {
+    /// The name that its runs name as their host.
+    pub host: String,
+    /// The command that it runs.
+    pub command: String,
+    /// The pool of its runs; `None` if it is no worker.
+    pub pool: Option<String>,
+    /// The number of runs that it takes at most; 0 if it is no worker.
+    pub capacity: u64,
+    /// The number of runs that it has now.
+    pub runs: u64,
+    /// The highest epoch of its runs; 0 without one.
+    pub epoch: u64,
+    /// The time at which it opened the store.
+    pub started: Millis,
+    /// The milliseconds since its last sign of life, by the clock of the database.
+    pub silent_ms: u64,
+    /// Whether its lease is valid; otherwise its runs can be taken by others.
+    pub is_live: bool,
+}
+
+impl Store {
+    /// Takes a due run of a pool that no living host has; `None` if there is none. It must be
+    /// called on a thread that may block.
+    ///
+    /// # Errors
+    /// Fails with an error of the store; the same for all methods below.
+    pub fn claim(&self, pool: &str) -> Result<Option<RoomId>, StoreError> {
+        let (Some(host), pool) = (self.0.host(), pool.to_owned()) else { return Ok(None) };
+        self.0.ask_tables(move |tables| claim(tables, &host, &pool))
+    }
+
+    /// The epoch by which this host owns a run; `None` if it does not.
+    #[must_use]
+    pub fn epoch(&self, run: &RoomId) -> Option<u64> {
+        self.0.epoch(run)
+    }
+
+    /// Gives a run back that this host owned by this epoch and has dropped; `None` if it claimed the
+    /// run and could not take it. It is due again at `not_before`, and if it sleeps, when the sleep
+    /// ends or a message for it arrives.
+    pub fn give_back(
+        &self,
+        run: &RoomId,
+        epoch: Option<u64>,
+        not_before: Millis,
+    ) -> Result<(), StoreError> {
+        let (Some(host), run) = (self.0.host(), run.clone()) else { return Ok(()) };
+        // What the run did last decides whether it sleeps.
+        self.0.written_so_far()?;
+        self.0.ask_tables(move |tables| give_back(tables, (&host, epoch), &run, not_before))
+    }
+
+    /// The runs of this host that only wait for a time or a person.
+    pub fn sleepers(&self, now: Millis) -> Result<Vec<RoomId>, StoreError> {
+        let Some(host) = self.0.host() else { return Ok(Vec::new()) };
+        self.0.ask_tables(move |tables| sleepers(tables, &host, now))
+    }
+}
+
+impl StoreReader {
+    /// The hosts of a shared store, live ones first; empty for a store with one writing process.
+    pub fn hosts(&self) -> Result<Vec<HostRow>, StoreError> {
+        if self.folder().is_some() {
+            return Ok(Vec::new());
+        }
+        self.of(hosts(&*self.tables))
+    }
+}
+
+fn claim(tables: &dyn Sql, host: &str, pool: &str) -> SqlResult<Option<RoomId>> {
+    let run = tables.first(
+        "UPDATE rooms SET host = ?1 WHERE room = (
+             SELECT room FROM rooms WHERE parent IS NULL AND ended IS NULL AND pool = ?2
+             AND wake_at <= CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)
+             AND (host IS NULL OR NOT EXISTS
+                 (SELECT 1 FROM hosts WHERE hosts.host = rooms.host AND hosts.until > now()))
+             ORDER BY wake_at, started LIMIT 1 FOR UPDATE SKIP LOCKED)
+         RETURNING room",
+        &[host.into(), pool.into()],
+        |row| row.get::<String>(0),
+    )?;
+    Ok(run.map(RoomId::from))
+}
+
+fn give_back(
+    tables: &dyn Sql,
+    (host, epoch): (&str, Option<u64>),
+    run: &RoomId,
+    not_before: Millis,
+) -> SqlResult<()> {
+    let wakes_at = match sleep(tables, run, not_before)? {
+        None => not_before.0.cast_signed(),
+        Some(sleep) => sleep.wakes_at.map_or(NEVER, |at| i64::try_from(at.0).unwrap_or(NEVER)),
+    };
+    tables.execute(
+        "UPDATE rooms SET host = NULL, wake_at = ?4 WHERE room = ?1
+         AND (epoch = ?3 OR (CAST(?3 AS BIGINT) IS NULL AND host = ?2))",
+        &[run.as_str().into(), host.into(), epoch.into(), wakes_at.into()],
+    )?;
+    // A message that came before the statement above set the time to now, and lost it again. One
+    // that comes after it sets it again.
+    tables.execute(
+        "UPDATE rooms SET wake_at = 0 WHERE room = ?1 AND host IS NULL
+         AND EXISTS (SELECT 1 FROM inbox WHERE split_part(inbox.room, '/', 1) = ?1)",
+        &[run.as_str().into()],
+    )?;
+    Ok(())
+}
+
+/// The sleep of a run by the work that is noted for it; `None` if it needs a host.
+fn sleep(tables: &dyn Sql, run: &RoomId, now: Millis) -> SqlResult<Option<Sleep>> {
+    let waits = lists::waits(tables, Some(run))?;
+    Ok(Sleep::of(waits.iter().map(|row| (&row.room, &row.wait)), now))
+}
+
+fn sleepers(&self, now: Millis) -> Result<Vec<(RoomId, Sleep)>, StoreError> {
+        let Some(host) = self.0.host() else { return Ok(Vec::new()) };
+        self.0.ask_tables(move |tables| sleepers(tables, &host, now))
+    }
+}
+
+impl StoreReader {
+    /// The hosts of a shared store, live ones first; empty for a store with one writing process.
+    pub fn hosts(&self) -> Result<Vec<HostRow>, StoreError> {
+        if self.folder().is_some() {
+            return Ok(Vec::new());
+        }
+        self.of(hosts(&*self.tables))
+    }
+}
+
+fn claim(tables: &dyn Sql, host: &str, pool: &str) -> SqlResult<Option<RoomId>> {
+    let run = tables.first(
+        "UPDATE rooms SET host = ?1 WHERE room = (
+             SELECT room FROM rooms WHERE parent IS NULL AND ended IS NULL AND pool = ?2
+             AND wake_at <= CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)
+             AND (host IS NULL OR NOT EXISTS
+                 (SELECT 1 FROM hosts WHERE hosts.host = rooms.host AND hosts.until > now()))
+             ORDER BY wake_at, started LIMIT 1 FOR UPDATE SKIP LOCKED)
+         RETURNING room",
+        &[host.into(), pool.into()],
+        |row| row.get::<String>(0),
+    )?;
+    Ok(run.map(RoomId::from))
+}
+
+fn give_back(
+    tables: &dyn Sql,
+    host: &str,
+    run: &RoomId,
+    sleep: Option<Sleep>,
+) -> SqlResult<()> {
+    let wakes_at = match sleep {
+        None => 0,
+        Some(sleep) => sleep.wakes_at.map_or(NEVER, |at| i64::try_from(at.0).unwrap_or(NEVER)),
+    };
+    tables.execute(
+        "UPDATE rooms SET host = NULL, wake_at = ?3 WHERE room = ?1 AND host = ?2",
+        &[run.as_str().into(), host.into(), wakes_at.into()],
+    )?;
+    // A message that came before the statement above set the time to now, and lost it again. One
+    // that comes after it sets it again.
+    tables.execute(
+        "UPDATE rooms SET wake_at = 0 WHERE room = ?1 AND host IS NULL
+         AND EXISTS (SELECT 1 FROM inbox WHERE split_part(inbox.room, '/', 1) = ?1)",
+        &[run.as_str().into()],
+    )?;
+    Ok(())
+}
+
+fn sleepers(tables: &dyn Sql, host: &str, now: Millis) -> SqlResult<Vec<RoomId>> {
+    let runs = tables.rows(
+        "SELECT room FROM rooms WHERE parent IS NULL AND ended IS NULL AND host = ?1",
+        &[host.into()],
+        |row| row.get::<String>(0),
+    )?;
+    let mut sleepers = Vec::new();
+    for run in runs.into_iter().map(RoomId::from) {
+        if sleep(tables, &run, now)?.is_some() {
+            sleepers.push(run);
+        }
+    }
+    Ok(sleepers)
+}
+
+fn hosts(tables: &dyn Sql) -> SqlResult<Vec<HostRow>> {
+    tables.rows(
+        "SELECT hosts.host, hosts.command, hosts.pool, hosts.capacity,
+             (SELECT count(*) FROM rooms WHERE rooms.host = hosts.host AND rooms.ended IS NULL),
+             (SELECT coalesce(max(rooms.epoch), 0) FROM rooms WHERE rooms.host = hosts.host),
+             CAST(extract(epoch FROM hosts.started) * 1000 AS BIGINT),
+             CAST(extract(epoch FROM clock_timestamp() - (hosts.until - interval '15 seconds')) * 1000
+                 AS BIGINT),
+             hosts.until > clock_timestamp()
+         FROM hosts ORDER BY 9 DESC, hosts.started, hosts.host",
+        &[],
+        |row| {
+            Ok(HostRow {
+                host: row.get(0)?,
+                command: row.get(1)?,
+                pool: row.get(2)?,
+                capacity: row.get(3)?,
+                runs: row.get(4)?,
+                epoch: row.get(5)?,
+                started: Millis(row.get(6)?),
+                silent_ms: row.get::<i64>(7)?.max(0).cast_unsigned(),
+                is_live: row.get(8)?,
+            })
+        },
+    )
+}
