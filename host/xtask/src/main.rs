@@ -33,6 +33,7 @@ mod nextest;
 mod phase;
 mod picture;
 mod place;
+mod postgres;
 mod program;
 mod progress;
 mod python_plugin;

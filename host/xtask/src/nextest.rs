@@ -16,7 +16,7 @@ use crate::place::Checkout;
 pub(crate) const CONFIG: &str = "host/xtask/nextest.toml";
 /// The report of the last run, in nextest's own folder, which does not follow cargo's.
 const REPORT: &str = "target/nextest/default/junit.xml";
-/// What a test that this machine cannot run prints before the reason (`tests/soak/src/skip.rs`).
+/// What a test that this machine cannot run prints before the reason (`tests/servers/src/skip.rs`).
 const SKIPPED: &str = "skipped on this machine: ";
 /// Output of failures only. No test is tried again, whatever `NEXTEST_RETRIES` says.
 const ARGUMENTS: [&str; 8] = [
@@ -241,7 +241,7 @@ running 1 test
     fn tests_skip_themselves_in_the_same_words() {
         let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
         let source = place
-            .read("tests/soak/src/skip.rs")
+            .read("tests/servers/src/skip.rs")
             .unwrap_or_else(|failure| panic!("{}", failure.text));
         assert!(source.contains(SKIPPED), "the tests say it in other words");
     }

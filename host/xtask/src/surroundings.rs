@@ -1,6 +1,7 @@
-//! The surroundings that `cargo xtask test` gives to tests on demand: a busy machine, and a home
-//! folder and a folder for temporary files that are not empty.
+//! The surroundings that `cargo xtask test` gives to tests: a PostgreSQL server; on demand a busy
+//! machine, and a home folder and a folder for temporary files that are not empty.
 
+use std::cell::OnceCell;
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,25 +9,41 @@ use std::process::{Child, Command, Stdio};
 
 use crate::failure::XtaskFailure;
 use crate::files;
-use crate::phase;
+use crate::phase::{self, Phases};
 use crate::place::Checkout;
+use crate::postgres::PostgresServer;
 
 type Variables = Vec<(&'static str, OsString)>;
 
-/// The environment that the tests get. The machine is busy until this is dropped.
+/// The environment that the tests get. The machine is busy, and the server runs,
+/// until this is dropped.
 pub(crate) struct Surroundings {
     variables: Variables,
+    postgres: OnceCell<PostgresServer>,
     _busy: BusyLoops,
 }
 
 impl Surroundings {
     pub(crate) fn new(place: &Checkout, busy: u32, is_crowded: bool) -> Result<Self, XtaskFailure> {
         let variables = if is_crowded { crowded(place)? } else { Variables::new() };
-        Ok(Self { variables, _busy: BusyLoops::start(busy)? })
+        Ok(Self { variables, postgres: OnceCell::new(), _busy: BusyLoops::start(busy)? })
+    }
+
+    /// One phase. Starts a server for the tests, where that is possible.
+    pub(crate) fn start_postgres(
+        &self,
+        place: &Checkout,
+        phases: &mut Phases,
+    ) -> Result<(), XtaskFailure> {
+        if let Some(server) = PostgresServer::start(place, phases)? {
+            let _ = self.postgres.set(server);
+        }
+        Ok(())
     }
 
     pub(crate) fn put_around(&self, command: &mut Command) {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.envs(self.postgres.get().map(PostgresServer::variable));
     }
 }
 

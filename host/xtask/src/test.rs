@@ -121,7 +121,7 @@ struct Tests<'a> {
 }
 
 /// The phases of `Tests::all_layers` between the checks of texts and the layers.
-const BUILDS: usize = 8;
+const BUILDS: usize = 9;
 
 impl Tests<'_> {
     /// Makes all checks and runs all layers. Returns also why instructions were not counted, if
@@ -152,6 +152,7 @@ impl Tests<'_> {
             skipped_check = counts::check(place)?;
             Ok(())
         })?;
+        self.surroundings.start_postgres(place, phases)?;
         let rows = LAYERS.iter().map(|layer| self.layer(layer, phases, &TESTED));
         Ok((rows.collect::<Result<_, _>>()?, skipped_check))
     }
@@ -162,8 +163,8 @@ impl Tests<'_> {
         let most = layers.iter().map(|layer| layer.needs).max().unwrap_or(Needs::Nothing);
         let prepared = match most {
             Needs::Nothing => 1,
-            Needs::Stock => 2,
-            Needs::All => PREPARED,
+            Needs::Stock => 3,
+            Needs::All => PREPARED + 1,
         };
         let own: usize = layers.iter().map(|layer| phases_of(layer)).sum();
         let phases = &mut Phases::new(self.place, prepared + own, self.options.verbose);
@@ -176,6 +177,9 @@ impl Tests<'_> {
             }
             Needs::All => prepare(self.place, phases)?,
         }
+        if most > Needs::Nothing {
+            self.surroundings.start_postgres(self.place, phases)?;
+        }
         layers.iter().map(|layer| self.layer(layer, phases, &packages)).collect()
     }
 
@@ -186,8 +190,9 @@ impl Tests<'_> {
         label: &str,
         expression: Option<&str>,
     ) -> Result<LayerRow, XtaskFailure> {
-        let mut phases = Phases::new(self.place, PREPARED + 1, self.options.verbose);
+        let mut phases = Phases::new(self.place, PREPARED + 2, self.options.verbose);
         prepare(self.place, &mut phases)?;
+        self.surroundings.start_postgres(self.place, &mut phases)?;
         phases.announce(label);
         let began = Instant::now();
         let mut command = self.command(&TESTED);

@@ -20,17 +20,16 @@ mod power;
 mod powerless;
 mod promised;
 mod random;
-mod skip;
 mod talk;
 mod totals;
 mod world;
 
 pub use child::{Child, Clockwork};
+pub use conclave_test_servers::is_skipped;
 pub use kept::{Keep, Kept};
 pub use lives::{Place, Plan, soak};
 #[cfg(target_os = "linux")]
 pub use power::can_cut_power;
 #[cfg(not(target_os = "linux"))]
 pub use powerless::can_cut_power;
-pub use skip::is_skipped;
 pub use totals::Totals;

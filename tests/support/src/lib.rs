@@ -8,6 +8,9 @@ mod rig;
 
 use std::path::PathBuf;
 
+pub use conclave_test_servers::{
+    Direction, Ending, FaultProxy, PostgresFailure, TestDatabase, TestPostgres, postgres_or_skip,
+};
 pub use program::{bare, program, until, until_so};
 pub use ran::{Answer, Ran};
 pub use rig::{Rig, block_on, host, refused};

@@ -8,7 +8,7 @@ use conclave_runtime::durable_file::{FileAccess, create, make_folders, replace};
 use conclave_runtime::plugin::Cache;
 
 use super::*;
-use crate::skip::is_skipped;
+use crate::is_skipped;
 
 const HARSH: [Survival; 4] =
     [Survival::Nothing, Survival::NamesOnly, Survival::BytesOnly, Survival::Some];

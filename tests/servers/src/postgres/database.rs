@@ -1,0 +1,81 @@
+//! A database of a test's own, on a server that other tests may use at the same time.
+
+use std::net::SocketAddr;
+
+use super::installation::Installation;
+use super::{PostgresFailure, random_word};
+
+/// A database that was empty at first.
+#[derive(Debug)]
+pub struct TestDatabase {
+    installation: Installation,
+    /// The URL of the server's superuser, up to the name of a database.
+    server: String,
+    name: String,
+    /// Whether the server outlives it. Otherwise it goes with the server's folder.
+    is_temporary: bool,
+}
+
+impl TestDatabase {
+    /// Creates a database that stays until the server ends.
+    pub(crate) fn create(installation: Installation, url: &str) -> Result<Self, PostgresFailure> {
+        let server = url.rsplit_once('/').map_or(url, |(server, _)| server).to_owned();
+        let name = format!("test_{}", random_word());
+        installation.query(url, &[&format!("CREATE DATABASE {name}")])?;
+        Ok(Self { installation, server, name, is_temporary: false })
+    }
+
+    /// Creates a database that is removed when it is dropped.
+    pub(crate) fn temporary(
+        installation: Installation,
+        url: &str,
+    ) -> Result<Self, PostgresFailure> {
+        let mut database = Self::create(installation, url)?;
+        database.is_temporary = true;
+        Ok(database)
+    }
+
+    /// Returns the URL of the database, with the password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("{}/{}", self.server, self.name)
+    }
+
+    /// Returns the URL of the database behind another address: that of a proxy, or of a standby.
+    #[must_use]
+    pub fn url_through(&self, address: SocketAddr) -> String {
+        let user = self.server.rsplit_once('@').map_or("", |(user, _)| user);
+        format!("{user}@{address}/{}", self.name)
+    }
+
+    /// Runs statements with `psql`, each in a transaction of its own. Returns the rows as text,
+    /// with `|` between two columns.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses a statement.
+    pub fn query(&self, statements: &[&str]) -> Result<String, PostgresFailure> {
+        self.installation.query(&self.url(), statements)
+    }
+
+    /// Does the same at another address.
+    ///
+    /// # Errors
+    /// Those of [`Self::query`].
+    pub fn query_through(
+        &self,
+        address: SocketAddr,
+        statements: &[&str],
+    ) -> Result<String, PostgresFailure> {
+        self.installation.query(&self.url_through(address), statements)
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        if self.is_temporary {
+            let url = format!("{}/postgres", self.server);
+            let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+            let _ = self.installation.query(&url, &[&drop]);
+        }
+    }
+}
