@@ -38,6 +38,7 @@ pub mod reload;
 pub mod schema;
 mod secret;
 mod spans;
+mod store;
 mod task;
 mod task_rules;
 mod task_tools;
@@ -373,6 +374,9 @@ pub struct Config {
     pub policy: Policy,
     /// The durability; `None` for the program's default.
     pub durability: Option<Durability>,
+    /// The store of its runs: a folder, joined to that of the config, or the URL of a database.
+    /// `None` for the program's default.
+    pub store: Option<String>,
     pub limits: RunLimits,
     /// The keys that the operator trusts, and what they must sign.
     pub trust: Trust,
@@ -495,6 +499,7 @@ fn read(
     let gates = gates::read_all(reader, &mut references, &root);
     let observers = observers::read_all(reader, &mut references, &root);
     let durability = root.read(reader, "durability");
+    let store = root.get("store").and_then(|item| store::read(reader, &item, folder));
     let limits = limits::read_run(reader, &root, RunLimits::DEFAULT);
     let prices = root.get("prices").and_then(|item| plugin::path(reader, &item, folder));
     let entry = read_entry(reader, &mut references, &root, &tasks);
@@ -514,6 +519,7 @@ fn read(
         observers,
         policy,
         durability,
+        store,
         limits,
         trust,
         prices,
