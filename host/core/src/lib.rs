@@ -109,7 +109,9 @@ pub mod journal {
     pub mod admission;
     pub mod durable_first;
     pub mod observed;
+    pub mod ownership;
     pub mod pending_work;
+    pub mod placement;
     pub mod record;
     pub mod recovery;
     pub mod snapshot;

@@ -277,7 +277,12 @@ fn a_snapshot_of_a_room_copies_no_text() {
         }]);
         let mut snapshot = None;
         let counted = measure(|| {
-            snapshot = Some(Unfinished::of(black_box(&unfinished.room), &unfinished.in_flight, 1));
+            snapshot = Some(Unfinished::of(
+                black_box(&unfinished.room),
+                &unfinished.in_flight,
+                unfinished.history,
+                1,
+            ));
         });
         let written =
             snapshot.and_then(|snapshot| snapshot.to_snapshot().ok()).expect("it is fine");

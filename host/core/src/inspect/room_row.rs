@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::journal::ownership::OneHistory;
 use crate::journal::pending_work::{PendingWork, WaitChange, WaitKey};
 use crate::protocol::event::{Event, Record};
 use crate::room::Room;
@@ -16,6 +17,8 @@ use crate::types::usage::Spent;
 #[derive(Debug, Default)]
 pub struct RoomRowFold {
     room: Room,
+    /// The epochs of the records, which decide whether a further one counts.
+    history: OneHistory,
     waits: BTreeMap<WaitKey, PendingWork>,
     /// The end of a room that was stopped before it was opened.
     stopped: Option<Arc<Outcome>>,
@@ -24,6 +27,9 @@ pub struct RoomRowFold {
 impl RoomRowFold {
     /// Folds the next record.
     pub fn take(&mut self, record: Record) {
+        if !self.history.counts(record.epoch) {
+            return;
+        }
         let over = WaitChange::of_event(&record.event);
         let settled = record.event.settled_call().filter(|call| self.room.is_in_flight(*call));
         if let Event::Cancelled { reason } = &record.event {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::journal::ownership::OneHistory;
 use crate::protocol::call_log::CallLog;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
@@ -293,6 +294,9 @@ pub struct Unfinished {
     /// The sequence number of its next record.
     pub next: u64,
     pub in_flight: InFlight,
+    /// The epochs of its records, which decide whether a further one counts.
+    #[serde(default, skip_serializing_if = "OneHistory::has_no_epochs")]
+    pub history: OneHistory,
     /// The time at which the process that ran the room noted that it stops; `None` if it was killed.
     /// The storage has it beside the records, so it is in no snapshot.
     #[serde(skip)]
@@ -352,14 +356,18 @@ impl Unfinished {
     /// Returns a snapshot of a room after the record before `next`. It shares the structure of the
     /// histories, so it costs as much as the room's maps and not as its texts.
     #[must_use]
-    pub fn of(room: &Room, in_flight: &InFlight, next: u64) -> Self {
+    pub fn of(room: &Room, in_flight: &InFlight, history: OneHistory, next: u64) -> Self {
         let mut in_flight = in_flight.clone();
         in_flight.timers.retain(|timer, _| room.waits_for(*timer));
-        Self { room: room.clone(), next, in_flight, stopped: None }
+        Self { room: room.clone(), next, in_flight, history, stopped: None }
     }
 
     fn take(&mut self, record: Record) {
+        // A void record has its number too.
         self.next = record.seq + 1;
+        if !self.history.counts(record.epoch) {
+            return;
+        }
         self.in_flight.begin_event(record.seq, &record.event);
         self.room.handle(record.event, record.at);
         // Notices were published before the interruption; only effects can still be pending.

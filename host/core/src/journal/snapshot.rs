@@ -70,8 +70,8 @@ impl Unfinished {
     ) -> Result<bool, SnapshotError> {
         // Reads of calls in flight are not in every snapshot.
         let plain = |state: &Self| {
-            Self::of(&state.room, &state.in_flight.clone().without_reads(), state.next)
-                .to_snapshot()
+            let in_flight = state.in_flight.clone().without_reads();
+            Self::of(&state.room, &in_flight, state.history, state.next).to_snapshot()
         };
         Ok(plain(self)? == plain(&Self::fold(records))?)
     }

@@ -388,7 +388,9 @@ pub enum Event {
     Owned {
         /// The name of the host, as `conclave workers` lists it.
         host: String,
-        /// One more than the highest epoch before; the epoch of this record too.
+        /// One more than the highest epoch before; the epoch of this record too, in whose JSON
+        /// both have a name.
+        #[serde(rename = "new_epoch")]
         epoch: u64,
     },
     /// A component was rebuilt during development, and later calls use the new one. For readers of

@@ -24,6 +24,7 @@ mod idle;
 mod long;
 mod matching;
 mod nesting;
+mod owning;
 mod participants;
 mod pausing;
 mod plan;

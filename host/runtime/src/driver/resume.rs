@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use conclave_core::journal::ownership::OneHistory;
 use conclave_core::journal::recovery::{InFlight, Restart, Resumption, Unfinished};
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
@@ -82,7 +83,8 @@ impl Driver {
             return;
         };
         if journal.snapshot_due().is_some_and(|due| self.seq >= due) {
-            journal.keep_snapshot(Unfinished::of(&self.room, in_flight, self.seq));
+            let history = OneHistory::after(journal.epoch());
+            journal.keep_snapshot(Unfinished::of(&self.room, in_flight, history, self.seq));
         }
     }
 

@@ -7,6 +7,7 @@ mod lists;
 
 use std::path::{Path, PathBuf};
 
+use conclave_core::journal::ownership::one_history;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use rusqlite::Connection;
@@ -120,10 +121,12 @@ impl StoreReader {
         self.of(lists::rooms(self, run))
     }
 
-    /// Returns the records of one room, each checked against its hash; empty if there is no such
-    /// room.
+    /// Returns the records of one room that count, each checked against its hash; empty if there
+    /// is no such room.
     pub fn records(&self, room: &RoomId) -> Result<Vec<Record>, StoreError> {
-        read::records(&self.connection, room.as_str(), 0).map_err(|error| error.of(&self.folder))
+        let records = read::records(&self.connection, room.as_str(), 0);
+        let records = records.map_err(|error| error.of(&self.folder))?;
+        Ok(one_history(records).collect())
     }
 
     /// Returns the records as lines of JSON in the format of a JSON-lines journal, of any rules
