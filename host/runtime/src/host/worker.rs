@@ -9,10 +9,10 @@ use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Outcome;
 use tokio::task::JoinHandle;
 
+use crate::host::Host;
 use crate::host::control_inbox::ControlInbox;
 use crate::host::prepared::{Prepared, RunOptions};
 use crate::host::session::{ResumeError, SessionError};
-use crate::host::Host;
 use crate::storage::journal::AppendFailure;
 use crate::storage::store::{ControlMessage, Store, StoreError};
 use crate::support::clock::{Clock, SystemClock};
@@ -157,13 +157,9 @@ impl Worker {
     }
 
     /// Lets a run rest that could not go on.
-    async fn rest(
-        &self,
-        run: &RoomId,
-        epoch: Option<u64>,
-        notify: &impl Fn(WorkerEvent<'_>),
-    ) {
-        let (store, run, until) = (self.store.clone(), run.clone(), SystemClock.now().plus(REST_MS));
+    async fn rest(&self, run: &RoomId, epoch: Option<u64>, notify: &impl Fn(WorkerEvent<'_>)) {
+        let (store, run, until) =
+            (self.store.clone(), run.clone(), SystemClock.now().plus(REST_MS));
         // A run that was claimed and not taken has the epoch of before; it is found by its host.
         let rested = off_the_loop(move || store.give_back(&run, epoch, until)).await;
         if let Err(error) = rested {

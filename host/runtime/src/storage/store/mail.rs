@@ -65,7 +65,6 @@ pub enum DecisionSent {
     Decided,
 }
 
-
 impl ControlMessage {
     /// Returns a message with a new id.
     #[must_use]

@@ -129,61 +129,6 @@ fn sleep(tables: &dyn Sql, run: &RoomId, now: Millis) -> SqlResult<Option<Sleep>
     Ok(Sleep::of(waits.iter().map(|row| (&row.room, &row.wait)), now))
 }
 
-fn sleepers(&self, now: Millis) -> Result<Vec<(RoomId, Sleep)>, StoreError> {
-        let Some(host) = self.0.host() else { return Ok(Vec::new()) };
-        self.0.ask_tables(move |tables| sleepers(tables, &host, now))
-    }
-}
-
-impl StoreReader {
-    /// The hosts of a shared store, live ones first; empty for a store with one writing process.
-    pub fn hosts(&self) -> Result<Vec<HostRow>, StoreError> {
-        if self.folder().is_some() {
-            return Ok(Vec::new());
-        }
-        self.of(hosts(&*self.tables))
-    }
-}
-
-fn claim(tables: &dyn Sql, host: &str, pool: &str) -> SqlResult<Option<RoomId>> {
-    let run = tables.first(
-        "UPDATE rooms SET host = ?1 WHERE room = (
-             SELECT room FROM rooms WHERE parent IS NULL AND ended IS NULL AND pool = ?2
-             AND wake_at <= CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)
-             AND (host IS NULL OR NOT EXISTS
-                 (SELECT 1 FROM hosts WHERE hosts.host = rooms.host AND hosts.until > now()))
-             ORDER BY wake_at, started LIMIT 1 FOR UPDATE SKIP LOCKED)
-         RETURNING room",
-        &[host.into(), pool.into()],
-        |row| row.get::<String>(0),
-    )?;
-    Ok(run.map(RoomId::from))
-}
-
-fn give_back(
-    tables: &dyn Sql,
-    host: &str,
-    run: &RoomId,
-    sleep: Option<Sleep>,
-) -> SqlResult<()> {
-    let wakes_at = match sleep {
-        None => 0,
-        Some(sleep) => sleep.wakes_at.map_or(NEVER, |at| i64::try_from(at.0).unwrap_or(NEVER)),
-    };
-    tables.execute(
-        "UPDATE rooms SET host = NULL, wake_at = ?3 WHERE room = ?1 AND host = ?2",
-        &[run.as_str().into(), host.into(), wakes_at.into()],
-    )?;
-    // A message that came before the statement above set the time to now, and lost it again. One
-    // that comes after it sets it again.
-    tables.execute(
-        "UPDATE rooms SET wake_at = 0 WHERE room = ?1 AND host IS NULL
-         AND EXISTS (SELECT 1 FROM inbox WHERE split_part(inbox.room, '/', 1) = ?1)",
-        &[run.as_str().into()],
-    )?;
-    Ok(())
-}
-
 fn sleepers(tables: &dyn Sql, host: &str, now: Millis) -> SqlResult<Vec<RoomId>> {
     let runs = tables.rows(
         "SELECT room FROM rooms WHERE parent IS NULL AND ended IS NULL AND host = ?1",

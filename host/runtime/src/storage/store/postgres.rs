@@ -3,7 +3,14 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::sql::{ColumnValue, SqlError, SqlErrorKind, SqlResult};
+use super::sql::{ColumnValue, Sql, SqlError, SqlErrorKind, SqlResult};
+use super::{StoreAddress, StoreError};
+
+/// Opens a connection for reading.
+pub(super) fn open_reader(address: &StoreAddress) -> Result<Box<dyn Sql>, StoreError> {
+    let what = "a store in PostgreSQL cannot be opened yet".to_owned();
+    Err(StoreError::Other { store: address.clone(), what })
+}
 
 /// Reads a column of a row.
 pub(super) fn value(row: &Row, column: usize) -> SqlResult<ColumnValue<'_>> {

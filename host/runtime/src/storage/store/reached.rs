@@ -10,9 +10,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension};
-
 use super::chain::{ChainHead, hex};
+use super::sql::{Sql, SqlError, SqlResult};
 use super::{StoreError, schema, wal};
 use crate::support::digest::sha256;
 
@@ -90,27 +89,18 @@ pub(super) struct ReachedLine {
 
 impl ReachedLine {
     /// Returns the damage if the log does not hold this line.
-    pub(super) fn lacking(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
+    pub(super) fn lacking(&self, tables: &dyn Sql) -> SqlResult<Option<String>> {
         let number = self.number;
-        if schema::version(connection)? == 0 {
-            return Ok(Some(self.describe_lost_log()));
-        }
-        let found = connection.query_row(
-            "SELECT hash FROM audit WHERE number = ?",
-            [number.cast_signed()],
-            |row| row.get::<_, Vec<u8>>(0),
-        );
-        match found.optional()? {
-            Some(hash) if hex(&hash) == self.hash => Ok(None),
+        let hash = "SELECT hash FROM audit WHERE number = ?1";
+        match tables.first(hash, &[number.into()], |row| row.bytes(0).map(hex))? {
+            Some(hash) if hash == self.hash => Ok(None),
             Some(_) => Ok(Some(format!(
                 "line {number} of its audit chain is not the one that was acknowledged"
             ))),
             None => {
-                let last: i64 = connection.query_row(
-                    "SELECT coalesce(max(number), 0) FROM audit",
-                    [],
-                    |row| row.get(0),
-                )?;
+                let last = "SELECT max(number) FROM audit";
+                let last = tables.first(last, &[], |row| row.get::<Option<i64>>(0))?;
+                let last = last.flatten().unwrap_or(0);
                 Ok(Some(format!(
                     "its audit chain ends at line {last}, and line {number} was acknowledged: log.db-wal was cut off or removed, \
                      or a file was replaced by an older one"
@@ -133,16 +123,19 @@ impl ReachedLine {
 /// # Errors
 /// `Damaged`, or `Other` for an error of SQLite.
 pub(super) fn check(folder: &Path) -> Result<(), StoreError> {
-    let damaged = |what: String| StoreError::Damaged { folder: folder.to_owned(), what };
+    let damaged = |what: String| StoreError::Damaged { store: folder.into(), what };
     if is_empty(folder) {
         return damage_of_lost_log(folder).map_or(Ok(()), Err);
     }
     let Some(reached) = read(folder) else { return Ok(()) };
-    let failed = |error: rusqlite::Error| schema::failed(folder, &error);
-    let connection = schema::look(folder).map_err(failed)?;
+    let failed = |error: SqlError| error.of(folder);
+    let connection = schema::look(folder).map_err(SqlError::from).map_err(failed)?;
     // Checked first: for a newer format, `Newer` is the better error.
-    schema::known(folder, &connection)?;
-    reached.lacking(&connection).map_err(failed)?.map_or(Ok(()), |what| Err(damaged(what)))
+    let lacking = match schema::known(folder, &connection)? {
+        0 => Some(reached.describe_lost_log()),
+        _ => reached.lacking(&connection).map_err(failed)?,
+    };
+    lacking.map_or(Ok(()), |what| Err(damaged(what)))
 }
 
 /// The damage of a log that is empty or gone, if a line was noted or a write-ahead log remains;
@@ -155,7 +148,7 @@ pub(super) fn damage_of_lost_log(folder: &Path) -> Option<StoreError> {
         None if has_wal => "log.db is empty or gone, and log.db-wal is not".to_owned(),
         None => return None,
     };
-    Some(StoreError::Damaged { folder: folder.to_owned(), what })
+    Some(StoreError::Damaged { store: folder.into(), what })
 }
 
 /// The damage of a log without tables although a line was noted, or commits of its write-ahead log
@@ -174,7 +167,7 @@ pub(super) fn untabled(folder: &Path) -> Option<StoreError> {
         })
     };
     let what = reached.or_else(damage).or_else(header)?;
-    Some(StoreError::Damaged { folder: folder.to_owned(), what })
+    Some(StoreError::Damaged { store: folder.into(), what })
 }
 
 /// Whether there is a noted line, and so was a log.

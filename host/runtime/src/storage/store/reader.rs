@@ -3,9 +3,9 @@
 mod checks;
 mod copy;
 mod derived;
-mod lists;
+pub(super) mod lists;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use conclave_core::journal::ownership::one_history;
 use conclave_core::protocol::event::Record;
@@ -14,8 +14,9 @@ use rusqlite::Connection;
 use serde::Serialize;
 
 use super::rows::{RoomRow, RunRow, WaitRow};
+use super::sql::{Sql, SqlResult};
 use super::writer::StoreCheck;
-use super::{StoreError, lock, reached, read, schema, wal};
+use super::{StoreAddress, StoreError, lock, reached, read, schema, wal};
 
 /// A filter for runs; fields that are `None` match every run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,44 +65,41 @@ pub struct AuditRow {
 
 /// An open, read-only store.
 pub struct StoreReader {
-    folder: PathBuf,
-    connection: Connection,
+    address: StoreAddress,
+    tables: Box<dyn Sql>,
 }
 
 impl StoreReader {
     /// Opens a store for reading.
     ///
     /// # Errors
-    /// `Missing`, `Newer`, `Damaged`, or `Other` for an error of the operating system.
-    pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let missing = || StoreError::Missing { folder: folder.to_owned() };
-        if reached::is_empty(folder) {
-            return Err(reached::damage_of_lost_log(folder).unwrap_or_else(missing));
-        }
-        let connection = schema::look(folder).map_err(|error| schema::failed(folder, &error))?;
-        match schema::known(folder, &connection)? {
-            // Its process is about to create the tables, or ended before it did: frames of its
-            // write-ahead log are then no damage, because nothing was committed.
-            0 => Err(reached::untabled(folder).unwrap_or_else(missing)),
-            schema::SCHEMA => Ok(Self { folder: folder.to_owned(), connection }),
-            found => Err(StoreError::Older {
-                folder: folder.to_owned(),
-                version: found,
-                known: schema::SCHEMA,
-            }),
-        }
+    /// `Missing`, `Newer`, `Damaged`, or `Other` for an error of the operating system or the
+    /// database.
+    pub fn open(store: impl Into<StoreAddress>) -> Result<Self, StoreError> {
+        let address = store.into();
+        let tables = match &address {
+            StoreAddress::Folder(folder) => Box::new(open_folder(folder)?),
+            StoreAddress::Postgres(_) => open_database(&address)?,
+        };
+        Ok(Self { address, tables })
     }
 
-    /// The store's folder.
+    /// The store's address.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn address(&self) -> &StoreAddress {
+        &self.address
+    }
+
+    /// The store's folder; `None` for a database.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        self.address.folder()
     }
 
     /// Returns the runs that match a filter, newest first.
     ///
     /// # Errors
-    /// `Damaged`, or `Other` for an error of SQLite; the same for all methods below.
+    /// `Damaged`, or `Other` for an error of the database; the same for all methods below.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         self.of(lists::runs(self, filter))
     }
@@ -113,7 +111,7 @@ impl StoreReader {
 
     /// Returns the run or room with this name or prefix.
     pub fn find(&self, name: &str) -> Result<RunMatch, StoreError> {
-        self.of(lists::find(&self.connection, name))
+        self.of(lists::find(&*self.tables, name))
     }
 
     /// Returns the rooms of a run, the root first.
@@ -124,36 +122,36 @@ impl StoreReader {
     /// Returns the records of one room that count, each checked against its hash; empty if there
     /// is no such room.
     pub fn records(&self, room: &RoomId) -> Result<Vec<Record>, StoreError> {
-        let records = read::records(&self.connection, room.as_str(), 0);
-        let records = records.map_err(|error| error.of(&self.folder))?;
+        let records = read::records(&*self.tables, room.as_str(), 0);
+        let records = records.map_err(|error| error.of(&self.address))?;
         Ok(one_history(records).collect())
     }
 
     /// Returns the records as lines of JSON in the format of a JSON-lines journal, of any rules
     /// version.
     pub fn lines(&self, room: &RoomId) -> Result<Vec<String>, StoreError> {
-        read::lines(&self.connection, room.as_str()).map_err(|error| error.of(&self.folder))
+        read::lines(&*self.tables, room.as_str()).map_err(|error| error.of(&self.address))
     }
 
     /// Returns the bytes of an attachment; `None` if the store does not have it.
     pub fn blob(&self, sha256: &str) -> Result<Option<std::sync::Arc<[u8]>>, StoreError> {
-        self.of(read::blob(&self.connection, sha256))
+        self.of(read::blob(&*self.tables, sha256))
     }
 
     /// Returns the time in milliseconds in which the run was open and no host ran it, from its root
     /// room.
     pub fn down_ms(&self, run: &RoomId) -> Result<u64, StoreError> {
-        self.of(lists::down_ms(&self.connection, run))
+        self.of(lists::down_ms(&*self.tables, run))
     }
 
     /// Whether a room has journalled this control message.
     pub fn has_received(&self, room: &RoomId, id: &ControlId) -> Result<bool, StoreError> {
-        self.of(lists::has_received(&self.connection, room, id))
+        self.of(lists::has_received(&*self.tables, room, id))
     }
 
     /// Returns the pending work of one run's rooms, or of all rooms, oldest first.
     pub fn waits(&self, run: Option<&RoomId>) -> Result<Vec<WaitRow>, StoreError> {
-        self.of(lists::waits(self, run))
+        self.of(self.live().and_then(|live| lists::waits(&*self.tables, live, run)))
     }
 
     /// Returns the pending approvals and top-ups of one run's rooms, or of all rooms, oldest first,
@@ -165,7 +163,7 @@ impl StoreReader {
 
     /// Returns at most `most` lines of the audit chain, from `first` on.
     pub fn audit(&self, first: u64, most: usize) -> Result<Vec<AuditRow>, StoreError> {
-        self.of(lists::audit(&self.connection, first, most))
+        self.of(lists::audit(&*self.tables, first, most))
     }
 
     /// Checks the whole chain and every record against it, and against a hash noted earlier.
@@ -182,17 +180,18 @@ impl StoreReader {
     /// lines and, unless a process writes, unread frames of its log.
     fn with_log(
         &self,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<StoreCheck>,
+        look: impl FnOnce(&dyn Sql) -> SqlResult<StoreCheck>,
     ) -> Result<StoreCheck, StoreError> {
+        let Some(folder) = self.folder() else { return self.of(look(&*self.tables)) };
         // Read before the check begins: a process that writes meanwhile only adds to it.
-        let reached = reached::read(&self.folder);
-        let mut checked = self.of(look(&self.connection))?;
+        let reached = reached::read(folder);
+        let mut checked = self.of(look(&*self.tables))?;
         if let Some(reached) = reached {
-            checked.problems.splice(0..0, self.of(reached.lacking(&self.connection))?);
+            checked.problems.splice(0..0, self.of(reached.lacking(&*self.tables))?);
         }
-        let is_held = lock::is_held(&self.folder);
+        let is_held = lock::is_held(folder);
         let lost_commits =
-            if is_held { 0 } else { wal::lost_commits(&schema::wal(&self.folder)).unwrap_or(0) };
+            if is_held { 0 } else { wal::lost_commits(&schema::wal(folder)).unwrap_or(0) };
         if lost_commits > 0 {
             checked.problems.insert(0, wal::damage(lost_commits));
         }
@@ -204,16 +203,47 @@ impl StoreReader {
         copy::backup(self, to)
     }
 
-    fn of<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
-        result.map_err(|error| schema::failed(&self.folder, &error))
+    fn of<T>(&self, result: SqlResult<T>) -> Result<T, StoreError> {
+        result.map_err(|error| error.of(&self.address))
     }
 
-    /// Returns the generation of the writing process; `None` if no process writes.
-    fn live(&self) -> rusqlite::Result<Option<i64>> {
-        if lock::is_held(&self.folder) {
-            schema::meta(&self.connection, "generation").map(Some)
-        } else {
-            Ok(None)
+    /// Returns the value by which a row shows that a process has its run open; `None` if no process
+    /// writes. Where one process writes, it is that process's generation.
+    fn live(&self) -> SqlResult<Option<i64>> {
+        match self.folder() {
+            Some(folder) if lock::is_held(folder) => {
+                schema::meta(&*self.tables, "generation").map(Some)
+            }
+            Some(_) => Ok(None),
+            None => Ok(Some(1)),
         }
     }
+}
+
+fn open_folder(folder: &Path) -> Result<Connection, StoreError> {
+    let missing = || StoreError::Missing { store: folder.into() };
+    if reached::is_empty(folder) {
+        return Err(reached::damage_of_lost_log(folder).unwrap_or_else(missing));
+    }
+    let connection = schema::look(folder).map_err(|error| schema::failed(folder, error))?;
+    match schema::known(folder, &connection)? {
+        // Its process is about to create the tables, or ended before it did: frames of its
+        // write-ahead log are then no damage, because nothing was committed.
+        0 => Err(reached::untabled(folder).unwrap_or_else(missing)),
+        schema::SCHEMA => Ok(connection),
+        found => {
+            Err(StoreError::Older { store: folder.into(), version: found, known: schema::SCHEMA })
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn open_database(address: &StoreAddress) -> Result<Box<dyn Sql>, StoreError> {
+    super::postgres::open_reader(address)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn open_database(address: &StoreAddress) -> Result<Box<dyn Sql>, StoreError> {
+    let what = super::AddressError::NoPostgres.to_string();
+    Err(StoreError::Other { store: address.clone(), what })
 }

@@ -8,6 +8,8 @@ use conclave_core::types::outcome::Status;
 use conclave_core::types::usage::Spent;
 use serde::Serialize;
 
+use super::StoreAddress;
+
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", content = "status", rename_all = "kebab-case")]
@@ -69,7 +71,7 @@ pub struct RunRow {
     /// The principal on whose behalf it acts.
     pub principal: String,
     /// The store that holds it.
-    pub store: PathBuf,
+    pub store: StoreAddress,
 }
 
 /// A room of a run.

@@ -6,9 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::StoreError;
+use super::sql::{Sql, SqlError, SqlResult};
 use crate::support::durable_file::{make_folders, sync_folder};
 
 /// The version of the tables below; a newer host wrote a file with a higher one.
@@ -174,9 +175,9 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Returns the version of a file that this host can read; 0 for an empty file.
 pub(super) fn known(folder: &Path, connection: &Connection) -> Result<i64, StoreError> {
-    let found = version(connection).map_err(|error| failed(folder, &error))?;
+    let found = version(connection).map_err(|error| failed(folder, error))?;
     if !(0..=SCHEMA).contains(&found) {
-        return Err(StoreError::Newer { folder: folder.to_owned(), version: found, known: SCHEMA });
+        return Err(StoreError::Newer { store: folder.into(), version: found, known: SCHEMA });
     }
     Ok(found)
 }
@@ -196,51 +197,38 @@ pub(super) fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Resu
 
 /// Returns the tables, indexes, triggers and views of a file by kind and name, such as
 /// `table rooms`, with the statement that made each. SQLite's own are left out.
-pub(super) fn objects(connection: &Connection) -> rusqlite::Result<BTreeMap<String, String>> {
-    let mut query = connection
-        .prepare("SELECT type || ' ' || name, sql FROM sqlite_schema WHERE sql IS NOT NULL")?;
-    query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+pub(super) fn objects(tables: &dyn Sql) -> SqlResult<BTreeMap<String, String>> {
+    let all = "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE sql IS NOT NULL";
+    Ok(tables.rows(all, &[], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
 }
 
 /// Returns the same for the tables of this host.
-pub(super) fn own_objects() -> rusqlite::Result<BTreeMap<String, String>> {
+pub(super) fn own_objects() -> SqlResult<BTreeMap<String, String>> {
     let mut connection = Connection::open_in_memory()?;
     migrate(&mut connection, 0)?;
     objects(&connection)
 }
 
 /// Returns a number of the table `meta`; 0 if it is not there.
-pub(super) fn meta(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
-    let value = connection
-        .prepare_cached("SELECT value FROM meta WHERE name = ?")?
-        .query_row([name], |row| row.get(0))
-        .optional()?;
-    Ok(value.unwrap_or(0))
+pub(super) fn meta(tables: &dyn Sql, name: &str) -> SqlResult<i64> {
+    let value = "SELECT value FROM meta WHERE name = ?1";
+    Ok(tables.first(value, &[name.into()], |row| row.get(0))?.unwrap_or(0))
 }
 
-pub(super) fn set_meta(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")?
-        .execute((name, value))?;
-    Ok(())
+pub(super) fn set_meta(tables: &dyn Sql, name: &str, value: i64) -> SqlResult<()> {
+    let set = "INSERT INTO meta (name, value) VALUES (?1, ?2)
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    tables.execute(set, &[name.into(), value.into()]).map(drop)
 }
 
 /// Returns SQLite's problems of a store's pages; empty if there are none. `quick_check` reads
 /// pages, `integrity_check` also indexes.
-pub(super) fn pages(connection: &Connection, check: &str) -> rusqlite::Result<Vec<String>> {
-    let mut query = connection.prepare(&format!("PRAGMA {check}(20)"))?;
-    let lines = query
-        .query_map([], |row| row.get::<_, String>(0))?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+pub(super) fn pages(tables: &dyn Sql, check: &str) -> SqlResult<Vec<String>> {
+    let lines = tables.rows(&format!("PRAGMA {check}(20)"), &[], |row| row.get::<String>(0))?;
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
 /// Converts an error of SQLite to one of the store.
-pub(super) fn failed(folder: &Path, error: &rusqlite::Error) -> StoreError {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    let (folder, what) = (folder.to_owned(), error.to_string());
-    match error.sqlite_error_code() {
-        Some(DatabaseCorrupt | NotADatabase) => StoreError::Damaged { folder, what },
-        _ => StoreError::Other { folder, what },
-    }
+pub(super) fn failed(folder: &Path, error: impl Into<SqlError>) -> StoreError {
+    error.into().of(folder)
 }

@@ -2,15 +2,17 @@
 //! to the record that it follows, so it is never used without that record. The records are the
 //! truth: a snapshot that cannot be used is reported and ignored.
 
+use std::collections::BTreeSet;
+
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::journal::snapshot::SnapshotError;
 use conclave_core::protocol::event::RULES;
 use conclave_core::types::ids::RoomId;
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use sha2::{Digest, Sha256};
 
 use super::read;
 use super::record::Hash;
+use super::sql::{Sql, SqlResult};
 
 /// The reason why a snapshot is not used.
 #[derive(Debug, thiserror::Error)]
@@ -31,54 +33,43 @@ pub(super) enum UnusableSnapshot {
 /// Returns whether it was written. Removes the room's timers that will not fire: the room drops a
 /// timer without a record, so nothing else removes them while it stays open.
 pub(super) fn write(
-    transaction: &Transaction<'_>,
+    tables: &dyn Sql,
     room: &RoomId,
     snapshot: &Unfinished,
     body: &str,
-) -> rusqlite::Result<bool> {
-    let next = snapshot.next;
-    let record: Option<Vec<u8>> = transaction
-        .prepare_cached("SELECT hash FROM events WHERE room = ? AND seq = ?")?
-        .query_row(params![room.as_str(), last(next)], |row| row.get(0))
-        .optional()?;
+) -> SqlResult<bool> {
+    let (room, next, body) = (room.as_str(), snapshot.next, body.as_bytes());
+    let before = "SELECT hash FROM events WHERE room = ?1 AND seq = ?2";
+    let record: Option<Vec<u8>> =
+        tables.first(before, &[room.into(), last(next).into()], |row| row.get(0))?;
     let Some(record) = record else { return Ok(false) };
-    transaction
-        .prepare_cached(
-            "INSERT OR REPLACE INTO snapshots (room, next, body, hash) VALUES (?, ?, ?, ?)",
-        )?
-        .execute(params![
-            room.as_str(),
-            next.cast_signed(),
-            body.as_bytes(),
-            hash(&record, body.as_bytes())
-        ])?;
-    let timers: Vec<i64> = snapshot.in_flight.timers().map(|timer| timer.0.cast_signed()).collect();
-    transaction
-        .prepare_cached(
-            "DELETE FROM timers WHERE room = ? AND timer NOT IN (SELECT value FROM json_each(?))",
-        )?
-        .execute(params![room.as_str(), serde_json::to_string(&timers).unwrap_or_default()])?;
+    tables.execute(
+        "INSERT INTO snapshots (room, next, body, hash) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (room) DO UPDATE
+         SET next = excluded.next, body = excluded.body, hash = excluded.hash",
+        &[room.into(), next.into(), body.into(), hash(&record, body)[..].into()],
+    )?;
+    let pending: BTreeSet<u64> = snapshot.in_flight.timers().map(|timer| timer.0).collect();
+    let stored = "SELECT timer FROM timers WHERE room = ?1";
+    let stored = tables.rows(stored, &[room.into()], |row| row.get::<u64>(0))?;
+    for timer in stored.into_iter().filter(|timer| !pending.contains(timer)) {
+        let delete = "DELETE FROM timers WHERE room = ?1 AND timer = ?2";
+        tables.execute(delete, &[room.into(), timer.into()])?;
+    }
     Ok(true)
 }
 
 /// Returns the room of its snapshot; `None` if it has none, or none that can be used.
-pub(super) fn read(
-    connection: &Connection,
-    room: &str,
-) -> rusqlite::Result<Option<Box<Unfinished>>> {
-    let found = connection
-        .prepare_cached(
-            "SELECT snapshots.body, snapshots.hash, events.hash, events.rules FROM snapshots
-             LEFT JOIN events ON events.room = snapshots.room AND events.seq = snapshots.next - 1
-             WHERE snapshots.room = ?",
-        )?
-        .query_row([room], |row| {
-            let body = row.get_ref(0)?.as_blob()?;
-            Ok(usable(body, &row.get::<_, Vec<u8>>(1)?, row.get(2)?, row.get(3)?))
-        })
-        .optional()?;
+pub(super) fn read(tables: &dyn Sql, room: &str) -> SqlResult<Option<Box<Unfinished>>> {
+    let found = tables.first(
+        "SELECT snapshots.body, snapshots.hash, events.hash, events.rules FROM snapshots
+         LEFT JOIN events ON events.room = snapshots.room AND events.seq = snapshots.next - 1
+         WHERE snapshots.room = ?1",
+        &[room.into()],
+        |row| Ok(usable(row.bytes(0)?, row.bytes(1)?, row.get(2)?, row.get(3)?)),
+    )?;
     let usable = match found {
-        Some(Ok(snapshot)) if !has_setups_of_records(connection, room, &snapshot)? => {
+        Some(Ok(snapshot)) if !has_setups_of_records(tables, room, &snapshot)? => {
             Err(UnusableSnapshot::OtherSetup)
         }
         Some(usable) => usable,
@@ -89,21 +80,17 @@ pub(super) fn read(
 
 /// Whether the room of a snapshot has the setups of its records. A snapshot is not in the audit
 /// chain, so what a run may do is never taken from it alone.
-fn has_setups_of_records(
-    connection: &Connection,
-    room: &str,
-    snapshot: &Unfinished,
-) -> rusqlite::Result<bool> {
-    let mut query = connection.prepare_cached(
-        "SELECT seq FROM events WHERE room = ? AND seq < ?
+fn has_setups_of_records(tables: &dyn Sql, room: &str, snapshot: &Unfinished) -> SqlResult<bool> {
+    let numbers = tables.rows(
+        "SELECT seq FROM events WHERE room = ?1 AND seq < ?2
          AND kind IN ('room-opened', 'run-started', 'resumed') ORDER BY seq",
+        &[room.into(), snapshot.next.into()],
+        |row| row.get::<u64>(0),
     )?;
-    let mut rows = query.query(params![room, snapshot.next.cast_signed()])?;
     let mut records = Vec::new();
-    while let Some(row) = rows.next()? {
-        let seq = row.get::<_, i64>(0)?.cast_unsigned();
+    for seq in numbers {
         // An unreadable record is reported when the room is read from its first one.
-        let Ok(record) = read::record(connection, room, seq) else { return Ok(false) };
+        let Ok(record) = read::record(tables, room, seq) else { return Ok(false) };
         records.push(record);
     }
     Ok(snapshot.has_setups_of(&records))
@@ -111,25 +98,23 @@ fn has_setups_of_records(
 
 /// Returns the rooms whose snapshot is not the fold of their records, although its hash is right:
 /// those that are not `damaged`. A snapshot that no resumption of this host would use is left out.
-pub(super) fn forged(connection: &Connection, damaged: &[String]) -> rusqlite::Result<Vec<String>> {
-    let mut query = connection.prepare("SELECT room, next, body FROM snapshots ORDER BY room")?;
-    let mut rows = query.query([])?;
+pub(super) fn forged(tables: &dyn Sql, damaged: &[String]) -> SqlResult<Vec<String>> {
     let mut forged = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (room, next): (String, i64) = (row.get(0)?, row.get(1)?);
+    tables.each("SELECT room, next, body FROM snapshots ORDER BY room", &[], |row| {
+        let (room, next): (String, u64) = (row.get(0)?, row.get(1)?);
         if damaged.contains(&room) {
-            continue;
+            return Ok(());
         }
-        let body = row.get_ref(2)?.as_blob()?;
-        let numbers = 0..=next.cast_unsigned().saturating_sub(1);
-        let snapshot = std::str::from_utf8(body).map(Unfinished::from_snapshot);
-        let records = read::each(connection, &room, numbers, |row, blob| row.record(blob));
+        let numbers = 0..=next.saturating_sub(1);
+        let snapshot = std::str::from_utf8(row.bytes(2)?).map(Unfinished::from_snapshot);
+        let records = read::each(tables, &room, numbers, |row, blob| row.record(blob));
         if let (Ok(Ok(snapshot)), Ok(records)) = (snapshot, records)
             && snapshot.is_fold_of(records).is_ok_and(|is_fold| !is_fold)
         {
             forged.push(room);
         }
-    }
+        Ok(())
+    })?;
     Ok(forged)
 }
 
@@ -154,26 +139,22 @@ fn usable(
 }
 
 /// Returns the rooms whose snapshot was changed since it was written, or follows no record.
-pub(super) fn damaged(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut query = connection.prepare(
-        "SELECT snapshots.room, snapshots.body, snapshots.hash, events.hash FROM snapshots
+pub(super) fn damaged(tables: &dyn Sql) -> SqlResult<Vec<String>> {
+    let all = "SELECT snapshots.room, snapshots.body, snapshots.hash, events.hash FROM snapshots
          LEFT JOIN events ON events.room = snapshots.room AND events.seq = snapshots.next - 1
-         ORDER BY snapshots.room",
-    )?;
-    let mut rows = query.query([])?;
+         ORDER BY snapshots.room";
     let mut damaged = Vec::new();
-    while let Some(row) = rows.next()? {
+    tables.each(all, &[], |row| {
         let record: Option<Vec<u8>> = row.get(3)?;
         let is_whole = match &record {
-            Some(record) => {
-                hash(record, row.get_ref(1)?.as_blob()?)[..] == *row.get_ref(2)?.as_blob()?
-            }
+            Some(record) => hash(record, row.bytes(1)?)[..] == *row.bytes(2)?,
             None => false,
         };
         if !is_whole {
             damaged.push(row.get(0)?);
         }
-    }
+        Ok(())
+    })?;
     Ok(damaged)
 }
 

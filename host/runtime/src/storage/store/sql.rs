@@ -7,8 +7,10 @@ use std::borrow::Cow;
 use std::io;
 use std::ops::ControlFlow;
 
+use super::{StoreAddress, StoreError};
+
 /// A connection to the tables of a store.
-pub(super) trait Sql {
+pub(super) trait Sql: Send {
     /// Passes the rows of a query to `take`, until it breaks. `take` may ask further questions.
     ///
     /// # Errors
@@ -20,6 +22,16 @@ pub(super) trait Sql {
     /// # Errors
     /// Fails with an error of the engine.
     fn execute(&self, statement: &str, values: &[Value<'_>]) -> SqlResult<u64>;
+
+    /// Begins a consistent look: all questions see one state of the tables, until
+    /// [`end_snapshot`](Self::end_snapshot).
+    ///
+    /// # Errors
+    /// Fails with an error of the engine.
+    fn begin_snapshot(&self) -> SqlResult<()>;
+
+    /// Ends a consistent look, and with it nothing else: it has changed nothing.
+    fn end_snapshot(&self);
 
     /// The engine, for the few statements that differ.
     fn engine(&self) -> EngineKind;
@@ -38,7 +50,43 @@ pub(super) enum EngineKind {
     Postgres,
 }
 
+impl EngineKind {
+    /// The column of `rooms` that has the order of their creation.
+    pub(super) fn room_order(self) -> &'static str {
+        match self {
+            Self::Sqlite => "rowid",
+            #[cfg(feature = "postgres")]
+            Self::Postgres => "number",
+        }
+    }
+}
+
+/// A consistent look at the tables, until it is dropped.
+pub(super) struct SqlSnapshot<'a>(&'a dyn Sql);
+
+impl Drop for SqlSnapshot<'_> {
+    fn drop(&mut self) {
+        self.0.end_snapshot();
+    }
+}
+
 impl dyn Sql + '_ {
+    /// Begins a consistent look at the tables.
+    pub(super) fn snapshot(&self) -> SqlResult<SqlSnapshot<'_>> {
+        self.begin_snapshot()?;
+        Ok(SqlSnapshot(self))
+    }
+
+    /// Passes all rows of a query to `take`, which may ask further questions.
+    pub(super) fn each(
+        &self,
+        statement: &str,
+        values: &[Value<'_>],
+        mut take: impl FnMut(&SqlRow<'_>) -> SqlResult<()>,
+    ) -> SqlResult<()> {
+        self.query(statement, values, &mut |row| take(row).map(ControlFlow::Continue))
+    }
+
     /// Returns all rows of a query.
     pub(super) fn rows<T>(
         &self,
@@ -47,9 +95,9 @@ impl dyn Sql + '_ {
         mut read: impl FnMut(&SqlRow<'_>) -> SqlResult<T>,
     ) -> SqlResult<Vec<T>> {
         let mut all = Vec::new();
-        self.query(statement, values, &mut |row| {
+        self.each(statement, values, |row| {
             all.push(read(row)?);
-            Ok(ControlFlow::Continue(()))
+            Ok(())
         })?;
         Ok(all)
     }
@@ -256,14 +304,18 @@ impl SqlError {
         Self { kind, text: text.into() }
     }
 
-    /// The error for a store whose thread is gone.
+    /// The error for a reading thread that is gone, or a query that panicked on it.
     pub(super) fn gone() -> Self {
         Self::new(SqlErrorKind::Other, "the thread that reads the store is gone")
     }
 
-    /// Whether the store is damaged, rather than unusable now.
-    pub(super) fn is_damage(&self) -> bool {
-        self.kind == SqlErrorKind::Damaged
+    /// The error of the store that has these tables.
+    pub(super) fn of(self, store: impl Into<StoreAddress>) -> StoreError {
+        let (store, what) = (store.into(), self.text.into_owned());
+        match self.kind {
+            SqlErrorKind::Damaged => StoreError::Damaged { store, what },
+            _ => StoreError::Other { store, what },
+        }
     }
 
     pub(super) fn io_kind(&self) -> io::ErrorKind {

@@ -22,19 +22,19 @@ use std::thread::JoinHandle;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::{Millis, RoomId};
-use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::lock::StoreLock;
 use super::record::Rows;
+use super::sql::{Sql, SqlError, SqlResult};
 use super::{Durability, RunOrigin, StoreAddress, StoreError, StoreTotals, read, snapshot};
 use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 use crate::support::overlay_files;
 
-pub(super) use opening::{all, open_free};
 use engine::Taken;
+pub(super) use opening::{all, open_free};
 use queue::{Answer, Cause, WriterTask};
 use reading::ReaderThread;
 use thread::WriterState;
@@ -188,10 +188,10 @@ impl StoreWriter {
     }
 
     fn failed(&self, cause: &Cause) -> StoreError {
-        let (folder, what) = (self.folder.clone(), cause.text.clone());
+        let (store, what) = (self.address.clone(), cause.text.clone());
         match cause.kind {
-            std::io::ErrorKind::InvalidData => StoreError::Damaged { folder, what },
-            _ => StoreError::Other { folder, what },
+            std::io::ErrorKind::InvalidData => StoreError::Damaged { store, what },
+            _ => StoreError::Other { store, what },
         }
     }
 
@@ -225,16 +225,16 @@ impl StoreWriter {
 
     async fn read<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> rusqlite::Result<T> {
-        self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look(look).await
+        look: impl FnOnce(&dyn Sql) -> SqlResult<T> + Send + 'static,
+    ) -> SqlResult<T> {
+        self.reading.as_ref().ok_or_else(SqlError::gone)?.look(look).await
     }
 
     fn read_now<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> rusqlite::Result<T> {
-        self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look_now(look)
+        look: impl FnOnce(&dyn Sql) -> SqlResult<T> + Send + 'static,
+    ) -> SqlResult<T> {
+        self.reading.as_ref().ok_or_else(SqlError::gone)?.look_now(look)
     }
 
     /// Asks the tables on a thread that may block.
@@ -249,33 +249,27 @@ impl StoreWriter {
     /// Whether a run has ended or is not in this store.
     pub(super) fn is_over(&self, room: &RoomId) -> bool {
         let name = room.clone();
-        let going = self.read_now(move |connection| {
-            let mut query = connection
-                .prepare_cached("SELECT 1 FROM rooms WHERE room = ? AND ended IS NULL")?;
-            query.query_row([name.as_str()], |_| Ok(())).optional()
-        });
-        matches!(going, Ok(None)) && !self.shared.live().contains(room)
+        let open = "SELECT 1 FROM rooms WHERE room = ?1 AND ended IS NULL";
+        let is_open = self.read_now(move |tables| tables.has_row(open, &[name.as_str().into()]));
+        matches!(is_open, Ok(false)) && !self.shared.live().contains(room)
     }
 
     /// Returns the room of its snapshot, if there is one, the records behind it, and the time at
     /// which the process that ran it noted its stop.
     async fn stored(&self, room: &RoomId) -> Result<StoredRoom, Cause> {
         let room = room.clone();
-        let look = move |connection: &Connection| {
+        let look = move |tables: &dyn Sql| {
             let room = room.as_str();
-            let mut snapshot = snapshot::read(connection, room)?;
-            let behind = behind(connection, room, snapshot.as_deref_mut());
-            let stopped = connection
-                .prepare_cached("SELECT stopped FROM rooms WHERE room = ?")?
-                .query_row([room], |row| row.get::<_, Option<i64>>(0))
-                .optional()?
-                .flatten();
-            let stopped = stopped.map(|at| Millis(at.cast_unsigned()));
+            let mut snapshot = snapshot::read(tables, room)?;
+            let behind = behind(tables, room, snapshot.as_deref_mut());
+            let stopped = "SELECT stopped FROM rooms WHERE room = ?1";
+            let stopped = tables.first(stopped, &[room.into()], |row| row.get::<Option<u64>>(0))?;
+            let stopped = stopped.flatten().map(Millis);
             Ok(behind.map(|records| StoredRoom { snapshot, records, stopped }))
         };
         let stored = self.read(look).await;
-        stored.map_err(|error| Cause::of(&error.into()))?.map_err(|error| match error {
-            read::ReadError::Sqlite(error) => Cause::of(&error.into()),
+        stored.map_err(|error| Cause::of(&error))?.map_err(|error| match error {
+            read::ReadError::Sql(error) => Cause::of(&error),
             damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
         })
     }
@@ -290,15 +284,15 @@ struct StoredRoom {
 
 /// Returns the records behind a snapshot, and adds to the snapshot what calls in flight have read.
 fn behind(
-    connection: &Connection,
+    tables: &dyn Sql,
     room: &str,
     snapshot: Option<&mut Unfinished>,
 ) -> Result<Vec<Record>, read::ReadError> {
-    let Some(snapshot) = snapshot else { return read::records(connection, room, 0) };
+    let Some(snapshot) = snapshot else { return read::records(tables, room, 0) };
     for seq in snapshot.in_flight.read_records() {
-        snapshot.restore_reads([read::record(connection, room, seq)?]);
+        snapshot.restore_reads([read::record(tables, room, seq)?]);
     }
-    read::records(connection, room, snapshot.next)
+    read::records(tables, room, snapshot.next)
 }
 
 impl Drop for StoreWriter {

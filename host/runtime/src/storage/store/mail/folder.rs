@@ -62,7 +62,8 @@ pub(super) fn send_decision(
     let Some(call) = message.word.settles() else {
         return send(store, message).map(|()| DecisionSent::Sent);
     };
-    let is_rival = |mail: &ControlMessage| mail.room == message.room && mail.word.settles() == Some(call);
+    let is_rival =
+        |mail: &ControlMessage| mail.room == message.room && mail.word.settles() == Some(call);
     if !schema::path(store).is_file() {
         return Err(StoreError::Missing { store: store.into() });
     }
@@ -422,11 +423,8 @@ mod tests {
                 .unwrap();
         }
         assert_eq!(look(), 0);
-        let waiting: Vec<String> = pending(temp.path())
-            .unwrap()
-            .iter()
-            .map(|mail| mail.room.to_string())
-            .collect();
+        let waiting: Vec<String> =
+            pending(temp.path()).unwrap().iter().map(|mail| mail.room.to_string()).collect();
         assert_eq!(waiting, ["interrupted"], "one that was interrupted can be resumed");
     }
 }

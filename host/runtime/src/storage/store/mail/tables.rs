@@ -64,9 +64,10 @@ fn insert(tables: &dyn Sql, message: &ControlMessage, settles: Option<i64>) -> S
 }
 
 pub(super) fn pending(tables: &dyn Sql) -> SqlResult<Vec<ControlMessage>> {
-    let bodies = tables.rows("SELECT body FROM inbox WHERE state <> 2 ORDER BY id", &[], |row| {
-        row.get::<String>(0)
-    })?;
+    let bodies =
+        tables.rows("SELECT body FROM inbox WHERE state <> 2 ORDER BY id", &[], |row| {
+            row.get::<String>(0)
+        })?;
     Ok(bodies.iter().filter_map(|body| parse(body).ok()).collect())
 }
 
@@ -94,9 +95,8 @@ pub(super) fn withdraw(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<
 
 pub(super) fn state(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<MailState> {
     let id = message.id.as_str();
-    let state = tables.first("SELECT state FROM inbox WHERE id = ?1", &[id.into()], |row| {
-        row.get::<i64>(0)
-    })?;
+    let state = tables
+        .first("SELECT state FROM inbox WHERE id = ?1", &[id.into()], |row| row.get::<i64>(0))?;
     Ok(match state {
         Some(SENT) => MailState::Waiting,
         Some(BAD) => MailState::PutAside,
@@ -143,8 +143,8 @@ pub(in crate::storage::store) fn take(tables: &dyn Sql, id: &ControlId) -> SqlRe
 }
 
 fn set_state(tables: &dyn Sql, id: &str, state: i64) -> SqlResult<bool> {
-    let changed = tables
-        .execute("UPDATE inbox SET state = ?2 WHERE id = ?1", &[id.into(), state.into()])?;
+    let changed =
+        tables.execute("UPDATE inbox SET state = ?2 WHERE id = ?1", &[id.into(), state.into()])?;
     Ok(changed > 0)
 }
 

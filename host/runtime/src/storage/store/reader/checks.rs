@@ -1,16 +1,12 @@
 //! Integrity checks of a store.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::derived;
 use crate::storage::store::chain::{ChainHead, hex};
-use crate::storage::store::read;
-use crate::storage::store::schema;
-use crate::storage::store::snapshot;
+use crate::storage::store::sql::{EngineKind, Sql, SqlResult};
 use crate::storage::store::writer::StoreCheck;
+use crate::storage::store::{read, schema, snapshot};
 
 /// The maximum number of problems listed; the rest are counted.
 const TOLD: usize = 50;
@@ -35,37 +31,34 @@ impl ProblemList {
     }
 }
 
-pub(super) fn verify(
-    connection: &Connection,
-    expected: Option<&str>,
-) -> rusqlite::Result<StoreCheck> {
-    look(connection, expected, false)
+pub(super) fn verify(tables: &dyn Sql, expected: Option<&str>) -> SqlResult<StoreCheck> {
+    look(tables, expected, false)
 }
 
-pub(super) fn check(connection: &Connection) -> rusqlite::Result<StoreCheck> {
-    look(connection, None, true)
+pub(super) fn check(tables: &dyn Sql) -> SqlResult<StoreCheck> {
+    look(tables, None, true)
 }
 
 /// Runs the checks on a snapshot.
-fn look(
-    connection: &Connection,
-    expected: Option<&str>,
-    all: bool,
-) -> rusqlite::Result<StoreCheck> {
-    let transaction = connection.unchecked_transaction()?;
+fn look(tables: &dyn Sql, expected: Option<&str>, all: bool) -> SqlResult<StoreCheck> {
+    let _snapshot = tables.snapshot()?;
     let (mut checked, mut problems) = (StoreCheck::default(), ProblemList::default());
-    if all {
-        let pages = schema::pages(&transaction, "integrity_check")?;
+    // A database's server checks its own pages, and its tables are compared when it is opened.
+    let is_file = tables.engine() == EngineKind::Sqlite;
+    if all && is_file {
+        let pages = schema::pages(tables, "integrity_check")?;
         pages.into_iter().for_each(|page| problems.add(|| format!("the file is damaged: {page}")));
     }
-    lines(&transaction, expected, &mut checked, &mut problems)?;
-    derived::tables(&transaction, &mut problems)?;
-    loose(&transaction, &mut problems)?;
-    rooms(&transaction, &mut checked, &mut problems)?;
-    derived::rows(&transaction, &mut problems)?;
-    blobs(&transaction, &mut checked, &mut problems)?;
-    let damaged = snapshot::damaged(&transaction)?;
-    for room in snapshot::forged(&transaction, &damaged)? {
+    lines(tables, expected, &mut checked, &mut problems)?;
+    if is_file {
+        derived::tables(tables, &mut problems)?;
+    }
+    loose(tables, &mut problems)?;
+    rooms(tables, &mut checked, &mut problems)?;
+    derived::rows(tables, &mut problems)?;
+    blobs(tables, &mut checked, &mut problems)?;
+    let damaged = snapshot::damaged(tables)?;
+    for room in snapshot::forged(tables, &damaged)? {
         problems.add(|| {
             format!("the snapshot of room {room} is not the state that its records lead to")
         });
@@ -73,32 +66,30 @@ fn look(
     for room in damaged {
         problems.add(|| format!("the snapshot of room {room} is not what was written"));
     }
-    checked.bytes = bytes(&transaction)?;
+    checked.bytes = bytes(tables)?;
     checked.problems = problems.into_list();
     Ok(checked)
 }
 
 /// Checks each line of the chain against the one before, and its record against it.
 fn lines(
-    connection: &Connection,
+    tables: &dyn Sql,
     expected: Option<&str>,
     checked: &mut StoreCheck,
     problems: &mut ProblemList,
-) -> rusqlite::Result<()> {
+) -> SqlResult<()> {
     let expected = expected.map(|expected| expected.trim().to_lowercase());
     let (mut head, mut is_in_chain) = (ChainHead::default(), false);
-    let columns = read::COLUMNS;
-    let mut query = connection.prepare(&format!(
+    let columns = read::columns(tables.engine());
+    let all = format!(
         "SELECT audit.number, audit.room, audit.seq, audit.at, audit.record, audit.hash,
          events.number IS NOT NULL, events.room, events.kind, {columns} FROM audit LEFT JOIN events USING (number) ORDER BY audit.number"
-    ))?;
-    let mut removed = RemovedRuns { connection, known: BTreeMap::new() };
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
-        let number = row.get::<_, i64>(0)?.cast_unsigned();
+    );
+    let mut removed = RemovedRuns { tables, known: BTreeMap::new() };
+    tables.each(&all, &[], |row| {
+        let number: u64 = row.get(0)?;
         let (room, record): (String, Vec<u8>) = (row.get(1)?, row.get(4)?);
-        let (seq, at) =
-            (row.get::<_, i64>(2)?.cast_unsigned(), row.get::<_, i64>(3)?.cast_unsigned());
+        let (seq, at): (u64, u64) = (row.get(2)?, row.get(3)?);
         let hash: Vec<u8> = row.get(5)?;
         // The hash of a line after a gap cannot be verified, so only the gap is reported.
         if number != head.number + 1 {
@@ -121,23 +112,24 @@ fn lines(
         // Continues with the stored hash, so that one changed line is reported only once.
         head = ChainHead { number, hash: <[u8; 32]>::try_from(&hash[..]).unwrap_or_default() };
         is_in_chain |= expected.as_deref().is_some_and(|expected| hex(&hash) == expected);
-        if !row.get::<_, bool>(6)? {
+        if !row.get::<bool>(6)? {
             // Retention removes records but keeps their lines.
             if !removed.is(&room, number)? {
                 problems.add(|| format!("record {seq} of room {room} (line {number} of the audit chain) was taken out"));
             }
-            continue;
+            return Ok(());
         }
         let (event, stored) = read::row(row, 9)?;
-        let is_same = row.get::<_, String>(7)? == room
+        let is_same = row.get::<String>(7)? == room
             && event.seq == seq
             && event.at == at
-            && row.get::<_, String>(8)? == event.kind();
+            && row.get::<String>(8)? == event.kind();
         if !is_same || event.hash(&room)[..] != record[..] || stored != record {
             problems.add(|| format!("record {seq} of room {room} (line {number} of the audit chain) is not what was written"));
         }
         checked.records += 1;
-    }
+        Ok(())
+    })?;
     checked.head = (head.number > 0).then(|| hex(&head.hash));
     if let Some(expected) = expected.filter(|_| !is_in_chain) {
         problems.add(|| format!("the hash {expected} is not in the audit chain: what was written up to it was changed or taken out"));
@@ -147,18 +139,16 @@ fn lines(
 
 /// The runs that retention removed, each queried once.
 struct RemovedRuns<'a> {
-    connection: &'a Connection,
+    tables: &'a dyn Sql,
     known: BTreeMap<String, i64>,
 }
 
 impl RemovedRuns<'_> {
-    fn is(&mut self, room: &str, number: u64) -> rusqlite::Result<bool> {
+    fn is(&mut self, room: &str, number: u64) -> SqlResult<bool> {
         let run = room.split('/').next().unwrap_or(room);
         if !self.known.contains_key(run) {
-            let last = self
-                .connection
-                .query_row("SELECT last FROM removed WHERE run = ?", [run], |row| row.get(0))
-                .optional()?;
+            let last = "SELECT last FROM removed WHERE run = ?1";
+            let last = self.tables.first(last, &[run.into()], |row| row.get(0))?;
             self.known.insert(run.to_owned(), last.unwrap_or(0));
         }
         Ok(self.known.get(run).is_some_and(|last| number.cast_signed() <= *last))
@@ -166,37 +156,31 @@ impl RemovedRuns<'_> {
 }
 
 /// Reports rows without an owner.
-fn loose(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Result<()> {
-    let mut query = connection.prepare(
+fn loose(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
+    tables.each(
         "SELECT 'record ' || seq || ' of room ' || room || ' is not in the audit chain' FROM events
          WHERE NOT EXISTS (SELECT 1 FROM audit WHERE audit.number = events.number)
          UNION ALL SELECT 'records of room ' || room || ' belong to no room of the list' FROM
-         (SELECT DISTINCT room FROM events WHERE room NOT IN (SELECT room FROM rooms))
+         (SELECT DISTINCT room FROM events WHERE room NOT IN (SELECT room FROM rooms)) AS unlisted
          UNION ALL SELECT 'room ' || room || ' is not in the list, and something is noted as what it waits for' FROM
-         (SELECT room FROM waits UNION SELECT room FROM timers) WHERE room NOT IN (SELECT room FROM rooms)
+         (SELECT room FROM waits UNION SELECT room FROM timers) AS waiting WHERE room NOT IN (SELECT room FROM rooms)
          UNION ALL SELECT 'room ' || room || ' belongs to a run that is not in the list' FROM rooms
          WHERE run NOT IN (SELECT room FROM rooms AS root WHERE root.parent IS NULL)",
-    )?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
-        let what: String = row.get(0)?;
-        problems.add(|| what);
-    }
-    Ok(())
+        &[],
+        |row| {
+            let what = row.get(0)?;
+            problems.add(|| what);
+            Ok(())
+        },
+    )
 }
 
 /// Checks that each room has its noted number of records, without a gap.
-fn rooms(
-    connection: &Connection,
-    checked: &mut StoreCheck,
-    problems: &mut ProblemList,
-) -> rusqlite::Result<()> {
-    let mut query = connection.prepare(
-        "SELECT rooms.room, rooms.records, count(events.seq), coalesce(max(events.seq) + 1, 0) FROM rooms LEFT JOIN events USING (room)
-         GROUP BY rooms.room",
-    )?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
+fn rooms(tables: &dyn Sql, checked: &mut StoreCheck, problems: &mut ProblemList) -> SqlResult<()> {
+    let all =
+        "SELECT rooms.room, rooms.records, count(events.seq), coalesce(max(events.seq) + 1, 0)
+         FROM rooms LEFT JOIN events USING (room) GROUP BY rooms.room";
+    tables.each(all, &[], |row| {
         let (room, recorded, found, next): (String, i64, i64, i64) =
             (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
         checked.rooms += 1;
@@ -208,35 +192,36 @@ fn rooms(
                 )
             });
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Checks that each blob with a reference exists, and that its bytes match its digest.
-fn blobs(
-    connection: &Connection,
-    checked: &mut StoreCheck,
-    problems: &mut ProblemList,
-) -> rusqlite::Result<()> {
-    let mut references = connection.prepare(
-        "SELECT DISTINCT events.room, events.seq, part.value FROM events, json_each(events.parts) AS part
-         WHERE events.parts IS NOT NULL AND json_valid(events.parts) AND part.value NOT IN (SELECT sha256 FROM blobs)",
-    )?;
-    let mut rows = references.query([])?;
-    while let Some(row) = rows.next()? {
-        let (room, seq, sha256): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        problems.add(|| {
-            format!("record {seq} of room {room} refers to a blob that is not there: {sha256}")
-        });
-    }
-    let mut blobs = connection.prepare("SELECT sha256, length FROM blobs")?;
-    let mut rows = blobs.query(params![])?;
-    while let Some(row) = rows.next()? {
-        let (sha256, length): (String, i64) = (row.get(0)?, row.get(1)?);
+fn blobs(tables: &dyn Sql, checked: &mut StoreCheck, problems: &mut ProblemList) -> SqlResult<()> {
+    let all = tables.rows("SELECT sha256, length FROM blobs", &[], |row| {
+        Ok((row.get::<String>(0)?, row.get::<u64>(1)?))
+    })?;
+    let stored: HashSet<&str> = all.iter().map(|(sha256, _)| sha256.as_str()).collect();
+    let parts = "SELECT room, seq, parts FROM events WHERE parts IS NOT NULL ORDER BY number";
+    tables.each(parts, &[], |row| {
+        // Parts that are no such JSON are not what was written, which another check reports.
+        let parts: BTreeMap<String, String> =
+            serde_json::from_slice(row.bytes(2)?).unwrap_or_default();
+        let missing: BTreeSet<&String> =
+            parts.values().filter(|sha256| !stored.contains(sha256.as_str())).collect();
+        let (room, seq): (String, u64) = (row.get(0)?, row.get(1)?);
+        for sha256 in missing {
+            problems.add(|| {
+                format!("record {seq} of room {room} refers to a blob that is not there: {sha256}")
+            });
+        }
+        Ok(())
+    })?;
+    for (sha256, length) in &all {
         checked.blobs += 1;
-        let bytes: Option<Arc<[u8]>> = read::blob(connection, &sha256)?;
+        let bytes = read::blob(tables, sha256)?;
         if bytes.is_some_and(|bytes| {
-            bytes.len() as i64 != length || crate::support::digest::sha256(&bytes) != sha256
+            bytes.len() as u64 != *length || crate::support::digest::sha256(&bytes) != *sha256
         }) {
             problems.add(|| format!("the blob {sha256} is not what was written"));
         }
@@ -244,8 +229,17 @@ fn blobs(
     Ok(())
 }
 
-/// Returns the size of the file in bytes.
-fn bytes(connection: &Connection) -> rusqlite::Result<u64> {
-    let of = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    Ok((of("page_count")? * of("page_size")?).cast_unsigned())
+/// Returns the size of the file or database in bytes.
+fn bytes(tables: &dyn Sql) -> SqlResult<u64> {
+    let number = |query: &str| tables.first(query, &[], |row| row.get::<u64>(0));
+    match tables.engine() {
+        EngineKind::Sqlite => {
+            let (pages, size) = (number("PRAGMA page_count")?, number("PRAGMA page_size")?);
+            Ok(pages.unwrap_or(0) * size.unwrap_or(0))
+        }
+        #[cfg(feature = "postgres")]
+        EngineKind::Postgres => {
+            Ok(number("SELECT pg_database_size(current_database())")?.unwrap_or(0))
+        }
+    }
 }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::types::usage::Spent;
-use rusqlite::Connection;
 
 use super::checks::ProblemList;
+use crate::storage::store::sql::{Sql, SqlResult};
 use crate::storage::store::{read, schema};
 
 /// The columns of a room that follow from its records.
@@ -22,12 +22,9 @@ struct RoomColumns {
 
 /// Reports rows that are not what the records lead to. Rooms whose records this host cannot fold are
 /// left out: damaged records are reported by the checks of the chain.
-pub(super) fn rows(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Result<()> {
-    let mut query = connection.prepare(
-        "SELECT room, status, reason, spent, turns, tokens, cost_micro_usd FROM rooms ORDER BY room",
-    )?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
+pub(super) fn rows(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
+    let all = "SELECT room, status, reason, spent, turns, tokens, cost_micro_usd FROM rooms ORDER BY room";
+    tables.each(all, &[], |row| {
         let room: String = row.get(0)?;
         let columns = RoomColumns {
             status: row.get(1)?,
@@ -35,15 +32,14 @@ pub(super) fn rows(connection: &Connection, problems: &mut ProblemList) -> rusql
             spent: row.get(3)?,
             totals: [row.get(4)?, row.get(5)?, row.get(6)?],
         };
-        let Ok(fold) = read::fold(connection, &room) else { continue };
+        let Ok(fold) = read::fold(tables, &room) else { return Ok(()) };
         if let Some(what) = columns.difference(&fold) {
             problems.add(|| {
                 format!("the {what} of room {room} in the list is not what its records lead to")
             });
         }
-        waits(connection, &room, &fold, problems)?;
-    }
-    Ok(())
+        waits(tables, &room, &fold, problems)
+    })
 }
 
 impl RoomColumns {
@@ -68,17 +64,15 @@ impl RoomColumns {
 
 /// Compares the pending work of a room. Timers are left out: a room drops them without a record.
 fn waits(
-    connection: &Connection,
+    tables: &dyn Sql,
     room: &str,
     fold: &RoomRowFold,
     problems: &mut ProblemList,
-) -> rusqlite::Result<()> {
-    let mut query =
-        connection.prepare_cached("SELECT key, kind, target FROM waits WHERE room = ?")?;
-    let rows = query.query_map([room], |row| {
-        Ok((row.get::<_, String>(0)?, (row.get::<_, String>(1)?, row.get::<_, String>(2)?)))
-    })?;
-    let rows: BTreeMap<String, (String, String)> = rows.collect::<rusqlite::Result<_>>()?;
+) -> SqlResult<()> {
+    let waits = "SELECT key, kind, target FROM waits WHERE room = ?1";
+    let rows =
+        tables.rows(waits, &[room.into()], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
+    let rows: BTreeMap<String, (String, String)> = rows.into_iter().collect();
     let expected = fold.waits().iter().filter(|(key, _)| !matches!(key, WaitKey::Timer(_)));
     let expected: BTreeMap<String, (String, String)> = expected
         .map(|(key, work)| {
@@ -104,8 +98,8 @@ fn waits(
 }
 
 /// Reports tables, indexes, triggers and views that are not those of this host's format.
-pub(super) fn tables(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Result<()> {
-    let (found, expected) = (schema::objects(connection)?, schema::own_objects()?);
+pub(super) fn tables(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
+    let (found, expected) = (schema::objects(tables)?, schema::own_objects()?);
     let names: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
     for name in names.into_iter().filter(|name| found.get(*name) != expected.get(*name)) {
         problems.add(|| match (found.contains_key(name), expected.contains_key(name)) {

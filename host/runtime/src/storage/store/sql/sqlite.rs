@@ -25,6 +25,14 @@ impl Sql for Connection {
         Ok(self.prepare_cached(statement)?.execute(params_from_iter(values))? as u64)
     }
 
+    fn begin_snapshot(&self) -> SqlResult<()> {
+        Ok(self.execute_batch("BEGIN DEFERRED")?)
+    }
+
+    fn end_snapshot(&self) {
+        let _ = self.execute_batch("ROLLBACK");
+    }
+
     fn engine(&self) -> EngineKind {
         EngineKind::Sqlite
     }

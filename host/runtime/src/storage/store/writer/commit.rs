@@ -12,6 +12,7 @@ use crate::storage::store::chain::ChainHead;
 use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::StoredBytes;
 use crate::storage::store::snapshot;
+use crate::storage::store::sql::SqlResult;
 use crate::support::fail_points::kill_point;
 
 /// The maximum number of cached digests of blobs in the file; past it the cache is cleared.
@@ -128,9 +129,9 @@ pub(super) fn keep_snapshot(
     room: &RoomId,
     snapshot: &Unfinished,
     body: &str,
-) -> rusqlite::Result<bool> {
+) -> SqlResult<bool> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let is_kept = snapshot::write(&transaction, room, snapshot, body)?;
+    let is_kept = snapshot::write(&*transaction, room, snapshot, body)?;
     kill_point!("before-snapshot");
     transaction.commit()?;
     kill_point!("after-snapshot");

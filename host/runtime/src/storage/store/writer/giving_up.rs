@@ -8,7 +8,6 @@ use conclave_core::protocol::event::{Event, Principal, RULES, Record};
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::{Outcome, Status};
 use conclave_core::types::usage::Spent;
-use rusqlite::params;
 
 use super::StoreWriter;
 use super::journal::StoreJournals;
@@ -36,28 +35,24 @@ impl StoreWriter {
         self.ask(WriterTask::Barrier).map_err(|cause| self.failed(&cause))?;
         let run = room.as_str().split('/').next().unwrap_or_default().to_owned();
         let of_run = run.clone();
-        let rooms = self.read_now(move |connection| {
-            let mut query = connection.prepare_cached(
-                "SELECT room, principal, spent,
+        let rooms = self.read_now(move |tables| {
+            let rooms = "SELECT room, principal, spent,
                  EXISTS (SELECT 1 FROM events WHERE events.room = rooms.room AND rules <> ?2), ended IS NOT NULL
-                 FROM rooms WHERE run = ?1 ORDER BY room",
-            )?;
-            query
-                .query_map(params![of_run, RULES], |row| {
-                    Ok(OpenRoom {
-                        room: RoomId::from(row.get::<_, String>(0)?),
-                        principal: Principal(row.get::<_, String>(1)?.into()),
-                        spent: serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default(),
-                        has_other_rules: row.get(3)?,
-                        has_ended: row.get(4)?,
-                    })
-                })?
-                .collect()
+                 FROM rooms WHERE run = ?1 ORDER BY room";
+            tables.rows(rooms, &[(&of_run).into(), RULES.into()], |row| {
+                Ok(OpenRoom {
+                    room: RoomId::from(row.get::<String>(0)?),
+                    principal: Principal(row.get::<String>(1)?.into()),
+                    spent: serde_json::from_slice(row.bytes(2)?).unwrap_or_default(),
+                    has_other_rules: row.get(3)?,
+                    has_ended: row.get(4)?,
+                })
+            })
         });
-        let rooms: Vec<OpenRoom> = rooms.map_err(|error| self.failed(&Cause::of(&error.into())))?;
+        let rooms: Vec<OpenRoom> = rooms.map_err(|error| self.failed(&Cause::of(&error)))?;
         if rooms.is_empty() {
             return Err(StoreError::Other {
-                folder: self.folder.clone(),
+                store: self.address.clone(),
                 what: format!("it has no run {run}"),
             });
         }
@@ -74,7 +69,7 @@ impl StoreWriter {
     /// Ends a room whose records this host cannot fold: only the stop is recorded, so that the run
     /// counts as ended and can be removed.
     fn end_unread(self: &Arc<Self>, open: &OpenRoom, reason: &str) -> Result<(), StoreError> {
-        let other = |what: String| StoreError::Other { folder: self.folder.clone(), what };
+        let other = |what: String| StoreError::Other { store: self.address.clone(), what };
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let (mut journal, seq) =
             journals.open_to_append_end(&open.room).map_err(|cause| other(cause.text))?;
@@ -102,7 +97,7 @@ impl StoreWriter {
         end: &JournalBatch<'_>,
     ) -> Result<(), StoreError> {
         let other = |error: JournalFailure| StoreError::Other {
-            folder: self.folder.clone(),
+            store: self.address.clone(),
             what: error.cause.to_string(),
         };
         let keeping = journal.append(end).map_err(other)?;
@@ -121,7 +116,7 @@ impl StoreWriter {
         principal: &Principal,
         reason: &str,
     ) -> Result<(), StoreError> {
-        let other = |what: String| StoreError::Other { folder: self.folder.clone(), what };
+        let other = |what: String| StoreError::Other { store: self.address.clone(), what };
         // The origin noted with the run stays, so the default here is never written.
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;

@@ -12,7 +12,6 @@ use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::{Event, RULES, Record};
 use conclave_core::types::ids::{ControlId, RoomId};
 use conclave_core::types::request::RoomRequest;
-use rusqlite::OptionalExtension;
 use tokio::sync::oneshot;
 
 use super::queue::{Cause, Front, NewRoom, RoomWriting, Write, WriterTask};
@@ -131,14 +130,11 @@ impl StoreJournals {
         journal.epoch = taken?.unwrap_or_default();
         let of_room = room.clone();
         // The records are not read, so the rules by which they were written do not matter.
-        let next = self.writer.read_now(move |connection| {
-            connection.query_row(
-                "SELECT coalesce(max(seq) + 1, 0) FROM events WHERE room = ?",
-                [of_room.as_str()],
-                |row| row.get::<_, i64>(0),
-            )
+        let next = self.writer.read_now(move |tables| {
+            let next = "SELECT coalesce(max(seq) + 1, 0) FROM events WHERE room = ?1";
+            tables.first(next, &[of_room.as_str().into()], |row| row.get(0))
         });
-        journal.next = next.map_err(|error| Cause::of(&error.into()))?.cast_unsigned();
+        journal.next = next.map_err(|error| Cause::of(&error))?.unwrap_or_default();
         self.writer.shared.queue.push(WriterTask::Claim(Arc::clone(&journal.writing)))?;
         let next = journal.next;
         Ok((Box::new(journal), next))
@@ -215,22 +211,18 @@ impl Journals for StoreJournals {
         }
         // From here on, dropping the journal releases the room.
         let (mut journal, room) = (self.journal(room), room.clone());
-        journal.epoch =
-            self.writer.first_epoch(&room).map_err(|cause| journal.failure(&cause))?;
+        journal.epoch = self.writer.first_epoch(&room).map_err(|cause| journal.failure(&cause))?;
         Ok(Box::pin(async move {
-            let known = journal.writer.read(move |connection| {
-                connection
-                    .prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?
-                    .query_row([room.as_str()], |_| Ok(()))
-                    .optional()
+            let is_known = journal.writer.read(move |tables| {
+                tables.has_row("SELECT 1 FROM rooms WHERE room = ?1", &[room.as_str().into()])
             });
-            match known.await {
-                Ok(None) => {
+            match is_known.await {
+                Ok(false) => {
                     let journal: Box<dyn Journal> = Box::new(journal);
                     Ok(journal)
                 }
-                Ok(Some(())) => Err(journal.failure(&exists())),
-                Err(error) => Err(journal.failure(&Cause::of(&error.into()))),
+                Ok(true) => Err(journal.failure(&exists())),
+                Err(error) => Err(journal.failure(&Cause::of(&error))),
             }
         }))
     }

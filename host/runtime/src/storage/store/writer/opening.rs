@@ -19,6 +19,7 @@ use crate::storage::store::chain::ChainHead;
 use crate::storage::store::lock::{NotLocked, StoreLock};
 use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::Rows;
+use crate::storage::store::sql::{SqlError, SqlResult};
 #[cfg(feature = "postgres")]
 use crate::storage::store::{PostgresAddress, postgres};
 use crate::storage::store::{
@@ -36,14 +37,12 @@ impl StoreWriter {
         folder: &Path,
         options: &StoreOptions,
     ) -> Result<Self, StoreError> {
-        let other = |error: io::Error| StoreError::Other {
-            folder: folder.to_owned(),
-            what: error.to_string(),
-        };
+        let other =
+            |error: io::Error| StoreError::Other { store: folder.into(), what: error.to_string() };
         schema::make_folder(folder).map_err(other)?;
         // The lock comes first, because everything below assumes a single writer.
         let lock = StoreLock::take(folder).map_err(|not| match not {
-            NotLocked::InUse(who) => StoreError::InUse { folder: folder.to_owned(), who },
+            NotLocked::InUse(who) => StoreError::InUse { store: folder.into(), who },
             NotLocked::Failed(error) => other(error),
         })?;
         // Checked before SQLite overwrites the lost frames.
@@ -51,25 +50,26 @@ impl StoreWriter {
             0 => {}
             commits => {
                 return Err(StoreError::Damaged {
-                    folder: folder.to_owned(),
+                    store: folder.into(),
                     what: wal::damage(commits),
                 });
             }
         }
         reached::check(folder)?;
         schema::make(folder).map_err(other)?;
-        let failed = |error: rusqlite::Error| schema::failed(folder, &error);
-        let mut connection = schema::connect(folder).map_err(failed)?;
+        let failed = |error: SqlError| error.of(folder);
+        let of_sqlite = |error: rusqlite::Error| schema::failed(folder, error);
+        let mut connection = schema::connect(folder).map_err(of_sqlite)?;
         let found = schema::known(folder, &connection)?;
         // A new file has no pages to check.
         if found > 0 && is_to_be_checked(&connection).map_err(failed)? {
             check(folder, &connection)?;
         }
-        schema::migrate(&mut connection, found).map_err(failed)?;
-        limit(&connection, options).map_err(failed)?;
+        schema::migrate(&mut connection, found).map_err(of_sqlite)?;
+        limit(&connection, options).map_err(of_sqlite)?;
         let file = begin(folder, &connection).map_err(failed)?;
         // Opened after the migration, so that it sees the present tables.
-        let reading = ReaderThread::start(Box::new(schema::look(folder).map_err(failed)?));
+        let reading = ReaderThread::start(Box::new(schema::look(folder).map_err(of_sqlite)?));
         let engine = SqliteEngine { folder: folder.to_owned(), connection, file };
         let mut writer = Self::start(folder.into(), Box::new(engine), reading, options)?;
         writer.lock = Some(lock);
@@ -97,8 +97,10 @@ impl StoreWriter {
         reading: io::Result<ReaderThread>,
         options: &StoreOptions,
     ) -> Result<Self, StoreError> {
-        let other =
-            |error: io::Error| StoreError::Other { store: address.clone(), what: error.to_string() };
+        let other = |error: io::Error| StoreError::Other {
+            store: address.clone(),
+            what: error.to_string(),
+        };
         let queue = WriterQueue::new(options.group_delay);
         let shared = Arc::new(WriterState { queue, ..WriterState::default() });
         let thread = Thread {
@@ -127,7 +129,7 @@ impl StoreWriter {
 }
 
 /// Whether to check the pages: after an unclean shutdown, and once a day.
-fn is_to_be_checked(connection: &Connection) -> rusqlite::Result<bool> {
+fn is_to_be_checked(connection: &Connection) -> SqlResult<bool> {
     let (open, checked) = (schema::meta(connection, "open")?, schema::meta(connection, "checked")?);
     let since = now().saturating_sub(checked);
     // A clock that was set back gives no valid age, so the check runs.
@@ -136,11 +138,11 @@ fn is_to_be_checked(connection: &Connection) -> rusqlite::Result<bool> {
 
 fn check(folder: &Path, connection: &Connection) -> Result<(), StoreError> {
     let problems =
-        schema::pages(connection, "quick_check").map_err(|error| schema::failed(folder, &error))?;
+        schema::pages(connection, "quick_check").map_err(|error| schema::failed(folder, error))?;
     match problems.first() {
-        Some(first) => Err(StoreError::Damaged { folder: folder.to_owned(), what: first.clone() }),
+        Some(first) => Err(StoreError::Damaged { store: folder.into(), what: first.clone() }),
         None => schema::set_meta(connection, "checked", now())
-            .map_err(|error| schema::failed(folder, &error)),
+            .map_err(|error| schema::failed(folder, error)),
     }
 }
 
@@ -153,14 +155,14 @@ fn limit(connection: &Connection, options: &StoreOptions) -> rusqlite::Result<()
 }
 
 /// Begins a new generation: runs of earlier generations that are still open were interrupted.
-fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<DatabaseFile> {
+fn begin(folder: &Path, connection: &Connection) -> SqlResult<DatabaseFile> {
     let generation = schema::meta(connection, "generation")? + 1;
     let transaction = connection.unchecked_transaction()?;
-    schema::set_meta(&transaction, "generation", generation)?;
-    schema::set_meta(&transaction, "open", 1)?;
+    schema::set_meta(&*transaction, "generation", generation)?;
+    schema::set_meta(&*transaction, "open", 1)?;
     if generation == 1 {
-        schema::set_meta(&transaction, "checked", now())?;
-        schema::set_meta(&transaction, "settled", 0)?;
+        schema::set_meta(&*transaction, "checked", now())?;
+        schema::set_meta(&*transaction, "settled", 0)?;
     }
     transaction.commit()?;
     let (head, mut reached) = (head(connection)?, ReachedFile::open(folder));
@@ -197,7 +199,7 @@ pub(in crate::storage::store) fn open_free(stores: &Path) -> Result<Store, Store
             opened => return opened,
         }
     }
-    Err(passed_over.unwrap_or_else(|| StoreError::Missing { folder: stores.to_owned() }))
+    Err(passed_over.unwrap_or_else(|| StoreError::Missing { store: stores.into() }))
 }
 
 /// The stores below a folder, in order of their numbers.

@@ -4,10 +4,11 @@
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-type Look = Box<dyn FnOnce(&Connection) + Send>;
+use crate::storage::store::sql::{Sql, SqlError, SqlResult};
+
+type Look = Box<dyn FnOnce(&dyn Sql) + Send>;
 
 /// The reading thread. Dropping it waits until the thread has ended and its connection is closed.
 pub(super) struct ReaderThread {
@@ -16,13 +17,12 @@ pub(super) struct ReaderThread {
 }
 
 impl ReaderThread {
-    pub(super) fn start(connection: Connection) -> std::io::Result<Self> {
+    pub(super) fn start(tables: Box<dyn Sql>) -> std::io::Result<Self> {
         let (looks, received) = mpsc::channel::<Look>();
         let run = move || {
             for look in received {
                 // A query that panics gets no answer; later ones do.
-                let _ =
-                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(&connection)));
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(&*tables)));
             }
         };
         let thread = std::thread::Builder::new().name("store-reader".to_owned()).spawn(run)?;
@@ -32,26 +32,26 @@ impl ReaderThread {
     /// Runs a query on the thread and waits for it; queries run one after the other.
     pub(super) async fn look<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> rusqlite::Result<T> {
+        look: impl FnOnce(&dyn Sql) -> SqlResult<T> + Send + 'static,
+    ) -> SqlResult<T> {
         let (answer, answered) = oneshot::channel();
-        self.ask(Box::new(move |connection| drop(answer.send(look(connection)))))?;
-        answered.await.unwrap_or_else(|_| Err(thread_gone()))
+        self.ask(Box::new(move |tables| drop(answer.send(look(tables)))))?;
+        answered.await.unwrap_or_else(|_| Err(SqlError::gone()))
     }
 
     /// Does the same on a thread that may block.
     pub(super) fn look_now<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> rusqlite::Result<T> {
+        look: impl FnOnce(&dyn Sql) -> SqlResult<T> + Send + 'static,
+    ) -> SqlResult<T> {
         let (answer, answered) = mpsc::sync_channel(1);
-        self.ask(Box::new(move |connection| drop(answer.send(look(connection)))))?;
-        answered.recv().unwrap_or_else(|_| Err(thread_gone()))
+        self.ask(Box::new(move |tables| drop(answer.send(look(tables)))))?;
+        answered.recv().unwrap_or_else(|_| Err(SqlError::gone()))
     }
 
-    fn ask(&self, look: Look) -> rusqlite::Result<()> {
-        let looks = self.looks.as_ref().ok_or_else(thread_gone)?;
-        looks.send(look).map_err(|_| thread_gone())
+    fn ask(&self, look: Look) -> SqlResult<()> {
+        let looks = self.looks.as_ref().ok_or_else(SqlError::gone)?;
+        looks.send(look).map_err(|_| SqlError::gone())
     }
 }
 
@@ -63,9 +63,4 @@ impl Drop for ReaderThread {
             let _ = thread.join();
         }
     }
-}
-
-/// The error for a thread that is gone, or a query that panicked.
-fn thread_gone() -> rusqlite::Error {
-    rusqlite::Error::InvalidQuery
 }

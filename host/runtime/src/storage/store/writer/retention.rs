@@ -3,16 +3,12 @@
 use std::collections::HashSet;
 
 use conclave_core::types::ids::RoomId;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::sqlite::SqliteEngine;
 use super::{Collected, Retention};
 use crate::storage::store::schema;
+use crate::storage::store::sql::{Sql, SqlResult, Value};
 use crate::support::clock::{Clock, SystemClock};
-use crate::support::overlay_files::count_changes;
 
-/// The maximum number of pages freed at once, which limits the time that the file is locked.
-const PAGES: u32 = 10_000;
 /// The number of records up to which reading all of them is always cheap enough.
 const FEW: i64 = 10_000;
 /// Above that, all records are read once one in this many has been removed.
@@ -20,152 +16,125 @@ const PART: i64 = 8;
 /// The key in `meta` for the number of records removed since the last search for blobs.
 const REMOVED: &str = "removed";
 
+/// Removes ended runs except the `live` ones and those with changes in their overlays, and blobs
+/// without references except the `stored` ones. The caller has a transaction open.
 pub(super) fn collect(
-    thread: &mut SqliteEngine,
+    tables: &dyn Sql,
     keep: &Retention,
-    live: &HashSet<RoomId>,
-    stored: &HashSet<String>,
-) -> rusqlite::Result<Collected> {
-    let transaction =
-        thread.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    (live, stored): (&HashSet<RoomId>, &HashSet<String>),
+    has_changes: &dyn Fn(&str) -> bool,
+) -> SqlResult<Collected> {
     let mut collected = Collected::default();
-    for run in runs(&transaction, keep)?.into_iter().filter(|run| !live.contains(run.as_str())) {
-        if count_changes(&thread.folder, &run) > 0 {
+    for run in runs(tables, keep)?.into_iter().filter(|run| !live.contains(run.as_str())) {
+        if has_changes(&run) {
             collected.remaining_runs.push(RoomId::from(run));
             continue;
         }
-        remove(&transaction, &run, &mut collected)?;
+        remove(tables, &run, &mut collected)?;
         collected.runs.push(RoomId::from(run));
     }
-    if is_worth_it(&transaction, keep, collected.records)? {
-        blobs(&transaction, stored, &mut collected)?;
+    if is_worth_it(tables, keep, collected.records)? {
+        blobs(tables, stored, &mut collected)?;
     }
-    // A dry run performs the deletions and rolls them back, so its counts are exact.
-    if keep.dry {
-        transaction.rollback()?;
-        return Ok(collected);
-    }
-    transaction.commit()?;
-    // The cache may hold digests of blobs that were just removed.
-    thread.file.known.clear();
-    let mut vacuum = thread.connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
-    let mut rows = vacuum.query([])?;
-    while rows.next()?.is_some() {}
     Ok(collected)
 }
 
 /// Whether to search for blobs without references. A collection without conditions searches at
 /// once.
-fn is_worth_it(
-    transaction: &Transaction<'_>,
-    keep: &Retention,
-    removed: u64,
-) -> rusqlite::Result<bool> {
+fn is_worth_it(tables: &dyn Sql, keep: &Retention, removed: u64) -> SqlResult<bool> {
     if keep.before.is_none() && keep.runs.is_none() {
         return Ok(true);
     }
     if removed == 0 {
         return Ok(false);
     }
-    let since = schema::meta(transaction, REMOVED)?
-        .saturating_add(i64::try_from(removed).unwrap_or(i64::MAX));
-    let remaining: i64 =
-        transaction
-            .query_row("SELECT coalesce(sum(records), 0) FROM rooms", [], |row| row.get(0))?;
+    let since =
+        schema::meta(tables, REMOVED)?.saturating_add(i64::try_from(removed).unwrap_or(i64::MAX));
+    let remaining = number(tables, "SELECT CAST(sum(records) AS BIGINT) FROM rooms", &[])?;
     // The search reads every record, so it waits until enough records were removed.
     let is_worth_it = remaining <= FEW || since.saturating_mul(PART) >= remaining;
-    schema::set_meta(transaction, REMOVED, if is_worth_it { 0 } else { since })?;
+    schema::set_meta(tables, REMOVED, if is_worth_it { 0 } else { since })?;
     Ok(is_worth_it)
 }
 
+/// Returns the number that an aggregate has; 0 if it is over no row.
+fn number(tables: &dyn Sql, statement: &str, values: &[Value<'_>]) -> SqlResult<i64> {
+    Ok(tables.first(statement, values, |row| row.get(0))?.flatten().unwrap_or(0))
+}
+
 /// Returns the runs to remove, oldest first. A run with an open room is never removed.
-fn runs(connection: &Connection, keep: &Retention) -> rusqlite::Result<Vec<String>> {
+fn runs(tables: &dyn Sql, keep: &Retention) -> SqlResult<Vec<String>> {
     if keep.before.is_none() && keep.runs.is_none() {
         return Ok(Vec::new());
     }
     let before = keep.before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
     let newest = keep.runs.map_or(0, |runs| i64::try_from(runs).unwrap_or(i64::MAX));
-    let mut query = connection.prepare(
+    let order = tables.engine().room_order();
+    let ended = format!(
         "SELECT room FROM rooms WHERE parent IS NULL AND ended < ?1
          AND NOT EXISTS (SELECT 1 FROM rooms AS other WHERE other.run = rooms.run AND other.ended IS NULL)
-         AND room NOT IN (SELECT room FROM rooms WHERE parent IS NULL ORDER BY started DESC, rowid DESC LIMIT ?2)
-         ORDER BY started, rowid",
-    )?;
-    query.query_map([before, newest], |row| row.get(0))?.collect()
+         AND room NOT IN (SELECT room FROM rooms WHERE parent IS NULL ORDER BY started DESC, {order} DESC LIMIT ?2)
+         ORDER BY started, {order}"
+    );
+    tables.rows(&ended, &[before.into(), newest.into()], |row| row.get(0))
 }
 
-fn remove(
-    transaction: &Transaction<'_>,
-    run: &str,
-    collected: &mut Collected,
-) -> rusqlite::Result<()> {
+fn remove(tables: &dyn Sql, run: &str, collected: &mut Collected) -> SqlResult<()> {
     let of_run = "room IN (SELECT room FROM rooms WHERE run = ?1)";
-    let bytes: i64 = transaction.query_row(
-        &format!("SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM events WHERE {of_run}"),
-        [run],
-        |row| row.get(0),
-    )?;
+    let run = [run.into()];
+    let bytes =
+        format!("SELECT CAST(sum(octet_length(body)) AS BIGINT) FROM events WHERE {of_run}");
+    let bytes = number(tables, &bytes, &run)?;
     // Checks accept missing records of the run only up to this line.
-    let last: Option<i64> = transaction
-        .query_row(&format!("SELECT max(number) FROM events WHERE {of_run}"), [run], |row| {
-            row.get(0)
-        })
-        .optional()?
-        .flatten();
-    let records = transaction.execute(&format!("DELETE FROM events WHERE {of_run}"), [run])?;
-    transaction.execute(&format!("DELETE FROM waits WHERE {of_run}"), [run])?;
-    transaction.execute(&format!("DELETE FROM timers WHERE {of_run}"), [run])?;
-    transaction.execute(&format!("DELETE FROM snapshots WHERE {of_run}"), [run])?;
-    transaction.execute("DELETE FROM rooms WHERE run = ?1", [run])?;
+    let last = format!("SELECT max(number) FROM events WHERE {of_run}");
+    let last = number(tables, &last, &run)?;
+    let records = tables.execute(&format!("DELETE FROM events WHERE {of_run}"), &run)?;
+    for table in ["waits", "timers", "snapshots"] {
+        tables.execute(&format!("DELETE FROM {table} WHERE {of_run}"), &run)?;
+    }
+    tables.execute("DELETE FROM rooms WHERE run = ?1", &run)?;
     let at = i64::try_from(SystemClock.now().0).unwrap_or(i64::MAX);
-    transaction.execute(
-        "INSERT OR REPLACE INTO removed (run, at, last) VALUES (?, ?, ?)",
-        params![run, at, last.unwrap_or(0)],
+    tables.execute(
+        "INSERT INTO removed (run, at, last) VALUES (?1, ?2, ?3)
+         ON CONFLICT (run) DO UPDATE SET at = excluded.at, last = excluded.last",
+        &[run[0], at.into(), last.into()],
     )?;
-    collected.records += records as u64;
+    collected.records += records;
     collected.bytes += bytes.cast_unsigned();
     Ok(())
 }
 
 /// Removes blobs without references. A reference is a digest in the JSON of an event, so none is
 /// overlooked.
-fn blobs(
-    transaction: &Transaction<'_>,
-    retained: &HashSet<String>,
-    collected: &mut Collected,
-) -> rusqlite::Result<()> {
-    let used = used_digests(transaction)?;
-    let mut query = transaction.prepare("SELECT sha256, length FROM blobs")?;
-    let all = query
-        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+fn blobs(tables: &dyn Sql, retained: &HashSet<String>, collected: &mut Collected) -> SqlResult<()> {
+    let used = used_digests(tables)?;
+    let all = tables.rows("SELECT sha256, length FROM blobs", &[], |row| {
+        Ok((row.get::<String>(0)?, row.get::<u64>(1)?))
+    })?;
     for (sha256, length) in
         all.into_iter().filter(|(sha256, _)| !used.contains(sha256) && !retained.contains(sha256))
     {
-        transaction.prepare_cached("DELETE FROM blobs WHERE sha256 = ?")?.execute([sha256])?;
+        tables.execute("DELETE FROM blobs WHERE sha256 = ?1", &[(&sha256).into()])?;
         collected.blobs += 1;
-        collected.bytes += length.cast_unsigned();
+        collected.bytes += length;
     }
     Ok(())
 }
 
 /// Returns the digests in events and in their parts.
-fn used_digests(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
+fn used_digests(tables: &dyn Sql) -> SqlResult<HashSet<String>> {
     let (mut used, mut parts) = (HashSet::new(), HashSet::new());
-    let mut events = connection.prepare("SELECT body, parts FROM events")?;
-    let mut rows = events.query([])?;
-    while let Some(row) = rows.next()? {
-        digests(row.get_ref(0)?.as_bytes()?, &mut used);
-        if let Some(parts_text) = row.get_ref(1)?.as_bytes_or_null()? {
-            digests(parts_text, &mut parts);
-        }
-    }
-    let mut part = connection.prepare("SELECT bytes FROM blobs WHERE sha256 = ?")?;
+    tables.each("SELECT body, coalesce(parts, '') FROM events", &[], |row| {
+        digests(row.bytes(0)?, &mut used);
+        digests(row.bytes(1)?, &mut parts);
+        Ok(())
+    })?;
     for sha256 in parts {
-        let mut rows = part.query([&sha256])?;
-        if let Some(row) = rows.next()? {
-            digests(row.get_ref(0)?.as_bytes()?, &mut used);
-        }
+        let part = "SELECT bytes FROM blobs WHERE sha256 = ?1";
+        tables.each(part, &[(&sha256).into()], |row| {
+            digests(row.bytes(0)?, &mut used);
+            Ok(())
+        })?;
         used.insert(sha256);
     }
     Ok(used)

@@ -5,14 +5,18 @@ use std::path::PathBuf;
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::ids::{Millis, RoomId};
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::commit::{self, CommitGroup, DatabaseFile};
 use super::engine::{Committed, Engine, Taken};
 use super::{Collected, Retention, retention};
 use crate::storage::store::record::StoredBytes;
 use crate::storage::store::schema;
-use crate::storage::store::sql::SqlResult;
+use crate::storage::store::sql::{Sql, SqlError, SqlResult};
+use crate::support::overlay_files::count_changes;
+
+/// The maximum number of pages freed at once, which limits the time that the file is locked.
+const PAGES: u32 = 10_000;
 
 pub(super) struct SqliteEngine {
     /// The store's folder.
@@ -39,7 +43,7 @@ impl Engine for SqliteEngine {
         snapshot: &Unfinished,
         body: &str,
     ) -> SqlResult<bool> {
-        Ok(commit::keep_snapshot(&mut self.connection, room, snapshot, body)?)
+        commit::keep_snapshot(&mut self.connection, room, snapshot, body)
     }
 
     fn note_stop(&mut self, at: Millis) -> SqlResult<()> {
@@ -52,7 +56,21 @@ impl Engine for SqliteEngine {
         live: &HashSet<RoomId>,
         stored: &HashSet<String>,
     ) -> SqlResult<Collected> {
-        Ok(retention::collect(self, keep, live, stored)?)
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let has_changes = |run: &str| count_changes(&self.folder, run) > 0;
+        let collected = retention::collect(&*transaction, keep, (live, stored), &has_changes)?;
+        // A dry run performs the deletions and rolls them back, so its counts are exact.
+        if keep.dry {
+            transaction.rollback()?;
+            return Ok(collected);
+        }
+        transaction.commit()?;
+        // The cache may hold digests of blobs that were just removed.
+        self.file.known.clear();
+        let tables: &dyn Sql = &self.connection;
+        tables.each(&format!("PRAGMA incremental_vacuum({PAGES})"), &[], |_| Ok(()))?;
+        Ok(collected)
     }
 
     /// Makes everything durable, and marks the shutdown as clean, so that the next opening skips
@@ -62,6 +80,7 @@ impl Engine for SqliteEngine {
         let closed = self
             .file
             .commit(&mut self.connection, &last)
+            .map_err(SqlError::from)
             .and_then(|()| schema::set_meta(&self.connection, "open", 0));
         if closed.is_ok() {
             self.file.reached.sync();
