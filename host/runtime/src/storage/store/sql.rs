@@ -285,9 +285,13 @@ pub(super) enum SqlErrorKind {
     Disk,
     /// The bytes are not what was written.
     Damaged,
-    /// The connection was lost before the answer: nobody knows whether the statement took effect.
+    /// The connection was lost before the answer, so nobody knows whether the statement took
+    /// effect; or none could be made.
     #[cfg(feature = "postgres")]
     Unknown,
+    /// Another transaction was in the way. Nothing took effect, and the same may be tried again.
+    #[cfg(feature = "postgres")]
+    Conflict,
     Other,
 }
 

@@ -1,0 +1,138 @@
+//! How to connect to the database of an address: its options, with the defaults of a store.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+use super::tls::TlsMode;
+use crate::storage::store::PostgresAddress;
+use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
+
+/// The time for a connection to one host.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The time without an acknowledgement of TCP after which a connection counts as lost. It is less
+/// than a lease, so that a host whose network is cut learns so before others take its runs.
+const SILENCE: Duration = Duration::from_secs(10);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_RETRIES: u32 = 3;
+
+/// The options of a connection.
+#[derive(Clone)]
+pub(super) struct Connecting {
+    pub(super) config: Config,
+    pub(super) tls: TlsMode,
+    /// A file with the certificates of authorities that are trusted too.
+    pub(super) roots: Option<PathBuf>,
+}
+
+impl Connecting {
+    pub(super) fn of(address: &PostgresAddress) -> SqlResult<Self> {
+        let wrong = |text: String| SqlError::new(SqlErrorKind::Other, text);
+        let mut url = address.url().clone();
+        let (mut mode, mut roots) = (None, None);
+        // `tokio-postgres` knows fewer modes of TLS, and no file of certificates.
+        let query = url.query().unwrap_or("").to_owned();
+        let rest: Vec<&str> = query
+            .split('&')
+            .filter(|pair| match pair.split_once('=') {
+                Some(("sslmode", value)) => {
+                    mode = Some(value.to_owned());
+                    false
+                }
+                Some(("sslrootcert", _)) => {
+                    roots = url.query_pairs().find(|(name, _)| name == "sslrootcert");
+                    false
+                }
+                _ => !pair.is_empty(),
+            })
+            .collect();
+        let roots = roots.map(|(_, file)| PathBuf::from(file.into_owned()));
+        url.set_query((!rest.is_empty()).then(|| rest.join("&")).as_deref());
+        let mut config: Config = url
+            .as_str()
+            .parse()
+            .map_err(|error: tokio_postgres::Error| wrong(error.to_string()))?;
+        let tls = match mode {
+            Some(mode) => TlsMode::of_name(&mode).ok_or_else(|| {
+                wrong(format!(
+                    "sslmode `{mode}` is none of disable, prefer, require, verify-ca, verify-full"
+                ))
+            })?,
+            None if config.get_hosts().iter().all(is_local) => TlsMode::Prefer,
+            None => TlsMode::VerifyFull,
+        };
+        config.ssl_mode(match tls {
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+        });
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(SILENCE);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("conclave");
+        }
+        config
+            .keepalives_idle(KEEPALIVE_IDLE)
+            .keepalives_interval(KEEPALIVE_INTERVAL)
+            .keepalives_retries(KEEPALIVE_RETRIES);
+        Ok(Self { config, tls, roots })
+    }
+
+    /// Whether the address names several servers, of which one takes over from another.
+    pub(super) fn has_standby(&self) -> bool {
+        self.config.get_hosts().len() > 1
+    }
+}
+
+/// Whether the server is on this machine, so that nobody else hears the connection.
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name
+                    .trim_matches(['[', ']'])
+                    .parse::<std::net::IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::storage::store::StoreAddress;
+
+    use super::*;
+
+    fn connecting(url: &str) -> SqlResult<Connecting> {
+        let StoreAddress::Postgres(address) = url.parse().unwrap() else { panic!("{url}") };
+        Connecting::of(&address)
+    }
+
+    #[test]
+    fn a_server_elsewhere_is_verified_unless_the_address_says_otherwise() {
+        for (url, mode) in [
+            ("postgres://db.example/x", TlsMode::VerifyFull),
+            ("postgres://localhost/x", TlsMode::Prefer),
+            ("postgres://127.0.0.1:5433/x", TlsMode::Prefer),
+            ("postgres:///x?host=/run/postgresql", TlsMode::Prefer),
+            ("postgres://db.example/x?sslmode=require", TlsMode::Require),
+            ("postgres://db/x?sslmode=verify-ca&sslrootcert=/etc/ca%20x.pem", TlsMode::VerifyCa),
+            ("postgres://localhost/x?sslmode=disable", TlsMode::Disable),
+        ] {
+            assert_eq!(connecting(url).unwrap().tls, mode, "{url}");
+        }
+        let with_roots = connecting("postgres://db/x?sslrootcert=/etc/ca%20x.pem").unwrap();
+        assert_eq!(with_roots.roots.unwrap(), PathBuf::from("/etc/ca x.pem"));
+        let refused = connecting("postgres://db/x?sslmode=perhaps").map(|_| ()).unwrap_err();
+        assert!(refused.to_string().contains("perhaps"), "{refused}");
+    }
+}

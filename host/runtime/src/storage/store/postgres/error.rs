@@ -1,0 +1,56 @@
+//! What an error of PostgreSQL means for the store.
+
+use std::error::Error as _;
+
+use tokio_postgres::Error;
+
+use crate::storage::store::sql::{SqlError, SqlErrorKind};
+
+impl From<Error> for SqlError {
+    fn from(error: Error) -> Self {
+        let kind = match error.as_db_error() {
+            Some(refused) => kind(refused.code().code()),
+            // Without an answer of the server the connection is gone, or was never there.
+            None if error.is_closed() || error.source().is_some_and(is_io) => SqlErrorKind::Unknown,
+            None => SqlErrorKind::Other,
+        };
+        Self::new(kind, text(&error))
+    }
+}
+
+fn is_io(source: &(dyn std::error::Error + 'static)) -> bool {
+    source.downcast_ref::<std::io::Error>().is_some()
+}
+
+fn kind(code: &str) -> SqlErrorKind {
+    match code {
+        // A server that was demoted; the URL may name the one that took over.
+        "25006" => SqlErrorKind::ReadOnly,
+        "40001" | "40P01" => SqlErrorKind::Conflict,
+        "53100" => SqlErrorKind::Full,
+        "58030" => SqlErrorKind::Disk,
+        "XX001" | "XX002" => SqlErrorKind::Damaged,
+        // The server stops, starts, or ended the connection; too many clients may be fewer soon.
+        "53300" => SqlErrorKind::Unknown,
+        _ if code.starts_with("57P") || code.starts_with("08") => SqlErrorKind::Unknown,
+        _ if code.starts_with("23") => SqlErrorKind::Constraint,
+        _ => SqlErrorKind::Other,
+    }
+}
+
+fn text(error: &Error) -> String {
+    if let Some(refused) = error.as_db_error() {
+        let hint = refused.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        return format!("PostgreSQL: {}{hint}", refused.message());
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    format!("PostgreSQL: {text}")
+}

@@ -1,0 +1,227 @@
+//! A connection to the database, with a small thread that drives it. Callers block, and may be
+//! inside an executor themselves.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+
+use super::connecting::Connecting;
+use super::statement::with_dollars;
+use super::tls;
+use super::values::Parameter;
+use crate::storage::store::sql::{
+    EngineKind, Sql, SqlError, SqlErrorKind, SqlResult, SqlRow, TakeRow, Value,
+};
+
+/// The time for a statement. One that waits longer is never cancelled, because the server would
+/// then acknowledge a commit that no standby has: its connection is closed, and the outcome is
+/// unknown.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The time in which a connection that is dropped says goodbye.
+const GOODBYE: Duration = Duration::from_millis(200);
+
+pub(crate) struct Link {
+    client: Option<Client>,
+    /// The thread's runtime, whose timers end statements.
+    handle: Handle,
+    prepared: RefCell<HashMap<String, Statement>>,
+    /// Whether a statement's time was up. Nothing more is asked of this connection.
+    is_given_up: AtomicBool,
+    /// Dropped to end the thread.
+    ending: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Link {
+    /// Connects to the database.
+    pub(super) fn open(connecting: &Connecting) -> SqlResult<Self> {
+        let (ready, connected) = mpsc::sync_channel(1);
+        let (ending, ended) = oneshot::channel();
+        let options = connecting.clone();
+        let thread = std::thread::Builder::new()
+            .name("postgres".to_owned())
+            .spawn(move || drive(&options, &ready, ended))
+            .map_err(|error| SqlError::new(SqlErrorKind::Other, error.to_string()))?;
+        let (client, handle) = connected.recv().unwrap_or_else(|_| Err(lost()))?;
+        Ok(Self {
+            client: Some(client),
+            handle,
+            prepared: RefCell::default(),
+            is_given_up: AtomicBool::new(false),
+            ending: Some(ending),
+            thread: Some(thread),
+        })
+    }
+
+    /// Whether the connection can be used no more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
+            || self.client.as_ref().is_none_or(Client::is_closed)
+    }
+
+    fn client(&self) -> SqlResult<&Client> {
+        self.client.as_ref().filter(|_| !self.is_lost()).ok_or_else(lost)
+    }
+
+    /// Runs statements without parameters.
+    pub(crate) fn batch(&self, statements: &str) -> SqlResult<()> {
+        self.wait(self.client()?.batch_execute(statements))
+    }
+
+    /// Returns the rows of a statement in PostgreSQL's own words.
+    pub(crate) fn rows(
+        &self,
+        statement: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> SqlResult<Vec<Row>> {
+        let statement = self.prepare(statement)?;
+        self.wait(self.client()?.query(&statement, values))
+    }
+
+    /// Returns the only row of a statement.
+    pub(crate) fn row(&self, statement: &str, values: &[&(dyn ToSql + Sync)]) -> SqlResult<Row> {
+        let statement = self.prepare(statement)?;
+        self.wait(self.client()?.query_one(&statement, values))
+    }
+
+    /// Runs a statement and returns the number of changed rows.
+    pub(crate) fn run(&self, statement: &str, values: &[&(dyn ToSql + Sync)]) -> SqlResult<u64> {
+        let statement = self.prepare(statement)?;
+        self.wait(self.client()?.execute(&statement, values))
+    }
+
+    /// Returns a statement that the server has prepared; each is prepared once.
+    fn prepare(&self, text: &str) -> SqlResult<Statement> {
+        if let Some(known) = self.prepared.borrow().get(text) {
+            return Ok(known.clone());
+        }
+        let statement = self.wait(self.client()?.prepare(&with_dollars(text)))?;
+        self.prepared.borrow_mut().insert(text.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    fn wait<T>(
+        &self,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> SqlResult<T> {
+        let timed = {
+            let _runtime = self.handle.enter();
+            tokio::time::timeout(PATIENCE, answer)
+        };
+        // `unconstrained`, because the caller may be a task whose polling budget is used up.
+        match futures_executor::block_on(tokio::task::unconstrained(timed)) {
+            Ok(answer) => Ok(answer?),
+            Err(_) => {
+                self.is_given_up.store(true, Ordering::Relaxed);
+                Err(silent())
+            }
+        }
+    }
+}
+
+impl Sql for Link {
+    /// Only one question at a time: within `take` the connection is busy.
+    fn query(&self, statement: &str, values: &[Value<'_>], take: TakeRow<'_>) -> SqlResult<()> {
+        let statement = self.prepare(statement)?;
+        let parameters = values.iter().map(|value| Parameter(*value));
+        let rows = self.wait(self.client()?.query_raw(&statement, parameters))?;
+        // Waits for one row at a time, so that a table is never in memory as a whole. A silent
+        // connection ends by its keep-alive.
+        for row in futures_executor::block_on_stream(Box::pin(rows)) {
+            if let ControlFlow::Break(()) = take(&SqlRow::Postgres(&row?))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(&self, statement: &str, values: &[Value<'_>]) -> SqlResult<u64> {
+        let statement = self.prepare(statement)?;
+        let parameters = values.iter().map(|value| Parameter(*value));
+        self.wait(self.client()?.execute_raw(&statement, parameters))
+    }
+
+    fn engine(&self) -> EngineKind {
+        EngineKind::Postgres
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.client.take();
+        self.ending.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+type Connected = SqlResult<(Client, Handle)>;
+
+/// Connects, and drives the connection until its link is dropped.
+fn drive(
+    connecting: &Connecting,
+    ready: &mpsc::SyncSender<Connected>,
+    mut ended: oneshot::Receiver<()>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = ready.send(Err(SqlError::new(SqlErrorKind::Other, error.to_string())));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        let connector = match tls::connector(connecting.tls, connecting.roots.as_deref()) {
+            Ok(connector) => connector,
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                return;
+            }
+        };
+        // The limit of `tokio-postgres` is for TCP alone; a server may also stop in the middle.
+        let connected = tokio::time::timeout(PATIENCE, connecting.config.connect(connector)).await;
+        let (client, connection) = match connected {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(error)) => {
+                let _ = ready.send(Err(error.into()));
+                return;
+            }
+            Err(_) => {
+                let _ = ready.send(Err(silent()));
+                return;
+            }
+        };
+        if ready.send(Ok((client, Handle::current()))).is_err() {
+            return;
+        }
+        let mut connection = std::pin::pin!(connection);
+        tokio::select! {
+            // The timers of statements need the runtime until the link is dropped.
+            _ = &mut connection => drop(ended.await),
+            _ = &mut ended => drop(tokio::time::timeout(GOODBYE, connection).await),
+        }
+    });
+}
+
+/// The error of a connection that is gone.
+fn lost() -> SqlError {
+    SqlError::new(SqlErrorKind::Unknown, "the connection to PostgreSQL is lost")
+}
+
+/// The error of a server that does not answer.
+fn silent() -> SqlError {
+    let what = format!("PostgreSQL did not answer within {} s", PATIENCE.as_secs());
+    SqlError::new(SqlErrorKind::Unknown, what)
+}

@@ -1,0 +1,110 @@
+//! The tables of a store in PostgreSQL, in a schema of their own, and their migration.
+
+use super::connecting::Connecting;
+use super::link::Link;
+use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
+
+/// The migrations from each format to the next. A released one never changes.
+const MIGRATIONS: [&str; 1] =
+    [concat!(include_str!("schema/1.sql"), include_str!("schema/1-functions.sql"))];
+/// The version of the tables; a newer host made those with a higher one.
+pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
+/// The lock under which one host at a time migrates: `conclave` in ASCII.
+const MIGRATING: i64 = i64::from_be_bytes(*b"conclave");
+/// The oldest version of the server.
+const SERVER: i32 = 150_000;
+
+/// The state of the tables in a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tables {
+    Missing,
+    Older(i64),
+    Current,
+    Newer(i64),
+}
+
+/// Returns the state of the tables.
+pub(super) fn tables(link: &Link) -> SqlResult<Tables> {
+    let there = "SELECT to_regclass('conclave.meta') IS NOT NULL";
+    if !link.row(there, &[])?.try_get::<_, bool>(0)? {
+        return Ok(Tables::Missing);
+    }
+    let rows = link.rows("SELECT value FROM conclave.meta WHERE name = 'version'", &[])?;
+    let Some(row) = rows.first() else { return Ok(Tables::Missing) };
+    Ok(match row.try_get::<_, i64>(0)? {
+        VERSION => Tables::Current,
+        older if older < VERSION => Tables::Older(older),
+        newer => Tables::Newer(newer),
+    })
+}
+
+/// Brings the tables to this host's version, unless they are newer. Returns their state before.
+pub(super) fn migrate(link: &Link) -> SqlResult<Tables> {
+    let found = tables(link)?;
+    if matches!(found, Tables::Current | Tables::Newer(_)) {
+        return Ok(found);
+    }
+    link.batch("BEGIN")?;
+    // The lock goes with the transaction. Another host may have migrated while this one waited.
+    link.run("SELECT pg_advisory_xact_lock(?1)", &[&MIGRATING])?;
+    let found = tables(link)?;
+    let from = match found {
+        Tables::Missing => {
+            link.batch("CREATE SCHEMA IF NOT EXISTS conclave")?;
+            0
+        }
+        Tables::Older(version) => usize::try_from(version).unwrap_or(0),
+        Tables::Current | Tables::Newer(_) => {
+            link.batch("ROLLBACK")?;
+            return Ok(found);
+        }
+    };
+    link.batch("SET LOCAL search_path = conclave")?;
+    for migration in MIGRATIONS.iter().skip(from) {
+        link.batch(migration)?;
+    }
+    link.batch(&format!(
+        "INSERT INTO meta (name, value) VALUES ('version', {VERSION})
+         ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value; COMMIT"
+    ))?;
+    Ok(found)
+}
+
+/// Checks that what the server acknowledges survives a power cut, and the loss of the server where
+/// another takes over. The error has the line that mends it.
+pub(super) fn check_durability(connecting: &Connecting, link: &Link) -> SqlResult<()> {
+    let show = |name: &str| -> SqlResult<String> {
+        Ok(link.row("SELECT current_setting(?1)", &[&name])?.try_get(0)?)
+    };
+    let refuse = |what: String| Err(SqlError::new(SqlErrorKind::Other, what));
+    let version = show("server_version_num")?;
+    if version.parse::<i32>().unwrap_or(0) < SERVER {
+        let version = show("server_version")?;
+        return refuse(format!("PostgreSQL 15 or newer is needed; this server is {version}"));
+    }
+    let encoding = show("server_encoding")?;
+    if encoding != "UTF8" {
+        return refuse(format!(
+            "the database has the encoding {encoding}, and UTF8 is needed: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0;"
+        ));
+    }
+    if show("fsync")? != "on" {
+        return refuse(
+            "fsync is off, so a power cut loses records: ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();"
+                .to_owned(),
+        );
+    }
+    let commit = show("synchronous_commit")?;
+    if !matches!(commit.as_str(), "on" | "remote_apply") {
+        return refuse(format!(
+            "synchronous_commit is {commit}, so acknowledged records can be lost: ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf();"
+        ));
+    }
+    if connecting.has_standby() && show("synchronous_standby_names")?.trim().is_empty() {
+        return refuse(
+            "the address names several servers, and none of them is a synchronous standby, so records that only the first has can be lost: ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf();"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! A host's connection for writing, which is made again when it is lost.
+
+use std::time::{Duration, Instant};
+
+use super::connecting::Connecting;
+use super::link::Link;
+use super::schema::{self, Tables};
+use crate::storage::store::PostgresAddress;
+use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
+
+/// The time for which a lost connection is made again, before the store counts as broken.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The pauses between two tries.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The settings of a connection that writes. Statements wait for each other's rows as READ COMMITTED
+/// does, and none is ended by the server: it could end the wait for a standby, and acknowledge.
+const SETTINGS: &str = "SET search_path = conclave;
+    SET default_transaction_isolation = 'read committed';
+    SET default_transaction_read_only = off;
+    SET statement_timeout = 0; SET lock_timeout = 0;
+    SET idle_in_transaction_session_timeout = '10s'";
+
+/// A connection for writing.
+pub(crate) struct Session {
+    connecting: Connecting,
+    link: Option<Link>,
+    patience: Duration,
+}
+
+impl Session {
+    /// Connects, checks the server and brings the tables to this host's version.
+    pub(crate) fn open(address: &PostgresAddress) -> Result<Self, SessionError> {
+        let connecting = Connecting::of(address)?;
+        let link = connected(&connecting)?;
+        if let Tables::Newer(version) = schema::migrate(&link)? {
+            return Err(SessionError::Newer { version, known: schema::VERSION });
+        }
+        Ok(Self { connecting, link: Some(link), patience: PATIENCE })
+    }
+
+    /// The same, which makes a lost connection again for this long.
+    pub(super) fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Runs statements that may be run again if their outcome is unknown: again when the connection
+    /// was lost, or another transaction was in the way.
+    pub(crate) fn again<T>(
+        &mut self,
+        mut statements: impl FnMut(&Link) -> SqlResult<T>,
+    ) -> SqlResult<T> {
+        let (mut until, mut pause) = (None, FIRST_PAUSE);
+        loop {
+            let result = self.link().and_then(&mut statements);
+            let Err(error) = result else { return result };
+            match error.kind {
+                SqlErrorKind::Unknown | SqlErrorKind::ReadOnly => self.link = None,
+                SqlErrorKind::Conflict => {}
+                // A transaction may be open.
+                _ => {
+                    self.link.take_if(|link| link.batch("ROLLBACK").is_err());
+                    return Err(error);
+                }
+            }
+            if let Some(link) = &self.link
+                && link.batch("ROLLBACK").is_err()
+            {
+                self.link = None;
+            }
+            let until = *until.get_or_insert_with(|| Instant::now() + self.patience);
+            if Instant::now() + pause > until {
+                return Err(error);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Returns the connection, which is made anew if it was lost.
+    fn link(&mut self) -> SqlResult<&Link> {
+        self.link.take_if(|link| link.is_lost());
+        match &mut self.link {
+            Some(link) => Ok(link),
+            none => Ok(none.insert(connected(&self.connecting)?)),
+        }
+    }
+}
+
+/// Connects and checks the server; another one may have taken over.
+fn connected(connecting: &Connecting) -> SqlResult<Link> {
+    let link = Link::open(connecting)?;
+    schema::check_durability(connecting, &link)?;
+    link.batch(SETTINGS)?;
+    Ok(link)
+}
+
+/// The reason why a database cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    #[error("its tables have the format {version}, and this host knows {known}")]
+    Newer { version: i64, known: i64 },
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+}
