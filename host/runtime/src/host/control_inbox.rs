@@ -104,7 +104,7 @@ fn end(store: &Store, received: &ReceivedMail) {
 
 fn is_open(store: &Store, room: &RoomId) -> bool {
     // A store that cannot be read may still have the run open.
-    let Ok(rooms) = StoreReader::open(store.folder()).and_then(|reader| reader.rooms(room)) else {
+    let Ok(rooms) = StoreReader::open(store.address()).and_then(|reader| reader.rooms(room)) else {
         return true;
     };
     rooms.iter().any(|row| !matches!(row.state, RunState::Ended(_)))

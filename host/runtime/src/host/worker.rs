@@ -30,7 +30,7 @@ pub struct WorkerPool {
     /// The host of the config.
     pub host: Arc<Host>,
     /// The config's plugins.
-    pub prepared: Prepared,
+    pub prepared: Arc<Prepared>,
 }
 
 /// An event of a worker.

@@ -30,6 +30,8 @@ use std::time::Duration;
 
 pub use conclave_core::journal::snapshot::SNAPSHOT_EVERY;
 pub use conclave_core::types::durability::Durability;
+#[cfg(feature = "postgres")]
+use conclave_core::types::ids::ControlId;
 use conclave_core::types::ids::{Millis, RoomId};
 
 use crate::storage::journal::Journals;

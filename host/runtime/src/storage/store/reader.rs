@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::rows::{RoomRow, RunRow, WaitRow};
 use super::sql::{Sql, SqlResult};
 use super::writer::StoreCheck;
-use super::{StoreAddress, StoreError, lock, reached, read, schema, wal};
+use super::{Mail, StoreAddress, StoreError, lock, reached, read, schema, wal};
 
 /// A filter for runs; fields that are `None` match every run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,7 +66,7 @@ pub struct AuditRow {
 /// An open, read-only store.
 pub struct StoreReader {
     address: StoreAddress,
-    tables: Box<dyn Sql>,
+    pub(super) tables: Box<dyn Sql>,
 }
 
 impl StoreReader {
@@ -144,6 +144,29 @@ impl StoreReader {
         self.of(lists::down_ms(&*self.tables, run))
     }
 
+    /// The control messages of the store.
+    #[must_use]
+    pub fn mail(&self) -> Mail<'_> {
+        match &self.address {
+            StoreAddress::Folder(folder) => Mail::in_folder(folder),
+            #[cfg(feature = "postgres")]
+            StoreAddress::Postgres(_) => Mail::in_tables(&*self.tables, &self.address),
+            #[cfg(not(feature = "postgres"))]
+            StoreAddress::Postgres(_) => Mail::in_folder(Path::new("")),
+        }
+    }
+
+    /// Whether a process has runs of the store in progress, and receives control messages for them.
+    pub fn is_in_use(&self) -> Result<bool, StoreError> {
+        match self.folder() {
+            Some(folder) => Ok(lock::is_held(folder)),
+            #[cfg(feature = "postgres")]
+            None => self.of(self.tables.has_row("SELECT 1 FROM hosts WHERE until > now()", &[])),
+            #[cfg(not(feature = "postgres"))]
+            None => Ok(false),
+        }
+    }
+
     /// Whether a room has journalled this control message.
     pub fn has_received(&self, room: &RoomId, id: &ControlId) -> Result<bool, StoreError> {
         self.of(lists::has_received(&*self.tables, room, id))
@@ -203,7 +226,7 @@ impl StoreReader {
         copy::backup(self, to)
     }
 
-    fn of<T>(&self, result: SqlResult<T>) -> Result<T, StoreError> {
+    pub(super) fn of<T>(&self, result: SqlResult<T>) -> Result<T, StoreError> {
         result.map_err(|error| error.of(&self.address))
     }
 
@@ -239,7 +262,10 @@ fn open_folder(folder: &Path) -> Result<Connection, StoreError> {
 
 #[cfg(feature = "postgres")]
 fn open_database(address: &StoreAddress) -> Result<Box<dyn Sql>, StoreError> {
-    super::postgres::open_reader(address)
+    let StoreAddress::Postgres(address) = address else {
+        return Err(StoreError::Missing { store: address.clone() });
+    };
+    Ok(Box::new(super::postgres::open_reader(address)?))
 }
 
 #[cfg(not(feature = "postgres"))]

@@ -14,7 +14,7 @@ mod retention;
 mod sqlite;
 mod thread;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;

@@ -151,6 +151,14 @@ impl Sql for Link {
         self.wait(self.client()?.execute_raw(&statement, parameters))
     }
 
+    fn begin_snapshot(&self) -> SqlResult<()> {
+        self.batch("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    }
+
+    fn end_snapshot(&self) {
+        let _ = self.batch("ROLLBACK");
+    }
+
     fn engine(&self) -> EngineKind {
         EngineKind::Postgres
     }

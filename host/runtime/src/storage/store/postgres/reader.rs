@@ -1,49 +1,49 @@
 //! Reading a store in PostgreSQL.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use super::connecting::Connecting;
 use super::link::Link;
 use super::schema::{self, Tables};
-use crate::storage::store::sql::{EngineKind, Sql, SqlResult, TakeRow, Value};
+use crate::storage::store::sql::{EngineKind, Sql, SqlError, SqlResult, TakeRow, Value};
 use crate::storage::store::{PostgresAddress, StoreAddress, StoreError};
 
-/// The settings of a connection that reads.
-const SETTINGS: &str = "SET search_path = conclave; SET default_transaction_read_only = on";
+/// The settings of a connection for questions. A few of them write, such as a message to a run.
+const SETTINGS: &str = "SET search_path = conclave";
 
-/// Connections for reading. A question within the rows of another has its own connection, because
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// Connections for questions. A question within the rows of another has its own connection, because
 /// the first one is busy.
 pub(in crate::storage::store) struct PostgresReader {
     connecting: Connecting,
     /// The free connections.
     links: RefCell<Vec<Link>>,
-    /// The number of questions that are open.
-    depth: Cell<usize>,
+    /// The state that all connections see during a consistent look.
+    snapshot: RefCell<Option<String>>,
 }
 
-/// Opens the tables of an address for reading.
+/// Opens the tables of an address for questions.
 pub(in crate::storage::store) fn open_reader(
     address: &PostgresAddress,
 ) -> Result<PostgresReader, StoreError> {
-    let place = || StoreAddress::Postgres(address.clone()).to_string().into();
-    let failed = |error: crate::storage::store::sql::SqlError| StoreError::Other {
-        folder: place(),
-        what: error.to_string(),
-    };
+    let place = || StoreAddress::Postgres(address.clone());
+    let failed = |error: SqlError| error.of(&place());
     let connecting = Connecting::of(address).map_err(failed)?;
     let link = connected(&connecting).map_err(failed)?;
     let known = schema::VERSION;
     match schema::tables(&link).map_err(failed)? {
         Tables::Current => {}
-        Tables::Missing => return Err(StoreError::Missing { folder: place() }),
+        Tables::Missing => return Err(StoreError::Missing { store: place() }),
         Tables::Older(version) => {
-            return Err(StoreError::Older { folder: place(), version, known });
+            return Err(StoreError::Older { store: place(), version, known });
         }
         Tables::Newer(version) => {
-            return Err(StoreError::Newer { folder: place(), version, known });
+            return Err(StoreError::Newer { store: place(), version, known });
         }
     }
-    Ok(PostgresReader { connecting, links: RefCell::new(vec![link]), depth: Cell::new(0) })
+    let snapshot = RefCell::default();
+    Ok(PostgresReader { connecting, links: RefCell::new(vec![link]), snapshot })
 }
 
 impl PostgresReader {
@@ -52,7 +52,13 @@ impl PostgresReader {
         let free = self.links.borrow_mut().pop().filter(|link| !link.is_lost());
         let link = match free {
             Some(link) => link,
-            None => connected(&self.connecting)?,
+            None => {
+                let link = connected(&self.connecting)?;
+                if let Some(snapshot) = &*self.snapshot.borrow() {
+                    link.batch(&format!("{BEGIN}; SET TRANSACTION SNAPSHOT '{snapshot}'"))?;
+                }
+                link
+            }
         };
         let result = ask(&link);
         if !link.is_lost() {
@@ -75,6 +81,21 @@ impl Sql for PostgresReader {
 
     fn execute(&self, statement: &str, values: &[Value<'_>]) -> SqlResult<u64> {
         self.on_a_link(|link| link.execute(statement, values))
+    }
+
+    fn begin_snapshot(&self) -> SqlResult<()> {
+        let link = connected(&self.connecting)?;
+        link.batch(BEGIN)?;
+        let snapshot = link.row("SELECT pg_export_snapshot()", &[])?.try_get(0)?;
+        *self.snapshot.borrow_mut() = Some(snapshot);
+        *self.links.borrow_mut() = vec![link];
+        Ok(())
+    }
+
+    fn end_snapshot(&self) {
+        self.snapshot.borrow_mut().take();
+        // Dropping a connection ends its transaction.
+        self.links.borrow_mut().clear();
     }
 
     fn engine(&self) -> EngineKind {

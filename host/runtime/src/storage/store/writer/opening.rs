@@ -11,6 +11,8 @@ use rusqlite::{Connection, OptionalExtension};
 use super::StoreWriter;
 use super::commit::DatabaseFile;
 use super::engine::Engine;
+#[cfg(feature = "postgres")]
+use super::postgres::PostgresEngine;
 use super::queue::WriterQueue;
 use super::reading::ReaderThread;
 use super::sqlite::SqliteEngine;
@@ -21,7 +23,9 @@ use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::Rows;
 use crate::storage::store::sql::{SqlError, SqlResult};
 #[cfg(feature = "postgres")]
-use crate::storage::store::{PostgresAddress, postgres};
+use crate::storage::store::postgres::{self, HostEntry};
+#[cfg(feature = "postgres")]
+use crate::storage::store::PostgresAddress;
 use crate::storage::store::{
     SNAPSHOT_EVERY, Store, StoreAddress, StoreError, StoreOptions, reached, schema, wal,
 };
@@ -82,11 +86,20 @@ impl StoreWriter {
         address: &PostgresAddress,
         options: &StoreOptions,
     ) -> Result<Self, StoreError> {
-        let opened = postgres::open(address, options)?;
-        let reading = ReaderThread::start(opened.tables);
-        let address = StoreAddress::Postgres(address.clone());
-        let mut writer = Self::start(address, opened.engine, reading, options)?;
-        writer.host = Some(opened.host);
+        let host = unique_name(&options.host);
+        let entry = HostEntry {
+            host: host.clone(),
+            name: options.host.clone(),
+            command: options.command.clone(),
+            pool: options.pool.clone(),
+            started: now(),
+            capacity: (options.capacity > 0).then(|| i64::from(options.capacity)),
+        };
+        let place = StoreAddress::Postgres(address.clone());
+        let engine = PostgresEngine::open(address, entry).map_err(|error| error.of(&place))?;
+        let reading = ReaderThread::start(Box::new(postgres::open_reader(address)?));
+        let mut writer = Self::start(place, Box::new(engine), reading, options)?;
+        writer.host = Some(host);
         Ok(writer)
     }
 
@@ -126,6 +139,19 @@ impl StoreWriter {
             lock: None,
         })
     }
+}
+
+/// A name that no other process has, which begins with that of the machine.
+#[cfg(feature = "postgres")]
+fn unique_name(machine: &str) -> String {
+    let mut random = [0; 8];
+    // Without randomness the start of the process in milliseconds is distinct enough.
+    let random = match getrandom::fill(&mut random) {
+        Ok(()) => u64::from_ne_bytes(random),
+        Err(_) => now().cast_unsigned(),
+    };
+    let machine = if machine.is_empty() { "host" } else { machine };
+    format!("{machine}-{}-{random:016x}", std::process::id())
 }
 
 /// Whether to check the pages: after an unclean shutdown, and once a day.
