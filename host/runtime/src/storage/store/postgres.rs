@@ -15,5 +15,5 @@ mod values;
 pub(super) use lease::{HostEntry, Lease};
 pub(crate) use link::Link;
 pub(super) use reader::open_reader;
-pub(crate) use session::Session;
-pub(super) use values::value;
+pub(crate) use session::{Session, SessionError};
+pub(super) use values::{value, without_nul};

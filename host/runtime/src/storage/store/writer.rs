@@ -8,6 +8,9 @@ pub(super) mod engine;
 mod giving_up;
 mod journal;
 mod opening;
+mod pending_work;
+#[cfg(feature = "postgres")]
+pub(super) mod postgres;
 mod queue;
 mod reading;
 mod retention;

@@ -43,6 +43,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Connects to the database of an address.
+    #[cfg(test)]
+    pub(crate) fn to(address: &crate::storage::store::PostgresAddress) -> SqlResult<Self> {
+        Self::open(&Connecting::of(address)?)
+    }
+
     /// Connects to the database.
     pub(super) fn open(connecting: &Connecting) -> SqlResult<Self> {
         let (ready, connected) = mpsc::sync_channel(1);

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use conclave_core::journal::pending_work::{PendingWork, WaitChange, WaitKey};
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::ids::{Millis, RoomId};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
+use super::pending_work::{PendingChanges, PendingWorkRows};
 use super::queue::Write;
 use crate::storage::store::chain::ChainHead;
 use crate::storage::store::reached::ReachedFile;
@@ -41,14 +41,6 @@ pub(super) struct CommitGroup<'a> {
     pub(super) durable: bool,
 }
 
-/// The changes of one room's pending work.
-#[derive(Default)]
-struct PendingWorkRows {
-    all_over: bool,
-    abandoned: Vec<u64>,
-    keys: BTreeMap<WaitKey, Option<(PendingWork, u64)>>,
-}
-
 impl DatabaseFile {
     /// Writes a group in one transaction.
     pub(super) fn commit(
@@ -78,13 +70,13 @@ impl DatabaseFile {
         let mut waits: BTreeMap<&RoomId, PendingWorkRows> = BTreeMap::new();
         for write in &group.writes {
             head = events(&transaction, write, head)?;
-            waits.entry(&write.writing.room).or_default().take(write);
+            waits.entry(&write.writing.room).or_default().add(write);
         }
         for write in latest(&group.writes) {
             room(&transaction, write, self.generation)?;
         }
         for (room, waits) in &waits {
-            waits.put(&transaction, room)?;
+            put(&transaction, room, &waits.changes())?;
         }
         for (room, is_claimed) in &group.claims {
             let generation = if *is_claimed { self.generation } else { 0 };
@@ -299,80 +291,43 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     Ok(())
 }
 
-impl PendingWorkRows {
-    fn take(&mut self, write: &Write) {
-        let since = write.rows.last().map_or(0, |row| row.at);
-        for change in &write.waits {
-            match change {
-                WaitChange::Begun(wait) => {
-                    drop(self.keys.insert(wait.key, Some((wait.clone(), since))))
-                }
-                WaitChange::Over(key) => drop(self.keys.insert(*key, None)),
-                WaitChange::Abandoned(call) => {
-                    self.keys.retain(|key, _| key.call() != Some(*call));
-                    self.abandoned.push(call.0);
-                }
-                WaitChange::Finished => *self = Self { all_over: true, ..Self::default() },
-            }
-        }
-    }
-
-    fn put(&self, transaction: &Transaction<'_>, room: &RoomId) -> rusqlite::Result<()> {
-        let room = room.as_str();
-        if self.all_over {
-            transaction.prepare_cached("DELETE FROM waits WHERE room = ?")?.execute([room])?;
-            transaction.prepare_cached("DELETE FROM timers WHERE room = ?")?.execute([room])?;
-        }
-        for call in self.abandoned.iter().filter(|_| !self.all_over) {
-            let call = call.cast_signed();
-            transaction
-                .prepare_cached("DELETE FROM waits WHERE room = ? AND call = ?")?
-                .execute(params![room, call])?;
-        }
-        for (key, wait) in &self.keys {
-            match (key, wait) {
-                (WaitKey::Timer(timer), None) => {
-                    let timer = timer.0.cast_signed();
-                    transaction
-                        .prepare_cached("DELETE FROM timers WHERE room = ? AND timer = ?")?
-                        .execute(params![room, timer])?;
-                }
-                (_, None) => {
-                    transaction
-                        .prepare_cached("DELETE FROM waits WHERE room = ? AND key = ?")?
-                        .execute(params![room, name(key)])?;
-                }
-                (_, Some((wait, since))) => insert_wait(transaction, room, wait, *since)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-fn insert_wait(
+/// Changes the lists of what a room waits for.
+fn put(
     transaction: &Transaction<'_>,
-    room: &str,
-    wait: &PendingWork,
-    since: u64,
+    room: &RoomId,
+    changes: &PendingChanges<'_>,
 ) -> rusqlite::Result<()> {
-    let since = since.cast_signed();
-    if let WaitKey::Timer(timer) = wait.key {
-        let at = wait.at.unwrap_or_default().0.cast_signed();
+    let room = room.as_str();
+    if changes.is_over {
+        transaction.prepare_cached("DELETE FROM waits WHERE room = ?")?.execute([room])?;
+        transaction.prepare_cached("DELETE FROM timers WHERE room = ?")?.execute([room])?;
+    }
+    for call in &changes.calls_over {
+        transaction
+            .prepare_cached("DELETE FROM waits WHERE room = ? AND call = ?")?
+            .execute(params![room, call])?;
+    }
+    for timer in &changes.timers_over {
+        transaction
+            .prepare_cached("DELETE FROM timers WHERE room = ? AND timer = ?")?
+            .execute(params![room, timer])?;
+    }
+    for key in &changes.waits_over {
+        transaction
+            .prepare_cached("DELETE FROM waits WHERE room = ? AND key = ?")?
+            .execute(params![room, key])?;
+    }
+    for wait in &changes.waits {
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO waits (room, key, call, kind, target, since) VALUES (?, ?, ?, ?, ?, ?)")?
+            .execute(params![room, wait.key, wait.call, wait.kind, wait.target, wait.since])?;
+    }
+    for timer in &changes.timers {
         transaction
             .prepare_cached(
                 "INSERT OR REPLACE INTO timers (room, timer, at, since) VALUES (?, ?, ?, ?)",
             )?
-            .execute(params![room, timer.0.cast_signed(), at, since])?;
-        return Ok(());
+            .execute(params![room, timer.timer, timer.at, timer.since])?;
     }
-    let call = wait.key.call().map_or(0, |call| call.0).cast_signed();
-    transaction
-        .prepare_cached("INSERT OR REPLACE INTO waits (room, key, call, kind, target, since) VALUES (?, ?, ?, ?, ?, ?)")?
-        .execute(params![room, name(&wait.key), call, wait.kind, wait.target, since])?;
     Ok(())
-}
-
-/// The key as JSON, as the table stores it, such as `{"call":3}`.
-fn name(key: &WaitKey) -> String {
-    serde_json::to_string(key).unwrap_or_default()
 }

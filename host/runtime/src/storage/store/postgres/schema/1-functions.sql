@@ -1,6 +1,7 @@
 -- The functions of format 1.
 
--- Commits a group of records: all that are not refused, or nothing. Returns the refused writes.
+-- Commits a group of records: all that are not refused, or nothing. Returns the refused writes; or
+-- one row without a write, and commits no record, if a blob whose bytes were left out is not there.
 --
 -- A write is refused unless its room has its epoch and as many records as its first record has
 -- before it. This holds at the commit, because the row of the room is locked by the same statement.
@@ -10,13 +11,13 @@
 -- the chain, which all hosts wait for.
 CREATE FUNCTION commit_group(
     blob_sha256 TEXT[], blob_bytes BYTEA[],
-    -- Objects in JSON; see `WriteRow` in writer/postgres.rs.
+    -- An array of objects, the columns of `x` below.
     writes_json TEXT,
     event_write BIGINT[], event_room TEXT[], event_seq BIGINT[], event_at BIGINT[], event_kind TEXT[],
     event_principal TEXT[], event_rules BIGINT[], event_body TEXT[], event_parts TEXT[],
     event_hash BYTEA[], event_epoch BIGINT[],
-    -- The root rooms that their host, `owner`, no longer runs.
-    released TEXT[], owner TEXT
+    -- The root rooms that their host, `owner`, no longer runs, and the pool of new ones.
+    released TEXT[], owner TEXT, new_pool TEXT
 ) RETURNS TABLE (refused BIGINT, next_seq BIGINT, fenced_by BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -32,17 +33,20 @@ BEGIN
     IF cardinality(blob_sha256) > 0 THEN
         -- Retention locks the table against this before it looks for blobs that nobody refers to.
         LOCK TABLE conclave.blobs IN ROW EXCLUSIVE MODE;
-        INSERT INTO conclave.blobs AS b (sha256, length, bytes)
+        UPDATE conclave.blobs AS b SET stored = now()
+            WHERE b.sha256 = ANY (blob_sha256) AND b.stored < now() - INTERVAL '10 minutes';
+        INSERT INTO conclave.blobs (sha256, length, bytes)
             SELECT n.sha256, octet_length(n.bytes), n.bytes
             FROM unnest(blob_sha256, blob_bytes) AS n (sha256, bytes)
             WHERE n.bytes IS NOT NULL ORDER BY n.sha256
-            ON CONFLICT (sha256) DO UPDATE SET stored = now()
-            WHERE b.stored < now() - INTERVAL '1 hour';
+            ON CONFLICT DO NOTHING;
         -- Those without bytes were stored before, by what their host knows.
         IF EXISTS (SELECT 1 FROM unnest(blob_sha256, blob_bytes) AS n (sha256, bytes)
             WHERE n.bytes IS NULL AND NOT EXISTS (SELECT 1 FROM conclave.blobs AS b WHERE b.sha256 = n.sha256))
         THEN
-            RAISE EXCEPTION 'a blob was removed' USING ERRCODE = 'CV001';
+            refused := NULL;
+            RETURN NEXT;
+            RETURN;
         END IF;
     END IF;
     FOR w IN
@@ -52,7 +56,7 @@ BEGIN
             started BIGINT, at BIGINT, spent TEXT, turns BIGINT, tokens BIGINT, cost BIGINT,
             principal TEXT, entry TEXT, agents TEXT, text TEXT, inbound TEXT,
             durability TEXT, config TEXT, command TEXT, locked BIGINT, approvals TEXT, questions TEXT,
-            begins BIGINT, is_over BOOLEAN, status TEXT, reason TEXT, is_done BOOLEAN,
+            begins BIGINT, is_over BOOLEAN, status TEXT, reason TEXT,
             calls_over BIGINT[], waits_over TEXT[], timers_over BIGINT[], waits JSONB, timers JSONB)
         ORDER BY run COLLATE "C", x.room COLLATE "C", x.index
     LOOP
@@ -68,14 +72,16 @@ BEGIN
         IF w.first = 0 THEN
             INSERT INTO conclave.rooms (room, run, parent, started, changed, entry, agents, text, turns, tokens,
                 cost_micro_usd, spent, records, durability, config, command, locked, principal, approvals,
-                questions, epoch, host)
+                questions, epoch, host, pool, wake_at)
             VALUES (w.room, w.run, nullif(regexp_replace(w.room, '/[^/]*$', ''), w.room), w.started, w.at,
                 w.entry, w.agents, w.text, 0, 0, 0, '{}', 0, w.durability, w.config, w.command, w.locked,
-                w.principal, w.approvals, w.questions, w.epoch, CASE WHEN w.room = w.run THEN owner END)
+                w.principal, w.approvals, w.questions, w.epoch,
+                CASE WHEN w.room = w.run THEN owner END, CASE WHEN w.room = w.run THEN new_pool END,
+                CASE WHEN w.room = w.run THEN 0 END)
             ON CONFLICT (room) DO NOTHING;
         END IF;
         UPDATE conclave.rooms AS r SET
-            records = w.next, changed = w.at,
+            records = w.next, changed = coalesce(w.at, r.changed),
             turns = coalesce(w.turns, r.turns), tokens = coalesce(w.tokens, r.tokens),
             cost_micro_usd = coalesce(w.cost, r.cost_micro_usd), spent = coalesce(w.spent, r.spent),
             text = CASE WHEN r.text = '' THEN coalesce(w.inbound, '') ELSE r.text END,
@@ -169,9 +175,9 @@ BEGIN
 END $$;
 
 -- Takes a run for a host, unless another one with a lease has it, and gives it the next epoch.
--- Returns no row if there is no such run.
+-- Returns the epoch, or the other host; no row if there is no such run.
 CREATE FUNCTION take_run(of_run TEXT, taker TEXT)
-RETURNS TABLE (owner TEXT, new_epoch BIGINT, is_new BOOLEAN)
+RETURNS TABLE (owner TEXT, new_epoch BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
     found RECORD;
@@ -182,15 +188,12 @@ BEGIN
     END IF;
     IF found.host <> taker AND EXISTS (SELECT 1 FROM conclave.hosts AS h WHERE h.host = found.host AND h.until > clock_timestamp())
     THEN
-        SELECT coalesce(h.name, h.host) INTO owner FROM conclave.hosts AS h WHERE h.host = found.host;
-        new_epoch := found.epoch;
-        is_new := false;
+        owner := found.host;
         RETURN NEXT;
         RETURN;
     END IF;
     new_epoch := found.epoch + 1;
-    is_new := true;
-    UPDATE conclave.rooms AS r SET host = taker, wake_at = NULL WHERE r.room = of_run;
+    UPDATE conclave.rooms AS r SET host = taker, wake_at = 0 WHERE r.room = of_run;
     -- Child rooms that have ended too: the host before may not know it.
     UPDATE conclave.rooms AS r SET epoch = new_epoch WHERE r.run = of_run;
     RETURN NEXT;

@@ -36,7 +36,8 @@ CREATE TABLE rooms (
     stopped BIGINT,
     -- Whoever appends to the room names this number. It grows whenever a host takes the run.
     epoch BIGINT NOT NULL,
-    -- Only in root rooms: the host that has the run, the hosts that may take it, and when to.
+    -- Only in root rooms: the host that has the run, the pool of workers that may take it, and from
+    -- when on they do.
     host TEXT COLLATE "C",
     pool TEXT COLLATE "C",
     wake_at BIGINT
@@ -46,7 +47,7 @@ CREATE INDEX rooms_of_a_run ON rooms (run);
 CREATE INDEX runs_by_start ON rooms (started) WHERE parent IS NULL;
 CREATE INDEX open_runs ON rooms (started) WHERE parent IS NULL AND status IS NULL;
 CREATE INDEX runs_of_a_host ON rooms (host) WHERE host IS NOT NULL;
-CREATE INDEX runs_to_take ON rooms (pool, wake_at) WHERE parent IS NULL AND status IS NULL AND host IS NULL;
+CREATE INDEX runs_to_take ON rooms (pool, wake_at) WHERE parent IS NULL AND ended IS NULL;
 
 CREATE TABLE events (
     number BIGINT NOT NULL PRIMARY KEY,
@@ -124,13 +125,12 @@ CREATE TABLE snapshots (
 -- The processes that run rooms. A run belongs to rooms.host only while that host's lease lasts.
 CREATE TABLE hosts (
     host TEXT COLLATE "C" NOT NULL PRIMARY KEY,
-    name TEXT NOT NULL,
     command TEXT NOT NULL,
     pool TEXT COLLATE "C",
-    started BIGINT NOT NULL,
-    until TIMESTAMPTZ NOT NULL,
-    rooms BIGINT NOT NULL DEFAULT 0,
-    capacity BIGINT
+    -- The number of runs that it takes as a worker.
+    capacity BIGINT NOT NULL,
+    started TIMESTAMPTZ NOT NULL DEFAULT now(),
+    until TIMESTAMPTZ NOT NULL
 ) WITH (fillfactor = 30);
 
 -- Control messages to rooms, from any machine.
@@ -138,9 +138,14 @@ CREATE TABLE inbox (
     id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     room TEXT COLLATE "C" NOT NULL,
     body TEXT NOT NULL,
-    taken BOOLEAN NOT NULL DEFAULT false
+    -- The call that it settles, or NULL. One message at a time settles a call.
+    settles BIGINT,
+    -- 0: sent, 1: a host has taken it, 2: nobody can read it.
+    state BIGINT NOT NULL,
+    UNIQUE (room, settles)
 );
-CREATE INDEX inbox_of_a_room ON inbox (room);
+-- Whether a run that sleeps has a message.
+CREATE INDEX inbox_of_a_run ON inbox ((split_part(room, '/', 1)));
 
 -- What plugins keep from run to run. Keys are bytes, for their order.
 CREATE TABLE kv (

@@ -1,0 +1,251 @@
+//! PostgreSQL as the committing engine: many hosts write, each to the runs that it owns. A group is
+//! one statement, which the server commits as a whole and which may be sent again.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::event::{Event, RULES};
+use conclave_core::types::ids::{Millis, RoomId};
+
+use super::commit::CommitGroup;
+use super::engine::{Committed, Engine, Refusal, Taken};
+use super::queue::Write;
+use super::{Collected, Retention};
+use crate::storage::store::PostgresAddress;
+use crate::storage::store::postgres::{HostEntry, Lease, Link, Session, SessionError};
+use crate::storage::store::record::{EventRow, StoredBytes};
+use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
+use crate::support::clock::{Clock, SystemClock};
+use crate::support::fail_points::kill_point;
+use group::{GroupCall, WriteRow};
+
+mod group;
+mod retention;
+#[cfg(test)]
+mod tests;
+
+/// The age of an acknowledgement from which on it is not believed alone: meanwhile the lease may have
+/// ended and another host may have taken the run.
+const EFFECTS_WITHIN: Duration = Duration::from_secs(10);
+/// The maximum number of digests of blobs that are known to be stored.
+const KNOWN: usize = 4_096;
+
+pub(in crate::storage::store) struct PostgresEngine {
+    session: Session,
+    /// `None` once the engine is closed.
+    lease: Option<Lease>,
+    entry: HostEntry,
+    /// Digests of blobs that this host has stored, whose bytes are not sent again.
+    known: HashSet<String>,
+}
+
+impl PostgresEngine {
+    /// Connects to the database, brings its tables to this host's version, and begins the lease.
+    pub(in crate::storage::store) fn open(
+        address: &PostgresAddress,
+        entry: HostEntry,
+    ) -> Result<Self, SessionError> {
+        let session = Session::open(address)?;
+        let lease = Some(Lease::begin(address, &entry)?);
+        Ok(Self { session, lease, entry, known: HashSet::new() })
+    }
+
+    /// Sends a group until its outcome is known. Returns the refused writes.
+    fn send(&mut self, call: &GroupCall<'_>) -> SqlResult<Vec<(usize, Refusal)>> {
+        let mut sent = Instant::now();
+        let refused = loop {
+            let (entry, known) = (&self.entry, &self.known);
+            kill_point!("before-commit");
+            let answer = self.session.again(|link| {
+                sent = Instant::now();
+                call.send(link, known, entry)
+            })?;
+            kill_point!("after-commit");
+            match answer {
+                Some(refused) => break refused,
+                // Retention of another host removed a blob that this one has stored.
+                None => self.known.clear(),
+            }
+        };
+        if sent.elapsed() < EFFECTS_WITHIN {
+            return Ok(refused);
+        }
+        self.confirmed(call, refused)
+    }
+
+    /// Renews the lease, and adds the writes to rooms that another host has taken since they were
+    /// committed.
+    fn confirmed(
+        &mut self,
+        call: &GroupCall<'_>,
+        mut refused: Vec<(usize, Refusal)>,
+    ) -> SqlResult<Vec<(usize, Refusal)>> {
+        let rooms: Vec<&str> = call.writes.iter().map(|write| write.room.as_str()).collect();
+        let entry = &self.entry;
+        let rows = self.session.again(|link| {
+            entry.renew(link)?;
+            link.rows("SELECT room, epoch FROM rooms WHERE room = ANY (?1)", &[&rooms])
+        })?;
+        for row in rows {
+            let (room, epoch): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
+            for write in call.writes.iter().filter(|write| write.room == room) {
+                let is_known = refused.iter().any(|(index, _)| *index == write.index);
+                if epoch > write.epoch && !is_known {
+                    let epoch = epoch.cast_unsigned();
+                    refused.push((write.index, Refusal::Fenced { epoch }));
+                }
+            }
+        }
+        Ok(refused)
+    }
+}
+
+impl Engine for PostgresEngine {
+    fn commit(&mut self, group: &CommitGroup<'_>) -> SqlResult<Committed> {
+        let call = GroupCall::of(group);
+        if call.is_empty() {
+            return Ok(Committed::default());
+        }
+        let refused = self.send(&call)?;
+        if self.known.len() > KNOWN {
+            self.known.clear();
+        }
+        self.known.extend(call.blobs.iter().map(|blob| blob.sha256.clone()));
+        Ok(Committed { has_changed: true, refused })
+    }
+
+    fn take(&mut self, room: &RoomId) -> SqlResult<Taken> {
+        let entry = &self.entry;
+        self.session.again(|link| {
+            link.batch("BEGIN")?;
+            let taken = take(link, room, entry)?;
+            link.batch(if matches!(taken, Taken::Owned { .. }) { "COMMIT" } else { "ROLLBACK" })?;
+            Ok(taken)
+        })
+    }
+
+    fn keep_snapshot(
+        &mut self,
+        room: &RoomId,
+        snapshot: &Unfinished,
+        body: &str,
+    ) -> SqlResult<bool> {
+        let (run, next) = (room.run(), snapshot.next.cast_signed());
+        let timers: Vec<i64> =
+            snapshot.in_flight.timers().map(|timer| timer.0.cast_signed()).collect();
+        let host = &self.entry.host;
+        // The snapshot is bound to the record before it, so one of a host that lost the run would
+        // only be older than the newest.
+        let kept = self.session.again(|link| {
+            link.row(
+                "WITH written AS (
+                     INSERT INTO snapshots (room, next, body, hash)
+                     SELECT ?1, ?2, ?3, sha256(events.hash || ?3) FROM events
+                     WHERE events.room = ?1 AND events.seq = ?2 - 1
+                     AND EXISTS (SELECT 1 FROM rooms WHERE rooms.room = ?4 AND rooms.host = ?5)
+                     ON CONFLICT (room) DO UPDATE
+                     SET next = EXCLUDED.next, body = EXCLUDED.body, hash = EXCLUDED.hash
+                     WHERE snapshots.next <= EXCLUDED.next RETURNING room),
+                 dropped AS (DELETE FROM timers WHERE timers.room = ?1 AND timer <> ALL (?6)
+                     AND EXISTS (SELECT 1 FROM written))
+                 SELECT count(*) FROM written",
+                &[&room.as_str(), &next, &body.as_bytes(), &run.as_str(), host, &timers],
+            )
+        })?;
+        kill_point!("after-snapshot");
+        Ok(kept.try_get::<_, i64>(0)? > 0)
+    }
+
+    fn note_stop(&mut self, at: Millis) -> SqlResult<()> {
+        let (at, host) = (at.0.cast_signed(), &self.entry.host);
+        self.session.again(|link| {
+            link.run(
+                "UPDATE rooms SET stopped = ?1 WHERE ended IS NULL
+                 AND run IN (SELECT room FROM rooms WHERE host = ?2)",
+                &[&at, host],
+            )
+        })?;
+        Ok(())
+    }
+
+    fn collect(
+        &mut self,
+        keep: &Retention,
+        live: &HashSet<RoomId>,
+        stored: &HashSet<String>,
+    ) -> SqlResult<Collected> {
+        let host = &self.entry.host;
+        self.session.again(|link| retention::collect(link, host, keep, live, stored))
+    }
+
+    /// Commits the last attachments, releases the runs and ends the lease.
+    fn close(&mut self, blobs: &[StoredBytes]) {
+        let last = CommitGroup { blobs, ..CommitGroup::default() };
+        // Without it nothing refers to them, and the lease ends by itself.
+        let _ = self.commit(&last);
+        // Ended first, because a renewal would bring the row back.
+        self.lease.take();
+        let host = &self.entry.host;
+        let _ = self.session.again(|link| {
+            link.run("UPDATE rooms SET host = NULL WHERE host = ?1", &[host])?;
+            link.run("DELETE FROM hosts WHERE host = ?1", &[host])
+        });
+    }
+}
+
+/// Takes a room within a transaction. A child room belongs to whoever has its run.
+fn take(link: &Link, room: &RoomId, entry: &HostEntry) -> SqlResult<Taken> {
+    let run = room.run();
+    let is_root = run == *room;
+    let mine = "SELECT epoch FROM rooms WHERE room = ?1 AND host = ?2 FOR NO KEY UPDATE";
+    let mine = if is_root { None } else { link.rows(mine, &[&run.as_str(), &entry.host])?.pop() };
+    let (epoch, is_new): (i64, bool) = match mine {
+        Some(row) => (row.try_get(0)?, false),
+        None => {
+            let taken =
+                link.rows("SELECT * FROM take_run(?1, ?2)", &[&run.as_str(), &entry.host])?;
+            let Some(row) = taken.first() else { return Ok(Taken::Missing) };
+            if let Some(host) = row.try_get(0)? {
+                return Ok(Taken::Busy { host });
+            }
+            (row.try_get(1)?, true)
+        }
+    };
+    let mut taken = Vec::new();
+    if is_new {
+        taken.push(&run);
+    }
+    if !is_root {
+        taken.push(room);
+    }
+    let mut owned = Vec::new();
+    for room in taken {
+        let sql = "SELECT records, changed, principal FROM rooms WHERE room = ?1";
+        let Some(row) = link.rows(sql, &[&room.as_str()])?.pop() else {
+            return Ok(Taken::Missing);
+        };
+        let (records, changed): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let epoch = epoch.cast_unsigned();
+        let event = Event::Owned { host: entry.host.clone(), epoch };
+        let body = serde_json::to_string(&event)
+            .map_err(|error| SqlError::new(SqlErrorKind::Other, error.to_string()))?;
+        let row = EventRow {
+            seq: records.cast_unsigned(),
+            at: SystemClock.now().0.max(changed.cast_unsigned()),
+            principal: row.try_get::<_, &str>(2)?.into(),
+            rules: RULES,
+            epoch,
+            body,
+            parts: None,
+        };
+        owned.push((room, row));
+    }
+    let call = GroupCall::of_take_over(&owned);
+    let refused = call.send(link, &HashSet::new(), entry)?;
+    if refused.is_none_or(|refused| !refused.is_empty()) {
+        let what = "the record of a take-over was refused";
+        return Err(SqlError::new(SqlErrorKind::Conflict, what));
+    }
+    Ok(Taken::Owned { epoch: epoch.cast_unsigned() })
+}

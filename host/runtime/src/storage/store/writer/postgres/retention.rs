@@ -1,0 +1,115 @@
+//! Retention in PostgreSQL: removes ended runs that no host has, and blobs without references.
+
+use std::collections::HashSet;
+
+use conclave_core::types::ids::RoomId;
+
+use super::{Collected, Link, Retention, SqlResult};
+use crate::support::clock::{Clock, SystemClock};
+
+/// The number of records up to which reading all of them is always cheap enough.
+const FEW: i64 = 10_000;
+/// Above that, all records are read once one in this many has been removed.
+const PART: i64 = 8;
+
+/// The ended runs to remove, oldest first, each locked against a host that would take it.
+const RUNS: &str = "SELECT room FROM rooms WHERE parent IS NULL AND ended < ?1
+    AND NOT EXISTS (SELECT 1 FROM rooms AS other WHERE other.run = rooms.run AND other.ended IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM hosts WHERE hosts.host = rooms.host AND hosts.host <> ?3
+        AND hosts.until > clock_timestamp())
+    AND room NOT IN (SELECT room FROM rooms WHERE parent IS NULL ORDER BY started DESC, number DESC LIMIT ?2)
+    ORDER BY started, number FOR UPDATE";
+
+/// A reference is a digest in the JSON of an event or of its parts. Blobs that another living host
+/// has just stored are spared, because its records may be under way.
+const BLOBS: &str = "WITH parts AS (
+        SELECT DISTINCT found[1] AS sha256 FROM events, regexp_matches(parts, '[0-9a-f]{64}', 'g') AS found),
+    used AS (
+        SELECT found[1] AS sha256 FROM events, regexp_matches(body, '[0-9a-f]{64}', 'g') AS found
+        UNION SELECT sha256 FROM parts
+        UNION SELECT found[1] FROM parts JOIN blobs USING (sha256),
+            regexp_matches(convert_from(bytes, 'UTF8'), '[0-9a-f]{64}', 'g') AS found),
+    gone AS (
+        DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM used) AND sha256 <> ALL (?1)
+        AND (stored < now() - INTERVAL '1 hour'
+            OR NOT EXISTS (SELECT 1 FROM hosts WHERE host <> ?2 AND until > clock_timestamp()))
+        RETURNING length)
+    SELECT count(*), CAST(coalesce(sum(length), 0) AS BIGINT) FROM gone";
+
+pub(super) fn collect(
+    link: &Link,
+    host: &str,
+    keep: &Retention,
+    live: &HashSet<RoomId>,
+    stored: &HashSet<String>,
+) -> SqlResult<Collected> {
+    link.batch("BEGIN")?;
+    let mut collected = Collected::default();
+    let is_bounded = keep.before.is_some() || keep.runs.is_some();
+    if is_bounded {
+        let before = keep.before.map_or(i64::MAX, |at| i64::try_from(at.0).unwrap_or(i64::MAX));
+        let newest = keep.runs.map_or(0, |runs| i64::try_from(runs).unwrap_or(i64::MAX));
+        for row in link.rows(RUNS, &[&before, &newest, &host])? {
+            let run = RoomId::from(row.try_get::<_, String>(0)?);
+            if !live.contains(&run) {
+                remove(link, &run, &mut collected)?;
+                collected.runs.push(run);
+            }
+        }
+    }
+    if !is_bounded || is_worth_it(link, collected.records)? {
+        // Hosts that store a blob wait here, and find it gone.
+        link.batch("LOCK TABLE blobs IN SHARE ROW EXCLUSIVE MODE")?;
+        let stored: Vec<&str> = stored.iter().map(String::as_str).collect();
+        let removed = link.row(BLOBS, &[&stored, &host])?;
+        collected.blobs += removed.try_get::<_, i64>(0)?.cast_unsigned();
+        collected.bytes += removed.try_get::<_, i64>(1)?.cast_unsigned();
+    }
+    // A dry run performs the deletions and rolls them back, so its counts are exact.
+    link.batch(if keep.dry { "ROLLBACK" } else { "COMMIT" })?;
+    Ok(collected)
+}
+
+/// Whether to search for blobs without references. The search reads every record, so it waits until
+/// enough records were removed.
+fn is_worth_it(link: &Link, removed: u64) -> SqlResult<bool> {
+    if removed == 0 {
+        return Ok(false);
+    }
+    let row = link.row(
+        "INSERT INTO meta (name, value) VALUES ('removed', ?1)
+         ON CONFLICT (name) DO UPDATE SET value = meta.value + EXCLUDED.value
+         RETURNING value, (SELECT CAST(coalesce(sum(records), 0) AS BIGINT) FROM rooms)",
+        &[&removed.cast_signed()],
+    )?;
+    let (since, remaining): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let is_worth_it = remaining <= FEW || since.saturating_mul(PART) >= remaining;
+    if is_worth_it {
+        link.run("UPDATE meta SET value = 0 WHERE name = 'removed'", &[])?;
+    }
+    Ok(is_worth_it)
+}
+
+fn remove(link: &Link, run: &RoomId, collected: &mut Collected) -> SqlResult<()> {
+    let row = link.row(
+        "WITH gone AS (DELETE FROM events WHERE room IN (SELECT room FROM rooms WHERE run = ?1)
+             RETURNING number, octet_length(body) AS bytes)
+         SELECT count(*), CAST(coalesce(sum(bytes), 0) AS BIGINT), coalesce(max(number), 0) FROM gone",
+        &[&run.as_str()],
+    )?;
+    for table in ["waits", "timers", "snapshots", "inbox"] {
+        let of_run = "room IN (SELECT room FROM rooms WHERE run = ?1)";
+        link.run(&format!("DELETE FROM {table} WHERE {of_run}"), &[&run.as_str()])?;
+    }
+    link.run("DELETE FROM rooms WHERE run = ?1", &[&run.as_str()])?;
+    // Checks accept missing records of the run only up to this line.
+    let last: i64 = row.try_get(2)?;
+    link.run(
+        "INSERT INTO removed (run, at, last) VALUES (?1, ?2, ?3)
+         ON CONFLICT (run) DO UPDATE SET at = EXCLUDED.at, last = EXCLUDED.last",
+        &[&run.as_str(), &SystemClock.now().0.cast_signed(), &last],
+    )?;
+    collected.records += row.try_get::<_, i64>(0)?.cast_unsigned();
+    collected.bytes += row.try_get::<_, i64>(1)?.cast_unsigned();
+    Ok(())
+}
