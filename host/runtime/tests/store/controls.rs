@@ -101,7 +101,7 @@ async fn live(folder: &Path, kill: Option<&str>) {
     }
     running.await.unwrap();
     // The message that ended the run is deleted too.
-    while !ControlMessage::pending(&folder.join("kept")).unwrap().is_empty() {
+    while !Mail::in_folder(&folder.join("kept")).pending().unwrap().is_empty() {
         inbox.receive(|_| {}).await;
         tokio::task::yield_now().await;
     }
@@ -157,7 +157,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
             RoomId::from(ROOM),
             ControlCommand::Decide { call, approval: Approval::Approved },
         );
-        mail.send(&store).unwrap();
+        Mail::in_folder(&store).send(&mail).unwrap();
         let killed = child.wait_with_output().unwrap();
         assert!(
             killed.status.code().is_none(),
@@ -169,14 +169,17 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         assert_eq!(has_it(), is_journalled, "{point}");
         let state = if is_there { MailState::Taken } else { MailState::Gone };
         assert_eq!(
-            mail.state(&store),
+            Mail::in_folder(&store).state(&mail).unwrap(),
             state,
             "{point}: its sender learns that it was taken only once it is journalled"
         );
 
         let ended = start(temp.path(), None).wait_with_output().unwrap();
         assert!(ended.status.success(), "{point}: {}", String::from_utf8_lossy(&ended.stderr));
-        assert!(has_it() && mail.state(&store) == MailState::Gone, "{point}");
+        assert!(
+            has_it() && Mail::in_folder(&store).state(&mail).unwrap() == MailState::Gone,
+            "{point}"
+        );
         let all = records(&store, ROOM);
         let received = all
             .iter()

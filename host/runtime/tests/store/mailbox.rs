@@ -11,9 +11,12 @@ fn stop(room: &str) -> ControlMessage {
 #[test]
 fn messages_lie_in_order_until_they_are_taken_back() {
     let temp = tempfile::tempdir().unwrap();
-    assert!(matches!(stop("a").send(temp.path()), Err(StoreError::Missing { .. })));
+    assert!(matches!(
+        Mail::in_folder(temp.path()).send(&stop("a")),
+        Err(StoreError::Missing { .. })
+    ));
     let _store = Store::open(temp.path()).unwrap();
-    assert_eq!(ControlMessage::pending(temp.path()).unwrap(), []);
+    assert_eq!(Mail::in_folder(temp.path()).pending().unwrap(), []);
     let decide = || {
         ControlMessage::new(
             RoomId::from("a/1"),
@@ -22,20 +25,26 @@ fn messages_lie_in_order_until_they_are_taken_back() {
     };
     // Two messages with the same content are distinct.
     let sent = [stop("a"), decide(), stop("b"), stop("b")];
-    sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
-    assert_eq!(ControlMessage::pending(temp.path()).unwrap(), sent);
-    assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Waiting));
-    let back = ControlMessage::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap();
+    sent.iter().for_each(|mail| Mail::in_folder(temp.path()).send(mail).unwrap());
+    assert_eq!(Mail::in_folder(temp.path()).pending().unwrap(), sent);
+    assert!(
+        sent.iter()
+            .all(|mail| Mail::in_folder(temp.path()).state(mail).unwrap() == MailState::Waiting)
+    );
+    let back = Mail::in_folder(temp.path()).take_back(|mail| mail.id == sent[2].id).unwrap();
     assert_eq!(back, sent[2..3]);
     assert_eq!(
-        (sent[2].state(temp.path()), sent[3].state(temp.path())),
+        (
+            Mail::in_folder(temp.path()).state(&sent[2]).unwrap(),
+            Mail::in_folder(temp.path()).state(&sent[3]).unwrap()
+        ),
         (MailState::Gone, MailState::Waiting)
     );
-    assert_eq!(ControlMessage::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap(), []);
+    assert_eq!(Mail::in_folder(temp.path()).take_back(|mail| mail.id == sent[2].id).unwrap(), []);
     let long = ControlMessage::new(
         RoomId::from("a"),
         ControlCommand::Stop { reason: "x".repeat(2 << 20) },
     );
-    assert!(long.send(temp.path()).is_err());
-    assert_eq!(ControlMessage::pending(temp.path()).unwrap().len(), 3);
+    assert!(Mail::in_folder(temp.path()).send(&long).is_err());
+    assert_eq!(Mail::in_folder(temp.path()).pending().unwrap().len(), 3);
 }

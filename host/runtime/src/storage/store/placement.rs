@@ -5,8 +5,8 @@ use conclave_core::journal::placement::Sleep;
 use conclave_core::types::ids::{Millis, RoomId};
 use serde::Serialize;
 
-use super::sql::{Sql, SqlResult};
 use super::reader::lists;
+use super::sql::{Sql, SqlResult};
 use super::{Store, StoreError, StoreReader};
 
 /// The time of a run that only a message wakes.
@@ -17,8 +17,6 @@ const NEVER: i64 = i64::MAX;
 pub struct HostRow {
     /// The name that its runs name as their host.
     pub host: String,
-    /// The name of its machine.
-    pub name: String,
     /// The command that it runs.
     pub command: String,
     /// The pool of its runs; `None` if it is no worker.
@@ -90,10 +88,10 @@ fn claim(tables: &dyn Sql, host: &str, pool: &str) -> SqlResult<Option<RoomId>> 
     let run = tables.first(
         "UPDATE rooms SET host = ?1 WHERE room = (
              SELECT room FROM rooms WHERE parent IS NULL AND ended IS NULL AND pool = ?2
-             AND (wake_at IS NULL OR wake_at <= CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT))
+             AND wake_at <= CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)
              AND (host IS NULL OR NOT EXISTS
                  (SELECT 1 FROM hosts WHERE hosts.host = rooms.host AND hosts.until > now()))
-             ORDER BY wake_at NULLS FIRST, started LIMIT 1 FOR UPDATE SKIP LOCKED)
+             ORDER BY wake_at, started LIMIT 1 FOR UPDATE SKIP LOCKED)
          RETURNING room",
         &[host.into(), pool.into()],
         |row| row.get::<String>(0),
@@ -149,27 +147,26 @@ fn sleepers(tables: &dyn Sql, host: &str, now: Millis) -> SqlResult<Vec<RoomId>>
 
 fn hosts(tables: &dyn Sql) -> SqlResult<Vec<HostRow>> {
     tables.rows(
-        "SELECT hosts.host, hosts.name, hosts.command, hosts.pool, hosts.capacity,
+        "SELECT hosts.host, hosts.command, hosts.pool, hosts.capacity,
              (SELECT count(*) FROM rooms WHERE rooms.host = hosts.host AND rooms.ended IS NULL),
              (SELECT coalesce(max(rooms.epoch), 0) FROM rooms WHERE rooms.host = hosts.host),
-             hosts.started,
+             CAST(extract(epoch FROM hosts.started) * 1000 AS BIGINT),
              CAST(extract(epoch FROM clock_timestamp() - (hosts.until - interval '15 seconds')) * 1000
                  AS BIGINT),
              hosts.until > clock_timestamp()
-         FROM hosts ORDER BY 10 DESC, hosts.started, hosts.host",
+         FROM hosts ORDER BY 9 DESC, hosts.started, hosts.host",
         &[],
         |row| {
             Ok(HostRow {
                 host: row.get(0)?,
-                name: row.get(1)?,
-                command: row.get(2)?,
-                pool: row.get(3)?,
-                capacity: row.get::<Option<u64>>(4)?.unwrap_or(0),
-                runs: row.get(5)?,
-                epoch: row.get(6)?,
-                started: Millis(row.get(7)?),
-                silent_ms: row.get::<i64>(8)?.max(0).cast_unsigned(),
-                is_live: row.get(9)?,
+                command: row.get(1)?,
+                pool: row.get(2)?,
+                capacity: row.get(3)?,
+                runs: row.get(4)?,
+                epoch: row.get(5)?,
+                started: Millis(row.get(6)?),
+                silent_ms: row.get::<i64>(7)?.max(0).cast_unsigned(),
+                is_live: row.get(8)?,
             })
         },
     )

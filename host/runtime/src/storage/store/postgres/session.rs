@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::connecting::Connecting;
 use super::link::Link;
 use super::schema::{self, Tables};
-use crate::storage::store::PostgresAddress;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
+use crate::storage::store::{PostgresAddress, StoreAddress, StoreError};
 
 /// The time for which a lost connection is made again, before the store counts as broken.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -103,4 +103,16 @@ pub(crate) enum SessionError {
     Newer { version: i64, known: i64 },
     #[error(transparent)]
     Sql(#[from] SqlError),
+}
+
+impl SessionError {
+    /// The error of the store at this address.
+    pub(in crate::storage::store) fn of(self, store: &StoreAddress) -> StoreError {
+        match self {
+            Self::Newer { version, known } => {
+                StoreError::Newer { store: store.clone(), version, known }
+            }
+            Self::Sql(error) => error.of(store),
+        }
+    }
 }

@@ -11,7 +11,7 @@ use super::{Collected, Retention};
 use crate::storage::store::record::StoredBytes;
 use crate::storage::store::sql::SqlResult;
 
-pub(in crate::storage::store) trait Engine: Send {
+pub(super) trait Engine: Send {
     /// Writes a group in one transaction.
     fn commit(&mut self, group: &CommitGroup<'_>) -> SqlResult<Committed>;
 
@@ -45,16 +45,16 @@ pub(in crate::storage::store) trait Engine: Send {
 
 /// The result of a commit.
 #[derive(Debug, Default)]
-pub(in crate::storage::store) struct Committed {
+pub(super) struct Committed {
     /// Whether the store has changed.
-    pub(in crate::storage::store) has_changed: bool,
+    pub(super) has_changed: bool,
     /// The writes that were refused, by their index in the group. All others are committed.
-    pub(in crate::storage::store) refused: Vec<(usize, Refusal)>,
+    pub(super) refused: Vec<(usize, Refusal)>,
 }
 
 /// The reason why a host may not write to a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::storage::store) enum Refusal {
+pub(super) enum Refusal {
     /// The room has records that this host did not write.
     Behind {
         /// The number of the room's next record.
@@ -69,7 +69,7 @@ pub(in crate::storage::store) enum Refusal {
 
 /// The result of taking a room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::storage::store) enum Taken {
+pub(super) enum Taken {
     /// This host may write records of this epoch. 0 where the store has one writing process.
     Owned { epoch: u64 },
     /// Another host has the run in progress.

@@ -17,15 +17,15 @@ use super::queue::WriterQueue;
 use super::reading::ReaderThread;
 use super::sqlite::SqliteEngine;
 use super::thread::{Thread, WriterState};
+#[cfg(feature = "postgres")]
+use crate::storage::store::PostgresAddress;
 use crate::storage::store::chain::ChainHead;
 use crate::storage::store::lock::{NotLocked, StoreLock};
+#[cfg(feature = "postgres")]
+use crate::storage::store::postgres::{self, HostEntry};
 use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::Rows;
 use crate::storage::store::sql::{SqlError, SqlResult};
-#[cfg(feature = "postgres")]
-use crate::storage::store::postgres::{self, HostEntry};
-#[cfg(feature = "postgres")]
-use crate::storage::store::PostgresAddress;
 use crate::storage::store::{
     SNAPSHOT_EVERY, Store, StoreAddress, StoreError, StoreOptions, reached, schema, wal,
 };
@@ -89,11 +89,9 @@ impl StoreWriter {
         let host = unique_name(&options.host);
         let entry = HostEntry {
             host: host.clone(),
-            name: options.host.clone(),
             command: options.command.clone(),
             pool: options.pool.clone(),
-            started: now(),
-            capacity: (options.capacity > 0).then(|| i64::from(options.capacity)),
+            capacity: options.capacity.into(),
         };
         let place = StoreAddress::Postgres(address.clone());
         let engine = PostgresEngine::open(address, entry).map_err(|error| error.of(&place))?;

@@ -18,7 +18,7 @@ use crate::storage::store::record::{EventRow, StoredBytes};
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 use crate::support::clock::{Clock, SystemClock};
 use crate::support::fail_points::kill_point;
-use group::{GroupCall, WriteRow};
+use group::GroupCall;
 
 mod group;
 mod retention;
