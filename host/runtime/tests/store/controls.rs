@@ -17,7 +17,7 @@ use conclave_runtime::fail_points;
 use conclave_runtime::ids::{CallId, RoomId};
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use conclave_runtime::store::{
-    ControlCommand, ControlMessage, Durability, MailState, RunState, Store, StoreReader,
+    ControlCommand, ControlMessage, Durability, Mail, MailState, RunState, Store, StoreReader,
 };
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;

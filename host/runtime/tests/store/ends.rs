@@ -74,7 +74,7 @@ fn two_processes_never_write_one_store_and_one_that_is_killed_loses_nothing_ackn
             RunState::Running
         );
         let second = Store::open_free(temp.path()).unwrap();
-        assert_eq!(second.folder(), temp.path().join("2"));
+        assert_eq!(second.folder(), Some(&*temp.path().join("2")));
         assert_eq!(all(temp.path()), [folder.clone(), temp.path().join("2")]);
         drop(second);
         child.kill().unwrap();

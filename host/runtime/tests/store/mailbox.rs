@@ -2,7 +2,7 @@
 
 use conclave_core::types::approval::Approval;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::store::{ControlCommand, ControlMessage, MailState, Store, StoreError};
+use conclave_runtime::store::{ControlCommand, ControlMessage, Mail, MailState, Store, StoreError};
 
 fn stop(room: &str) -> ControlMessage {
     ControlMessage::new(RoomId::from(room), ControlCommand::Stop { reason: "enough".to_owned() })

@@ -116,7 +116,7 @@ fn what_is_read_does_not_grow_with_the_journal() {
         }
         let temp = tempfile::tempdir().unwrap();
         // What a killed process leaves behind.
-        copied(store.folder(), temp.path());
+        copied(store.folder().unwrap(), temp.path());
         let (_, read, _) = resumed(&Store::open(temp.path()).unwrap());
         assert!(read as u64 <= SNAPSHOT_EVERY / 2, "{read} of {length} records");
     }

@@ -258,12 +258,12 @@ fn a_row_of_a_room_says_what_its_records_do() {
 fn a_group_whose_connection_is_cut_is_stored_once() {
     let Some(database) = TestDatabase::new() else { return };
     let mut engine = database.engine("one");
-    let admin = database.link();
     let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let mut next = 0;
     std::thread::scope(|scope| {
         let cutting = scope.spawn(|| {
+            let admin = database.link();
             for _ in 0..20 {
                 std::thread::sleep(Duration::from_millis(40));
                 admin.rows(cut, &[]).unwrap();
