@@ -144,6 +144,19 @@ impl Prepared {
         self.rebuilt.pins.is_dev(plugin.as_str())
     }
 
+    /// The name of the pool of hosts that can go on with each other's runs of this config: a digest
+    /// of its setup, with the digests of its components, and of the rules of this host. A host with
+    /// another config, component or version is in another pool.
+    #[cfg(feature = "postgres")]
+    #[must_use]
+    pub fn pool(&self) -> String {
+        let setup = serde_json::to_string(&*self.setup).unwrap_or_default();
+        let rules = conclave_core::protocol::event::RULES;
+        let version = env!("CARGO_PKG_VERSION");
+        let digest = crate::support::digest::sha256(format!("{version} {rules} {setup}").as_bytes());
+        digest[..16].to_owned()
+    }
+
     /// The plugins, ordered by name.
     #[must_use]
     pub fn plugins(&self) -> &[PluginInfo] {

@@ -91,6 +91,7 @@ impl Worker {
         notify: impl Fn(WorkerEvent<'_>),
     ) {
         let mut stop = std::pin::pin!(stop);
+        self.announce(&notify).await;
         loop {
             self.end_finished(&notify).await;
             self.put_to_sleep(&notify).await;
@@ -107,6 +108,19 @@ impl Worker {
         while let Some((run, active)) = self.active.pop_first() {
             self.give_back(&run, active, &notify).await;
             notify(WorkerEvent::GivenBack(&run));
+        }
+    }
+
+    async fn announce(&self, notify: &impl Fn(WorkerEvent<'_>)) {
+        let (store, capacity) = (self.store.clone(), self.capacity);
+        let pools: Vec<String> = self.pools.iter().map(|pool| pool.name.clone()).collect();
+        let announced = off_the_loop(move || {
+            let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+            store.announce_worker(&pools, capacity)
+        });
+        // Only the list of workers lacks it.
+        if let Err(error) = announced.await {
+            notify(WorkerEvent::Store(&error));
         }
     }
 

@@ -115,6 +115,9 @@ pub struct RunOrigin {
     pub approvals: String,
     /// Who answers the questions of tasks, likewise.
     pub questions: String,
+    /// The pool of workers that may take the runs over, where hosts share the store; `None` if none
+    /// may. See [`Prepared::pool`](crate::Prepared::pool).
+    pub pool: Option<String>,
 }
 
 /// The options of opening a store.
@@ -130,11 +133,6 @@ pub struct StoreOptions {
     pub host: String,
     /// The command that this process runs, for display.
     pub command: String,
-    /// The number of runs that this process runs at once as a worker; 0 if it is none.
-    pub capacity: u32,
-    /// The pool of workers that may take over the runs that this process begins: the name of what
-    /// they must have in common, such as a digest of the config. `None` if no worker may.
-    pub pool: Option<String>,
     /// The maximum delay of records of durability `group` that nothing waits for. Those that come
     /// meanwhile share their commit. `None` for 10 ms.
     pub group_delay: Option<Duration>,

@@ -108,6 +108,7 @@ pub(crate) fn about() -> RunOrigin {
         locked: true,
         approvals: "wait".to_owned(),
         questions: "prompt".to_owned(),
+        pool: None,
     }
 }
 

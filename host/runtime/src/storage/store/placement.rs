@@ -19,7 +19,7 @@ pub struct HostRow {
     pub host: String,
     /// The command that it runs.
     pub command: String,
-    /// The pool of its runs; `None` if it is no worker.
+    /// The pools from which it takes runs, separated by spaces; `None` if it is no worker.
     pub pool: Option<String>,
     /// The number of runs that it takes at most; 0 if it is no worker.
     pub capacity: u64,
@@ -36,11 +36,23 @@ pub struct HostRow {
 }
 
 impl Store {
-    /// Takes a due run of a pool that no living host has; `None` if there is none. It must be
-    /// called on a thread that may block.
+    /// Notes for people that this host takes runs of these pools, up to a number at once. It must
+    /// be called on a thread that may block, like all methods below.
     ///
     /// # Errors
     /// Fails with an error of the store; the same for all methods below.
+    pub fn announce_worker(&self, pools: &[&str], capacity: usize) -> Result<(), StoreError> {
+        let (Some(host), pools) = (self.0.host(), pools.join(" ")) else { return Ok(()) };
+        let capacity = i64::try_from(capacity).unwrap_or(i64::MAX);
+        self.0.ask_tables(move |tables| {
+            let values = [host.as_str().into(), pools.as_str().into(), capacity.into()];
+            tables
+                .execute("UPDATE hosts SET pool = ?2, capacity = ?3 WHERE host = ?1", &values)
+                .map(drop)
+        })
+    }
+
+    /// Takes a due run of a pool that no living host has; `None` if there is none.
     pub fn claim(&self, pool: &str) -> Result<Option<RoomId>, StoreError> {
         let (Some(host), pool) = (self.0.host(), pool.to_owned()) else { return Ok(None) };
         self.0.ask_tables(move |tables| claim(tables, &host, &pool))

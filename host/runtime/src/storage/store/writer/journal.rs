@@ -49,6 +49,7 @@ impl StoreJournals {
             locked: about.locked,
             approvals: about.approvals,
             questions: about.questions,
+            pool: about.pool,
         };
         Self { writer: Arc::clone(writer), durability, new_room: Arc::new(new_room) }
     }

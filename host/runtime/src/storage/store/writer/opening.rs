@@ -90,8 +90,7 @@ impl StoreWriter {
         let entry = HostEntry {
             host: host.clone(),
             command: options.command.clone(),
-            pool: options.pool.clone(),
-            capacity: options.capacity.into(),
+            ..HostEntry::default()
         };
         let place = StoreAddress::Postgres(address.clone());
         let engine = PostgresEngine::open(address, entry).map_err(|error| error.of(&place))?;

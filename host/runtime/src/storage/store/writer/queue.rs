@@ -148,6 +148,8 @@ pub(super) struct NewRoom {
     pub(super) locked: bool,
     pub(super) approvals: String,
     pub(super) questions: String,
+    /// The pool of workers that may take the run over; `None` if none may.
+    pub(super) pool: Option<String>,
 }
 
 /// A write of one room's records.

@@ -16,8 +16,8 @@ CREATE FUNCTION commit_group(
     event_write BIGINT[], event_room TEXT[], event_seq BIGINT[], event_at BIGINT[], event_kind TEXT[],
     event_principal TEXT[], event_rules BIGINT[], event_body TEXT[], event_parts TEXT[],
     event_hash BYTEA[], event_epoch BIGINT[],
-    -- The root rooms that their host, `owner`, no longer runs, and the pool of new ones.
-    released TEXT[], owner TEXT, new_pool TEXT
+    -- The root rooms that their host, `owner`, no longer runs.
+    released TEXT[], owner TEXT
 ) RETURNS TABLE (refused BIGINT, next_seq BIGINT, fenced_by BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -56,7 +56,7 @@ BEGIN
             started BIGINT, at BIGINT, spent TEXT, turns BIGINT, tokens BIGINT, cost BIGINT,
             principal TEXT, entry TEXT, agents TEXT, text TEXT, inbound TEXT,
             durability TEXT, config TEXT, command TEXT, locked BIGINT, approvals TEXT, questions TEXT,
-            begins BIGINT, is_over BOOLEAN, status TEXT, reason TEXT,
+            pool TEXT, begins BIGINT, is_over BOOLEAN, status TEXT, reason TEXT,
             calls_over BIGINT[], waits_over TEXT[], timers_over BIGINT[], waits JSONB, timers JSONB)
         ORDER BY run COLLATE "C", x.room COLLATE "C", x.index
     LOOP
@@ -76,7 +76,7 @@ BEGIN
             VALUES (w.room, w.run, nullif(regexp_replace(w.room, '/[^/]*$', ''), w.room), w.started, w.at,
                 w.entry, w.agents, w.text, 0, 0, 0, '{}', 0, w.durability, w.config, w.command, w.locked,
                 w.principal, w.approvals, w.questions, w.epoch,
-                CASE WHEN w.room = w.run THEN owner END, CASE WHEN w.room = w.run THEN new_pool END,
+                CASE WHEN w.room = w.run THEN owner END, CASE WHEN w.room = w.run THEN w.pool END,
                 CASE WHEN w.room = w.run THEN 0 END)
             ON CONFLICT (room) DO NOTHING;
         END IF;

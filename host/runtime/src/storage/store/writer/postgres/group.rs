@@ -14,7 +14,7 @@ use crate::storage::store::writer::pending_work::{PendingChanges, PendingWorkRow
 
 const COMMIT: &str =
     "SELECT refused, next_seq, fenced_by FROM commit_group(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
-    ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+    ?11, ?12, ?13, ?14, ?15, ?16)";
 
 /// The parameters of the function.
 #[derive(Default)]
@@ -96,6 +96,7 @@ struct OriginColumns {
     locked: i64,
     approvals: String,
     questions: String,
+    pool: Option<String>,
 }
 
 impl<'a> GroupCall<'a> {
@@ -209,7 +210,6 @@ impl<'a> GroupCall<'a> {
                 epoch,
                 &self.released,
                 &entry.host,
-                &entry.pool,
             ],
         )?;
         let mut refused = Vec::new();
@@ -252,6 +252,7 @@ impl WriteRow {
                 locked: new_room.locked.into(),
                 approvals: text(&new_room.approvals),
                 questions: text(&new_room.questions),
+                pool: new_room.pool.as_deref().map(text),
             }
         });
         let mut pending = PendingWorkRows::default();
