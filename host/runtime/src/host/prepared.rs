@@ -153,7 +153,8 @@ impl Prepared {
         let setup = serde_json::to_string(&*self.setup).unwrap_or_default();
         let rules = conclave_core::protocol::event::RULES;
         let version = env!("CARGO_PKG_VERSION");
-        let digest = crate::support::digest::sha256(format!("{version} {rules} {setup}").as_bytes());
+        let digest =
+            crate::support::digest::sha256(format!("{version} {rules} {setup}").as_bytes());
         digest[..16].to_owned()
     }
 

@@ -95,6 +95,7 @@ fn write(room: &str, epoch: u64, seqs: std::ops::Range<u64>) -> Write {
             locked: true,
             approvals: String::new(),
             questions: String::new(),
+            pool: None,
         }),
         inbound: None,
         begins: false,
