@@ -1,0 +1,210 @@
+//! `conclave worker [CONFIG…]`: a host process without a terminal, which takes due runs of a shared
+//! store, brings them forward, and gives back those that sleep.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use conclave_core::types::ids::RoomId;
+use conclave_runtime::store::{Durability, RunOrigin, Store, StoreAddress};
+use conclave_runtime::worker::{Worker, WorkerEvent, WorkerPool};
+use conclave_runtime::{Host, Prepared};
+use serde_json::json;
+
+use crate::args::{
+    self, Approvals, CONFIG, Keep, OutputArgs, Questions, TraceChoice, WorkerArgs,
+};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::session::context::{RunContext, RunStyle};
+use crate::state::journals::RunStorage;
+use crate::state::setup::{self, EngineStart};
+use crate::state::store_address::with_named_store;
+use crate::state::stores;
+use crate::ui::interrupt::{Interrupts, terminated};
+use crate::ui::show::{BAD, FAINT, NAME, ODD, one_line, paint, plural, printable, show_path};
+use crate::ui::{stderr, stdout};
+
+/// Characters of an error that are shown.
+const SHOWN: usize = 300;
+
+/// A config whose runs the worker takes.
+struct ServedConfig {
+    file: PathBuf,
+    storage: RunStorage,
+    host: Arc<Host>,
+    prepared: Arc<Prepared>,
+}
+
+pub(crate) async fn worker(
+    args: WorkerArgs,
+    output: OutputArgs,
+    mut interrupts: Interrupts,
+) -> Result<u8, CliError> {
+    let files =
+        if args.configs.is_empty() { vec![PathBuf::from(CONFIG)] } else { args.configs.clone() };
+    let (address, store) = open(&args, &files)?;
+    let mut configs = Vec::with_capacity(files.len());
+    for file in files {
+        configs.push(ServedConfig::load(file, &store, &args, output).await?);
+    }
+    let style = RunStyle {
+        output: OutputArgs { quiet: true, ..output },
+        trace: TraceChoice::default(),
+        verbose: false,
+        approvals: Approvals::Wait,
+        questions: Questions::Wait,
+    };
+    let contexts: Vec<RunContext> = configs
+        .iter()
+        .map(|config| {
+            let ServedConfig { file, storage, prepared, .. } = config;
+            RunContext::new(prepared, file, storage, style, &interrupts)
+        })
+        .collect::<Result<_, _>>()?;
+    let pools: Vec<WorkerPool> = configs.iter().map(ServedConfig::pool).collect();
+    if !output.result_only() {
+        report_start(&address, &configs, &pools, args.rooms);
+    }
+    let names: Vec<String> = pools.iter().map(|pool| pool.name.clone()).collect();
+    let options = |pool: &WorkerPool, _: &RoomId| {
+        let index = names.iter().position(|name| *name == pool.name).unwrap_or_default();
+        contexts[index].options(&configs[index].storage)
+    };
+    interrupts.run_begins();
+    // Runs are given back, however long their journals take.
+    interrupts.lingers();
+    let stop = async {
+        tokio::select! {
+            () = interrupts.next() => {}
+            () = terminated() => {}
+        }
+    };
+    let worker = Worker::new(&store, pools, args.rooms as usize);
+    worker.work(options, stop, |event| report(&event, output)).await;
+    for config in &configs {
+        crate::state::observers::drain(&config.host, true, output, &interrupts).await?;
+    }
+    Ok(exit::OK)
+}
+
+/// Opens the store that the workers share.
+fn open(args: &WorkerArgs, files: &[PathBuf]) -> Result<(StoreAddress, Store), CliError> {
+    let config = setup::read_config(&files[0], &args.model.models()?)?;
+    let keep = Keep { store: args.store.clone(), ..Keep::default() };
+    let address = shared_address(with_named_store(&keep, &config)?.store, "a worker")?;
+    let store = stores::open(&address, "worker")?;
+    Ok((address, store))
+}
+
+/// Returns the address of a store that hosts share, or the error that `who` needs one.
+pub(crate) fn shared_address(
+    named: Option<StoreAddress>,
+    who: &str,
+) -> Result<StoreAddress, CliError> {
+    match named {
+        Some(address @ StoreAddress::Postgres(_)) => Ok(address),
+        Some(StoreAddress::Folder(folder)) => Err(CliError::usage(format!(
+            "{who} needs a store that hosts share, and {} is a folder",
+            show_path(folder)
+        ))
+        .hint("--store postgres://USER@HOST/DATABASE, or `store` in the config")),
+        None => Err(CliError::usage(format!("{who} needs a store that hosts share"))
+            .hint("--store postgres://USER@HOST/DATABASE, or `store` in the config")),
+    }
+}
+
+impl ServedConfig {
+    async fn load(
+        file: PathBuf,
+        store: &Store,
+        args: &WorkerArgs,
+        output: OutputArgs,
+    ) -> Result<Self, CliError> {
+        let engine = EngineStart::begin();
+        let config = setup::read_config(&file, &args.model.models()?)?;
+        let locked = args.locked.locked;
+        let origin = RunOrigin {
+            config: std::path::absolute(&file).ok(),
+            command: "worker".to_owned(),
+            locked,
+            ..RunOrigin::default()
+        };
+        let durability = config.durability.unwrap_or_default();
+        let storage = RunStorage::in_store(store.clone(), durability, origin);
+        let host = Arc::new(setup::open_host_keeping(&file, &storage, engine)?);
+        let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?;
+        Ok(Self { file, storage, host, prepared: Arc::new(prepared) })
+    }
+
+    fn pool(&self) -> WorkerPool {
+        WorkerPool {
+            name: self.prepared.pool(),
+            host: Arc::clone(&self.host),
+            prepared: Arc::clone(&self.prepared),
+        }
+    }
+}
+
+fn report_start(
+    address: &StoreAddress,
+    configs: &[ServedConfig],
+    pools: &[WorkerPool],
+    rooms: u32,
+) {
+    let count = plural(u64::from(rooms), "run", "runs");
+    stderr::line(format_args!("takes up to {count} at once from {address}"));
+    for (config, pool) in configs.iter().zip(pools) {
+        let pool = paint(FAINT, format_args!("pool {}", pool.name));
+        stderr::line(format_args!("  {}  {pool}", show_path(&config.file)));
+    }
+}
+
+/// Reports an event of the worker, on stdout as JSON or on stderr as a line.
+fn report(event: &WorkerEvent<'_>, output: OutputArgs) {
+    let (word, run, what) = match event {
+        WorkerEvent::Taken(run) => ("taken", Some(*run), None),
+        WorkerEvent::Ended(run, outcome) => {
+            let reason = if outcome.status.is_success() { "" } else { &*outcome.reason };
+            let status = outcome.status.as_str();
+            let what =
+                if reason.is_empty() { status.to_owned() } else { format!("{status}: {reason}") };
+            ("ended", Some(*run), Some(what))
+        }
+        WorkerEvent::Asleep(run) => ("asleep", Some(*run), None),
+        WorkerEvent::Lost(run) => ("lost", Some(*run), None),
+        WorkerEvent::Failed(run, reason) => ("failed", Some(*run), Some(reason.clone())),
+        WorkerEvent::GivenBack(run) => ("given-back", Some(*run), None),
+        WorkerEvent::Received(message) => ("received", Some(&message.room), None),
+        WorkerEvent::Store(error) => ("store-failed", None, Some(error.to_string())),
+    };
+    if output.json {
+        let line = json!({ "type": "worker", "event": word, "run": run, "reason": what });
+        // The journal has what happened; a reader that is gone must not stop the runs.
+        let _ = stdout::json(line);
+        return;
+    }
+    if output.quiet {
+        return;
+    }
+    let what = what.map(|what| printable(&one_line(&what, SHOWN)).to_string());
+    let text = match (word, &what) {
+        ("asleep", _) => "waits for a time or a person; given back".to_owned(),
+        ("lost", _) => "goes on at another host".to_owned(),
+        ("failed", Some(what)) => format!("could not go on, and rests for 30 s: {what}"),
+        ("given-back", _) => "given back".to_owned(),
+        ("received", _) => "received a message".to_owned(),
+        (_, Some(what)) => what.clone(),
+        (word, None) => word.to_owned(),
+    };
+    let style = match word {
+        "failed" | "store-failed" => BAD,
+        "lost" => ODD,
+        _ => FAINT,
+    };
+    match run {
+        Some(run) => {
+            stderr::line(format_args!("{}  {}", paint(NAME, run), paint(style, text)));
+        }
+        None => stderr::line(paint(style, text)),
+    }
+}
