@@ -65,8 +65,9 @@ mod tests {
         PendingWork { key, at: Some(Millis(at)), ..work("timer", "") }
     }
 
-    /// Returns the sleep of a run with this work; the last part of it is that of the child room.
-    fn sleep(root: &[PendingWork], child: &[PendingWork]) -> Option<Option<u64>> {
+    /// Returns the time at which a run with this work wakes, if it sleeps; `child` is the work of a
+    /// child room.
+    fn wake_time(root: &[PendingWork], child: &[PendingWork]) -> Option<Option<u64>> {
         let (root_room, child_room) = (RoomId::from("a"), RoomId::from("a/1"));
         let waits = root.iter().map(|work| (&root_room, work));
         let waits = waits.chain(child.iter().map(|work| (&child_room, work)));
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn only_timers_and_people_let_a_run_sleep() {
         for kind in ["approval", "top-up", "user"] {
-            assert_eq!(sleep(&[work(kind, "x")], &[]), Some(None), "{kind}");
+            assert_eq!(wake_time(&[work(kind, "x")], &[]), Some(None), "{kind}");
         }
         for kind in [
             "step",
@@ -90,24 +91,27 @@ mod tests {
             "judge",
             "a-later-kind",
         ] {
-            assert_eq!(sleep(&[work(kind, "x")], &[]), None, "{kind}");
-            assert_eq!(sleep(&[work("user", "x"), timer(9_000), work(kind, "x")], &[]), None);
+            assert_eq!(wake_time(&[work(kind, "x")], &[]), None, "{kind}");
+            assert_eq!(wake_time(&[work("user", "x"), timer(9_000), work(kind, "x")], &[]), None);
         }
     }
 
     #[test]
     fn a_run_wakes_with_its_earliest_timer() {
-        assert_eq!(sleep(&[timer(5_000), work("user", "x"), timer(3_000)], &[]), Some(Some(3_000)));
-        assert_eq!(sleep(&[timer(5_000), timer(1_000)], &[]), None, "one is due");
-        assert_eq!(sleep(&[], &[]), None, "nothing is pending");
+        assert_eq!(
+            wake_time(&[timer(5_000), work("user", "x"), timer(3_000)], &[]),
+            Some(Some(3_000))
+        );
+        assert_eq!(wake_time(&[timer(5_000), timer(1_000)], &[]), None, "one is due");
+        assert_eq!(wake_time(&[], &[]), None, "nothing is pending");
     }
 
     #[test]
     fn a_parent_sleeps_if_its_background_task_does() {
         let parent = [work("background", "a/1")];
-        assert_eq!(sleep(&parent, &[timer(2_000)]), Some(Some(2_000)));
-        assert_eq!(sleep(&parent, &[work("approval", "x")]), Some(None));
-        assert_eq!(sleep(&parent, &[work("tool", "x")]), None);
-        assert_eq!(sleep(&parent, &[]), None, "it begins, or its end is on the way");
+        assert_eq!(wake_time(&parent, &[timer(2_000)]), Some(Some(2_000)));
+        assert_eq!(wake_time(&parent, &[work("approval", "x")]), Some(None));
+        assert_eq!(wake_time(&parent, &[work("tool", "x")]), None);
+        assert_eq!(wake_time(&parent, &[]), None, "it begins, or its end is on the way");
     }
 }

@@ -204,11 +204,11 @@ impl Model for Ownership {
         let is_free = (!is_lease_fence || state.is_lease_over)
             && highest(&state.records) < self.epochs
             && !self.fold(&state.records).0.is_over;
-        let is_fresh = |host: &HostState| *host == HostState::default();
-        let fresh = state.hosts.iter().position(is_fresh);
+        let is_unused = |host: &HostState| *host == HostState::default();
+        let unused_host = state.hosts.iter().position(is_unused);
         for (host, own) in state.hosts.iter().enumerate() {
-            // Hosts that are under way to nothing are interchangeable, so only one of them moves.
-            if is_fresh(own) && fresh != Some(host) {
+            // Hosts that have nothing under way are interchangeable, so only one of them moves.
+            if is_unused(own) && unused_host != Some(host) {
                 continue;
             }
             actions.extend((0..own.sent.len()).map(|n| Action::Arrive(host, n)));
@@ -269,6 +269,9 @@ impl Model for Ownership {
             }
             Action::Expire => state.is_lease_over = true,
         }
+        if self.compares() {
+            forget_refused(&mut state);
+        }
         state
     }
 
@@ -280,8 +283,8 @@ impl Model for Ownership {
             return Some("the run ended twice".to_owned());
         }
         let (_, effective) = self.fold(&state.records);
-        let lost = state.acknowledged.iter().find(|seq| !effective.contains(seq))?;
-        Some(format!("the acknowledged record {lost} is lost"))
+        let record = state.acknowledged.iter().find(|seq| !effective.contains(seq))?;
+        Some(format!("the acknowledged record {record} is lost"))
     }
 }
 
@@ -297,6 +300,11 @@ impl Ownership {
             }
         }
         (run, effective)
+    }
+
+    /// Whether the store compares epoch and sequence number with each append.
+    fn compares(&self) -> bool {
+        self.store == StoreKind::Fencing && self.variant != Variant::LeaseAsFence
     }
 
     fn send_next(&self, state: &mut State, host: usize) {
@@ -317,7 +325,7 @@ impl Ownership {
         let (epoch, end) = (highest(&state.records), state.records.len());
         let is_taking = append.entry == Entry::Owned;
         let is_owner = append.epoch == if is_taking { epoch + 1 } else { epoch };
-        let compares = self.store == StoreKind::Fencing && self.variant != Variant::LeaseAsFence;
+        let compares = self.compares();
         let answer = match (is_owner, append.seq == end) {
             (false, _) if is_taking || compares => Answer::Fenced,
             (_, false) if is_taking || compares => Answer::Behind,
@@ -418,6 +426,17 @@ fn stop(own: &mut HostState) {
 fn send(own: &mut HostState, append: Append) {
     own.sent.push(append);
     own.phase = Phase::Waiting(append, None);
+}
+
+/// Forgets requests that the store would refuse now and later, and whose answer reaches nobody:
+/// states that differ only in them are the same.
+fn forget_refused(state: &mut State) {
+    let (epoch, end) = (highest(&state.records), state.records.len());
+    for host in &mut state.hosts {
+        let phase = host.phase;
+        let is_awaited = |append: &Append| phase == Phase::Waiting(*append, None);
+        host.sent.retain(|append| append.seq >= end && append.epoch >= epoch || is_awaited(append));
+    }
 }
 
 fn highest(records: &[Append]) -> u64 {

@@ -89,16 +89,16 @@ fn a_take_over_is_seen_and_stops_no_clock() {
     let unfinished = Unfinished::fold(records[..=cut].to_vec());
     assert_eq!(unfinished.downtime(last.plus(3_600_005)).ms, 3_600_005);
     let timeline = Timeline::of([records.clone()]).expect("a timeline");
-    let taken: Vec<&RowSubject> = timeline
+    let take_overs: Vec<&RowSubject> = timeline
         .rows
         .iter()
         .map(|row| &row.what)
         .filter(|what| what.kind() == "taken-over")
         .collect();
-    assert_eq!(taken, [&RowSubject::TakenOver { host: "b".to_owned(), epoch: 2 }]);
+    assert_eq!(take_overs, [&RowSubject::TakenOver { host: "b".to_owned(), epoch: 2 }]);
     let entries = audit::entries(&retold(records.clone()));
-    let taken = entries.iter().find(|entry| entry.kind == AuditKind::Resumed);
-    assert_eq!(taken.map(|entry| &*entry.message), Some("host b took the room over (epoch 2)"));
+    let take_over = entries.iter().find(|entry| entry.kind == AuditKind::Resumed);
+    assert_eq!(take_over.map(|entry| &*entry.message), Some("host b took the room over (epoch 2)"));
 
     let lines = |records: &[Record]| -> String {
         records.iter().map(|record| to_line(record).expect("it is not deep") + "\n").collect()

@@ -198,8 +198,9 @@ pub trait Journals: Send + Sync + 'static {
         None
     }
 
-    /// The records of a room from the first one, whether or not it is active; `None` as in
-    /// [`reopen`](Self::reopen). Observers that missed events get them from here.
+    /// The records of a room that [count](conclave_core::journal::ownership::one_history), whether
+    /// or not it is active; `None` as in [`reopen`](Self::reopen). Observers that missed events get
+    /// them from here.
     fn records(&self, room: &RoomId) -> RecordsReading {
         let _ = room;
         Box::pin(std::future::ready(Ok(None)))

@@ -1,0 +1,77 @@
+//! The cost of the work in flight, and what is dropped from it.
+
+use serde_json::json;
+
+use super::*;
+use crate::protocol::event::{Principal, RULES};
+
+/// A room with `calls` calls in flight, each of which has begun and has a log.
+fn busy(calls: u64) -> Unfinished {
+    let mut state = serde_json::to_value(Room::new()).expect("a room is serialisable");
+    state["cx"]["phase"] = json!({ "Running": { "root": 0 } });
+    state["cx"]["calls"] =
+        (0..calls).map(|call| (call.to_string(), json!({ "Step": { "frame": 0 } }))).collect();
+    let mut unfinished = Unfinished::fold([]);
+    unfinished.room = serde_json::from_value(state).expect("it is a room");
+    for call in (0..calls).map(CallId) {
+        let effect = Effect::StepAgent {
+            call,
+            frame: crate::types::ids::FrameId(0),
+            task: "desk".into(),
+            agent: "desk".into(),
+        };
+        unfinished.in_flight.calls.insert(call, (effect, None));
+        unfinished.in_flight.logs.insert(call, CallLog::default());
+    }
+    unfinished
+}
+
+fn record(seq: u64, event: Event) -> Record {
+    Record {
+        seq,
+        at: Millis(seq),
+        principal: Principal("tester".into()),
+        rules: RULES,
+        epoch: 0,
+        event,
+    }
+}
+
+#[test]
+fn a_record_costs_the_same_however_many_calls_are_under_way() {
+    let visits = |calls: u64| {
+        let mut unfinished = busy(calls);
+        for seq in 0..1_000 {
+            unfinished.take(record(
+                seq,
+                Event::ReadsRecorded { call: CallId(seq % calls), reads: Vec::new() },
+            ));
+        }
+        let InFlight { calls: open_calls, logs, visited, .. } = unfinished.in_flight;
+        assert_eq!((open_calls.len() as u64, logs.len() as u64), (calls, calls));
+        visited
+    };
+    assert_eq!(visits(10), visits(1_000));
+    assert!(visits(1_000) <= 2_000, "{}", visits(1_000));
+}
+
+#[test]
+fn what_has_ended_is_forgotten_however_it_ended() {
+    let mut unfinished = busy(100);
+    let failed = || Err(Fault::new(FaultKind::Interrupted, "gone"));
+    unfinished.take(record(
+        0,
+        Event::AgentStepped { call: CallId(7), answer: failed(), report: CallReport::default() },
+    ));
+    // One event for a call that has ended, and one for a call that never began.
+    for (seq, call) in [(1, 7), (2, 100_000)] {
+        unfinished
+            .take(record(seq, Event::ReadsRecorded { call: CallId(call), reads: Vec::new() }));
+    }
+    let in_flight: BTreeSet<CallId> = unfinished.room.calls_in_flight().collect();
+    let InFlight { calls, logs, .. } = &unfinished.in_flight;
+    assert!(calls.keys().chain(logs.keys()).all(|call| in_flight.contains(call)));
+    unfinished.take(record(3, Event::Cancelled { reason: "enough".to_owned() }));
+    let InFlight { calls, logs, .. } = &unfinished.in_flight;
+    assert!(calls.is_empty() && logs.is_empty());
+}
