@@ -9,6 +9,7 @@ use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Outcome;
 use tokio::task::JoinHandle;
 
+use crate::driver::room_handle::RoomHandle;
 use crate::host::Host;
 use crate::host::control_inbox::ControlInbox;
 use crate::host::prepared::{Prepared, RunOptions};
@@ -21,6 +22,12 @@ use crate::support::clock::{Clock, SystemClock};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The time for which a run rests that could not be resumed, in milliseconds.
 const REST_MS: u64 = 30_000;
+/// The time that calls in progress get to end when the worker stops.
+const DRAIN: Duration = Duration::from_secs(30);
+/// The interval between two looks at the calls in progress meanwhile.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
+/// The reason of a pause by which a worker stops; the next worker lifts it.
+const STOPPING: &str = "its worker stops; the next one goes on";
 
 /// The runs that a worker takes: those begun with this config.
 #[derive(Clone)]
@@ -66,6 +73,7 @@ pub struct Worker {
 /// A run that this worker brings forward. Dropping it stops the run without an end.
 struct ActiveRun {
     epoch: u64,
+    handle: RoomHandle,
     work: JoinHandle<Result<Arc<Outcome>, SessionError>>,
 }
 
@@ -105,9 +113,27 @@ impl Worker {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }
+        self.drain(&notify).await;
         while let Some((run, active)) = self.active.pop_first() {
             self.give_back(&run, active, &notify).await;
             notify(WorkerEvent::GivenBack(&run));
+        }
+    }
+
+    /// Lets the calls in progress end, so that the next host repeats none of them and finds no side
+    /// effect interrupted. No new ones begin meanwhile.
+    async fn drain(&mut self, notify: &impl Fn(WorkerEvent<'_>)) {
+        self.active.values().for_each(|active| active.handle.pause(STOPPING));
+        let until = tokio::time::Instant::now() + DRAIN;
+        loop {
+            self.end_finished(notify).await;
+            let (store, runs) = (self.store.clone(), self.active.keys().cloned().collect());
+            let busy = off_the_loop(move || store.have_calls(runs)).await;
+            let is_idle = matches!(&busy, Ok(busy) if !busy);
+            if is_idle || tokio::time::Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep(DRAIN_LOOK).await;
         }
     }
 
@@ -156,8 +182,12 @@ impl Worker {
         let epoch = self.store.epoch(&run);
         match (reopened, epoch) {
             (Ok(session), Some(epoch)) => {
+                let handle = session.handle();
+                if session.paused() == Some(STOPPING) {
+                    handle.unpause();
+                }
                 let work = tokio::spawn(async move { session.into_run().outcome().await });
-                self.active.insert(run, ActiveRun { epoch, work });
+                self.active.insert(run, ActiveRun { epoch, handle, work });
             }
             (Err(ResumeError::Journal(failure)), _) if failure.answer == AppendFailure::Fenced => {
                 notify(WorkerEvent::Lost(&run));

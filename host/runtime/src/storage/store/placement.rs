@@ -79,6 +79,19 @@ impl Store {
         self.0.ask_tables(move |tables| give_back(tables, (&host, epoch), &run, not_before))
     }
 
+    /// Whether a call of one of these runs is in progress, other than a background task.
+    pub(crate) fn have_calls(&self, runs: Vec<RoomId>) -> Result<bool, StoreError> {
+        self.0.ask_tables(move |tables| {
+            for run in &runs {
+                let waits = lists::waits(tables, None, Some(run))?;
+                if waits.iter().any(|row| is_call(&row.wait.kind)) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
     /// The runs of this host that only wait for a time or a person.
     pub fn sleepers(&self, now: Millis) -> Result<Vec<RoomId>, StoreError> {
         let Some(host) = self.0.host() else { return Ok(Vec::new()) };
@@ -94,6 +107,11 @@ impl StoreReader {
         }
         self.of(hosts(&*self.tables))
     }
+}
+
+/// Whether this kind of pending work is a call of a plugin, a model or a side effect.
+fn is_call(kind: &str) -> bool {
+    !matches!(kind, "timer" | "approval" | "top-up" | "user" | "background")
 }
 
 fn claim(tables: &dyn Sql, host: &str, pool: &str) -> SqlResult<Option<RoomId>> {
