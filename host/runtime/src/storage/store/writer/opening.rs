@@ -213,7 +213,7 @@ fn now() -> i64 {
 pub(in crate::storage::store) fn open_free(stores: &Path) -> Result<Store, StoreError> {
     let mut passed_over = None;
     for number in 1..=STORES {
-        match Store::open(&stores.join(number.to_string())) {
+        match Store::open(stores.join(number.to_string())) {
             Err(
                 error @ (StoreError::InUse { .. }
                 | StoreError::Damaged { .. }
