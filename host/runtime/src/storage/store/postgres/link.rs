@@ -220,11 +220,18 @@ fn drive(
         if ready.send(Ok((client, Handle::current()))).is_err() {
             return;
         }
-        let mut connection = std::pin::pin!(connection);
-        tokio::select! {
-            // The timers of statements need the runtime until the link is dropped.
-            _ = &mut connection => drop(ended.await),
-            _ = &mut ended => drop(tokio::time::timeout(GOODBYE, connection).await),
+        let mut connection = Box::pin(connection);
+        let is_lost = tokio::select! {
+            _ = &mut connection => true,
+            _ = &mut ended => false,
+        };
+        if is_lost {
+            // Dropped first, so that statements that wait get their error. Their timers need the
+            // runtime until the link is dropped.
+            drop(connection);
+            let _ = ended.await;
+        } else {
+            let _ = tokio::time::timeout(GOODBYE, connection).await;
         }
     });
 }

@@ -25,7 +25,9 @@ pub(super) enum Tables {
 
 /// Returns the state of the tables.
 pub(super) fn tables(link: &Link) -> SqlResult<Tables> {
-    let there = "SELECT to_regclass('conclave.meta') IS NOT NULL";
+    // Not by `to_regclass`: within a transaction its cache does not show what others made.
+    let there = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables
+        WHERE schemaname = 'conclave' AND tablename = 'meta')";
     if !link.row(there, &[])?.try_get::<_, bool>(0)? {
         return Ok(Tables::Missing);
     }

@@ -26,7 +26,7 @@ DECLARE
     found_epoch BIGINT;
     found_records BIGINT;
     accepted BIGINT[] := '{}';
-    number BIGINT;
+    line_number BIGINT;
     line BYTEA;
     room_bytes BYTEA;
 BEGIN
@@ -58,7 +58,7 @@ BEGIN
             durability TEXT, config TEXT, command TEXT, locked BIGINT, approvals TEXT, questions TEXT,
             pool TEXT, begins BIGINT, is_over BOOLEAN, status TEXT, reason TEXT,
             calls_over BIGINT[], waits_over TEXT[], timers_over BIGINT[], waits JSONB, timers JSONB)
-        ORDER BY run COLLATE "C", x.room COLLATE "C", x.index
+        ORDER BY split_part(x.room, '/', 1) COLLATE "C", x.room COLLATE "C", x.index
     LOOP
         -- The run's epoch is that of its root room. A child room cannot be opened under another.
         IF w.room <> w.run THEN
@@ -120,23 +120,23 @@ BEGIN
     IF cardinality(accepted) = 0 THEN
         RETURN;
     END IF;
-    SELECT c.number, c.hash INTO STRICT number, line FROM conclave.chain AS c FOR NO KEY UPDATE;
+    SELECT c.number, c.hash INTO STRICT line_number, line FROM conclave.chain AS c FOR NO KEY UPDATE;
     FOR e IN
         SELECT * FROM unnest(event_write, event_room, event_seq, event_at, event_kind, event_principal,
             event_rules, event_body, event_parts, event_hash, event_epoch)
             WITH ORDINALITY AS n (write, room, seq, at, kind, principal, rules, body, parts, hash, epoch, place)
         WHERE n.write = ANY (accepted) ORDER BY n.place
     LOOP
-        number := number + 1;
+        line_number := line_number + 1;
         room_bytes := convert_to(e.room, 'UTF8');
-        line := sha256(line || int8send(number) || int8send(octet_length(room_bytes)) || room_bytes
+        line := sha256(line || int8send(line_number) || int8send(octet_length(room_bytes)) || room_bytes
             || int8send(e.seq) || int8send(e.at) || e.hash);
         INSERT INTO conclave.events (number, room, seq, at, kind, principal, rules, body, parts, hash, epoch)
-            VALUES (number, e.room, e.seq, e.at, e.kind, e.principal, e.rules, e.body, e.parts, e.hash, e.epoch);
+            VALUES (line_number, e.room, e.seq, e.at, e.kind, e.principal, e.rules, e.body, e.parts, e.hash, e.epoch);
         INSERT INTO conclave.audit (number, room, seq, at, record, hash)
-            VALUES (number, e.room, e.seq, e.at, e.hash, line);
+            VALUES (line_number, e.room, e.seq, e.at, e.hash, line);
     END LOOP;
-    UPDATE conclave.chain AS c SET number = commit_group.number, hash = line;
+    UPDATE conclave.chain AS c SET number = line_number, hash = line;
 END $$;
 
 -- Changes the lists of what a room waits for.
@@ -180,19 +180,19 @@ CREATE FUNCTION take_run(of_run TEXT, taker TEXT)
 RETURNS TABLE (owner TEXT, new_epoch BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
-    found RECORD;
+    now_has RECORD;
 BEGIN
-    SELECT r.host, r.epoch INTO found FROM conclave.rooms AS r WHERE r.room = of_run FOR NO KEY UPDATE;
+    SELECT r.host, r.epoch INTO now_has FROM conclave.rooms AS r WHERE r.room = of_run FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    IF found.host <> taker AND EXISTS (SELECT 1 FROM conclave.hosts AS h WHERE h.host = found.host AND h.until > clock_timestamp())
+    IF now_has.host <> taker AND EXISTS (SELECT 1 FROM conclave.hosts AS h WHERE h.host = now_has.host AND h.until > clock_timestamp())
     THEN
-        owner := found.host;
+        owner := now_has.host;
         RETURN NEXT;
         RETURN;
     END IF;
-    new_epoch := found.epoch + 1;
+    new_epoch := now_has.epoch + 1;
     UPDATE conclave.rooms AS r SET host = taker, wake_at = 0 WHERE r.room = of_run;
     -- Child rooms that have ended too: the host before may not know it.
     UPDATE conclave.rooms AS r SET epoch = new_epoch WHERE r.run = of_run;

@@ -180,7 +180,7 @@ fn records_are_appended_by_the_owner_alone_and_the_chain_is_that_of_sqlite() {
         .link()
         .row("SELECT body, kind, epoch FROM events WHERE room = 'r' AND seq = 3", &[])
         .unwrap();
-    assert_eq!(owned.get::<_, &str>(0), r#"{"event":"owned","host":"two","epoch":2}"#);
+    assert_eq!(owned.get::<_, &str>(0), r#"{"event":"owned","host":"two","new_epoch":2}"#);
     assert_eq!((owned.get::<_, &str>(1), owned.get::<_, i64>(2)), ("owned", 2));
     assert_eq!(database.number("SELECT count(*) FROM rooms WHERE room = 's'"), 1);
     check_chain(&database);
