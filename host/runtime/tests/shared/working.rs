@@ -45,9 +45,8 @@ async fn a_run_of_another_pool_is_not_taken() {
     let Some(shared) = Shared::new() else { return };
     let client = shared.host(echo()).await;
     let run = client.enqueue("hello").await;
-    let other = Some("another".to_owned());
     assert_eq!(client.store.claim("another").unwrap(), None);
-    shared.query(&format!("UPDATE conclave.rooms SET pool = '{}'", other.unwrap()));
+    shared.query("UPDATE conclave.rooms SET pool = 'another'");
     let worker = shared.host(echo()).await;
     assert_eq!(worker.store.claim(&worker.prepared.pool()).unwrap(), None);
     assert_eq!(worker.store.claim("another").unwrap(), Some(run));

@@ -67,7 +67,7 @@ async fn prepared(folder: &Path) -> (Arc<Host>, Prepared) {
 /// Begins or resumes the run, and receives messages until it has ended.
 async fn live(folder: &Path, kill: Option<&str>) {
     let (host, prepared) = prepared(folder).await;
-    let store = Store::open(&folder.join("kept")).unwrap();
+    let store = Store::open(folder.join("kept")).unwrap();
     let room = RoomId::from(ROOM);
     let options = || RunOptions {
         ids: Arc::new(room.clone()),

@@ -296,7 +296,7 @@ fn a_changed_byte_is_found_or_was_nothing() {
 fn what_is_no_store_of_ours_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     assert!(matches!(
-        StoreReader::open(&temp.path().join("none")).map(drop),
+        StoreReader::open(temp.path().join("none")).map(drop),
         Err(StoreError::Missing { .. })
     ));
     let garbage = temp.path().join("garbage");
