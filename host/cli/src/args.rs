@@ -13,6 +13,7 @@ mod run_input;
 #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "read by `conclave serve` only"))]
 mod serve;
 mod storage;
+mod store;
 mod stored_runs;
 mod target;
 mod trace;

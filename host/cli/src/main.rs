@@ -47,11 +47,13 @@ mod state {
     #[cfg(not(feature = "registry"))]
     #[path = "no_registry.rs"]
     pub(crate) mod registry;
+    pub(crate) mod run_changes;
     pub(crate) mod sdk;
     pub(crate) mod setup;
     pub(crate) mod source;
     pub(crate) mod state_folder;
     pub(crate) mod stock;
+    pub(crate) mod store_address;
     pub(crate) mod store_check;
     pub(crate) mod stored_run;
     pub(crate) mod stores;

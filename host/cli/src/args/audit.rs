@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use conclave_runtime::store::StoreAddress;
 
 use super::CONFIG;
+use super::store::StoreParser;
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
@@ -14,9 +16,9 @@ pub(crate) struct WhyArgs {
     /// The folder of journals, if the run had --journal
     #[arg(long, value_name = "FOLDER")]
     pub(crate) journal: Option<PathBuf>,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER", conflicts_with = "journal")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser, conflicts_with = "journal")]
+    pub(crate) store: Option<StoreAddress>,
     /// The config in which the deciding lines are shown [default: the config that the run was
     /// started with]
     #[arg(long, value_name = "FILE")]

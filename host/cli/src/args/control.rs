@@ -1,9 +1,10 @@
 //! The arguments of the commands that send a message to a run in another process: `stop`, `pause`,
 //! `tell`.
 
-use std::path::PathBuf;
-
 use clap::Args;
+use conclave_runtime::store::StoreAddress;
+
+use super::store::StoreParser;
 
 #[derive(Debug, Args)]
 #[command(
@@ -18,9 +19,9 @@ pub(crate) struct StopArgs {
     /// How many seconds to wait until the run has ended
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]
@@ -36,9 +37,9 @@ pub(crate) struct Pause {
     /// How many seconds to wait until the run's process has received it
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]
@@ -56,7 +57,7 @@ pub(crate) struct Tell {
     /// How many seconds to wait until the run's process has received it
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }

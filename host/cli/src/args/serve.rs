@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use conclave_runtime::store::StoreAddress;
 
 use super::run_input::room_name;
 use super::storage::DurabilityChoice;
+use super::store::StoreParser;
 use super::{CONFIG, Keep, Locked, ModelChoice};
 
 #[derive(Debug, Args)]
@@ -28,9 +30,10 @@ pub(crate) struct Serve {
     /// each config]
     #[arg(long, value_name = "NAME", value_parser = room_name)]
     pub(crate) room: Option<String>,
-    /// Store the conversations in this folder; created if it does not exist
-    #[arg(long, value_name = "FOLDER")]
-    store: Option<PathBuf>,
+    /// Store the conversations here: a folder, or `postgres://USER@HOST/DATABASE`; a folder is
+    /// created if it does not exist [default: the config's `store`, or else your state folder]
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    store: Option<StoreAddress>,
     /// When records survive a power cut, instead of the config's `durability`
     #[arg(long, value_name = "WHEN")]
     durability: Option<DurabilityChoice>,

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use conclave_runtime::store::Durability;
+use conclave_runtime::store::{Durability, StoreAddress};
 
+use super::store::StoreParser;
 use super::{Locked, ModelChoice, TraceChoice};
 
 /// The storage of a command's runs. The default is the user's state folder.
@@ -18,9 +19,10 @@ pub(crate) struct Keep {
     /// Store nothing: the run can be neither explained by `conclave why` nor resumed
     #[arg(long, conflicts_with = "journal")]
     pub(crate) no_journal: bool,
-    /// Store the run in this folder; created if it does not exist
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["journal", "no_journal"])]
-    pub(crate) store: Option<PathBuf>,
+    /// Store the run here: a folder, or `postgres://USER@HOST/DATABASE`; a folder is created if it
+    /// does not exist [default: the config's `store`, or else your state folder]
+    #[arg(long, value_name = "STORE", value_parser = StoreParser, conflicts_with_all = ["journal", "no_journal"])]
+    pub(crate) store: Option<StoreAddress>,
     /// When records survive a power cut, instead of the config's `durability`
     #[arg(long, value_name = "WHEN", conflicts_with_all = ["journal", "no_journal"])]
     pub(crate) durability: Option<DurabilityChoice>,
@@ -98,9 +100,9 @@ pub(crate) struct Resume {
     pub(crate) model: ModelChoice,
     #[command(flatten)]
     pub(crate) locked: Locked,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
     /// Who decides on calls that need an approval [default: as the run was started]
     #[arg(long, value_name = "WHO")]
     pub(crate) approvals: Option<Approvals>,
@@ -131,9 +133,9 @@ pub(crate) struct Approve {
     /// Replace an earlier decision that the run has not received yet
     #[arg(long)]
     pub(crate) instead: bool,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]
@@ -149,9 +151,9 @@ pub(crate) struct Refuse {
     /// Replace an earlier decision that the run has not received yet
     #[arg(long)]
     pub(crate) instead: bool,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]
@@ -167,7 +169,7 @@ pub(crate) struct Answer {
     /// Replace an earlier answer that the run has not received yet
     #[arg(long, requires = "id")]
     pub(crate) instead: bool,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }

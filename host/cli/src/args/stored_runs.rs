@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use conclave_runtime::store::StoreAddress;
+
+use super::store::StoreParser;
 
 #[derive(Debug, Args)]
 #[command(
@@ -29,9 +32,9 @@ pub(crate) struct Runs {
     /// The most runs to list, newest first
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: usize,
-    /// The store to read, for runs that had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store to read, for runs that had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]
@@ -49,9 +52,9 @@ pub(crate) struct Show {
     /// step that made it; without SEQ, the calls are listed with their addresses
     #[arg(long, conflicts_with_all = ["html", "all"])]
     pub(crate) prompt: bool,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]
@@ -78,9 +81,9 @@ pub(crate) struct Diff {
     /// Apply or drop without a confirmation; without RUN, only if no other run has changes
     #[arg(long)]
     pub(crate) yes: bool,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]
@@ -110,9 +113,9 @@ pub(crate) struct TasksArgs {
     /// How many seconds to wait until the run's process has received it
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]
@@ -120,9 +123,9 @@ pub(crate) struct TasksArgs {
 pub(crate) struct ApprovalList {
     /// Only calls of this run
     pub(crate) run: Option<String>,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]
@@ -154,9 +157,9 @@ pub(crate) struct Audit {
     /// The most entries to list: the newest [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// The store to read, for runs that had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store to read, for runs that had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -167,15 +170,15 @@ pub(crate) enum AuditCommand {
         /// missing or changed
         #[arg(long, value_name = "HASH")]
         head: Option<String>,
-        /// The store to read, for runs that had --store
-        #[arg(long, value_name = "FOLDER")]
-        store: Option<PathBuf>,
+        /// The store to read, for runs that had --store: a folder, or `postgres://…`
+        #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+        store: Option<StoreAddress>,
     },
     /// Print the newest hash of the chain, to save it elsewhere
     Head {
-        /// The store to read, for runs that had --store
-        #[arg(long, value_name = "FOLDER")]
-        store: Option<PathBuf>,
+        /// The store to read, for runs that had --store: a folder, or `postgres://…`
+        #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+        store: Option<StoreAddress>,
     },
 }
 
@@ -198,22 +201,22 @@ pub(crate) enum StoreCommand {
         /// Remove without a confirmation
         #[arg(long)]
         yes: bool,
-        /// This store, instead of those in the state folder
-        #[arg(long, value_name = "FOLDER")]
-        store: Option<PathBuf>,
+        /// This store, a folder or `postgres://…`, instead of those in the state folder
+        #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+        store: Option<StoreAddress>,
     },
     /// Copy the stores as they are now, even while runs are in progress
     Backup {
         /// The folder to create for the copy
         folder: PathBuf,
-        /// This store, instead of those in the state folder
-        #[arg(long, value_name = "FOLDER")]
-        store: Option<PathBuf>,
+        /// This store, a folder or `postgres://…`, instead of those in the state folder
+        #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+        store: Option<StoreAddress>,
     },
     /// Check every page, hash and reference; exits with 1 if the store is damaged
     Check {
-        /// This store, instead of those in the state folder
-        #[arg(long, value_name = "FOLDER")]
-        store: Option<PathBuf>,
+        /// This store, a folder or `postgres://…`, instead of those in the state folder
+        #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+        store: Option<StoreAddress>,
     },
 }

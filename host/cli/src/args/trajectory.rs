@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use conclave_core::trajectory as wire;
+use conclave_runtime::store::StoreAddress;
 
+use super::store::StoreParser;
 use super::{Approvals, CONFIG, Keep, Locked, ModelChoice, TraceChoice};
 
 #[derive(Debug, Subcommand)]
@@ -93,9 +95,9 @@ pub(crate) struct TrajectoryExport {
     /// The file to create [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// The store of the run, if it had --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
 }
 
 #[derive(Debug, Args)]

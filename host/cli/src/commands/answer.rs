@@ -26,10 +26,10 @@ const INDENT: usize = 6;
 
 pub(crate) fn answer(args: &args::Answer, output: OutputArgs) -> Result<u8, CliError> {
     let (Some(id), Some(text)) = (&args.id, &args.text) else {
-        return list(&OpenStores::of(args.store.as_deref()), output);
+        return list(&OpenStores::of(args.store.as_ref())?, output);
     };
     let text = message_text(text, "conclave answer ID \"TEXT\"")?;
-    let waiting = PendingCall::find(id, args.store.as_deref(), &QUESTIONS)?;
+    let waiting = PendingCall::find(id, args.store.as_ref(), &QUESTIONS)?;
     let call = waiting.call();
     waiting.settle(ControlCommand::Answer { call, text }, args.instead, output)
 }

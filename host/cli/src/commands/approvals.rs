@@ -37,7 +37,7 @@ const COLUMNS: [Column; 8] = [
 ];
 
 pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result<u8, CliError> {
-    let stores = OpenStores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_ref())?;
     let (mut waits, mut runs) = (Vec::new(), BTreeMap::new());
     for (reader, run) in stores.search(args.run.as_deref())? {
         for wait in reader.approvals(run.as_ref())? {

@@ -2,14 +2,12 @@
 //! or after a restart. An id means that one call with the arguments that are shown, and nothing
 //! else. The process that has the run in progress applies the decision.
 
-use std::path::Path;
-
 use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::journal::record::setup_in_force;
 use conclave_core::policy::budget::check_top_up_arguments;
 use conclave_core::tool_calls::arguments::check;
 use conclave_core::types::approval::{Approval, ApprovalRequest};
-use conclave_runtime::store::ControlCommand;
+use conclave_runtime::store::{ControlCommand, StoreAddress};
 use serde_json::Value;
 
 use crate::approve::{
@@ -41,7 +39,7 @@ const TOP_UP: &str = "top-up";
 pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, CliError> {
     let edited =
         args.arguments.as_deref().map(|text| object_of_option("--arguments", text)).transpose()?;
-    let waiting = PendingApproval::find(&args.id, args.store.as_deref())?;
+    let waiting = PendingApproval::find(&args.id, args.store.as_ref())?;
     // Before the question: only the first decision about a call counts.
     if !args.instead {
         waiting.waiting.check_unsaid()?;
@@ -65,7 +63,7 @@ pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, Cl
 }
 
 pub(crate) fn refuse(args: &args::Refuse, output: OutputArgs) -> Result<u8, CliError> {
-    let waiting = PendingApproval::find(&args.id, args.store.as_deref())?;
+    let waiting = PendingApproval::find(&args.id, args.store.as_ref())?;
     let reason = args.reason.as_deref().map_or(NO, str::trim).chars().take(REASON).collect();
     waiting.say(Approval::Refused { reason }, args.instead, output)
 }
@@ -79,7 +77,7 @@ struct PendingApproval {
 }
 
 impl PendingApproval {
-    fn find(id: &str, store: Option<&Path>) -> Result<Self, CliError> {
+    fn find(id: &str, store: Option<&StoreAddress>) -> Result<Self, CliError> {
         let waiting = PendingCall::find(id, store, &APPROVALS)?;
         let is_top_up = waiting.row.wait.kind == TOP_UP;
         // The records are what runs; the row only says where the call is.

@@ -7,12 +7,12 @@ use anstyle::Style;
 use conclave_core::inspect::audit::{AuditEntry, AuditKind, decision_entry, entries};
 use conclave_core::journal::record::retold;
 use conclave_core::types::ids::{Millis, RoomId};
-use conclave_runtime::overlay::change_decisions;
 use conclave_runtime::store::{RunFilter, StoreReader};
 use serde_json::json;
 
 use crate::args::{self, AuditCommand, OutputArgs};
 use crate::program::error::CliError;
+use crate::state::run_changes::change_decisions;
 use crate::state::stored_run::journals;
 use crate::state::stores::OpenStores;
 use crate::ui::show::amounts::{moment, now, parse_moment};
@@ -33,10 +33,10 @@ const LONGEST: usize = 2_000;
 pub(crate) fn audit(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     match &args.command {
         Some(AuditCommand::Verify { head, store }) => {
-            verify::verify(&OpenStores::of(store.as_deref()), head.as_deref(), output)
+            verify::verify(&OpenStores::of(store.as_ref())?, head.as_deref(), output)
         }
         Some(AuditCommand::Head { store }) => {
-            verify::head(&OpenStores::of(store.as_deref()), output)
+            verify::head(&OpenStores::of(store.as_ref())?, output)
         }
         None => list(args, output),
     }
@@ -69,7 +69,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
             .map(|text| parse_moment("--since", text, now()))
             .transpose()?,
     };
-    let stores = OpenStores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_ref())?;
     let name = args.run_prefix.as_deref().or(args.run.as_deref());
     let readers = stores.search(name)?;
     let mut runs: Vec<(Millis, usize, RoomId)> = Vec::new();
@@ -137,7 +137,7 @@ fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEn
         let (room, records) = journal?;
         all.extend(entries(&retold(records)).into_iter().map(|entry| (room.clone(), entry)));
     }
-    let decisions = change_decisions(reader.folder(), run)
+    let decisions = change_decisions(reader.address(), run)
         .map_err(|error| CliError::internal(printable(&error.to_string())))?;
     all.extend(decisions.iter().map(|decision| (run.clone(), decision_entry(decision))));
     Ok(all)

@@ -33,6 +33,7 @@ use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
+use crate::state::store_address::with_named_store;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity, total_columns};
 use crate::ui::show::columns::width;
@@ -55,15 +56,13 @@ pub(crate) async fn batch(
     let inputs = Arc::new(input::read(&args.file)?);
     check_output(&args)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let interrupted = interrupted_runs::interrupted_with(
-        args.keep.store.as_deref(),
-        ("batch", &args.config),
-        output,
-    );
     let engine = EngineStart::begin();
     let config = setup::read_config(&args.config, &models)?;
+    let keep = with_named_store(&args.keep, &config)?;
+    let interrupted =
+        interrupted_runs::interrupted_with(keep.store.as_ref(), ("batch", &args.config), output);
     let storage = RunStorage::open(
-        &args.keep,
+        &keep,
         RunCommand::bulk("batch", &args.config, &config, locked).with_approvals(args.approvals),
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &storage, engine)?);

@@ -39,6 +39,7 @@ use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::state_folder::state_folder;
+use crate::state::store_address::with_named_store;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity, total_columns};
@@ -64,15 +65,12 @@ pub(crate) async fn chat(
     let (file, text) = args.target.resolve()?;
     let detail = args.trace.detail(output)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let interrupted = interrupted_runs::interrupted_with(
-        args.keep.store.as_deref(),
-        (CONVERSATION, &file),
-        output,
-    );
     let engine = EngineStart::begin();
     let config = setup::read_config(&file, &models)?;
-    let storage =
-        RunStorage::open(&args.keep, RunCommand::new(CONVERSATION, &file, &config, locked))?;
+    let keep = with_named_store(&args.keep, &config)?;
+    let interrupted =
+        interrupted_runs::interrupted_with(keep.store.as_ref(), (CONVERSATION, &file), output);
+    let storage = RunStorage::open(&keep, RunCommand::new(CONVERSATION, &file, &config, locked))?;
     let host = Arc::new(setup::open_host_keeping(&file, &storage, engine)?);
     let prepared = setup::prepare_with(&host, (&file, &config), locked, output).await?.for_chat();
     let attachments = attach::all(&**host.blobs(), &args.attach)?;

@@ -11,7 +11,6 @@ use conclave_core::types::ids::RoomId;
 use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
 use conclave_runtime::overlay::{
     Conflict, FileContents, FileDigest, FolderChanges, OverlayError, PendingChange, RunChanges,
-    change_decisions, pending_changes,
 };
 use conclave_runtime::store::RunFilter;
 use serde_json::json;
@@ -19,6 +18,7 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::state::run_changes::{change_decisions, pending_changes};
 use crate::state::stored_run::StoredRun;
 use crate::state::stores::OpenStores;
 use crate::ui::screen::{columns, size};
@@ -41,7 +41,7 @@ const BELOW_PAGE: usize = 2;
 const SAME: &str = "the same as in the folder";
 
 pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError> {
-    let stores = OpenStores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_ref())?;
     let found = match &args.run {
         Some(name) => stores.find(name)?,
         None => match newest(&stores, args.yes)? {
@@ -56,8 +56,10 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
         },
     };
     let run = found.run();
-    let mut changes =
-        RunChanges::read(found.reader.folder(), &run).map_err(|e| failed(&e, &run))?;
+    let Some(folder) = found.reader.folder() else {
+        return nothing(&format!("{run} is in a database, so it has no changes"), output);
+    };
+    let mut changes = RunChanges::read(folder, &run).map_err(|e| failed(&e, &run))?;
     // Before the paths are applied: no change at all is no error, none at these paths is one.
     let all = count(&changes);
     changes.retain(|path| is_chosen(path, &args.paths));
@@ -65,7 +67,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     if pending == 0 {
         let what = match all {
             0 => {
-                let decisions = change_decisions(found.reader.folder(), &run);
+                let decisions = change_decisions(found.reader.address(), &run);
                 let decisions = decisions.map_err(|e| failed(&e, &run))?;
                 let last = decisions.last().map(|last| format!(": {}", decided(last)));
                 let last = last.unwrap_or_default();

@@ -24,6 +24,7 @@ use crate::state::interrupted_runs::{CLIENT, give_up_calls};
 use crate::state::journals::{ClientCallIds, RunCommand, RunStorage};
 use crate::state::observers;
 use crate::state::setup::{self, EngineStart, Warnings};
+use crate::state::store_address::with_named_store;
 use crate::ui::interrupt::{Interrupts, terminated};
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::TracePrinter;
@@ -45,8 +46,8 @@ pub(crate) async fn mcp(
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let engine = EngineStart::begin();
     let config = setup::read_config(&args.file, &models)?;
-    let storage =
-        RunStorage::open(&args.keep, RunCommand::bulk(CLIENT, &args.file, &config, locked))?;
+    let keep = with_named_store(&args.keep, &config)?;
+    let storage = RunStorage::open(&keep, RunCommand::bulk(CLIENT, &args.file, &config, locked))?;
     // Before the first call of this process, whose calls would look interrupted too.
     if let Some(store) = storage.store() {
         give_up_calls(store);

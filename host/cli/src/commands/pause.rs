@@ -12,7 +12,7 @@ use crate::state::control::{pause_reason, report, send, until};
 use crate::state::stored_run::StoredRun;
 
 pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, CliError> {
-    let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
+    let found = StoredRun::resolve(Some(&args.run), args.store.as_ref())?;
     let row = found.in_progress("pausing")?;
     if pause_reason(&found.reader, &row.run).is_some() {
         report(&row, "paused", "was already paused", output)?;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_runtime::store::{
-    ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreError,
-    StoreReader,
+    ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreAddress,
+    StoreError, StoreReader,
 };
 use conclave_runtime::{Host, Prepared, RunOptions};
 use serde_json::json;
@@ -26,14 +26,16 @@ use crate::state::interrupted_runs::{
 };
 use crate::state::journals::RunStorage;
 use crate::state::setup::{self, EngineStart};
-use crate::state::stored_run::has_ended;
-use crate::state::stores::OpenStores;
+use crate::state::stored_run::{StoredRun, has_ended};
+use crate::state::stores::{OpenStores, open};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::component::changed_lines;
 use crate::ui::show::run_state::{CLOSED, SERVED, continued_by};
 use crate::ui::show::{ODD, head, one_line, plural, printable, show_path};
 use crate::ui::{stderr, stdout};
 
+/// The command, as other hosts read it.
+const RESUME: &str = "resume";
 /// How long to wait until the process of a paused run has received the resume.
 const RECEIVED: Duration = Duration::from_secs(30);
 /// Characters of a run's message that identify it.
@@ -47,7 +49,7 @@ pub(crate) async fn resume(
     interrupts: Interrupts,
 ) -> Result<u8, CliError> {
     args.trace.detail(output)?;
-    let stores = OpenStores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_ref())?;
     let Some(name) = &args.run else { return all(&stores, args, output, &interrupts).await };
     let found = stores.find(name)?;
     let row = found.row()?;
@@ -65,23 +67,29 @@ pub(crate) async fn resume(
             CliError::usage(what).hint(format!("its server continues it: {}", continued_by(&row)))
         );
     }
-    // Opening takes the store's lock, so success means that no process has the run in progress.
-    match Store::open(&row.store) {
+    let is_paused =
+        || row.state == RunState::Running && pause_reason(&found.reader, &row.run).is_some();
+    if row.store.folder().is_none() && is_paused() {
+        return unpause(&found, &row, output).await;
+    }
+    // Opening takes the lock of a folder, so success means that no process has the run in progress.
+    // In a database, the run itself is taken when its room is reopened.
+    match open(&row.store, RESUME) {
         Ok(store) => {
             let code = resume_now(&store, &row, &observers, args, output, &interrupts).await?;
             Ok(code.unwrap_or(exit::OK))
         }
-        Err(StoreError::InUse { .. })
-            if row.state == RunState::Running
-                && pause_reason(&found.reader, &row.run).is_some() =>
-        {
-            send(&row, ControlCommand::Unpause, RECEIVED).await?;
-            until(RECEIVED, || pause_reason(&found.reader, &row.run).is_none()).await;
-            report(&row, "resumed", "continues in its process", output)?;
-            Ok(exit::OK)
-        }
+        Err(StoreError::InUse { .. }) if is_paused() => unpause(&found, &row, output).await,
         Err(error) => Err(in_use(error, &row)),
     }
+}
+
+/// Lifts the pause of a run in another process.
+async fn unpause(found: &StoredRun, row: &RunRow, output: OutputArgs) -> Result<u8, CliError> {
+    send(row, ControlCommand::Unpause, RECEIVED).await?;
+    until(RECEIVED, || pause_reason(&found.reader, &row.run).is_none()).await;
+    report(row, "resumed", "continues in its process", output)?;
+    Ok(exit::OK)
 }
 
 /// Resumes the runs of every store that no other process writes, oldest first.
@@ -101,14 +109,14 @@ async fn all(
             stderr::note(what);
         }
     };
-    let mut folders: Vec<PathBuf> = runs.iter().map(|run| run.store.clone()).collect();
-    folders.sort();
-    folders.dedup();
-    for folder in folders {
-        let (here, rest) = runs.into_iter().partition::<Vec<RunRow>, _>(|run| run.store == folder);
+    let mut addresses: Vec<StoreAddress> = runs.iter().map(|run| run.store.clone()).collect();
+    addresses.sort();
+    addresses.dedup();
+    for address in addresses {
+        let (here, rest) = runs.into_iter().partition::<Vec<RunRow>, _>(|run| run.store == address);
         runs = rest;
         // Each store is opened once for all of its runs.
-        let store = match Store::open(&folder) {
+        let store = match open(&address, RESUME) {
             Ok(store) => store,
             Err(error) => {
                 stderr::warning(printable(&error.to_string()));
@@ -364,7 +372,7 @@ async fn deliver_missed(
     args: &args::Resume,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
-    let store = Store::open(&row.store).map_err(|error| in_use(error, row))?;
+    let store = open(&row.store, RESUME).map_err(|error| in_use(error, row))?;
     let reopened = ReopenedRun::open(store, row, observers, args, output).await?;
     let options = RunOptions { journals: reopened.storage.journals(), ..RunOptions::default() };
     let reports = reopened.prepared.deliver_missed(&row.run, options).await;
@@ -429,7 +437,7 @@ fn in_use(error: StoreError, row: &RunRow) -> CliError {
 
 /// Closes the interrupted child rooms of runs that are over.
 fn close_all_orphans(store: &Store) {
-    let Ok(reader) = StoreReader::open(store.folder()) else { return };
+    let Ok(reader) = StoreReader::open(store.address()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
     let over = runs.iter().filter(|run| run.rooms > 1 && matches!(run.state, RunState::Ended(_)));
     over.for_each(|run| close_orphans(store, &run.run));

@@ -18,6 +18,7 @@ use crate::state::attach;
 use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup::{self, EngineStart};
+use crate::state::store_address::with_named_store;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{FAINT, head, paint};
@@ -73,12 +74,13 @@ async fn once(
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let engine = EngineStart::begin();
+    let config = setup::read_config(file, &models)?;
+    let keep = with_named_store(&args.keep, &config)?;
     // Before this run is one of them.
     let interrupted =
-        interrupted_runs::interrupted_with(args.keep.store.as_deref(), ("run", file), output);
-    let room = RunRoom::find(args.input.room.as_deref(), &args.keep, file)?;
+        interrupted_runs::interrupted_with(keep.store.as_ref(), ("run", file), output);
+    let room = RunRoom::find(args.input.room.as_deref(), &keep, file)?;
     let answers = args.input.answers.as_deref().map(input::answers).transpose()?;
-    let config = setup::read_config(file, &models)?;
     let storage = RunStorage::open(
         &room.keep,
         RunCommand {
@@ -89,7 +91,7 @@ async fn once(
     // Another process may have begun the room's first run since it was looked for; from here on the
     // store belongs to this one.
     let room = match args.input.room.as_deref() {
-        Some(name) => RunRoom::find(Some(name), &args.keep, file)?,
+        Some(name) => RunRoom::find(Some(name), &keep, file)?,
         None => room,
     };
     let host = Arc::new(setup::open_host_keeping(file, &storage, engine)?);

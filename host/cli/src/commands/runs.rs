@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anstyle::Style;
 use conclave_core::types::ids::{Millis, RoomId};
-use conclave_runtime::overlay::{change_decisions, pending_changes};
 use conclave_runtime::store::{RunFilter, RunRow, RunState, StoreReader};
 use serde_json::{Value, json};
 
@@ -14,6 +13,7 @@ use crate::program::error::CliError;
 use crate::state::control::pause_reason;
 use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::observers;
+use crate::state::run_changes::{change_decisions, pending_changes};
 use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
 use crate::ui::show::listing::Listing;
@@ -49,7 +49,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         since: args.since.as_deref().map(|text| parse_moment("--since", text, now)).transpose()?,
         ..RunFilter::default()
     };
-    let stores = OpenStores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_ref())?;
     let mut runs = stores.runs(&filter)?;
     let mut waits = stores.waits()?;
     waits.retain(|run, kinds| {
@@ -70,7 +70,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     runs.truncate(args.limit);
     let readers: Vec<StoreReader> = stores.readers_quietly().collect();
     let facts = |row: &RunRow| {
-        let reader = readers.iter().find(|reader| reader.folder() == row.store);
+        let reader = readers.iter().find(|reader| *reader.address() == row.store);
         let waits = waits.get(&row.run).cloned().unwrap_or_default();
         RunFacts::of(row, reader, waits, now)
     };

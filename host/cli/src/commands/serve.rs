@@ -17,8 +17,7 @@ use conclave_core::config::Config;
 use conclave_core::types::channel::ChannelKind;
 use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_runtime::clock::{Clock, SystemClock};
-use conclave_runtime::overlay::pending_changes;
-use conclave_runtime::store::{RunFilter, StoreReader};
+use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::Subscriber;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -36,7 +35,9 @@ use crate::session::context::JsonLinesOnStdout;
 use crate::session::ending::changes_line;
 use crate::state::control_inbox::ControlListener;
 use crate::state::journals::{RunCommand, RunStorage};
+use crate::state::run_changes::pending_changes;
 use crate::state::setup::{self, EngineStart};
+use crate::state::store_address::with_named_store;
 use crate::state::stores::room_folder;
 use crate::ui::interrupt::{Interrupts, terminated};
 use crate::ui::screen::{Screen, Verbosity};
@@ -65,8 +66,8 @@ pub(crate) async fn serve(
         return Err(CliError::internal("conversations need a store, and none is there"));
     };
     // After the storage is open: from here on no other process changes the rooms that are read.
-    let reader = StoreReader::open(store.folder())?;
-    check_owner(&reader, &args.file)?;
+    let reader = StoreReader::open(store.address())?;
+    check_owner(&reader, &name, &args.file)?;
     // Before the plugins are loaded, so that a port in use is reported at once.
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
         CliError::usage(format!("{} cannot be listened on: {error}", args.listen))
@@ -97,7 +98,7 @@ pub(crate) async fn serve(
         journals: storage.journals(),
         subscribers,
         screen: Arc::clone(&screen),
-        store: reader.folder().to_owned(),
+        store: reader.address().clone(),
     });
     let resumed = conversations.resume(&reader).await?;
     let hosts = hosts(address, args.public.as_deref());
@@ -143,11 +144,14 @@ pub(crate) async fn serve(
 /// them open.
 fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let is_served = |run: &RoomId| {
-        run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    let of_run = |run: RoomId| changes_line(&run, pending_changes(reader.folder(), &run));
-    runs.into_iter().map(|row| row.run).filter(is_served).filter_map(of_run).collect()
+    let of_run = |run: RoomId| changes_line(&run, pending_changes(reader.address(), &run));
+    let runs = runs.into_iter().map(|row| row.run);
+    runs.filter(|run| is_served(run, name)).filter_map(of_run).collect()
+}
+
+/// Whether the run is a conversation of the server with this name.
+fn is_served(run: &RoomId, name: &str) -> bool {
+    run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Returns what prints the address for the next browser, once one was used.
@@ -286,14 +290,15 @@ fn default_room(file: &Path) -> String {
     format!("{SERVED}-{digest}")
 }
 
-/// Opens the store of the conversations. No other process may use it.
+/// Opens the store of the conversations. If it is a folder, no other process may use it.
 fn storage(
     args: &args::Serve,
     name: &str,
     (config, locked): (&Config, bool),
 ) -> Result<RunStorage, CliError> {
-    let keep = args.keep();
-    let store = keep.store.clone().or_else(|| room_folder(name)).ok_or_else(|| {
+    let keep = with_named_store(&args.keep(), config)?;
+    let of_room = || room_folder(name).map(StoreAddress::from);
+    let store = keep.store.clone().or_else(of_room).ok_or_else(|| {
         CliError::internal("conversations need a store, and no state folder is known")
             .hint("set HOME or CONCLAVE_STATE, or name a store with --store")
     })?;
@@ -302,18 +307,20 @@ fn storage(
     RunStorage::open(&keep, RunCommand::new(SERVED, file, config, locked))
 }
 
-/// Checks that the rooms of the store are conversations of this config.
-fn check_owner(reader: &StoreReader, file: &Path) -> Result<(), CliError> {
+/// Checks that the rooms of the store are conversations of this config; in a database, which others
+/// share, those of this server.
+fn check_owner(reader: &StoreReader, name: &str, file: &Path) -> Result<(), CliError> {
     let rows = reader.runs(&RunFilter::default())?;
     let config = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    let other =
-        rows.iter().find(|row| row.command != SERVED || row.config.as_ref() != Some(&config));
+    let is_shared = reader.folder().is_none();
+    let is_other = |row: &&RunRow| row.command != SERVED || row.config.as_ref() != Some(&config);
+    let other = rows.iter().filter(|row| !is_shared || is_served(&row.run, name)).find(is_other);
     let Some(row) = other else { return Ok(()) };
     let of = row.config.as_deref().map_or_else(|| "no config".to_owned(), show_path);
     let what =
         format!("the store holds {}, which belongs to `conclave {}` of {of}", row.run, row.command);
     Err(CliError::usage(what)
-        .hint("choose another name, or another store: --room NAME, --store FOLDER"))
+        .hint("choose another name, or another store: --room NAME, --store STORE"))
 }
 
 #[cfg(test)]

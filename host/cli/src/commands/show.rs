@@ -9,14 +9,14 @@ use conclave_core::inspect::prompts::{self, ModelPrompt};
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::protocol::event::Record;
 use conclave_runtime::durable_file::{self, FileAccess};
-use conclave_runtime::overlay::{blocked_changes, change_decisions, pending_changes};
-use conclave_runtime::store::{RunRow, RunState, StoreReader};
+use conclave_runtime::store::{RunRow, RunState, StoreAddress, StoreReader};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::observers::{undelivered, undelivered_line};
+use crate::state::run_changes::{blocked_changes, change_decisions, pending_changes};
 use crate::state::stored_run::{StoredRun, journals};
 use crate::ui::show::agents::Agents;
 use crate::ui::show::amounts::now;
@@ -28,7 +28,7 @@ use crate::ui::show::{printable, show_path, table, unwritten};
 use crate::ui::{stderr, stdout};
 
 pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError> {
-    if let Some(folder) = &args.store
+    if let Some(folder) = args.store.as_ref().and_then(StoreAddress::folder)
         && has_lines(folder)
     {
         let what = format!(
@@ -42,7 +42,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         Some((room, seq)) => (Some(room), Some(seq)),
         None => (Some(run), None),
     });
-    let found = StoredRun::resolve(name, args.store.as_deref())?;
+    let found = StoredRun::resolve(name, args.store.as_ref())?;
     let row = found.row()?;
     let rooms = journals(&found.reader, &found.run())?.map(|room| Ok(room?.1));
     let rooms: Vec<Vec<Record>> = rooms.collect::<Result<_, CliError>>()?;

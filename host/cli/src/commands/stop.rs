@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use conclave_core::types::outcome::Status;
 use conclave_runtime::store::{
-    ControlCommand, ControlMessage, RunRow, RunState, Store, StoreError, is_in_use,
+    ControlCommand, ControlMessage, RunRow, RunState, Store, StoreError,
 };
 
 use crate::args::{self, OutputArgs};
@@ -12,12 +12,13 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::control::{EVERY, not_received, report, withdraw};
 use crate::state::stored_run::StoredRun;
+use crate::state::stores::open;
 
 /// The type of the JSON line about a run that has ended.
 const STOPPED: &str = "stopped";
 
 pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8, CliError> {
-    let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
+    let found = StoredRun::resolve(Some(&args.run), args.store.as_ref())?;
     let row = found.row()?;
     let had_ended = |state: &RunState| match state {
         RunState::Ended(status) => Some(format!("had already ended: {}", status.as_str())),
@@ -27,27 +28,32 @@ pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8
         report(&row, STOPPED, &what, output)?;
         return Ok(exit::OK);
     }
-    match Store::open(&row.store) {
-        Ok(store) => {
-            // The store opened, so no process has the run in progress. It may have ended while this
-            // one waited for its store.
-            if let Some(what) = had_ended(&found.row()?.state) {
-                report(&row, STOPPED, &what, output)?;
-                return Ok(exit::OK);
-            }
-            store.give_up(&row.run, &args.reason)?;
-            report(&row, STOPPED, "was interrupted, and is now ended", output)?;
-            Ok(exit::OK)
-        }
-        Err(StoreError::InUse { .. }) => {
-            let mail = ControlMessage::new(
-                row.run.clone(),
-                ControlCommand::Stop { reason: args.reason.clone() },
-            );
-            mail.send(&row.store)?;
-            wait(&found, (&row, &mail), Duration::from_secs(args.wait), output).await
-        }
-        Err(error) => Err(error.into()),
+    let Some(store) = open_if_free(&row)? else {
+        let command = ControlCommand::Stop { reason: args.reason.clone() };
+        let message = ControlMessage::new(row.run.clone(), command);
+        found.reader.mail().send(&message)?;
+        return wait(&found, (&row, &message), Duration::from_secs(args.wait), output).await;
+    };
+    // No process has the run in progress. It may have ended while this one waited for its store.
+    if let Some(what) = had_ended(&found.row()?.state) {
+        report(&row, STOPPED, &what, output)?;
+        return Ok(exit::OK);
+    }
+    store.give_up(&row.run, &args.reason)?;
+    report(&row, STOPPED, "was interrupted, and is now ended", output)?;
+    Ok(exit::OK)
+}
+
+/// Opens the store of a run; `None` if a process has the run in progress. A folder opens only if
+/// no process has any of its runs, while a database has the host of each run.
+fn open_if_free(row: &RunRow) -> Result<Option<Store>, StoreError> {
+    if row.store.folder().is_none() && row.state == RunState::Running {
+        return Ok(None);
+    }
+    match open(&row.store, "stop") {
+        Ok(store) => Ok(Some(store)),
+        Err(StoreError::InUse { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -75,25 +81,35 @@ fn next(state: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) -> St
     }
 }
 
+/// Whether a process may still end the run itself: one that holds the store, or in a database the
+/// host that owns the run.
+fn is_held(found: &StoredRun, state: &RunState) -> Result<bool, StoreError> {
+    match found.reader.folder() {
+        Some(_) => found.reader.is_in_use(),
+        None => Ok(*state == RunState::Running),
+    }
+}
+
 async fn wait(
     found: &StoredRun,
-    (row, mail): (&RunRow, &ControlMessage),
+    (row, message): (&RunRow, &ControlMessage),
     most: Duration,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
     let until = Instant::now() + most;
     let mut was_ended = false;
     loop {
-        match next(&found.row()?.state, is_in_use(&row.store), was_ended, Instant::now() >= until) {
+        let state = found.row()?.state;
+        match next(&state, is_held(found, &state)?, was_ended, Instant::now() >= until) {
             StopStep::Ended(status) => {
                 // Otherwise a resumed run would receive the stop.
-                mail.remove(&row.store)?;
+                found.reader.mail().remove(message)?;
                 report(row, STOPPED, &format!("has ended: {}", status.as_str()), output)?;
                 return Ok(exit::OK);
             }
-            StopStep::End => match (Store::open(&row.store), &mail.word) {
+            StopStep::End => match (open(&row.store, "stop"), &message.word) {
                 (Ok(store), ControlCommand::Stop { reason }) => {
-                    mail.remove(&row.store)?;
+                    found.reader.mail().remove(message)?;
                     store.give_up(&row.run, reason)?;
                     was_ended = true;
                     continue;
@@ -104,7 +120,7 @@ async fn wait(
                 (Ok(_), _) => was_ended = true,
             },
             StopStep::GiveUp => {
-                if withdraw(mail, row)? {
+                if withdraw(&found.reader, message)? {
                     return Err(not_received(row, most).hint("end that process, and try again"));
                 }
                 let what = format!(

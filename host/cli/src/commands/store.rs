@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::ids::Millis;
-use conclave_runtime::store::{Collected, Retention, RunFilter, Store, StoreError, StoreReader};
+use conclave_runtime::store::{
+    Collected, Retention, RunFilter, StoreAddress, StoreError, StoreReader,
+};
 use serde_json::json;
 
 use crate::args::{OutputArgs, StoreCommand};
@@ -11,7 +13,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::store_check;
-use crate::state::stores::OpenStores;
+use crate::state::stores::{OpenStores, open};
 use crate::ui::show::amounts::{now, parse_moment, thousands};
 use crate::ui::show::table::note;
 use crate::ui::show::{GOOD, ODD, bytes, one_line, paint, plural, show_path};
@@ -37,12 +39,12 @@ pub(crate) fn store(command: &StoreCommand, output: OutputArgs) -> Result<u8, Cl
                         .hint("confirm with `y`, or pass --yes"));
                 }
             }
-            gc(&OpenStores::of(store.as_deref()), before, *keep, *dry_run, output)
+            gc(&OpenStores::of(store.as_ref())?, before, *keep, *dry_run, output)
         }
         StoreCommand::Backup { folder, store } => {
-            backup(&OpenStores::of(store.as_deref()), store.is_some(), folder, output)
+            backup(&OpenStores::of(store.as_ref())?, folder, output)
         }
-        StoreCommand::Check { store } => check(&OpenStores::of(store.as_deref()), output),
+        StoreCommand::Check { store } => check(&OpenStores::of(store.as_ref())?, output),
     }
 }
 
@@ -61,9 +63,9 @@ fn gc(
     for kind in kinds(&readers) {
         let retention = retention(&kind, before, keep, dry)?;
         for reader in kind {
-            match Store::open(reader.folder()).and_then(|store| store.collect(&retention)) {
-                Ok(collected) => report_collected(reader.folder(), &collected, dry, output)?,
-                Err(StoreError::InUse { folder, who }) => report_in_use(&folder, &who, output)?,
+            match open(reader.address(), "store gc").and_then(|store| store.collect(&retention)) {
+                Ok(collected) => report_collected(reader.address(), &collected, dry, output)?,
+                Err(StoreError::InUse { store, who }) => report_in_use(&store, &who, output)?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -76,7 +78,7 @@ fn kinds(readers: &[StoreReader]) -> Vec<Vec<&StoreReader>> {
     let mut kinds: Vec<(Option<&Path>, Vec<&StoreReader>)> = Vec::new();
     for reader in readers {
         // Otherwise the many runs of one kind would push out the few of the other.
-        let parent = reader.folder().parent();
+        let parent = reader.folder().and_then(Path::parent);
         match kinds.iter_mut().find(|(of, _)| *of == parent) {
             Some((_, kind)) => kind.push(reader),
             None => kinds.push((parent, vec![reader])),
@@ -113,7 +115,7 @@ fn limit(mut ended: Vec<Millis>, before: Option<Millis>, keep: usize) -> Millis 
 }
 
 fn report_collected(
-    folder: &Path,
+    store: &StoreAddress,
     collected: &Collected,
     dry: bool,
     output: OutputArgs,
@@ -121,13 +123,13 @@ fn report_collected(
     if output.json {
         let mut value = json!(collected);
         (value["type"], value["store"], value["dry_run"]) =
-            ("collected".into(), json!(folder), dry.into());
+            ("collected".into(), json!(store), dry.into());
         return stdout::json(value);
     }
     if output.quiet {
         return Ok(());
     }
-    let folder = one_line(&folder.display().to_string(), 200);
+    let place = one_line(&store.to_string(), 200);
     for run in &collected.remaining_runs {
         stdout::styled(format!(
             "{} {run}: it has changes to apply or drop: conclave diff {run}",
@@ -135,13 +137,13 @@ fn report_collected(
         ))?;
     }
     if collected.runs.is_empty() && collected.blobs == 0 {
-        return stdout::styled(note(format_args!("{folder}: nothing to remove")));
+        return stdout::styled(note(format_args!("{place}: nothing to remove")));
     }
     let word = if dry { paint(ODD, "would remove") } else { paint(GOOD, "removed") };
     let runs = plural(collected.runs.len() as u64, "run", "runs");
     let blobs = plural(collected.blobs, "blob", "blobs");
     stdout::styled(format!(
-        "{word} {runs} with {} records, {blobs}: {}  {folder}",
+        "{word} {runs} with {} records, {blobs}: {}  {place}",
         thousands(collected.records),
         bytes(collected.bytes)
     ))?;
@@ -155,20 +157,21 @@ fn report_collected(
     }
 }
 
-fn report_in_use(folder: &Path, who: &str, output: OutputArgs) -> Result<(), CliError> {
+fn report_in_use(store: &StoreAddress, who: &str, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
-        return stdout::json(json!({ "type": "in-use", "store": folder, "by": who }));
+        return stdout::json(json!({ "type": "in-use", "store": store, "by": who }));
     }
-    let folder = one_line(&folder.display().to_string(), 200);
-    stdout::styled(format!("{} {folder}: in use by {}", paint(ODD, "skipped"), one_line(who, 120)))
+    let place = one_line(&store.to_string(), 200);
+    stdout::styled(format!("{} {place}: in use by {}", paint(ODD, "skipped"), one_line(who, 120)))
 }
 
-fn backup(
-    stores: &OpenStores,
-    is_one: bool,
-    to: &Path,
-    output: OutputArgs,
-) -> Result<u8, CliError> {
+fn backup(stores: &OpenStores, to: &Path, output: OutputArgs) -> Result<u8, CliError> {
+    if let [StoreAddress::Postgres(database)] = stores.addresses() {
+        return Err(CliError::usage(
+            "a store in a database is copied by the programs of PostgreSQL",
+        )
+        .hint(format!("pg_dump --schema=conclave --file=conclave.sql '{database}'")));
+    }
     if to.exists() {
         return Err(CliError::usage(format!("{} already exists", show_path(to)))
             .hint("name a folder that does not exist"));
@@ -179,7 +182,8 @@ fn backup(
     }
     let mut copy = None;
     for reader in &readers {
-        let folder = if is_one { to.to_owned() } else { to.join(place(reader.folder())) };
+        let Some(from) = reader.folder() else { continue };
+        let folder = if stores.is_named() { to.to_owned() } else { to.join(place(from)) };
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             crate::state::state_folder::make_private(parent).map_err(|error| {
                 CliError::internal(format!("{} could not be created: {error}", show_path(parent)))
@@ -190,13 +194,8 @@ fn backup(
         let printed = |path: &Path| one_line(&path.display().to_string(), 200);
         stdout::report(
             output,
-            json!({ "type": "backup", "store": reader.folder(), "folder": folder }),
-            format_args!(
-                "{} {} to {}",
-                paint(GOOD, "copied"),
-                printed(reader.folder()),
-                printed(&folder)
-            ),
+            json!({ "type": "backup", "store": from, "folder": folder }),
+            format_args!("{} {} to {}", paint(GOOD, "copied"), printed(from), printed(&folder)),
         )?;
     }
     if let Some(copy) = copy.filter(|_| !output.result_only()) {
@@ -222,7 +221,7 @@ fn check(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     let mut code = exit::OK;
     for reader in &readers {
         let checked = reader.check()?;
-        store_check::report("checked", reader.folder(), &checked, output)?;
+        store_check::report("checked", reader.address(), &checked, output)?;
         if !checked.problems.is_empty() {
             code = exit::FAILED;
         }

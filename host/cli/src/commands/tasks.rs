@@ -43,7 +43,7 @@ struct TaskRow {
 }
 
 pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<u8, CliError> {
-    let found = StoredRun::resolve(args.run.as_deref(), args.store.as_deref())?;
+    let found = StoredRun::resolve(args.run.as_deref(), args.store.as_ref())?;
     let row = found.row()?;
     let all = listed(&found)?;
     let Some(name) = &args.task else { return list(&row, &all, output) };

@@ -18,7 +18,7 @@ use crate::ui::show::printable;
 
 pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, CliError> {
     let text = message_text(&args.text, "conclave tell RUN \"TEXT\"")?;
-    let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
+    let found = StoredRun::resolve(Some(&args.run), args.store.as_ref())?;
     let row = found.in_progress("sending a message")?;
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
     let whom = task.as_ref().map_or_else(|| row.entry.clone(), ToString::to_string);

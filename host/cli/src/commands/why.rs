@@ -34,7 +34,7 @@ use words::{Asker, CallIndex};
 
 pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliError> {
     let address = args.event.as_deref().map(Address::parse).transpose()?;
-    let run_places = RunPlaces { journal: args.journal.as_deref(), store: args.store.as_deref() };
+    let run_places = RunPlaces { journal: args.journal.as_deref(), store: args.store.as_ref() };
     let run = find::run(run_places, address.as_ref())?;
     let config = CurrentConfig::of(args.file.clone().or(run.config.clone()));
     let is_newest = address.is_none();

@@ -27,6 +27,16 @@ impl CliError {
         Self { code: exit::USAGE, what: what.into(), hint: None, problems: None }
     }
 
+    /// Returns the error of a config with problems.
+    pub(crate) fn config(problems: &Problems) -> Self {
+        let heading = match problems.0.len() {
+            1 => "the config has a problem".to_owned(),
+            count => format!("the config has {count} problems"),
+        };
+        let text = problems.to_string();
+        Self::usage(format!("{heading}\n\n{}", text.trim_end())).with_problems(problems)
+    }
+
     /// Returns an error of a server that could not be reached.
     pub(crate) fn unreachable(what: impl Into<String>) -> Self {
         Self { code: exit::UNREACHABLE, what: what.into(), hint: None, problems: None }
@@ -50,6 +60,16 @@ impl CliError {
     /// Returns an error of the host itself or of the machine.
     pub(crate) fn internal(what: impl Into<String>) -> Self {
         Self { code: exit::FAILED, what: what.into(), hint: None, problems: None }
+    }
+
+    /// Returns the end of a run at this terminal that goes on on another host.
+    pub(crate) fn elsewhere(what: impl Into<String>) -> Self {
+        Self { code: exit::ELSEWHERE, what: what.into(), hint: None, problems: None }
+    }
+
+    /// Whether something failed; a run that goes on elsewhere did not.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.code != exit::ELSEWHERE
     }
 
     /// The error for what this program was built without.
@@ -97,7 +117,8 @@ impl CliError {
 
     /// The error as one line of JSON, for `--json`.
     pub(crate) fn to_json(&self) -> String {
-        serde_json::json!({ "type": "error", "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code })
+        let kind = if self.is_failure() { "error" } else { "elsewhere" };
+        serde_json::json!({ "type": kind, "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code })
             .to_string()
     }
 }

@@ -27,6 +27,8 @@ pub(crate) const BUDGET: u8 = 7;
 pub(crate) const UNANSWERED: u8 = 9;
 /// A model's server refused the request, or its answer could not be used.
 pub(crate) const REFUSED: u8 = 10;
+/// Another host has taken the run over, and goes on with it.
+pub(crate) const ELSEWHERE: u8 = 11;
 /// The run took longer than `limits.run.wall`.
 pub(crate) const TIMEOUT: u8 = 124;
 /// The terminal was closed, and the run is interrupted: the code that a shell gives SIGHUP.
@@ -35,7 +37,7 @@ pub(crate) const HUNG_UP: u8 = 129;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Exit codes from the worst to the best. The batch exits with the first that one of its runs has.
-const WORST_FIRST: [u8; 11] = [
+const WORST_FIRST: [u8; 12] = [
     INTERRUPTED,
     KEY,
     UNREACHABLE,
@@ -46,6 +48,7 @@ const WORST_FIRST: [u8; 11] = [
     BUDGET,
     TIMEOUT,
     FAILED,
+    ELSEWHERE,
     OK,
 ];
 
@@ -66,6 +69,7 @@ Exit codes:
     9  an agent asked its user a question, and no user was there to answer;
        `--questions wait` leaves it to `conclave answer`
    10  a model server refused a request, or its answer could not be used
+   11  another host took the run over, and goes on with it
   124  the run took longer than limits.run.wall
   129  the terminal was closed; `conclave resume` resumes the run
   130  stopped by Ctrl-C or `conclave stop`";

@@ -1,13 +1,17 @@
 //! The errors of a run that came to no end, could not be stored, or cannot be resumed.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 
+use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::RoomId;
+use conclave_runtime::journal::AppendFailure;
 use conclave_runtime::store::{RunMatch, Store, StoreReader};
 use conclave_runtime::{ResumeError, SessionError};
 
 use crate::program::error::CliError;
 use crate::state::journals::RunStorage;
+use crate::ui::show::printable;
 
 /// The error for a run that came to no end.
 pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, storage: &RunStorage) -> CliError {
@@ -16,8 +20,24 @@ pub(crate) fn broken_off(failure: &SessionError, room: &RoomId, storage: &RunSto
         SessionError::NoModel { .. } => CliError::unreachable(failure.to_string()).hint(format!(
             "it goes on where it is: conclave resume {room}; or stop it: conclave stop {room}"
         )),
+        SessionError::Journal(journal) if journal.answer == AppendFailure::Fenced => {
+            goes_on_elsewhere(room, storage)
+        }
         failure => unkept(failure, room, storage),
     }
+}
+
+/// The end of a run at this terminal that another host has taken over.
+fn goes_on_elsewhere(room: &RoomId, storage: &RunStorage) -> CliError {
+    let records = storage.records(room);
+    let host = records.iter().rev().find_map(|record| match &record.event {
+        Event::Owned { host, .. } => Some(format!("the host {}", printable(host))),
+        _ => None,
+    });
+    let host = host.as_deref().unwrap_or("another host");
+    CliError::elsewhere(format!(
+        "the run {room} goes on on {host}: `conclave show {room}` shows it"
+    ))
 }
 
 /// The error for a journal that failed during the run. Its contents are safe, and the run can be
@@ -26,7 +46,7 @@ pub(crate) fn unkept(failure: &impl Display, room: &RoomId, storage: &RunStorage
     let error = CliError::internal(failure.to_string());
     // On a disk that was full from the start, the store has no record of the run.
     let is_there = |store: &Store| {
-        StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()))
+        StoreReader::open(store.address()).and_then(|reader| reader.find(room.as_str()))
     };
     match storage.store() {
         Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => error.hint(
@@ -47,6 +67,11 @@ impl From<ResumeError> for CliError {
             ResumeError::Unknown { .. } => Self::usage(error.to_string()),
             ResumeError::Changed { .. } | ResumeError::OtherPlugin { .. } => {
                 Self::plugin(error.to_string())
+            }
+            ResumeError::Journal(journal) if journal.cause.kind() == ErrorKind::ResourceBusy => {
+                let room = &journal.room;
+                Self::usage(format!("the run {room} is not resumed: {}", journal.cause))
+                    .hint(format!("`conclave stop {room}` stops it there"))
             }
             ResumeError::Journal(_) => Self::internal(error.to_string()),
         }

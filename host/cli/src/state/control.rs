@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::{ControlId, RoomId};
 use conclave_runtime::store::{
-    ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreReader, is_in_use,
+    ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreReader,
 };
 use serde_json::json;
 
@@ -56,27 +56,28 @@ pub(crate) async fn send(
     word: ControlCommand,
     most: Duration,
 ) -> Result<ControlId, CliError> {
-    let mail = ControlMessage::new(row.run.clone(), word);
-    deliver(row, &mail, most).await?;
-    Ok(mail.id)
+    let message = ControlMessage::new(row.run.clone(), word);
+    deliver(row, &message, most).await?;
+    Ok(message.id)
 }
 
-async fn deliver(row: &RunRow, mail: &ControlMessage, most: Duration) -> Result<(), CliError> {
-    mail.send(&row.store)?;
+async fn deliver(row: &RunRow, message: &ControlMessage, most: Duration) -> Result<(), CliError> {
+    let reader = StoreReader::open(&row.store)?;
+    reader.mail().send(message)?;
     let until = Instant::now() + most;
     loop {
         let is_late = Instant::now() >= until;
-        match mail.state(&row.store) {
+        match reader.mail().state(message)? {
             MailState::Gone => return Ok(()),
             MailState::PutAside => {
                 let what = format!("the process of {} could not read the message", row.run);
                 return Err(CliError::internal(what)
                     .hint("check whether that process runs another version of conclave"));
             }
-            _ if is_over(row) => return after_the_end(row, mail),
+            _ if is_over(&reader, row) => return after_the_end(&reader, row, message),
             // If the receiver takes it in between, the next check sees it as taken.
             MailState::Waiting if is_late => {
-                if withdraw(mail, row)? {
+                if withdraw(&reader, message)? {
                     return Err(not_received(row, most)
                         .hint("try again with a longer --wait, or end that process"));
                 }
@@ -97,8 +98,8 @@ async fn deliver(row: &RunRow, mail: &ControlMessage, most: Duration) -> Result<
 }
 
 /// Takes a message back. Returns whether it had not been received yet.
-pub(crate) fn withdraw(mail: &ControlMessage, row: &RunRow) -> Result<bool, CliError> {
-    let messages = ControlMessage::take_back(&row.store, |other| other.id == mail.id)?;
+pub(crate) fn withdraw(reader: &StoreReader, message: &ControlMessage) -> Result<bool, CliError> {
+    let messages = reader.mail().take_back(|other| other.id == message.id)?;
     Ok(!messages.is_empty())
 }
 
@@ -112,24 +113,34 @@ pub(crate) fn not_received(row: &RunRow, most: Duration) -> CliError {
 }
 
 /// Whether no message to the run is received any more, because its process or the run has ended.
-fn is_over(row: &RunRow) -> bool {
-    if !is_in_use(&row.store) {
+fn is_over(reader: &StoreReader, row: &RunRow) -> bool {
+    // A failure to read is retried at the next check.
+    if matches!(reader.is_in_use(), Ok(false)) {
         return true;
     }
-    // A failure to read is retried at the next check.
-    let rooms =
-        StoreReader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
-    rooms.iter().any(|room| room.room == row.run && matches!(room.state, RunState::Ended(_)))
+    let rooms = reader.rooms(&row.run).unwrap_or_default();
+    rooms.iter().any(|room| {
+        room.room == row.run
+            && match room.state {
+                RunState::Ended(_) => true,
+                // Of a database in use, the process of this run may have ended all the same.
+                RunState::Interrupted => reader.folder().is_none(),
+                RunState::Running => false,
+            }
+    })
 }
 
 /// Returns the result of a message whose receiver has gone: the journal shows whether it arrived in
 /// time.
-fn after_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> {
+fn after_the_end(
+    reader: &StoreReader,
+    row: &RunRow,
+    message: &ControlMessage,
+) -> Result<(), CliError> {
     // Removed before the journal is read, so that a process that resumes the run cannot take it in
     // between.
-    mail.remove(&row.store)?;
-    let reader = StoreReader::open(&row.store)?;
-    if reader.has_received(&mail.room, &mail.id)? {
+    reader.mail().remove(message)?;
+    if reader.has_received(&message.room, &message.id)? {
         return Ok(());
     }
     let what = format!(

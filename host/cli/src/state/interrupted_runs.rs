@@ -5,10 +5,10 @@ use std::path::Path;
 
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::observed::observer_of_room;
-use conclave_runtime::store::{RunFilter, RunRow, RunState, Store, StoreReader};
+use conclave_runtime::store::{RunFilter, RunRow, RunState, Store, StoreAddress, StoreReader};
 
 use crate::args::OutputArgs;
-use crate::state::stores::{OpenStores, is_interrupted, read};
+use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::{ODD, plural};
 use crate::ui::stderr;
 
@@ -19,17 +19,18 @@ pub(crate) const CLIENT: &str = "mcp";
 /// The command under which conversations are stored.
 pub(crate) const CONVERSATION: &str = "chat";
 
-/// The interrupted runs of this config that can be resumed, newest first. Empty if only results are
-/// wanted.
+/// The interrupted runs of this config that can be resumed, newest first, in the named store or else
+/// in those of the state folder. Empty if only results are wanted.
 pub(crate) fn interrupted_with(
-    store: Option<&Path>,
+    store: Option<&StoreAddress>,
     (command, config): (&str, &Path),
     output: OutputArgs,
 ) -> Vec<RunRow> {
     if output.result_only() {
         return Vec::new();
     }
-    let mut runs = interrupted_in(&OpenStores::of(store));
+    let stores = store.cloned().map_or_else(OpenStores::of_state_folder, OpenStores::only);
+    let mut runs = interrupted_in(&stores);
     let config = std::path::absolute(config).ok();
     // Runs of other projects, and conversations beside runs, are reported by the command that would
     // resume them.
@@ -59,7 +60,7 @@ pub(crate) fn report_interrupted(runs: &[RunRow]) {
 /// Ends interrupted calls of clients, whose client has gone with its process. To be called before
 /// the first run of this process.
 pub(crate) fn give_up_calls(store: &Store) {
-    let Ok(reader) = StoreReader::open(store.folder()) else { return };
+    let Ok(reader) = StoreReader::open(store.address()) else { return };
     // This process holds the store and has not begun a run yet, so each open one was interrupted.
     let runs = reader.runs(&interrupted_only()).unwrap_or_default();
     for run in runs.iter().filter(|run| run.command == CLIENT) {
@@ -71,7 +72,7 @@ pub(crate) fn give_up_calls(store: &Store) {
 /// Ends interrupted child rooms whose run is over. The store belongs to this process, so nothing of
 /// that run is in progress.
 pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
-    let Ok(reader) = StoreReader::open(store.folder()) else { return };
+    let Ok(reader) = StoreReader::open(store.address()) else { return };
     for room in reader.rooms(run).unwrap_or_default() {
         // An observer's room may still deliver the last events.
         let is_observer = observer_of_room(&room.room).is_some();
@@ -83,7 +84,7 @@ pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
 
 /// Whether the room waits for its user, with nothing else in progress.
 pub(crate) fn waits_for_user(store: &Store, room: &RoomId) -> bool {
-    let waits = StoreReader::open(store.folder())
+    let waits = StoreReader::open(store.address())
         .and_then(|reader| reader.waits(Some(room)))
         .unwrap_or_default();
     waits.iter().any(|row| row.room == *room && row.wait.kind == "user")
@@ -97,7 +98,7 @@ impl OpenStores {
     /// The interrupted runs, newest first. Stores that cannot be read are skipped.
     pub(crate) fn interrupted(&self) -> Vec<RunRow> {
         let filter = interrupted_only();
-        let runs = self.folders().iter().filter_map(|folder| read(folder).ok()?.runs(&filter).ok());
+        let runs = self.readers_quietly().filter_map(|reader| reader.runs(&filter).ok());
         let mut runs: Vec<RunRow> = runs.flatten().filter(is_interrupted).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.started));
         runs

@@ -15,13 +15,13 @@ use conclave_runtime::blobs::Blobs;
 #[cfg(feature = "mcp")]
 use conclave_runtime::ids::Ids;
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
-use conclave_runtime::overlay::pending_changes;
 use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreError, StoreReader};
 
 use crate::args::{Approvals, Keep, Questions, word_of};
 use crate::program::error::CliError;
+use crate::state::run_changes::pending_changes;
 use crate::state::state_folder::make_private;
-use crate::state::stores::{bulk_folder, stores_folder};
+use crate::state::stores::{bulk_folder, open, stores_folder};
 use crate::ui::show::printable;
 use crate::ui::stderr;
 
@@ -66,17 +66,19 @@ impl RunStorage {
     /// If a required store cannot be used, or if an overlay has none.
     pub(crate) fn open(keep: &Keep, of: RunCommand<'_>) -> Result<Self, CliError> {
         let storage = Self::open_place(keep, of)?;
-        match (storage.store(), overlay_grant(of.config)) {
-            (None, Some(plugin)) => {
-                let what = format!(
-                    "plugins.{plugin}.grants.files: an overlay keeps its changes in a store, and this run is not stored"
-                );
-                Err(CliError::usage(what).hint(
-                    "leave out --journal and --no-journal, or grant the folder as `read` or `read-write`",
-                ))
-            }
-            _ => Ok(storage),
-        }
+        let Some(plugin) = overlay_grant(of.config) else { return Ok(storage) };
+        let (why, hint) = match storage.store().map(Store::folder) {
+            Some(Some(_)) => return Ok(storage),
+            Some(None) => (
+                "an overlay keeps its changes in the folder of a store, and this one is a database",
+                "name a folder with --store, or grant the folder as `read` or `read-write`",
+            ),
+            None => (
+                "an overlay keeps its changes in a store, and this run is not stored",
+                "leave out --journal and --no-journal, or grant the folder as `read` or `read-write`",
+            ),
+        };
+        Err(CliError::usage(format!("plugins.{plugin}.grants.files: {why}")).hint(hint))
     }
 
     fn open_place(keep: &Keep, of: RunCommand<'_>) -> Result<Self, CliError> {
@@ -88,7 +90,7 @@ impl RunStorage {
             return Ok(Self(JournalPlace::Nowhere));
         }
         let opened = match &keep.store {
-            Some(folder) => Store::open(folder).map(Some),
+            Some(address) => open(address, of.command).map(Some),
             None => open_free(of.is_bulk),
         };
         match opened {
@@ -136,12 +138,12 @@ impl RunStorage {
 
     /// The number of files that a run changed in overlays, for a person to apply or drop.
     pub(crate) fn pending_changes(&self, run: &RoomId) -> usize {
-        self.store().map_or(0, |store| pending_changes(store.folder(), run))
+        self.store().map_or(0, |store| pending_changes(store.address(), run))
     }
 
     /// Returns the records of a stored room; empty if they cannot be read.
     pub(crate) fn records(&self, room: &RoomId) -> Vec<Record> {
-        let reader = self.store().and_then(|store| StoreReader::open(store.folder()).ok());
+        let reader = self.store().and_then(|store| StoreReader::open(store.address()).ok());
         reader.and_then(|reader| reader.records(room).ok()).unwrap_or_default()
     }
 
@@ -150,12 +152,12 @@ impl RunStorage {
         if let JournalPlace::Store { store, .. } = &self.0 { Some(store) } else { None }
     }
 
-    /// The folder, which no plugin may write to.
+    /// The folder, which no plugin may write to; `None` if there is none.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match &self.0 {
             JournalPlace::Nowhere => None,
             JournalPlace::Lines(folder) => Some(folder),
-            JournalPlace::Store { store, .. } => Some(store.folder()),
+            JournalPlace::Store { store, .. } => store.folder(),
         }
     }
 
@@ -207,7 +209,7 @@ fn open_free(is_bulk: bool) -> Result<Option<Store>, StoreError> {
         return Ok(None);
     };
     make_private(&folder)
-        .map_err(|error| StoreError::Other { folder: folder.clone(), what: error.to_string() })?;
+        .map_err(|error| StoreError::Other { store: (&folder).into(), what: error.to_string() })?;
     let store = Store::open_free(&folder)?;
     // Runs that cannot be removed now are left to the next start.
     let _ = store.collect(&Retention {

@@ -3,7 +3,6 @@
 //! message counts.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use conclave_core::journal::pending_work::WaitKey;
@@ -11,7 +10,8 @@ use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::approval::Approval;
 use conclave_core::types::ids::{CallId, ControlId, RoomId};
 use conclave_runtime::store::{
-    ControlCommand, ControlMessage, DecisionSent, MailState, StoreError, WaitRow, is_in_use,
+    ControlCommand, ControlMessage, DecisionSent, Mail, MailState, StoreAddress, StoreError,
+    WaitRow,
 };
 use serde_json::json;
 
@@ -79,7 +79,7 @@ impl PendingCall {
     /// If the text is no id, or no call of the kind waits under it.
     pub(crate) fn find(
         id: &str,
-        store: Option<&Path>,
+        store: Option<&StoreAddress>,
         kind: &'static PendingKind,
     ) -> Result<Self, CliError> {
         let (room, call) = parse_approval_id(id)?;
@@ -106,6 +106,11 @@ impl PendingCall {
         self.stored_run.run()
     }
 
+    /// The messages to the processes of its store.
+    fn mail(&self) -> Mail<'_> {
+        self.stored_run.reader.mail()
+    }
+
     /// Returns the records of its room.
     pub(crate) fn records(&self) -> Result<Vec<Record>, CliError> {
         Ok(self.stored_run.reader.records(&self.stored_run.room)?)
@@ -118,7 +123,7 @@ impl PendingCall {
 
     /// Checks that no decision is pending. The first one counts, so another would be lost silently.
     pub(crate) fn check_unsaid(&self) -> Result<(), CliError> {
-        let pending = ControlMessage::pending(self.stored_run.reader.folder())?;
+        let pending = self.mail().pending()?;
         match pending.into_iter().find(|mail| self.is_meant(mail)) {
             Some(mail) => Err(self.on_its_way(&mail)),
             None => Ok(()),
@@ -180,9 +185,9 @@ impl PendingCall {
     /// # Errors
     /// If another decision was recorded, which came from the run's own terminal.
     fn wait_for_record(&self, mail: &ControlMessage) -> Result<bool, CliError> {
-        let (store, until) = (self.stored_run.reader.folder(), Instant::now() + RECORDED_WITHIN);
-        while mail.state(store) != MailState::Gone {
-            if Instant::now() >= until || !is_in_use(store) {
+        let until = Instant::now() + RECORDED_WITHIN;
+        while self.mail().state(mail)? != MailState::Gone {
+            if Instant::now() >= until || !self.stored_run.reader.is_in_use()? {
                 return Ok(false);
             }
             std::thread::sleep(EVERY);
@@ -199,11 +204,10 @@ impl PendingCall {
     /// If the run's process has received the earlier decision. That one may take effect, and a new
     /// one would not.
     fn take_back(&self) -> Result<(), CliError> {
-        let store = self.stored_run.reader.folder();
-        ControlMessage::take_back(store, |mail| self.is_meant(mail))?;
-        let message = ControlMessage::pending(store)?.into_iter().find(|mail| self.is_meant(mail));
+        self.mail().take_back(|mail| self.is_meant(mail))?;
+        let message = self.mail().pending()?.into_iter().find(|mail| self.is_meant(mail));
         let Some(message) = message else { return Ok(()) };
-        if is_in_use(store) {
+        if self.stored_run.reader.is_in_use()? {
             let what = format!(
                 "the run of {} has received an earlier decision and not recorded it yet; that one may take effect",
                 self.id()
@@ -215,7 +219,7 @@ impl PendingCall {
         }
         // The receiving process has ended. A decision that it journalled would have ended the wait,
         // which was checked above.
-        Ok(message.remove(store)?)
+        Ok(self.mail().remove(&message)?)
     }
 
     /// Sends the command that settles the call, and reports it.
@@ -233,7 +237,7 @@ impl PendingCall {
         }
         let decision = word_of(&command);
         let mail = ControlMessage::new(self.stored_run.room.clone(), command);
-        let sent = mail.send_decision(self.stored_run.reader.folder(), || self.is_pending());
+        let sent = self.mail().send_decision(&mail, || self.is_pending());
         match sent? {
             DecisionSent::Sent => {}
             DecisionSent::Rival(other) => return Err(self.on_its_way(&other)),
@@ -277,10 +281,8 @@ fn word_of(command: &ControlCommand) -> &'static str {
 /// yet.
 pub(crate) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
     // Unreadable mail is reported by the process that takes it out.
-    let mail = stores
-        .folders()
-        .iter()
-        .flat_map(|folder| ControlMessage::pending(folder).unwrap_or_default());
+    let mail =
+        stores.readers_quietly().flat_map(|reader| reader.mail().pending().unwrap_or_default());
     let decision = |mail: ControlMessage| {
         let call = mail.word.settles()?;
         Some(((mail.room, WaitKey::Call(call)), word_of(&mail.word)))

@@ -30,6 +30,7 @@ use crate::state::lock_file::LockFile;
 use crate::state::registry::DockerLogins;
 use crate::state::source::{LocatedComponent, is_build};
 use crate::state::stock::stock;
+use crate::state::store_address::store_of;
 use crate::ui::show::{NAME, ODD, one_line, paint, plural, printable, show_path, time, unread};
 use crate::ui::stderr;
 use crate::ui::terminal::is_terminal;
@@ -232,7 +233,7 @@ fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
 /// The command line's error for a config that cannot be run.
 pub(crate) fn unprepared(error: PrepareError) -> CliError {
     match error {
-        PrepareError::Config(problems) => config_error(&problems),
+        PrepareError::Config(problems) => CliError::config(&problems),
         PrepareError::Keys(problems) => {
             CliError::key(with_heading("a key or a secret is missing", &problems))
                 .with_problems(&problems)
@@ -251,8 +252,10 @@ pub(crate) fn unprepared(error: PrepareError) -> CliError {
 pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliError> {
     let text = std::fs::read_to_string(file).map_err(|error| config_unread(file, &error))?;
     let folder = folder_of(file).to_string_lossy().into_owned();
-    Config::parse_with(&show_path(file), &folder, &text, models)
-        .map_err(|problems| config_error(&problems))
+    let config = Config::parse_with(&show_path(file), &folder, &text, models)
+        .map_err(|problems| CliError::config(&problems))?;
+    store_of(&config)?;
+    Ok(config)
 }
 
 /// The error for a config that could not be read. If the default file is missing, the hint says how
@@ -266,16 +269,6 @@ fn config_unread(file: &Path, error: &std::io::Error) -> CliError {
         _ => "name a config, such as conclave.toml; `conclave init` writes one",
     };
     unread(file, error).hint(hint)
-}
-
-fn config_error(problems: &Problems) -> CliError {
-    let count = problems.0.len();
-    let what = if count == 1 {
-        "the config has a problem".to_owned()
-    } else {
-        format!("the config has {count} problems")
-    };
-    CliError::usage(with_heading(&what, problems)).with_problems(problems)
 }
 
 fn with_heading(what: &str, problems: &Problems) -> String {

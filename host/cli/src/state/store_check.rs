@@ -1,8 +1,6 @@
 //! The report of a checked store: `audit verify` and `store check` say the same.
 
-use std::path::Path;
-
-use conclave_runtime::store::StoreCheck;
+use conclave_runtime::store::{StoreAddress, StoreCheck};
 use serde_json::json;
 
 use crate::args::OutputArgs;
@@ -22,9 +20,9 @@ pub(crate) fn report_unreadable(
     stores: &[UnreadableStore],
     output: OutputArgs,
 ) -> Result<bool, CliError> {
-    for UnreadableStore { folder, reason } in stores {
+    for UnreadableStore { store, reason } in stores {
         let checked = StoreCheck { problems: vec![reason.clone()], ..StoreCheck::default() };
-        report(word, folder, &checked, output)?;
+        report(word, store, &checked, output)?;
     }
     Ok(!stores.is_empty())
 }
@@ -32,7 +30,7 @@ pub(crate) fn report_unreadable(
 /// Reports the result of checking a store. `word` is the type of the JSON line.
 pub(crate) fn report(
     word: &str,
-    store: &Path,
+    store: &StoreAddress,
     checked: &StoreCheck,
     output: OutputArgs,
 ) -> Result<(), CliError> {
@@ -41,7 +39,7 @@ pub(crate) fn report(
         (value["type"], value["store"]) = (word.into(), json!(store));
         return stdout::json(value);
     }
-    let folder = one_line(&store.display().to_string(), 200);
+    let place = one_line(&store.to_string(), 200);
     if checked.problems.is_empty() {
         if output.quiet {
             return Ok(());
@@ -57,9 +55,9 @@ pub(crate) fn report(
             .as_ref()
             .map(|head| paint(FAINT, format_args!("  head {head}")))
             .unwrap_or_default();
-        return stdout::styled(format!("{} {folder}: {counts}{head}", paint(GOOD, "verified")));
+        return stdout::styled(format!("{} {place}: {counts}{head}", paint(GOOD, "verified")));
     }
-    stdout::styled(format!("{} {folder}", paint(BAD, "DAMAGED")))?;
+    stdout::styled(format!("{} {place}", paint(BAD, "DAMAGED")))?;
     for problem in checked.problems.iter().take(PROBLEMS) {
         stdout::styled(format!("  {}", one_line(problem, 400)))?;
     }

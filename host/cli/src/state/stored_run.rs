@@ -1,12 +1,10 @@
 //! One stored run, from the words of a command line to its open store. Every command that names a
 //! run finds it here, and so reports an unknown, ambiguous or ended one in the same words.
 
-use std::path::Path;
-
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Status;
-use conclave_runtime::store::{RunFilter, RunMatch, RunRow, RunState, StoreReader};
+use conclave_runtime::store::{RunFilter, RunMatch, RunRow, RunState, StoreAddress, StoreReader};
 
 use crate::program::error::CliError;
 use crate::state::state_folder::state_folder;
@@ -29,8 +27,11 @@ impl StoredRun {
     /// # Errors
     /// If there is none, with the names that exist; if the prefix is ambiguous; or if a store
     /// cannot be read.
-    pub(crate) fn resolve(name: Option<&str>, store: Option<&Path>) -> Result<Self, CliError> {
-        let stores = OpenStores::of(store);
+    pub(crate) fn resolve(
+        name: Option<&str>,
+        store: Option<&StoreAddress>,
+    ) -> Result<Self, CliError> {
+        let stores = OpenStores::of(store)?;
         if let Some(name) = name {
             return stores.find(name);
         }
@@ -125,7 +126,7 @@ impl OpenStores {
             self.runs(&RunFilter { most: Some(SHOWN), ..RunFilter::default() }).unwrap_or_default();
         let newest: Vec<String> = newest.iter().map(|run| run.run.to_string()).collect();
         let there = match newest.as_slice() {
-            [] if state_folder().is_none() && self.folders().is_empty() => {
+            [] if state_folder().is_none() && self.addresses().is_empty() => {
                 return CliError::usage("no state folder is known, so no runs are stored")
                     .hint("set HOME or CONCLAVE_STATE");
             }
@@ -133,14 +134,14 @@ impl OpenStores {
             newest => format!("the newest are {}", newest.join(", ")),
         };
         CliError::usage(format!("no stored run begins with {}; {there}", printable(name)))
-            .hint("`conclave runs` lists the stored runs; for a run with --store FOLDER, pass the same option")
+            .hint("`conclave runs` lists the stored runs; for a run with --store STORE, pass the same option")
     }
 }
 
 /// The error for stores without a run.
 pub(crate) fn nothing_stored() -> CliError {
     CliError::usage("no runs are stored yet").hint(
-        "`conclave run` and `conclave chat` store theirs; for a run with --store FOLDER, pass the same option; `conclave why --journal FOLDER` reads those with --journal",
+        "`conclave run` and `conclave chat` store theirs; for a run with --store STORE, pass the same option; `conclave why --journal FOLDER` reads those with --journal",
     )
 }
 

@@ -2,13 +2,16 @@
 //! `journals` writes, and `stored_run` finds a run by its name.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{self, RunFilter, RunRow, RunState, Store, StoreError, StoreReader};
+use conclave_runtime::store::{
+    self, RunFilter, RunRow, RunState, Store, StoreAddress, StoreError, StoreOptions, StoreReader,
+};
 
 use crate::program::error::CliError;
 use crate::state::state_folder::state_folder;
+use crate::state::store_address::named_store;
 use crate::ui::show::printable;
 use crate::ui::show::run_state::SERVED;
 use crate::ui::stderr;
@@ -50,13 +53,14 @@ fn named_rooms() -> Vec<PathBuf> {
 /// The stores that are searched.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenStores {
-    folders: Vec<PathBuf>,
-    is_given: bool,
+    addresses: Vec<StoreAddress>,
+    /// Whether the user named the only one.
+    is_named: bool,
 }
 
 /// A store that exists and cannot be read.
 pub(crate) struct UnreadableStore {
-    pub(crate) folder: PathBuf,
+    pub(crate) store: StoreAddress,
     pub(crate) reason: String,
 }
 
@@ -67,19 +71,35 @@ impl UnreadableStore {
 }
 
 impl OpenStores {
-    /// Opens the named store, or else all of the state folder.
-    pub(crate) fn of(store: Option<&Path>) -> Self {
-        if let Some(folder) = store {
-            return Self { folders: vec![folder.to_owned()], is_given: true };
-        }
-        let folders = [stores_folder(), bulk_folder()];
-        let folders = folders.into_iter().flatten().flat_map(|folder| store::all(&folder));
-        Self { folders: folders.chain(named_rooms()).collect(), is_given: false }
+    /// Returns the store of `--store` or of the environment, or else all of the state folder.
+    ///
+    /// # Errors
+    /// If the environment names a store that cannot be one.
+    pub(crate) fn of(option: Option<&StoreAddress>) -> Result<Self, CliError> {
+        Ok(named_store(option)?.map_or_else(Self::of_state_folder, Self::only))
     }
 
-    /// The folders of the stores.
-    pub(crate) fn folders(&self) -> &[PathBuf] {
-        &self.folders
+    /// This store alone.
+    pub(crate) fn only(store: StoreAddress) -> Self {
+        Self { addresses: vec![store], is_named: true }
+    }
+
+    /// All stores of the state folder.
+    pub(crate) fn of_state_folder() -> Self {
+        let folders = [stores_folder(), bulk_folder()];
+        let folders = folders.into_iter().flatten().flat_map(|folder| store::all(&folder));
+        let addresses = folders.chain(named_rooms()).map(StoreAddress::from).collect();
+        Self { addresses, is_named: false }
+    }
+
+    /// The addresses of the stores.
+    pub(crate) fn addresses(&self) -> &[StoreAddress] {
+        &self.addresses
+    }
+
+    /// Whether the user named the only store.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named
     }
 
     /// Returns readers of the stores, in order. A store of the state folder that cannot be read is
@@ -112,15 +132,15 @@ impl OpenStores {
     pub(crate) fn readers_and_unreadable(
         &self,
     ) -> Result<(Vec<StoreReader>, Vec<UnreadableStore>), CliError> {
-        let (mut readers, mut unreadable) = (Vec::with_capacity(self.folders.len()), Vec::new());
-        for folder in &self.folders {
-            match read(folder) {
+        let (mut readers, mut unreadable) = (Vec::with_capacity(self.addresses.len()), Vec::new());
+        for address in &self.addresses {
+            match read(address) {
                 Ok(reader) => readers.push(reader),
-                Err(error) if self.is_given => return Err(error.into()),
+                Err(error) if self.is_named => return Err(error.into()),
                 // Its process is about to create it, or ended before it did.
                 Err(StoreError::Missing { .. }) => {}
                 Err(error) => unreadable
-                    .push(UnreadableStore { folder: folder.clone(), reason: error.to_string() }),
+                    .push(UnreadableStore { store: address.clone(), reason: error.to_string() }),
             }
         }
         Ok((readers, unreadable))
@@ -159,20 +179,39 @@ impl OpenStores {
 
     /// The readers of all readable stores. The errors of others were reported before.
     pub(crate) fn readers_quietly(&self) -> impl Iterator<Item = StoreReader> {
-        self.folders.iter().filter_map(|folder| read(folder).ok())
+        self.addresses.iter().filter_map(|address| read(address).ok())
     }
 }
 
 /// Opens a store for reading. One of an older host is brought up to this host's format first, unless
 /// a process has it open: else none of its runs could be named.
-pub(crate) fn read(folder: &Path) -> Result<StoreReader, StoreError> {
-    match StoreReader::open(folder) {
+pub(crate) fn read(store: &StoreAddress) -> Result<StoreReader, StoreError> {
+    match StoreReader::open(store) {
         Err(StoreError::Older { .. }) => {
-            drop(Store::open(folder)?);
-            StoreReader::open(folder)
+            drop(open(store, "")?);
+            StoreReader::open(store)
         }
         opened => opened,
     }
+}
+
+/// Opens a store for writing. Where other hosts write to it too, they read the name of this machine
+/// and of the command.
+pub(crate) fn open(store: &StoreAddress, command: &str) -> Result<Store, StoreError> {
+    let host = machine_name().unwrap_or_default();
+    let command = command.to_owned();
+    Store::open_with(store, &StoreOptions { host, command, ..StoreOptions::default() })
+}
+
+#[cfg(unix)]
+fn machine_name() -> Option<String> {
+    let system = rustix::system::uname();
+    system.nodename().to_str().ok().map(str::to_owned)
+}
+
+#[cfg(not(unix))]
+fn machine_name() -> Option<String> {
+    std::env::var("COMPUTERNAME").ok()
 }
 
 /// Whether the run was interrupted and has not been resumed. A conversation of browsers is resumed
@@ -189,7 +228,7 @@ impl From<StoreError> for CliError {
             StoreError::InUse { .. } => failure
                 .hint("wait until that process has ended, or name another folder with --store"),
             StoreError::Missing { .. } => {
-                failure.hint("`conclave run --store FOLDER` creates a store")
+                failure.hint("`conclave run --store STORE` creates a store")
             }
             StoreError::Newer { .. } => {
                 failure.hint("use the conclave that wrote it, or a newer one")

@@ -37,5 +37,10 @@ pub(crate) fn warning(text: impl Display) {
 
 /// Writes an error. Names from a component can be part of it.
 pub(crate) fn error(error: &CliError) {
-    line(format_args!("{} {}", paint(BAD, "error:"), printable(&error.to_string())));
+    let text = error.to_string();
+    if error.is_failure() {
+        line(format_args!("{} {}", paint(BAD, "error:"), printable(&text)));
+    } else {
+        line(printable(&text));
+    }
 }

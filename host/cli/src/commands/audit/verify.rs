@@ -31,7 +31,7 @@ pub(super) fn verify(
     let checked = check_all(&readers, expected_head.as_deref())?;
     let broken = checked.iter().any(|(_, checked)| !checked.problems.is_empty());
     for (reader, checked) in &checked {
-        store_check::report("verified", reader.folder(), checked, output)?;
+        store_check::report("verified", reader.address(), checked, output)?;
     }
     let broken = store_check::report_unreadable("verified", &unreadable, output)? || broken;
     if checked.is_empty() && unreadable.is_empty() && !output.result_only() {
@@ -78,11 +78,11 @@ pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliErr
         let Some(head) = &checked.head else { continue };
         if output.json {
             stdout::json(
-                json!({ "type": "head", "store": reader.folder(), "head": head, "records": checked.records }),
+                json!({ "type": "head", "store": reader.address(), "head": head, "records": checked.records }),
             )?;
         } else {
-            let folder = reader.folder().display().to_string();
-            stdout::styled(format!("{head}  {}", paint(FAINT, one_line(&folder, 200))))?;
+            let store = reader.address().to_string();
+            stdout::styled(format!("{head}  {}", paint(FAINT, one_line(&store, 200))))?;
         }
     }
     // A missing head must not look like that of an empty store.

@@ -10,7 +10,7 @@ use conclave_core::setup::{NoTool, Setup, TaskSetup};
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_runtime::RunInput;
 use conclave_runtime::ids::{Ids, RandomIds};
-use conclave_runtime::store::{RunState, StoreError, StoreReader};
+use conclave_runtime::store::{RunState, StoreAddress, StoreError, StoreReader};
 use serde_json::{Map, Value};
 
 use crate::args::{Keep, RunInputArgs};
@@ -180,7 +180,8 @@ impl RunRoom {
             return Ok(Self { id: RandomIds.run(), keep: keep.clone(), is_stored: false });
         };
         let keep_store = keep.store.clone();
-        let store = keep_store.clone().or_else(|| room_folder(name)).ok_or_else(|| {
+        let of_room = || room_folder(name).map(StoreAddress::from);
+        let store = keep_store.clone().or_else(of_room).ok_or_else(|| {
             CliError::internal("a room with a name needs a store, and no state folder is known")
                 .hint("set HOME or CONCLAVE_STATE, or name a store with --store")
         })?;
@@ -210,11 +211,11 @@ fn is_free(
         let of = row.config.as_deref().map_or_else(|| "no config".to_owned(), show_path);
         let what = format!("the room {room} belongs to `conclave {}` of {of}", row.command);
         return Err(
-            CliError::usage(what).hint("choose another name, or another store: --store FOLDER")
+            CliError::usage(what).hint("choose another name, or another store: --store STORE")
         );
     }
-    let folder = reader.folder().display().to_string();
-    let store = if is_given { format!(" --store {}", shell(&folder)) } else { String::new() };
+    let address = reader.address().to_string();
+    let store = if is_given { format!(" --store {}", shell(&address)) } else { String::new() };
     let (what, hint) = match row.state {
         RunState::Ended(_) => return Ok(true),
         RunState::Running => ("is in progress", format!("end it: conclave stop {room}{store}")),

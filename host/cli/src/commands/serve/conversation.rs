@@ -1,7 +1,6 @@
 //! A conversation: a persistent room, its transcript, and what its page shows besides. The
 //! transcript is folded from the room's records, so nothing is stored for the page alone.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conclave_core::inspect::transcript::{
@@ -13,13 +12,14 @@ use conclave_core::types::ids::{CallId, ChannelId, PluginName, RoomId, TaskName}
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::overlay::{blocked_changes, pending_changes};
+use conclave_runtime::store::StoreAddress;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::program::approval_id::approval_id;
 use crate::session::pending_calls::PendingCalls;
+use crate::state::run_changes::{blocked_changes, pending_changes};
 
 /// Characters of the first message that name a conversation in the list.
 const TITLE: usize = 60;
@@ -31,8 +31,7 @@ pub(super) struct Conversation {
     handle: OnceLock<RoomHandle>,
     state: Mutex<ConversationState>,
     changed: watch::Sender<()>,
-    /// The folder of the store, with the room's overlays.
-    store: PathBuf,
+    store: StoreAddress,
 }
 
 /// What the page shows.
@@ -101,7 +100,7 @@ impl Conversation {
         room: RoomId,
         transcript: Transcript,
         pending: PendingCalls,
-        store: PathBuf,
+        store: StoreAddress,
     ) -> Arc<Self> {
         let state = ConversationState { transcript, draft: Draft::default(), pending, ended: None };
         let (state, changed) = (Mutex::new(state), watch::Sender::new(()));

@@ -2,7 +2,6 @@
 //! server starts again.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +15,7 @@ use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
-use conclave_runtime::store::{RunFilter, StoreReader};
+use conclave_runtime::store::{RunFilter, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 
@@ -43,8 +42,7 @@ pub(super) struct Conversations {
     journals: Arc<dyn Journals>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     screen: Arc<Screen>,
-    /// The folder of the store.
-    store: PathBuf,
+    store: StoreAddress,
     /// The number of this process, in the ids of events.
     epoch: String,
     rooms: Mutex<BTreeMap<u64, Arc<Conversation>>>,
@@ -62,7 +60,7 @@ pub(super) struct RoomParts {
     pub(super) journals: Arc<dyn Journals>,
     pub(super) subscribers: Vec<Arc<dyn Subscriber>>,
     pub(super) screen: Arc<Screen>,
-    pub(super) store: PathBuf,
+    pub(super) store: StoreAddress,
 }
 
 impl Conversations {

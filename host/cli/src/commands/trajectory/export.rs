@@ -15,7 +15,7 @@ use crate::ui::show::{foreign, plural, printable, show_path};
 use crate::ui::{stderr, stdout};
 
 pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, CliError> {
-    let found = StoredRun::resolve(Some(&args.run), args.store.as_deref())?;
+    let found = StoredRun::resolve(Some(&args.run), args.store.as_ref())?;
     let records = found.reader.records(&found.room)?;
     let events = export::log(records, args.era.into());
     if events.is_empty() {

@@ -20,6 +20,7 @@ use crate::session::context::{RunContext, RunStyle};
 use crate::session::failure::unkept;
 use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup::{self, EngineStart};
+use crate::state::store_address::with_named_store;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{head, plural, show_path};
 use crate::ui::stderr;
@@ -40,7 +41,7 @@ pub(super) async fn replay(
     let engine = EngineStart::begin();
     let config = setup::read_config(&args.config, &models)?;
     let storage = RunStorage::open(
-        &args.keep,
+        &with_named_store(&args.keep, &config)?,
         RunCommand::new("run", &args.config, &config, locked).with_approvals(args.approvals),
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &storage, engine)?);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::journal::record::{ReplayedRecord, retold};
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{RunFilter, RunRow};
+use conclave_runtime::store::{RunFilter, RunRow, StoreAddress};
 
 use super::folder::JournalFolder;
 use crate::program::error::CliError;
@@ -87,7 +87,7 @@ pub(super) fn run(
     if let Some(folder) = args.journal {
         return in_folder(&JournalFolder(folder.to_owned()), address);
     }
-    let stores = OpenStores::of(args.store);
+    let stores = OpenStores::of(args.store)?;
     let rows = stores.runs(&RunFilter::default())?;
     let name = match address {
         Some(address) => one(rows.iter().map(|row| serving_of(&row.run)), &address.run)?,
@@ -117,7 +117,7 @@ pub(super) fn run(
 #[derive(Clone, Copy)]
 pub(super) struct RunPlaces<'a> {
     pub(super) journal: Option<&'a Path>,
-    pub(super) store: Option<&'a Path>,
+    pub(super) store: Option<&'a StoreAddress>,
 }
 
 fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<ExplainedRun, CliError> {

@@ -26,7 +26,7 @@ pub(crate) fn stored_runs() -> Vec<Finding> {
         )];
     };
     let place = format!("{} in {}", bytes(size(&folder)), show_path(&folder));
-    let finding = match OpenStores::of(None).runs(&RunFilter::default()) {
+    let finding = match OpenStores::of_state_folder().runs(&RunFilter::default()) {
         Ok(runs) => {
             let found = format!("{}, {place}", plural(runs.len() as u64, "run", "runs"));
             match runs.iter().filter(|run| is_interrupted(run)).count() as u64 {

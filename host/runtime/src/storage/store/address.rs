@@ -109,6 +109,31 @@ impl PostgresAddress {
         Ok(Self { url })
     }
 
+    /// Whether the URL has a password.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.url.password().is_some() || self.url.query_pairs().any(|(name, _)| is_password(&name))
+    }
+
+    /// The address with this password in its URL.
+    #[must_use]
+    pub fn with_password(mut self, password: &str) -> Self {
+        // A URL without a host takes none before it.
+        if self.url.set_password(Some(password)).is_err() {
+            self.url.query_pairs_mut().append_pair("password", password);
+        }
+        self
+    }
+
+    /// The password for this database in the text of a password file of libpq: that of the first
+    /// line which fits. `user` connects if the URL names nobody. The library itself reads no file of
+    /// a user.
+    #[must_use]
+    #[cfg(feature = "postgres")]
+    pub fn password_in(&self, passfile: &str, user: &str) -> Option<String> {
+        super::postgres::password_in(self, passfile, user)
+    }
+
     /// The whole URL, with the password if it has one.
     #[cfg(feature = "postgres")]
     pub(crate) fn url(&self) -> &url::Url {
@@ -116,21 +141,26 @@ impl PostgresAddress {
     }
 }
 
+/// Whether a parameter of a URL is the password.
+fn is_password(name: &str) -> bool {
+    name.eq_ignore_ascii_case("password")
+}
+
 impl fmt::Display for PostgresAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.url.clone();
         // Neither can fail for a URL with a host; without one there is no password.
         let _ = shown.set_password(None);
-        let has_password = |name: &str| name.eq_ignore_ascii_case("password");
-        if shown.query_pairs().any(|(name, _)| has_password(&name)) {
-            let rest: Vec<(String, String)> = shown
-                .query_pairs()
-                .filter(|(name, _)| !has_password(name))
-                .map(|(name, value)| (name.into_owned(), value.into_owned()))
-                .collect();
-            shown.query_pairs_mut().clear().extend_pairs(rest);
-        }
-        shown.as_str().trim_end_matches('?').fmt(formatter)
+        // The rest stays as it was written.
+        let is_other = |pair: &&str| {
+            url::form_urlencoded::parse(pair.as_bytes()).all(|(name, _)| !is_password(&name))
+        };
+        let others: Option<Vec<&str>> =
+            self.url.query().map(|query| query.split('&').filter(is_other).collect());
+        shown.set_query(
+            others.filter(|pairs| !pairs.is_empty()).map(|pairs| pairs.join("&")).as_deref(),
+        );
+        shown.as_str().fmt(formatter)
     }
 }
 
@@ -164,6 +194,19 @@ mod tests {
             assert_eq!(address.to_string(), shown);
             assert!(!format!("{address:?}").contains("hunter2"));
             assert!(!serde_json::to_string(&address).unwrap().contains("hunter2"));
+            let StoreAddress::Postgres(database) = address else { panic!("{text}") };
+            assert!(database.has_password(), "{text}");
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_password_is_added_and_not_shown() {
+        for text in ["postgres://ada@db/x", "postgres:///x?host=/run/postgresql"] {
+            let Ok(StoreAddress::Postgres(database)) = text.parse() else { panic!("{text}") };
+            assert!(!database.has_password(), "{text}");
+            let with = database.clone().with_password("hun:ter/2@");
+            assert!(with.has_password() && with.to_string() == database.to_string(), "{with}");
         }
     }
 }

@@ -4,7 +4,7 @@ mod connecting;
 mod error;
 mod lease;
 mod link;
-pub(crate) mod password;
+mod password;
 mod reader;
 mod schema;
 mod session;
@@ -14,6 +14,7 @@ mod values;
 
 pub(super) use lease::{HostEntry, Lease};
 pub(crate) use link::Link;
+pub(super) use password::password_in;
 pub(super) use reader::open_reader;
 pub(crate) use session::{Session, SessionError};
 pub(super) use values::{value, without_nul};
