@@ -1,6 +1,11 @@
 //! A breadth-first explorer: every state that a model can reach, and the shortest way to one that
 //! must not be.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "the map is only looked up in, and hashing a state is faster than to order it"
+)]
+
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;

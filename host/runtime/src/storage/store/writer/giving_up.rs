@@ -78,7 +78,7 @@ impl StoreWriter {
             at: SystemClock.now(),
             principal: open.principal.clone(),
             rules: RULES,
-            epoch: 0,
+            epoch: journal.epoch(),
             event: Event::Cancelled { reason: reason.to_owned() },
         };
         let entry = JournalBatch {
@@ -143,7 +143,7 @@ impl StoreWriter {
                 at: now,
                 principal: principal.clone(),
                 rules: RULES,
-                epoch: 0,
+                epoch: journal.epoch(),
                 event,
             }));
         }
