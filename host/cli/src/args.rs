@@ -19,6 +19,8 @@ mod target;
 mod trace;
 mod trajectory;
 mod trust;
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "read by `conclave worker` only"))]
+mod worker;
 
 use std::path::PathBuf;
 
@@ -49,6 +51,7 @@ pub(crate) use target::TargetArgs;
 pub(crate) use trace::{Detail, TraceChoice};
 pub(crate) use trajectory::{Trajectory, TrajectoryExport, TrajectoryReplay, TrajectoryShow};
 pub(crate) use trust::{TrustAdd, TrustCommand, TrustList, TrustRemove};
+pub(crate) use worker::{WorkerArgs, WorkersArgs};
 
 /// Runs agents and tools that you do not trust: each is a WebAssembly component that can access
 /// only what you grant.
@@ -92,6 +95,11 @@ pub(crate) enum Command {
     /// Run the entry task of a config on every line of a file. Results go to stdout in the order of
     /// the lines
     Batch(BatchArgs),
+    /// Take runs that were begun with --detach from a store that hosts share, and bring them to
+    /// their end; without a terminal, on any number of machines
+    Worker(WorkerArgs),
+    /// List the hosts of a shared store, with the runs that they have in progress
+    Workers(WorkersArgs),
     /// Resume runs that were interrupted by a crash, a kill or a power cut. Recorded answers are
     /// reused, not requested again. A run that is paused in another terminal continues there
     Resume(Resume),
@@ -181,6 +189,7 @@ impl Command {
                 | Self::Resume(_)
                 | Self::Mcp(_)
                 | Self::Serve(_)
+                | Self::Worker(_)
                 | Self::Trajectory(_)
         )
     }
@@ -203,6 +212,10 @@ pub(crate) struct RunArgs {
     /// end
     #[arg(long)]
     pub(crate) watch: bool,
+    /// Only begin the run: a worker of the store runs it (`conclave worker`). Approvals and
+    /// questions wait for `conclave approve` and `conclave answer`
+    #[arg(long, conflicts_with_all = ["watch", "journal", "no_journal", "room", "answers"])]
+    pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) keep: Keep,
     /// Who decides on calls that need an approval

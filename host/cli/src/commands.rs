@@ -51,3 +51,7 @@ pub(crate) mod trust;
 pub(crate) mod upgrade;
 pub(crate) mod watch_plugin;
 pub(crate) mod why;
+#[cfg(feature = "postgres")]
+pub(crate) mod worker;
+#[cfg(feature = "postgres")]
+pub(crate) mod workers;

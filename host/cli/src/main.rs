@@ -162,6 +162,12 @@ async fn dispatch(
         Command::Serve(args) => commands::serve::serve(args, output, interrupts).await,
         #[cfg(not(feature = "serve"))]
         Command::Serve(_) => Err(CliError::left_out("serve")),
+        #[cfg(feature = "postgres")]
+        Command::Worker(args) => commands::worker::worker(args, output, interrupts).await,
+        #[cfg(feature = "postgres")]
+        Command::Workers(args) => commands::workers::workers(&args, output),
+        #[cfg(not(feature = "postgres"))]
+        Command::Worker(_) | Command::Workers(_) => Err(CliError::left_out("postgres")),
         Command::Doctor(args) => commands::doctor::doctor(args, output).await,
         Command::Schema => commands::schema::schema(),
         Command::Completions { shell } => commands::manual::completions(shell),

@@ -14,11 +14,14 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Run",
         &[
-            "run", "chat", "serve", "batch", "mcp", "resume", "stop", "pause", "tell", "approve",
-            "refuse", "answer",
+            "run", "chat", "serve", "batch", "mcp", "worker", "resume", "stop", "pause", "tell",
+            "approve", "refuse", "answer",
         ],
     ),
-    ("Inspect", &["runs", "show", "diff", "tasks", "approvals", "audit", "why", "trajectory"]),
+    (
+        "Inspect",
+        &["runs", "show", "diff", "tasks", "approvals", "audit", "why", "workers", "trajectory"],
+    ),
     ("Configure", &["init", "check", "add", "grant", "revoke", "trust", "can"]),
     ("Author", &["plugin", "schema"]),
     ("Maintain", &["doctor", "store", "completions", "man"]),

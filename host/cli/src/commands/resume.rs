@@ -333,6 +333,7 @@ fn origin_of(row: &RunRow, file: &Path, locked: bool) -> RunOrigin {
         locked,
         approvals: row.approvals.clone(),
         questions: row.questions.clone(),
+        pool: None,
     }
 }
 

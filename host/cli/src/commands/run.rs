@@ -7,9 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_runtime::{RunInput, RunOptions};
+#[cfg(feature = "postgres")]
+use conclave_runtime::store::{HostRow, StoreReader};
+use conclave_runtime::{Prepared, RunInput, RunOptions};
+#[cfg(feature = "postgres")]
+use serde_json::json;
 
-use crate::args::{self, OutputArgs};
+use crate::args::{self, Approvals, OutputArgs, Questions};
+#[cfg(feature = "postgres")]
+use crate::commands::worker::shared_address;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::session::context::{RunContext, RunStyle};
@@ -23,6 +29,8 @@ use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{FAINT, head, paint};
 use crate::ui::stderr;
+#[cfg(feature = "postgres")]
+use crate::ui::stdout;
 
 use input::RunRoom;
 
@@ -81,11 +89,16 @@ async fn once(
         interrupted_runs::interrupted_with(keep.store.as_ref(), ("run", file), output);
     let room = RunRoom::find(args.input.room.as_deref(), &keep, file)?;
     let answers = args.input.answers.as_deref().map(input::answers).transpose()?;
+    // Whoever runs it has no terminal.
+    let (approvals, questions) = match args.detach {
+        true => (Approvals::Wait, Questions::Wait),
+        false => (args.approvals, args.questions),
+    };
     let storage = RunStorage::open(
         &room.keep,
         RunCommand {
-            questions: Some(args.questions),
-            ..RunCommand::new("run", file, &config, locked).with_approvals(args.approvals)
+            questions: Some(questions),
+            ..RunCommand::new("run", file, &config, locked).with_approvals(approvals)
         },
     )?;
     // Another process may have begun the room's first run since it was looked for; from here on the
@@ -99,16 +112,13 @@ async fn once(
     let prepared = setup::prepare_with(&host, (file, &config), locked, output).await?;
     let base_input = input::input(&args.input, message, prepared.setup(), room.is_stored)?;
     let input = RunInput { attachments, ..base_input };
-    let style = RunStyle {
-        output,
-        trace: args.trace,
-        verbose: args.verbose,
-        approvals: args.approvals,
-        questions: args.questions,
-    };
+    let style = RunStyle { output, trace: args.trace, verbose: args.verbose, approvals, questions };
     let context = RunContext::new(&prepared, file, &storage, style, interrupts)?
         .answering(answers.unwrap_or_default());
     let (room, is_stored) = (room.id, room.is_stored);
+    if args.detach {
+        return detach(&prepared, input, &context, storage, output).await;
+    }
     let options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&storage) };
     interrupted_runs::report_interrupted(&interrupted);
     if !output.result_only() {
@@ -130,4 +140,54 @@ async fn once(
     let outcome = context.follow(run.handle(), run.outcome(), (&room, &storage, &host)).await;
     drop(watched);
     context.conclude(&*outcome?, started, (&room, &storage, &host)).await
+}
+
+/// Begins a run for the workers of its store.
+#[cfg(feature = "postgres")]
+async fn detach(
+    prepared: &Prepared,
+    input: RunInput,
+    context: &RunContext,
+    storage: RunStorage,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
+    let pool = prepared.pool();
+    let storage = storage.for_pool(pool.clone());
+    let address = shared_address(storage.address(), "--detach")?;
+    let run = prepared
+        .enqueue(input, context.options(&storage))
+        .await
+        .map_err(|error| CliError::internal(error.to_string()))?;
+    if output.json {
+        stdout::json(json!({ "type": "queued", "run": run, "pool": pool }))?;
+        return Ok(exit::OK);
+    }
+    stdout::line(&run)?;
+    if output.quiet {
+        return Ok(exit::OK);
+    }
+    let hosts = StoreReader::open(address)?.hosts()?;
+    let takes = |host: &HostRow| {
+        host.is_live
+            && host.pool.as_deref().is_some_and(|pools| pools.split(' ').any(|one| one == pool))
+    };
+    if hosts.iter().any(takes) {
+        stderr::note(format_args!("a worker takes it; `conclave show {run}` shows how far it is"));
+    } else {
+        stderr::warning(format_args!(
+            "no worker takes runs of pool {pool} now: `conclave worker CONFIG` with the same config, components and version does"
+        ));
+    }
+    Ok(exit::OK)
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn detach(
+    _: &Prepared,
+    _: RunInput,
+    _: &RunContext,
+    _: RunStorage,
+    _: OutputArgs,
+) -> Result<u8, CliError> {
+    Err(CliError::left_out("postgres"))
 }

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{Durability, RunOrigin, Store, StoreAddress};
+use conclave_runtime::store::{RunOrigin, Store, StoreAddress};
 use conclave_runtime::worker::{Worker, WorkerEvent, WorkerPool};
 use conclave_runtime::{Host, Prepared};
 use serde_json::json;
 
-use crate::args::{
-    self, Approvals, CONFIG, Keep, OutputArgs, Questions, TraceChoice, WorkerArgs,
-};
+use crate::args::{self, Approvals, CONFIG, Keep, OutputArgs, Questions, TraceChoice, WorkerArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::session::context::{RunContext, RunStyle};

@@ -30,9 +30,8 @@ pub(crate) fn workers(args: &WorkersArgs, output: OutputArgs) -> Result<u8, CliE
     let hosts = stores::read(&address)?.hosts()?;
     let now = now();
     let silent = hosts.iter().filter(|host| !host.is_live && host.runs > 0).count();
-    let notes = (silent > 0).then(|| {
-        "a silent host's runs are taken by the next worker of their pool".to_owned()
-    });
+    let notes = (silent > 0)
+        .then(|| "a silent host's runs are taken by the next worker of their pool".to_owned());
     Listing {
         rows: table::rows(&COLUMNS, hosts.iter().map(|host| row(host, now))),
         json: hosts.iter().map(|host| {

@@ -15,6 +15,8 @@ use conclave_runtime::blobs::Blobs;
 #[cfg(feature = "mcp")]
 use conclave_runtime::ids::Ids;
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
+#[cfg(feature = "postgres")]
+use conclave_runtime::store::StoreAddress;
 use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreError, StoreReader};
 
 use crate::args::{Approvals, Keep, Questions, word_of};
@@ -120,6 +122,15 @@ impl RunStorage {
         Self(JournalPlace::Store { store, durability, about })
     }
 
+    /// The place of runs that workers of this pool may take over.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn for_pool(mut self, pool: String) -> Self {
+        if let JournalPlace::Store { about, .. } = &mut self.0 {
+            about.pool = Some(pool);
+        }
+        self
+    }
+
     /// The journals for the run's options.
     pub(crate) fn journals(&self) -> Arc<dyn Journals> {
         match &self.0 {
@@ -150,6 +161,12 @@ impl RunStorage {
     /// Returns the store, if it is one.
     pub(crate) fn store(&self) -> Option<&Store> {
         if let JournalPlace::Store { store, .. } = &self.0 { Some(store) } else { None }
+    }
+
+    /// The address of the store; `None` if it is none.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn address(&self) -> Option<StoreAddress> {
+        self.store().map(|store| store.address().clone())
     }
 
     /// The folder, which no plugin may write to; `None` if there is none.
@@ -191,6 +208,7 @@ impl<'a> RunCommand<'a> {
             locked: self.locked,
             approvals: word_of(self.approvals),
             questions: word_of(self.questions),
+            pool: None,
         }
     }
 }
