@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conclave_runtime::store::{ControlCommand, RunState};
+use conclave_runtime::store::ControlCommand;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
@@ -21,7 +21,7 @@ pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, 
     let most = Duration::from_secs(args.wait);
     send(&row, ControlCommand::Pause { reason: args.reason.clone() }, most).await?;
     // Any process that looks at the run next, or resumes it, must find it paused.
-    let is_over = || found.row().map_or(true, |row| row.state != RunState::Running);
+    let is_over = || found.row().map_or(true, |row| !row.state.goes_on());
     until(most, || is_over() || pause_reason(&found.reader, &row.run).is_some()).await;
     found.in_progress("pausing")?;
     let what = format!(

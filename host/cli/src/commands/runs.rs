@@ -273,13 +273,15 @@ fn status_word(text: &str) -> Result<String, CliError> {
         || word == WAITING
         || word == "running"
         || word == "interrupted"
+        || word == "queued"
+        || word == "asleep"
         || word == CLOSED
         || is_ending(&word);
     if known {
         return Ok(word);
     }
     Err(CliError::usage(format!("{text:?} is not the state of a run"))
-        .hint("one of running, waiting, interrupted, closed, ended, done, rejected, timeout, max-turns, max-cost, max-tokens, kill, error, stalled, user-quit …"))
+        .hint("one of running, waiting, interrupted, queued, asleep, closed, ended, done, rejected, timeout, max-turns, max-cost, max-tokens, kill, error, stalled, user-quit …"))
 }
 
 fn is_ending(word: &str) -> bool {

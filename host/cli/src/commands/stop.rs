@@ -47,6 +47,7 @@ pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8
 /// Opens the store of a run; `None` if a process has the run in progress. A folder opens only if
 /// no process has any of its runs, while a database has the host of each run.
 fn open_if_free(row: &RunRow) -> Result<Option<Store>, StoreError> {
+    // A run of workers is ended here unless one has it: `give_up` takes it like a worker.
     if row.store.folder().is_none() && row.state == RunState::Running {
         return Ok(None);
     }

@@ -106,7 +106,7 @@ fn find<'a>(all: &'a [TaskRow], name: &str, row: &RunRow) -> Result<&'a TaskRow,
 }
 
 fn list(row: &RunRow, all: &[TaskRow], output: OutputArgs) -> Result<u8, CliError> {
-    let goes_on = row.state == RunState::Running;
+    let goes_on = row.state.goes_on();
     let running = all.iter().filter(|task| !task.record.state.is_end()).count();
     let hint = (running > 0 && goes_on).then(|| {
         format!(

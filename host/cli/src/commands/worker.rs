@@ -4,13 +4,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
+use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::store::{RunOrigin, Store, StoreAddress};
 use conclave_runtime::worker::{Worker, WorkerEvent, WorkerPool};
-use conclave_runtime::{Host, Prepared};
+use conclave_runtime::{Host, Prepared, RunOptions};
 use serde_json::json;
 
-use crate::args::{self, Approvals, CONFIG, Keep, OutputArgs, Questions, TraceChoice, WorkerArgs};
+use crate::args::{Approvals, CONFIG, Keep, OutputArgs, Questions, TraceChoice, WorkerArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::session::context::{RunContext, RunStyle};
@@ -24,6 +26,21 @@ use crate::ui::{stderr, stdout};
 
 /// Characters of an error that are shown.
 const SHOWN: usize = 300;
+
+/// The channels of a run that nobody follows here: its questions wait for `conclave answer`, and its
+/// messages are in its journal.
+struct NoTerminal;
+
+impl Channels for NoTerminal {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+        // The room takes the answer of a control message, and drops this future.
+        Box::pin(std::future::pending())
+    }
+
+    fn send(&self, _: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
 
 /// A config whose runs the worker takes.
 struct ServedConfig {
@@ -66,7 +83,8 @@ pub(crate) async fn worker(
     let names: Vec<String> = pools.iter().map(|pool| pool.name.clone()).collect();
     let options = |pool: &WorkerPool, _: &RoomId| {
         let index = names.iter().position(|name| *name == pool.name).unwrap_or_default();
-        contexts[index].options(&configs[index].storage)
+        let options = contexts[index].options(&configs[index].storage);
+        RunOptions { channels: Arc::new(NoTerminal), ..options }
     };
     interrupts.run_begins();
     // Runs are given back, however long their journals take.

@@ -125,7 +125,7 @@ fn is_over(reader: &StoreReader, row: &RunRow) -> bool {
                 RunState::Ended(_) => true,
                 // Of a database in use, the process of this run may have ended all the same.
                 RunState::Interrupted => reader.folder().is_none(),
-                RunState::Running => false,
+                RunState::Running | RunState::Queued | RunState::Asleep => false,
             }
     })
 }

@@ -63,7 +63,8 @@ impl StoredRun {
         let row = self.row()?;
         let run = &row.run;
         match row.state {
-            RunState::Running => Ok(row),
+            // A worker takes a message to a run that waits for one.
+            RunState::Running | RunState::Queued | RunState::Asleep => Ok(row),
             RunState::Ended(status) => {
                 Err(has_ended(run, status, &format!("{what} is not possible")))
             }

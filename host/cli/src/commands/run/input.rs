@@ -218,7 +218,9 @@ fn is_free(
     let store = if is_given { format!(" --store {}", shell(&address)) } else { String::new() };
     let (what, hint) = match row.state {
         RunState::Ended(_) => return Ok(true),
-        RunState::Running => ("is in progress", format!("end it: conclave stop {room}{store}")),
+        RunState::Running | RunState::Queued | RunState::Asleep => {
+            ("is in progress", format!("end it: conclave stop {room}{store}"))
+        }
         RunState::Interrupted => (
             "was interrupted",
             format!(

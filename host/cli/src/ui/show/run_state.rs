@@ -18,7 +18,7 @@ pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
     match of {
         // Its server left it in order, or continues it at its next start.
         RunState::Interrupted if command == SERVED => (NAME, CLOSED.to_owned()),
-        RunState::Running => (NAME, "running".to_owned()),
+        RunState::Running | RunState::Queued | RunState::Asleep => (NAME, of.word()),
         RunState::Interrupted => (ODD, "interrupted".to_owned()),
         RunState::Ended(status) => {
             let word = status.as_str().to_ascii_lowercase().replace('_', "-");
@@ -29,12 +29,19 @@ pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
 
 /// The state of a run one of whose calls is pending. An ended run has no pending calls.
 pub(crate) fn state_of_pending(is_live: bool, run: Option<&RunRow>) -> (Style, String) {
-    let state = if is_live { RunState::Running } else { RunState::Interrupted };
+    let state = match run {
+        _ if is_live => RunState::Running,
+        Some(run) if run.state.goes_on() => run.state,
+        _ => RunState::Interrupted,
+    };
     run_state(state, run.map_or("", |run| run.command.as_str()))
 }
 
 /// The command that continues a run which no process has open.
 pub(crate) fn continued_by(run: &RunRow) -> String {
+    if matches!(run.state, RunState::Queued | RunState::Asleep) {
+        return "its workers do, by themselves".to_owned();
+    }
     if run.command != SERVED {
         return format!("conclave resume {}", run.run);
     }

@@ -18,6 +18,11 @@ pub enum RunState {
     Running,
     /// The process that had the run open is gone; the run can be resumed.
     Interrupted,
+    /// The run waits for a worker of its pool, in a store that hosts share.
+    Queued,
+    /// The run waits for a time or a person, and has no host meanwhile: a worker takes it
+    /// afterwards.
+    Asleep,
     /// The run has an outcome with this status.
     Ended(Status),
 }
@@ -116,7 +121,9 @@ impl RunRow {
         let latest = match self.state {
             RunState::Running => now,
             // A note of an earlier process is older than the records of the next one.
-            RunState::Interrupted => self.stopped.unwrap_or_default(),
+            RunState::Interrupted | RunState::Queued | RunState::Asleep => {
+                self.stopped.unwrap_or_default()
+            }
             RunState::Ended(_) => self.updated,
         };
         latest.max(self.updated)
@@ -124,12 +131,21 @@ impl RunRow {
 }
 
 impl RunState {
-    /// The word for a filter: `running`, `interrupted`, or the ending's, such as `max-turns`.
+    /// Whether a process has the run open, or a worker takes it by itself: a message to it arrives.
+    #[must_use]
+    pub fn goes_on(self) -> bool {
+        matches!(self, Self::Running | Self::Queued | Self::Asleep)
+    }
+
+    /// The word for a filter: `running`, `interrupted`, `queued`, `asleep`, or the ending's, such as
+    /// `max-turns`.
     #[must_use]
     pub fn word(self) -> String {
         match self {
             Self::Running => "running".to_owned(),
             Self::Interrupted => "interrupted".to_owned(),
+            Self::Queued => "queued".to_owned(),
+            Self::Asleep => "asleep".to_owned(),
             Self::Ended(status) => status.as_str().to_lowercase().replace('_', "-"),
         }
     }

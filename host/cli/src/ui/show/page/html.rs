@@ -41,7 +41,7 @@ pub(super) fn source_of(style: &str) -> String {
 /// The class with the color of a run's state.
 pub(super) fn tag_of(state: RunState) -> &'static str {
     match state {
-        RunState::Running => "t-name",
+        RunState::Running | RunState::Queued | RunState::Asleep => "t-name",
         RunState::Interrupted => "t-odd",
         RunState::Ended(status) if status.is_success() => "t-good",
         RunState::Ended(_) => "t-bad",

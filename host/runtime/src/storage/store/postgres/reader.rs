@@ -27,19 +27,19 @@ pub(in crate::storage::store) struct PostgresReader {
 pub(in crate::storage::store) fn open_reader(
     address: &PostgresAddress,
 ) -> Result<PostgresReader, StoreError> {
-    let place = || StoreAddress::Postgres(address.clone());
-    let failed = |error: SqlError| error.of(&place());
+    let place = StoreAddress::Postgres(address.clone());
+    let failed = |error: SqlError| error.of(&place);
     let connecting = Connecting::of(address).map_err(failed)?;
     let link = connected(&connecting).map_err(failed)?;
     let known = schema::VERSION;
     match schema::tables(&link).map_err(failed)? {
         Tables::Current => {}
-        Tables::Missing => return Err(StoreError::Missing { store: place() }),
+        Tables::Missing => return Err(StoreError::Missing { store: place.clone() }),
         Tables::Older(version) => {
-            return Err(StoreError::Older { store: place(), version, known });
+            return Err(StoreError::Older { store: place.clone(), version, known });
         }
         Tables::Newer(version) => {
-            return Err(StoreError::Newer { store: place(), version, known });
+            return Err(StoreError::Newer { store: place.clone(), version, known });
         }
     }
     let snapshot = RefCell::default();

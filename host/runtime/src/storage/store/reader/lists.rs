@@ -33,14 +33,17 @@ fn runs_query(engine: EngineKind, condition: &str) -> String {
 }
 
 /// The column of `rooms` that has the value of [`StoreReader::live`] if a process has the room's
-/// run open: the generation of that process, or whether the host that owns the run has a lease.
+/// run open: the generation of that process; or 1 if the host that owns the run has a lease, 2 if
+/// the run waits for a worker, and 3 if it sleeps.
 fn live_column(engine: EngineKind) -> &'static str {
     match engine {
         EngineKind::Sqlite => "generation",
         #[cfg(feature = "postgres")]
         EngineKind::Postgres => {
-            "EXISTS (SELECT 1 FROM rooms AS root JOIN hosts ON hosts.host = root.host
-             WHERE root.room = rooms.run AND hosts.until > now())"
+            "(SELECT CASE WHEN hosts.until > now() THEN 1 WHEN root.pool IS NULL THEN 0
+                 WHEN root.wake_at > CAST(extract(epoch FROM now()) * 1000 AS BIGINT) THEN 3 ELSE 2 END
+             FROM rooms AS root LEFT JOIN hosts ON hosts.host = root.host
+             WHERE root.room = rooms.run)"
         }
     }
 }
@@ -80,7 +83,7 @@ impl RunFilter {
     /// each start of a program looks for them.
     fn query(&self, engine: EngineKind) -> String {
         let open = match self.status.as_deref().map(plain).as_deref() {
-            Some("running" | "interrupted") => "AND status IS NULL",
+            Some("running" | "interrupted" | "queued" | "asleep") => "AND status IS NULL",
             _ => "",
         };
         let order = engine.room_order();
@@ -142,6 +145,12 @@ fn state(
     match row.get::<Option<String>>(status)? {
         Some(word) => json::<Status>(&format!("{word:?}"), status).map(RunState::Ended),
         None if live == Some(row.get(live_column)?) => Ok(RunState::Running),
+        #[cfg(feature = "postgres")]
+        None if matches!(row, SqlRow::Postgres(_)) => Ok(match row.get(live_column)? {
+            2_i64 => RunState::Queued,
+            3 => RunState::Asleep,
+            _ => RunState::Interrupted,
+        }),
         None => Ok(RunState::Interrupted),
     }
 }
