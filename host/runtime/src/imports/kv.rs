@@ -2,6 +2,8 @@
 //! plugin. The program chooses the storage. Permissions are checked elsewhere; quotas are checked
 //! here, because only the store can do so atomically.
 
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -11,6 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use conclave_core::permissions::grants::KvGrant;
 
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 

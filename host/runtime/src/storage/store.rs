@@ -12,7 +12,7 @@ pub(crate) mod mail;
 #[cfg(feature = "postgres")]
 mod placement;
 #[cfg(feature = "postgres")]
-mod postgres;
+pub(crate) mod postgres;
 mod reached;
 mod read;
 mod reader;
@@ -42,6 +42,8 @@ pub use conclave_core::protocol::control::ControlCommand;
 pub use mail::{ControlMessage, DecisionSent, Mail, MailState};
 #[cfg(feature = "postgres")]
 pub use placement::HostRow;
+#[cfg(all(test, feature = "postgres"))]
+pub(crate) use postgres::TestDatabase;
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, RunState, WaitRow};
 pub use writer::{Collected, Retention, StoreCheck};

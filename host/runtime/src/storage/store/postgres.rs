@@ -18,3 +18,10 @@ pub(super) use password::password_in;
 pub(super) use reader::open_reader;
 pub(crate) use session::{Session, SessionError};
 pub(super) use values::{value, without_nul};
+
+pub(crate) use super::sql::SqlResult;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+pub(crate) use testing::TestDatabase;

@@ -40,7 +40,7 @@ pub(super) trait Sql: Send {
 /// Receives the rows of a query.
 pub(super) type TakeRow<'a> = &'a mut dyn FnMut(&SqlRow<'_>) -> SqlResult<ControlFlow<()>>;
 
-pub(super) type SqlResult<T> = Result<T, SqlError>;
+pub(crate) type SqlResult<T> = Result<T, SqlError>;
 
 /// The engine that holds the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,7 +274,7 @@ impl<T: Column> Column for Option<T> {
 
 /// What an error of an engine means for the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SqlErrorKind {
+pub(crate) enum SqlErrorKind {
     /// The disk or the permitted size is full.
     Full,
     /// The disk is read-only.
@@ -298,7 +298,7 @@ pub(super) enum SqlErrorKind {
 /// An error of an engine.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
-pub(super) struct SqlError {
+pub(crate) struct SqlError {
     pub(super) kind: SqlErrorKind,
     pub(super) text: Cow<'static, str>,
 }

@@ -41,7 +41,7 @@ impl Session {
     }
 
     /// The same, which makes a lost connection again for this long.
-    pub(super) fn with_patience(self, patience: Duration) -> Self {
+    pub(crate) fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 

@@ -9,63 +9,13 @@ use conclave_core::types::usage::Spent;
 
 use super::super::queue::{Front, NewRoom, RoomWriting};
 use super::*;
-use crate::storage::store::StoreAddress;
+use crate::storage::store::TestDatabase;
 use crate::storage::store::chain::ChainHead;
 use crate::storage::store::record::part;
 
-/// The server of these tests; without it they do nothing.
-const SERVER: &str = "CONCLAVE_TEST_POSTGRES";
-
-/// A database of one test's own.
-pub(in crate::storage::store) struct TestDatabase {
-    pub(in crate::storage::store) address: PostgresAddress,
-    admin: PostgresAddress,
-    name: String,
-}
-
-impl TestDatabase {
-    pub(in crate::storage::store) fn new() -> Option<Self> {
-        let url = std::env::var(SERVER).ok()?;
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).unwrap();
-        let name = format!("conclave_{:016x}", u64::from_ne_bytes(random));
-        let admin = address(&url);
-        link(&admin).batch(&format!("CREATE DATABASE {name}")).unwrap();
-        let (start, options) = url.split_once('?').unwrap_or((&url, ""));
-        let start = start.rsplit_once('/').unwrap().0;
-        let address = address(&format!("{start}/{name}?{options}"));
-        Some(Self { address, admin, name })
-    }
-
-    pub(in crate::storage::store) fn link(&self) -> Link {
-        let link = link(&self.address);
-        link.batch("SET search_path = conclave").unwrap();
-        link
-    }
-
-    fn engine(&self, host: &str) -> PostgresEngine {
-        let entry = HostEntry { host: host.to_owned(), ..HostEntry::default() };
-        PostgresEngine::open(&self.address, entry).unwrap()
-    }
-
-    fn number(&self, query: &str) -> i64 {
-        self.link().row(query, &[]).unwrap().get(0)
-    }
-}
-
-impl Drop for TestDatabase {
-    fn drop(&mut self) {
-        let _ = link(&self.admin).batch(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
-    }
-}
-
-fn address(url: &str) -> PostgresAddress {
-    let StoreAddress::Postgres(address) = url.parse().unwrap() else { panic!("{url}") };
-    address
-}
-
-fn link(address: &PostgresAddress) -> Link {
-    Link::to(address).unwrap()
+fn engine(database: &TestDatabase, host: &str) -> PostgresEngine {
+    let entry = HostEntry { host: host.to_owned(), ..HostEntry::default() };
+    PostgresEngine::open(&database.address, entry).unwrap()
 }
 
 fn write(room: &str, epoch: u64, seqs: std::ops::Range<u64>) -> Write {
@@ -146,7 +96,7 @@ fn check_chain(database: &TestDatabase) {
 #[test]
 fn records_are_appended_by_the_owner_alone_and_the_chain_is_that_of_sqlite() {
     let Some(database) = TestDatabase::new() else { return };
-    let (mut one, mut two) = (database.engine("one"), database.engine("two"));
+    let (mut one, mut two) = (engine(&database, "one"), engine(&database, "two"));
     let behind = |index, next| (index, Refusal::Behind { next });
     let fenced = |index, epoch| (index, Refusal::Fenced { epoch });
     // A root with a child, in one group and in the order of their records.
@@ -189,7 +139,7 @@ fn records_are_appended_by_the_owner_alone_and_the_chain_is_that_of_sqlite() {
 #[test]
 fn a_row_of_a_room_says_what_its_records_do() {
     let Some(database) = TestDatabase::new() else { return };
-    let mut engine = database.engine("one");
+    let mut engine = engine(&database, "one");
     let wait = |call, kind: &str| {
         WaitChange::Begun(PendingWork {
             key: WaitKey::Call(CallId(call)),
@@ -258,7 +208,7 @@ fn a_row_of_a_room_says_what_its_records_do() {
 #[test]
 fn a_group_whose_connection_is_cut_is_stored_once() {
     let Some(database) = TestDatabase::new() else { return };
-    let mut engine = database.engine("one");
+    let mut engine = engine(&database, "one");
     let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let mut next = 0;
@@ -285,7 +235,7 @@ fn a_group_whose_connection_is_cut_is_stored_once() {
 #[test]
 fn a_late_answer_is_only_believed_if_the_run_is_still_owned() {
     let Some(database) = TestDatabase::new() else { return };
-    let mut engine = database.engine("one");
+    let mut engine = engine(&database, "one");
     let writes = [write("r", 1, 0..1), write("s", 1, 0..1)];
     let group = group(&writes);
     let call = GroupCall::of(&group);
@@ -297,12 +247,12 @@ fn a_late_answer_is_only_believed_if_the_run_is_still_owned() {
 #[test]
 fn hosts_that_commit_and_take_at_once_do_not_stop_each_other() {
     let Some(database) = TestDatabase::new() else { return };
-    database.engine("zero").close(&[]);
+    engine(&database, "zero").close(&[]);
     std::thread::scope(|scope| {
         for host in 0..4 {
             let database = &database;
             scope.spawn(move || {
-                let mut engine = database.engine(&format!("host{host}"));
+                let mut engine = engine(database, &format!("host{host}"));
                 let shared = part(b"shared".to_vec());
                 for run in 0..10 {
                     let name = format!("r{host}-{run}");
@@ -356,7 +306,7 @@ fn tables_are_made_once_and_newer_ones_are_refused() {
 #[test]
 fn ended_runs_and_blobs_without_references_are_removed() {
     let Some(database) = TestDatabase::new() else { return };
-    let mut engine = database.engine("one");
+    let mut engine = engine(&database, "one");
     let over = |room: &str| {
         let blob = part(room.as_bytes().to_vec());
         let mut ended = Write {
