@@ -201,7 +201,7 @@ END $$;
 
 -- Sets a value unless it would exceed the quota; returns whether it was set.
 CREATE FUNCTION kv_set(
-    of_home TEXT, of_plugin TEXT, of_manifest TEXT, new_key BYTEA, new_value BYTEA, most_bytes NUMERIC, most_keys NUMERIC
+    of_home TEXT, of_plugin TEXT, of_manifest TEXT, new_key BYTEA, new_value BYTEA, most_bytes BIGINT, most_keys BIGINT
 ) RETURNS BOOLEAN
 LANGUAGE plpgsql AS $$
 DECLARE
