@@ -48,15 +48,17 @@ pub(crate) fn unkept(failure: &impl Display, room: &RoomId, storage: &RunStorage
     let is_there = |store: &Store| {
         StoreReader::open(store.address()).and_then(|reader| reader.find(room.as_str()))
     };
-    match storage.store() {
-        Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => error.hint(
-            "nothing of this run was stored, so it cannot be resumed; free space on the disk, \
-                 and run it again",
-        ),
-        Some(_) => {
-            error.hint(format!("free space on the disk, then resume it: conclave resume {room}"))
-        }
-        None => error,
+    let Some(store) = storage.store() else { return error };
+    let remedy = match store.folder() {
+        Some(_) => "free space on the disk",
+        None => "look after the database",
+    };
+    if matches!(is_there(store), Ok(RunMatch::One(_))) {
+        error.hint(format!("{remedy}, then resume it: conclave resume {room}"))
+    } else {
+        error.hint(format!(
+            "nothing of this run was stored, so it cannot be resumed; {remedy}, and run it again"
+        ))
     }
 }
 
