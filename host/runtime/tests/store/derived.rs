@@ -1,7 +1,6 @@
 //! What the file holds beside the records follows from them: the lists of runs and of pending work,
 //! and the tables. A change by hand is found, and decides nothing.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
@@ -10,7 +9,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::Config;
 use conclave_runtime::ids::RoomId;
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
-use conclave_runtime::store::{Durability, Store, StoreReader};
+use conclave_runtime::store::{Durability, Store, StoreAddress, StoreReader};
 use conclave_runtime::{Capability, Host, HostOptions, RunOptions};
 use serde_json::json;
 
@@ -30,7 +29,7 @@ impl Approver for Absent {
 }
 
 /// Stores a run that has ended, and one that waits for an approval and is interrupted.
-async fn write(folder: &Path) {
+pub(crate) async fn write(address: &StoreAddress) {
     let desk = Plugin::agent("desk", |step: Step| async move {
         Ok(match step.text() {
             "Rest." => native::finish("I did."),
@@ -42,7 +41,7 @@ async fn write(folder: &Path) {
     let native = vec![desk.asks(Capability::Tools, "Rings."), Plugin::tools("bell", [ring])];
     let host = Host::new(HostOptions { native, ..HostOptions::default() }).unwrap();
     let prepared = host.load(&Config::parse("bells.toml", "", CONFIG).unwrap()).await.unwrap();
-    let store = Store::open(folder).unwrap();
+    let store = Store::open(address).unwrap();
     let options = |room: &str| RunOptions {
         ids: Arc::new(RoomId::from(room)),
         journals: store.journals(Durability::Group, about()),
@@ -53,7 +52,7 @@ async fn write(folder: &Path) {
     rest.outcome().await.unwrap();
     let ring = prepared.start(Some("Ring.".to_owned()), options("ring")).unwrap();
     let running = tokio::spawn(ring.outcome());
-    while StoreReader::open(folder).unwrap().approvals(None).unwrap().is_empty() {
+    while StoreReader::open(address).unwrap().approvals(None).unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     running.abort();
@@ -63,7 +62,7 @@ async fn write(folder: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lists_and_tables_of_a_store_are_those_that_its_records_lead_to() {
     let temp = tempfile::tempdir().unwrap();
-    write(temp.path()).await;
+    write(&temp.path().into()).await;
     let problems = || {
         let reader = StoreReader::open(temp.path()).unwrap();
         let (checked, verified) = (reader.check().unwrap(), reader.verify(None).unwrap());
@@ -127,7 +126,7 @@ async fn the_lists_and_tables_of_a_store_are_those_that_its_records_lead_to() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_approver_reads_in_the_list_follows_from_the_records() {
     let temp = tempfile::tempdir().unwrap();
-    write(temp.path()).await;
+    write(&temp.path().into()).await;
     let forge = "UPDATE waits SET request = '{\"tool\":\"bell.rest\",\"arguments\":{}}', target = 'bell.rest';
         INSERT INTO waits VALUES ('rest', '{\"call\":9}', 9, 'approval', 'bell.rest', 1, '{}')";
     sql(temp.path()).execute_batch(forge).unwrap();

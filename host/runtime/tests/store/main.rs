@@ -13,6 +13,8 @@ mod controls;
 mod derived;
 mod disk;
 mod ends;
+#[cfg(feature = "postgres")]
+mod engines;
 mod fixtures;
 mod going_on;
 mod groups;
