@@ -1,5 +1,7 @@
 //! Checks the documentation against xtask: every `cargo xtask …` on a page is a command.
 
+mod schema_page;
+
 use std::path::Path;
 
 use crate::USAGE;
