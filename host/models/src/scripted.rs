@@ -1,6 +1,7 @@
 //! A model that answers from a script, for tests, demos and agents without a key.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use conclave_core::types::completion::{Completion, Prompt, StopReason, TokenUsage};
 use conclave_core::types::message::ToolCall;
@@ -49,6 +50,7 @@ struct Script {
     rules: Vec<(String, ScriptedReply)>,
     replies: Vec<ScriptedReply>,
     usage: ScriptUsage,
+    delay: Duration,
 }
 
 /// A script file. Replies are parsed one by one, so that an error can name the entry.
@@ -62,6 +64,9 @@ struct ScriptFile {
     /// The usage that every answer reports, for trying budgets without a model.
     #[serde(default)]
     usage: ScriptUsage,
+    /// The time that each answer takes, for trying what happens meanwhile.
+    #[serde(default)]
+    delay_ms: u64,
 }
 
 #[derive(Deserialize)]
@@ -129,7 +134,7 @@ impl Scripted {
     /// `Malformed` if it is not JSON of the expected form, `Reply` if an entry is invalid, `Empty`
     /// if it has no replies.
     pub fn parse(json: &str) -> Result<Self, ScriptError> {
-        let ScriptFile { rules, replies, usage } = serde_json::from_str(json)?;
+        let ScriptFile { rules, replies, usage, delay_ms } = serde_json::from_str(json)?;
         if rules.is_empty() && replies.is_empty() {
             return Err(ScriptError::Empty);
         }
@@ -147,10 +152,9 @@ impl Scripted {
         let rules = rules.collect::<Result<_, ScriptError>>()?;
         let replies =
             replies.into_iter().enumerate().map(|(index, reply)| read("replies", index, reply));
-        Ok(Self {
-            script: Arc::new(Script { rules, replies: replies.collect::<Result<_, _>>()?, usage }),
-            next: Mutex::new(0),
-        })
+        let replies = replies.collect::<Result<_, _>>()?;
+        let delay = Duration::from_millis(delay_ms);
+        Ok(Self { script: Arc::new(Script { rules, replies, usage, delay }), next: Mutex::new(0) })
     }
 
     fn answer(&self, prompt: &Prompt) -> Completion {
@@ -198,8 +202,11 @@ impl ModelClient for Scripted {
         prompt: Prompt,
         sink: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
-        let completion = self.answer(&prompt);
+        let (completion, delay) = (self.answer(&prompt), self.script.delay);
         Box::pin(async move {
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
             if prompt.stream {
                 // One word at a time, like a model.
                 completion
@@ -220,6 +227,7 @@ impl ModelClient for Scripted {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use conclave_core::types::completion::{
         Completion, Prompt, PromptPiece, StopReason, ToolChoice, ToolFormat,
@@ -278,6 +286,14 @@ mod tests {
         let model = Scripted::parse(r#"{"replies": ["one two\nthree"]}"#).unwrap();
         assert_eq!(ask(&model, "", true).await.1, ["one ", "two\n", "three"]);
         assert!(ask(&model, "", false).await.1.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_takes_the_time_of_the_script() {
+        let model = Scripted::parse(r#"{"replies": ["one"], "delay_ms": 3000}"#).unwrap();
+        let began = tokio::time::Instant::now();
+        ask(&model, "", false).await;
+        assert_eq!(began.elapsed(), Duration::from_secs(3));
     }
 
     #[tokio::test]

@@ -1,6 +1,8 @@
 //! `cargo xtask demo`: builds, runs `conclave run` on an example config and prints the next command
 //! to type.
 
+mod cluster;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -34,12 +36,16 @@ struct DemoOptions {
     question: Option<String>,
     folder: Option<PathBuf>,
     hostile: bool,
+    cluster: bool,
     verbose: bool,
 }
 
 pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let options = DemoOptions::read(arguments)?;
     needs::check(place)?;
+    if options.cluster {
+        return cluster::run(place, options.verbose);
+    }
     let mut phases = Phases::new(place, 2, options.verbose);
     if !place.conclave().is_file() {
         phases.announce_first_build("demo");
@@ -49,7 +55,7 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
     let names = NamedComponents::of(&text);
     // As the tests' guests are built, which shares the macros with the program.
     components::build_named(place, &mut phases, &names, Optimised::Little)?;
-    build_conclave(place, &mut phases)?;
+    build_conclave(place, &mut phases, &[])?;
 
     let mut command = Command::new(place.conclave());
     command
@@ -70,8 +76,13 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
 }
 
 /// One phase: builds the program without what the demo never runs.
-fn build_conclave(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
+fn build_conclave(
+    place: &Checkout,
+    phases: &mut Phases,
+    features: &[&str],
+) -> Result<(), XtaskFailure> {
     let mut command = place.cargo(["build", "-p", "conclave-host", "--no-default-features"]);
+    command.arg("--features").arg(features.join(","));
     for name in COMPILER {
         command.arg("--config").arg(format!("profile.dev.package.{name}.opt-level=0"));
     }
@@ -100,6 +111,7 @@ impl DemoOptions {
                 // cargo's own separator, typed out of habit: `cargo xtask demo -- "question"`.
                 "--" => {}
                 "--hostile" => options.hostile = true,
+                "--cluster" => options.cluster = true,
                 "--verbose" | "-v" => options.verbose = true,
                 "--folder" => {
                     options.folder =
@@ -126,6 +138,12 @@ impl DemoOptions {
         if options.hostile && options.folder.is_some() {
             return Err(XtaskFailure::usage(
                 "--hostile grants no folder to anyone, so it does not go with --folder",
+            ));
+        }
+        let has_other = options.hostile || options.folder.is_some() || options.question.is_some();
+        if options.cluster && has_other {
+            return Err(XtaskFailure::usage(
+                "--cluster has a config and a task of its own: leave the others out",
             ));
         }
         Ok(options)
@@ -281,8 +299,10 @@ mod tests {
     }
 
     #[test]
-    fn a_second_question_is_refused() {
-        let words = ["why", "not"].map(String::from);
-        assert!(DemoOptions::read(&words).is_err_and(|failure| failure.code == 2));
+    fn a_second_question_is_refused_and_a_question_to_a_cluster() {
+        for words in [["why", "not"], ["--cluster", "why"], ["--cluster", "--hostile"]] {
+            let words = words.map(String::from);
+            assert!(DemoOptions::read(&words).is_err_and(|failure| failure.code == 2));
+        }
     }
 }

@@ -64,6 +64,7 @@ usage: cargo xtask COMMAND [OPTIONS]
   demo [QUESTION]    build, then let the stock plugins answer a question; no key, no network
       --folder PATH    about the files in this folder instead of this repository's documents
       --hostile        run the plugins that try to break out instead
+      --cluster        two workers share a database; the one with the task is killed, and the other ends it (needs PostgreSQL)
   test               everything that CI checks: texts, format, clippy, and the tests in layers; the last line counts them
   test LAYER…        only these layers, from what is quickest to what needs most:
                      core, runtime, guests, suite, cli, docs, foreign (LiteLLM, MCP peers, Python and JavaScript)

@@ -1,5 +1,5 @@
-//! The PostgreSQL server that all tests of a run share. `tests/servers` starts it, from what the
-//! machine has.
+//! The PostgreSQL server that all tests of a run share, and that of a demo. `tests/servers` starts
+//! it, from what the machine has.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -50,6 +50,19 @@ impl PostgresServer {
                 Ok(None)
             }
         }
+    }
+
+    /// Starts a server of its own from the program, which is built.
+    ///
+    /// # Errors
+    /// If PostgreSQL is not installed, or does not start.
+    pub(crate) fn start_own(place: &Checkout) -> Result<Self, XtaskFailure> {
+        Self::keep(Command::new(place.program("debug", PROGRAM))).map_err(XtaskFailure::new)
+    }
+
+    /// The URL of its superuser, with the password.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Starts the program. Fails with the reason why it has no server.

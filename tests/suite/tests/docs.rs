@@ -258,6 +258,7 @@ fn example(name: &str) -> (Rig, String) {
         "programs",
         "supervisor",
         "pipeline",
+        "cluster",
         "voice",
         "digest-delivery",
         "handoff",
@@ -379,6 +380,20 @@ fn the_example_of_a_pipeline_goes_through_its_stages() {
     );
 }
 
+/// Its replies are rules, so a worker that takes the task over gets the reply of the same stage.
+#[test]
+fn the_example_of_a_cluster_goes_through_its_stages() {
+    let (rig, config) = example("cluster.toml");
+    let replies = read(&root().join("docs/examples/cluster-replies.json"));
+    let at_once = replies.replace("\"delay_ms\": 4000,", "");
+    assert_ne!(at_once, replies, "the model takes its time");
+    let ran = rig.with_file("cluster-replies.json", at_once).run(&config, "Describe Skerryvore.");
+    assert_eq!(
+        (ran.status(), ran.content()),
+        (Status::Done, "Skerryvore, lit in 1844, stands on a reef south of Tiree.")
+    );
+}
+
 #[test]
 fn the_example_of_a_voice_tells_each_result_on_the_phone() {
     let (rig, config) = example("voice.toml");
@@ -449,6 +464,7 @@ fn the_examples_load() {
         "programs.toml",
         "supervisor.toml",
         "pipeline.toml",
+        "cluster.toml",
         "voice.toml",
         "digest-delivery.toml",
         "handoff.toml",
