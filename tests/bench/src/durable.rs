@@ -136,7 +136,7 @@ impl Durable {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let crashed = self.folder.0.join("crashed");
-        copy(self.store.folder(), &crashed)
+        copy(self.store.folder().unwrap_or(Path::new("")), &crashed)
             .map_err(|cause| BenchError::Write { path: crashed.clone(), cause })?;
         let store = Store::open(&crashed).map_err(|error| failed(&error))?;
         let mut resumed = Vec::new();
@@ -179,7 +179,7 @@ impl Durable {
         let (mut folded, mut read) = (Vec::new(), Vec::new());
         for _ in 0..times {
             let began = Instant::now();
-            let reader = StoreReader::open(self.store.folder()).map_err(|error| failed(&error))?;
+            let reader = StoreReader::open(self.store.address()).map_err(|error| failed(&error))?;
             let records = reader.records(&room).map_err(|error| failed(&error))?;
             let count = u32::try_from(records.len()).unwrap_or(u32::MAX).max(1);
             let took = began.elapsed();

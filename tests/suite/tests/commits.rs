@@ -27,7 +27,7 @@ impl Counted {
         let folder = tempfile::tempdir().expect("a folder is made");
         let options = StoreOptions { group_delay: Some(HOUR), ..StoreOptions::default() };
         let store =
-            Store::open_with(&folder.path().join("store"), &options).expect("the store opens");
+            Store::open_with(folder.path().join("store"), &options).expect("the store opens");
         let text = config(folder.path());
         let config = Config::parse("c.toml", &folder.path().to_string_lossy(), &text)
             .unwrap_or_else(|problems| panic!("{problems}"));
@@ -72,7 +72,7 @@ impl Counted {
     /// Returns the number of runs that are stored with their end.
     fn ended(&self) -> usize {
         let reader =
-            StoreReader::open(&self.folder.path().join("store")).expect("the store is read");
+            StoreReader::open(self.folder.path().join("store")).expect("the store is read");
         let runs = reader.runs(&RunFilter::default()).expect("the store has runs");
         runs.iter().filter(|run| matches!(run.state, RunState::Ended(_))).count()
     }

@@ -292,7 +292,7 @@ fn a_run_that_could_not_go_on_is_no_success() {
 
 #[test]
 fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
-    use conclave_runtime::store::{ControlMessage, Store};
+    use conclave_runtime::store::{Mail, Store};
 
     let slow = Slow::start();
     let rig = slow.rig();
@@ -309,9 +309,9 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
         "{}",
         text(&patient.stderr)
     );
-    assert_eq!(ControlMessage::pending(&folder).expect("it is read"), []);
+    assert_eq!(Mail::in_folder(&folder).pending().expect("it is read"), []);
     let stopping = start(&rig, &["stop", &run]);
-    until("the word", || ControlMessage::pending(&folder).ok().filter(|mail| !mail.is_empty()));
+    until("the word", || Mail::in_folder(&folder).pending().ok().filter(|mail| !mail.is_empty()));
     drop(deaf);
     let ended = stopping.wait_with_output().expect("it ends");
     assert_eq!(
@@ -321,7 +321,7 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
         text(&ended.stderr)
     );
     assert_eq!(
-        ControlMessage::pending(&folder).expect("it is read"),
+        Mail::in_folder(&folder).pending().expect("it is read"),
         [],
         "nothing ends a later run"
     );

@@ -53,7 +53,7 @@ fn approvals(rig: &Rig, count: usize) -> Vec<String> {
 }
 
 fn records(rig: &Rig, room: &str) -> Vec<Record> {
-    let reader = StoreReader::open(&rig.folder().join("state/stores/1")).expect("a store is there");
+    let reader = StoreReader::open(rig.folder().join("state/stores/1")).expect("a store is there");
     reader.records(&RoomId::from(room)).expect("it is read")
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::Outcome;
 use tokio::task::JoinHandle;
 
@@ -22,6 +22,8 @@ use crate::support::clock::{Clock, SystemClock};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The time for which a run rests that could not be resumed, in milliseconds.
 const REST_MS: u64 = 30_000;
+/// The time in milliseconds within which a loop has fired a timer that is due.
+const FIRED_WITHIN_MS: u64 = 10_000;
 /// The time that calls in progress get to end when the worker stops.
 const DRAIN: Duration = Duration::from_secs(30);
 /// The interval between two looks at the calls in progress meanwhile.
@@ -73,8 +75,18 @@ pub struct Worker {
 /// A run that this worker brings forward. Dropping it stops the run without an end.
 struct ActiveRun {
     epoch: u64,
+    taken: Millis,
     handle: RoomHandle,
     work: JoinHandle<Result<Arc<Outcome>, SessionError>>,
+}
+
+impl ActiveRun {
+    /// The time before which a timer of the run that was due is dropped: its loop would have fired
+    /// it. A run that was just taken may not have looked at its timers yet.
+    fn dropped_before(&self, now: Millis) -> Millis {
+        let settled = Millis(now.0.saturating_sub(FIRED_WITHIN_MS));
+        if settled > self.taken { settled } else { Millis(0) }
+    }
 }
 
 impl Drop for ActiveRun {
@@ -187,7 +199,8 @@ impl Worker {
                     handle.unpause();
                 }
                 let work = tokio::spawn(async move { session.into_run().outcome().await });
-                self.active.insert(run, ActiveRun { epoch, handle, work });
+                let taken = SystemClock.now();
+                self.active.insert(run, ActiveRun { epoch, taken, handle, work });
             }
             (Err(ResumeError::Journal(failure)), _) if failure.answer == AppendFailure::Fenced => {
                 notify(WorkerEvent::Lost(&run));
@@ -205,7 +218,8 @@ impl Worker {
         let (store, run, until) =
             (self.store.clone(), run.clone(), SystemClock.now().plus(REST_MS));
         // A run that was claimed and not taken has the epoch of before; it is found by its host.
-        let rested = off_the_loop(move || store.give_back(&run, epoch, until)).await;
+        let times = (until, Millis(0));
+        let rested = off_the_loop(move || store.give_back(&run, epoch, times)).await;
         if let Err(error) = rested {
             notify(WorkerEvent::Store(&error));
         }
@@ -240,7 +254,10 @@ impl Worker {
             return;
         }
         let (store, now) = (self.store.clone(), SystemClock.now());
-        let sleepers = match off_the_loop(move || store.sleepers(now)).await {
+        let runs =
+            self.active.iter().map(|(run, active)| (run.clone(), active.dropped_before(now)));
+        let runs = runs.collect();
+        let sleepers = match off_the_loop(move || store.sleepers(runs, now)).await {
             Ok(sleepers) => sleepers,
             Err(error) => return notify(WorkerEvent::Store(&error)),
         };
@@ -264,7 +281,8 @@ impl Worker {
         let _ = (&mut active.work).await;
         let (store, run, epoch) = (self.store.clone(), run.clone(), active.epoch);
         let now = SystemClock.now();
-        if let Err(error) = off_the_loop(move || store.give_back(&run, Some(epoch), now)).await {
+        let times = (now, active.dropped_before(now));
+        if let Err(error) = off_the_loop(move || store.give_back(&run, Some(epoch), times)).await {
             notify(WorkerEvent::Store(&error));
         }
     }

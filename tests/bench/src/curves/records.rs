@@ -2,7 +2,7 @@
 //! interrupted run for its resumption, and of listing the newest runs. The store is filled with
 //! copies of the records of one real run, each copy under a name of its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ pub(super) async fn curve(place: &Place<'_>) -> Result<Curve, BenchError> {
         for _ in 0..place.rounds() {
             append.take(records, filler.appends().await?);
             reopen.take(records, filler.reopened(place).await?);
-            list.take(records, lists(store.folder())?);
+            list.take(records, lists(&folder_of(&store))?);
         }
     }
     Ok(Curve {
@@ -230,9 +230,14 @@ fn lists(store: &Path) -> Result<Vec<Duration>, BenchError> {
     Ok(times)
 }
 
+/// The folder of a store; the bench has no other.
+fn folder_of(store: &Store) -> PathBuf {
+    store.folder().map(Path::to_owned).unwrap_or_default()
+}
+
 /// Returns the bytes of the store's files.
 fn size(store: &Store) -> u64 {
-    let files = std::fs::read_dir(store.folder()).into_iter().flatten().flatten();
+    let files = std::fs::read_dir(folder_of(store)).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 

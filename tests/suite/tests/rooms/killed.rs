@@ -93,7 +93,7 @@ fn live(folder: &Path) {
     block_on(async {
         let host = host();
         let prepared = prepared(&host, IMMEDIATE).await;
-        let store = Store::open(&folder.join("kept")).expect("the store opens");
+        let store = Store::open(folder.join("kept")).expect("the store opens");
         let service = Arc::new(Service::open(&folder.join("said")));
         let id = RoomId::from("r");
         let options = || RunOptions {

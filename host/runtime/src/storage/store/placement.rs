@@ -66,17 +66,21 @@ impl Store {
 
     /// Gives a run back that this host owned by this epoch and has dropped; `None` if it claimed the
     /// run and could not take it. It is due again at `not_before`, and if it sleeps, when the sleep
-    /// ends or a message for it arrives.
+    /// ends or a message for it arrives. Timers that were due before `dropped_before` count as
+    /// dropped.
     pub fn give_back(
         &self,
         run: &RoomId,
         epoch: Option<u64>,
-        not_before: Millis,
+        (not_before, dropped_before): (Millis, Millis),
     ) -> Result<(), StoreError> {
         let (Some(host), run) = (self.0.host(), run.clone()) else { return Ok(()) };
         // What the run did last decides whether it sleeps.
         self.0.written_so_far()?;
-        self.0.ask_tables(move |tables| give_back(tables, (&host, epoch), &run, not_before))
+        self.0.ask_tables(move |tables| {
+            let sleep = sleep(tables, &run, not_before, dropped_before)?;
+            give_back(tables, (&host, epoch), &run, (not_before, sleep))
+        })
     }
 
     /// Whether a call of one of these runs is in progress, other than a background task.
@@ -92,10 +96,22 @@ impl Store {
         })
     }
 
-    /// The runs of this host that only wait for a time or a person.
-    pub fn sleepers(&self, now: Millis) -> Result<Vec<RoomId>, StoreError> {
-        let Some(host) = self.0.host() else { return Ok(Vec::new()) };
-        self.0.ask_tables(move |tables| sleepers(tables, &host, now))
+    /// Those of these runs that only wait for a time or a person. Each is listed with a time:
+    /// timers that were due before it are dropped, because its loop has not fired them.
+    pub(crate) fn sleepers(
+        &self,
+        runs: Vec<(RoomId, Millis)>,
+        now: Millis,
+    ) -> Result<Vec<RoomId>, StoreError> {
+        self.0.ask_tables(move |tables| {
+            let mut sleepers = Vec::new();
+            for (run, dropped_before) in runs {
+                if sleep(tables, &run, now, dropped_before)?.is_some() {
+                    sleepers.push(run);
+                }
+            }
+            Ok(sleepers)
+        })
     }
 }
 
@@ -133,9 +149,9 @@ fn give_back(
     tables: &dyn Sql,
     (host, epoch): (&str, Option<u64>),
     run: &RoomId,
-    not_before: Millis,
+    (not_before, sleep): (Millis, Option<Sleep>),
 ) -> SqlResult<()> {
-    let wakes_at = match sleep(tables, run, not_before)? {
+    let wakes_at = match sleep {
         None => not_before.0.cast_signed(),
         Some(sleep) => sleep.wakes_at.map_or(NEVER, |at| i64::try_from(at.0).unwrap_or(NEVER)),
     };
@@ -154,25 +170,17 @@ fn give_back(
     Ok(())
 }
 
-/// The sleep of a run by the work that is noted for it; `None` if it needs a host.
-fn sleep(tables: &dyn Sql, run: &RoomId, now: Millis) -> SqlResult<Option<Sleep>> {
-    let waits = lists::waits(tables, None, Some(run))?;
+/// The sleep of a run by the work that is noted for it; `None` if it needs a host. A room drops a
+/// timer without a record, so those that were due before a time are left out.
+fn sleep(
+    tables: &dyn Sql,
+    run: &RoomId,
+    now: Millis,
+    dropped_before: Millis,
+) -> SqlResult<Option<Sleep>> {
+    let mut waits = lists::waits(tables, None, Some(run))?;
+    waits.retain(|row| row.wait.at.is_none_or(|at| at >= dropped_before));
     Ok(Sleep::of(waits.iter().map(|row| (&row.room, &row.wait)), now))
-}
-
-fn sleepers(tables: &dyn Sql, host: &str, now: Millis) -> SqlResult<Vec<RoomId>> {
-    let runs = tables.rows(
-        "SELECT room FROM rooms WHERE parent IS NULL AND ended IS NULL AND host = ?1",
-        &[host.into()],
-        |row| row.get::<String>(0),
-    )?;
-    let mut sleepers = Vec::new();
-    for run in runs.into_iter().map(RoomId::from) {
-        if sleep(tables, &run, now)?.is_some() {
-            sleepers.push(run);
-        }
-    }
-    Ok(sleepers)
 }
 
 fn hosts(tables: &dyn Sql) -> SqlResult<Vec<HostRow>> {
