@@ -31,7 +31,7 @@ use crate::program::exit;
 pub(crate) use crate::program::shell::CONFIG;
 pub(crate) use audit::{Can, WhyArgs};
 pub(crate) use batch::BatchArgs;
-pub(crate) use control::{Pause, StopArgs, Tell};
+pub(crate) use control::{Pause, StopArgs, Tell, Wait};
 pub(crate) use lock::{LockArgs, Locked, Upgrade};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
@@ -105,6 +105,8 @@ pub(crate) enum Command {
     Resume(Resume),
     /// Stop a run that is running in another terminal, or end an interrupted one
     Stop(StopArgs),
+    /// Wait for the end of a run in another terminal or on another machine, and print its answer
+    Wait(Wait),
     /// Pause a run in another terminal: no new work starts until `conclave resume RUN`
     Pause(Pause),
     /// Send a message to a run in another terminal: its agent reads it in its next step

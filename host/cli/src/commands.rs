@@ -49,6 +49,7 @@ pub(crate) mod tell;
 pub(crate) mod trajectory;
 pub(crate) mod trust;
 pub(crate) mod upgrade;
+pub(crate) mod wait;
 pub(crate) mod watch_plugin;
 pub(crate) mod why;
 #[cfg(feature = "postgres")]

@@ -131,6 +131,7 @@ async fn dispatch(
         Command::Batch(args) => commands::batch::batch(args, output, interrupts).await,
         Command::Resume(args) => commands::resume::resume(&args, output, interrupts).await,
         Command::Stop(args) => commands::stop::stop(&args, output).await,
+        Command::Wait(args) => commands::wait::wait(&args, output, interrupts).await,
         Command::Pause(args) => commands::pause::pause(&args, output).await,
         Command::Tell(args) => commands::tell::tell(&args, output).await,
         Command::Approve(args) => commands::approve::approve(&args, output),

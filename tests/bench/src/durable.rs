@@ -56,7 +56,7 @@ pub(crate) struct Durable {
 impl Durable {
     pub(crate) fn open(guests: &Path) -> Result<Self, BenchError> {
         let folder = Folder::make(guests, "store")?;
-        let store = Store::open(&folder.0.join("store"))
+        let store = Store::open(folder.0.join("store"))
             .map_err(|error| BenchError::Conclave(error.to_string()))?;
         Ok(Self { folder, store })
     }

@@ -1,5 +1,4 @@
-//! The arguments of the commands that send a message to a run in another process: `stop`, `pause`,
-//! `tell`.
+//! The arguments of the commands about a run in another process: `stop`, `pause`, `tell`, `wait`.
 
 use clap::Args;
 use conclave_runtime::store::StoreAddress;
@@ -19,6 +18,21 @@ pub(crate) struct StopArgs {
     /// How many seconds to wait until the run has ended
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
+    /// The store of the run, if it had --store: a folder, or `postgres://…`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser)]
+    pub(crate) store: Option<StoreAddress>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: as `conclave run`; 1 also if the time is up; 2 no such run, or nothing continues it"
+)]
+pub(crate) struct Wait {
+    /// The run, or a prefix of its id [default: the newest]
+    pub(crate) run: Option<String>,
+    /// How many seconds to wait [default: without a limit]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
     /// The store of the run, if it had --store: a folder, or `postgres://…`
     #[arg(long, value_name = "STORE", value_parser = StoreParser)]
     pub(crate) store: Option<StoreAddress>,

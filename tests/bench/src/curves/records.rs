@@ -36,7 +36,7 @@ const LISTED: usize = 20;
 pub(super) async fn curve(place: &Place<'_>) -> Result<Curve, BenchError> {
     let budget = Duration::from_secs(if place.effort == Effort::Quick { 20 } else { 600 });
     let folder = Folder::make(&place.folder()?, "records")?;
-    let store = Store::open(&folder.path().join("store")).map_err(failed)?;
+    let store = Store::open(folder.path().join("store")).map_err(failed)?;
     let mut filler = Filler::prepare(place, &store).await?;
     let mut append = Rounds::new("a durable append");
     let mut reopen = Rounds::new("reading an interrupted run");

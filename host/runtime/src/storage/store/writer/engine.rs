@@ -53,6 +53,7 @@ pub(super) struct Committed {
 }
 
 /// The reason why a host may not write to a room.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite has one writer"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The room has records that this host did not write.
@@ -68,6 +69,7 @@ pub(super) enum Refusal {
 }
 
 /// The result of taking a room.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite has one writer"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// This host may write records of this epoch. 0 where the store has one writing process.

@@ -149,6 +149,7 @@ pub(super) struct NewRoom {
     pub(super) approvals: String,
     pub(super) questions: String,
     /// The pool of workers that may take the run over; `None` if none may.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite has no workers"))]
     pub(super) pool: Option<String>,
 }
 
