@@ -1,5 +1,6 @@
 //! The address of a store: a folder on this machine, or a database that many machines share.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -104,8 +105,9 @@ impl PostgresAddress {
     }
 
     fn parse(text: &str) -> Result<Self, AddressError> {
+        let text = with_hosts_as_parameters(text);
         let url =
-            url::Url::parse(text).map_err(|error| AddressError::Malformed(error.to_string()))?;
+            url::Url::parse(&text).map_err(|error| AddressError::Malformed(error.to_string()))?;
         Ok(Self { url })
     }
 
@@ -120,7 +122,9 @@ impl PostgresAddress {
     pub fn with_password(mut self, password: &str) -> Self {
         // A URL without a host takes none before it.
         if self.url.set_password(Some(password)).is_err() {
-            self.url.query_pairs_mut().append_pair("password", password);
+            let digits: String = password.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let others = self.url.query().map(|query| format!("{query}&")).unwrap_or_default();
+            self.url.set_query(Some(&format!("{others}password={digits}")));
         }
         self
     }
@@ -139,6 +143,38 @@ impl PostgresAddress {
     pub(crate) fn url(&self) -> &url::Url {
         &self.url
     }
+}
+
+/// The same address, with several hosts as parameters: a URL has one host, and libpq takes a list,
+/// such as `postgres://ada@one:5432,two:5433/runs`.
+fn with_hosts_as_parameters(text: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.into() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if !hosts.contains(',') {
+        return text.into();
+    }
+    let (mut names, mut ports) = (Vec::new(), Vec::new());
+    for host in hosts.split(',') {
+        // The colons of an IPv6 address are in brackets.
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) if !port.contains(']') => (name, port),
+            _ => (host, "5432"),
+        };
+        names.push(name.trim_matches(['[', ']']));
+        ports.push(port);
+    }
+    let mut parameters = format!("host={}&port={}", names.join(","), ports.join(","));
+    let (user, password) = user.split_once(':').unwrap_or((user, ""));
+    for (name, value) in [("user", user), ("password", password)] {
+        if !value.is_empty() {
+            parameters.push_str(&format!("&{name}={value}"));
+        }
+    }
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let others = if query.is_empty() { "" } else { "&" };
+    let path = if path.is_empty() { "/" } else { path };
+    format!("{scheme}://{path}?{parameters}{others}{query}").into()
 }
 
 /// Whether a parameter of a URL is the password.

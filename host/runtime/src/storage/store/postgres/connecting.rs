@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use super::tls::TlsMode;
 use crate::storage::store::PostgresAddress;
@@ -78,6 +78,12 @@ impl Connecting {
         if config.get_application_name().is_none() {
             config.application_name("conclave");
         }
+        // Of several servers the one that can be written, also after another has taken over.
+        if config.get_hosts().len() > 1
+            && config.get_target_session_attrs() == TargetSessionAttrs::Any
+        {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
         config
             .keepalives_idle(KEEPALIVE_IDLE)
             .keepalives_interval(KEEPALIVE_INTERVAL)
@@ -134,5 +140,25 @@ mod tests {
         assert_eq!(with_roots.roots.unwrap(), PathBuf::from("/etc/ca x.pem"));
         let refused = connecting("postgres://db/x?sslmode=perhaps").map(|_| ()).unwrap_err();
         assert!(refused.to_string().contains("perhaps"), "{refused}");
+    }
+
+    #[test]
+    fn several_servers_are_those_of_libpq_and_the_one_that_can_be_written_is_meant() {
+        let several = "postgres://ada:a%20b@one:5433,two,[::1]:5434/runs?sslmode=disable";
+        let config = connecting(several).unwrap().config;
+        let hosts = ["one", "two", "::1"].map(|host| Host::Tcp(host.to_owned()));
+        assert_eq!(config.get_hosts(), hosts);
+        assert_eq!(config.get_ports(), [5433, 5432, 5434]);
+        assert_eq!((config.get_user(), config.get_dbname()), (Some("ada"), Some("runs")));
+        assert_eq!(config.get_password(), Some(&b"a b"[..]));
+        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        assert!(connecting(several).unwrap().has_standby());
+        let address: StoreAddress = several.parse().unwrap();
+        assert!(!address.to_string().contains("a%20b"), "{address}");
+        let StoreAddress::Postgres(socket) = "postgres:///x?host=/run".parse().unwrap() else {
+            panic!()
+        };
+        let config = Connecting::of(&socket.with_password("p+ä ")).unwrap().config;
+        assert_eq!(config.get_password(), Some("p+ä ".as_bytes()));
     }
 }

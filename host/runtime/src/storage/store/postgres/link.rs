@@ -1,7 +1,7 @@
 //! A connection to the database, with a small thread that drives it. Callers block, and may be
 //! inside an executor themselves.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -35,6 +35,7 @@ pub(crate) struct Link {
     /// The thread's runtime, whose timers end statements.
     handle: Handle,
     prepared: RefCell<HashMap<String, Statement>>,
+    patience: Cell<Duration>,
     /// Whether a statement's time was up. Nothing more is asked of this connection.
     is_given_up: AtomicBool,
     /// Dropped to end the thread.
@@ -63,6 +64,7 @@ impl Link {
             client: Some(client),
             handle,
             prepared: RefCell::default(),
+            patience: Cell::new(PATIENCE),
             is_given_up: AtomicBool::new(false),
             ending: Some(ending),
             thread: Some(thread),
@@ -77,6 +79,14 @@ impl Link {
 
     fn client(&self) -> SqlResult<&Client> {
         self.client.as_ref().filter(|_| !self.is_lost()).ok_or_else(lost)
+    }
+
+    /// Runs statements that read much, each of which may take this long.
+    pub(crate) fn patiently<T>(&self, patience: Duration, run: impl FnOnce(&Self) -> T) -> T {
+        let before = self.patience.replace(patience);
+        let result = run(self);
+        self.patience.set(before);
+        result
     }
 
     /// Runs statements without parameters.
@@ -122,14 +132,14 @@ impl Link {
     ) -> SqlResult<T> {
         let timed = {
             let _runtime = self.handle.enter();
-            tokio::time::timeout(PATIENCE, answer)
+            tokio::time::timeout(self.patience.get(), answer)
         };
         // `unconstrained`, because the caller may be a task whose polling budget is used up.
         match futures_executor::block_on(tokio::task::unconstrained(timed)) {
             Ok(answer) => Ok(answer?),
             Err(_) => {
                 self.is_given_up.store(true, Ordering::Relaxed);
-                Err(silent())
+                Err(silent(self.patience.get()))
             }
         }
     }
@@ -213,7 +223,7 @@ fn drive(
                 return;
             }
             Err(_) => {
-                let _ = ready.send(Err(silent()));
+                let _ = ready.send(Err(silent(PATIENCE)));
                 return;
             }
         };
@@ -242,7 +252,7 @@ fn lost() -> SqlError {
 }
 
 /// The error of a server that does not answer.
-fn silent() -> SqlError {
-    let what = format!("PostgreSQL did not answer within {} s", PATIENCE.as_secs());
+fn silent(patience: Duration) -> SqlError {
+    let what = format!("PostgreSQL did not answer within {} s", patience.as_secs());
     SqlError::new(SqlErrorKind::Unknown, what)
 }

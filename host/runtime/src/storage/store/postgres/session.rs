@@ -51,26 +51,21 @@ impl Session {
         &mut self,
         mut statements: impl FnMut(&Link) -> SqlResult<T>,
     ) -> SqlResult<T> {
-        let (mut until, mut pause) = (None, FIRST_PAUSE);
+        let (mut until, mut pause, mut is_unknown) = (None, FIRST_PAUSE, false);
         loop {
             let result = self.link().and_then(&mut statements);
-            let Err(error) = result else { return result };
-            match error.kind {
-                SqlErrorKind::Unknown | SqlErrorKind::ReadOnly => self.link = None,
-                SqlErrorKind::Conflict => {}
-                // A transaction may be open.
-                _ => {
-                    self.link.take_if(|link| link.batch("ROLLBACK").is_err());
-                    return Err(error);
-                }
-            }
-            if let Some(link) = &self.link
-                && link.batch("ROLLBACK").is_err()
-            {
-                self.link = None;
-            }
+            let Err(mut error) = result else { return result };
+            let is_lost = matches!(error.kind, SqlErrorKind::Unknown | SqlErrorKind::ReadOnly);
+            is_unknown |= is_lost;
+            // A transaction may be open.
+            self.link.take_if(|link| is_lost || link.batch("ROLLBACK").is_err());
             let until = *until.get_or_insert_with(|| Instant::now() + self.patience);
-            if Instant::now() + pause > until {
+            let is_final = !is_lost && error.kind != SqlErrorKind::Conflict;
+            if is_final || Instant::now() + pause > until {
+                if is_unknown {
+                    // Whatever ended the last try, an earlier one may have taken effect.
+                    error.kind = SqlErrorKind::Unknown;
+                }
                 return Err(error);
             }
             std::thread::sleep(pause);

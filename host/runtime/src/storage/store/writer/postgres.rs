@@ -28,6 +28,8 @@ mod tests;
 /// The age of an acknowledgement from which on it is not believed alone: meanwhile the lease may have
 /// ended and another host may have taken the run.
 const EFFECTS_WITHIN: Duration = Duration::from_secs(10);
+/// The time for each statement of retention.
+const COLLECTING: Duration = Duration::from_secs(600);
 /// The maximum number of digests of blobs that are known to be stored.
 const KNOWN: usize = 4_096;
 
@@ -137,7 +139,7 @@ impl Engine for PostgresEngine {
         let host = &self.entry.host;
         // The snapshot is bound to the record before it, so one of a host that lost the run would
         // only be older than the newest.
-        let kept = self.session.again(|link| {
+        let written = self.session.again(|link| {
             link.row(
                 "WITH written AS (
                      INSERT INTO snapshots (room, next, body, hash)
@@ -154,7 +156,7 @@ impl Engine for PostgresEngine {
             )
         })?;
         kill_point!("after-snapshot");
-        Ok(kept.try_get::<_, i64>(0)? > 0)
+        Ok(written.try_get::<_, i64>(0)? > 0)
     }
 
     fn note_stop(&mut self, at: Millis) -> SqlResult<()> {
@@ -176,7 +178,9 @@ impl Engine for PostgresEngine {
         stored: &HashSet<String>,
     ) -> SqlResult<Collected> {
         let host = &self.entry.host;
-        self.session.again(|link| retention::collect(link, host, keep, live, stored))
+        self.session.again(|link| {
+            link.patiently(COLLECTING, |link| retention::collect(link, host, keep, live, stored))
+        })
     }
 
     /// Commits the last attachments, releases the runs and ends the lease.
