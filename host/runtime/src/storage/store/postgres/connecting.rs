@@ -33,22 +33,22 @@ impl Connecting {
         let wrong = |text: String| SqlError::new(SqlErrorKind::Other, text);
         let mut url = address.url().clone();
         let (mut mode, mut roots) = (None, None);
-        // `tokio-postgres` knows fewer modes of TLS, and no file of certificates.
         let query = url.query().unwrap_or("").to_owned();
-        let rest: Vec<&str> = query
-            .split('&')
-            .filter(|pair| match pair.split_once('=') {
-                Some(("sslmode", value)) => {
-                    mode = Some(value.to_owned());
-                    false
-                }
+        let mut rest: Vec<String> = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                // `tokio-postgres` knows fewer modes of TLS, and no file of certificates.
+                Some(("sslmode", value)) => mode = Some(value.to_owned()),
                 Some(("sslrootcert", _)) => {
                     roots = url.query_pairs().find(|(name, _)| name == "sslrootcert");
-                    false
                 }
-                _ => !pair.is_empty(),
-            })
-            .collect();
+                // As libpq lists servers; `tokio-postgres` takes one in each parameter.
+                Some(("host", hosts)) => {
+                    rest.extend(hosts.split(',').map(|host| format!("host={host}")));
+                }
+                _ => rest.push(pair.to_owned()),
+            }
+        }
         let roots = roots.map(|(_, file)| PathBuf::from(file.into_owned()));
         url.set_query((!rest.is_empty()).then(|| rest.join("&")).as_deref());
         let mut config: Config = url
