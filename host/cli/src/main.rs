@@ -50,6 +50,8 @@ mod state {
     pub(crate) mod run_changes;
     pub(crate) mod sdk;
     pub(crate) mod setup;
+    #[cfg(feature = "postgres")]
+    pub(crate) mod shared_kv;
     pub(crate) mod source;
     pub(crate) mod state_folder;
     pub(crate) mod stock;

@@ -13,9 +13,13 @@ use conclave_core::setup::{GatePoint, PluginSetup};
 use conclave_core::types::channel::ChannelKind;
 use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_runtime::engine::{Engine, EngineError, EngineSettings};
+#[cfg(feature = "postgres")]
+use conclave_runtime::kv::Postgres;
 use conclave_runtime::kv::{KvStore, MemoryKv, NoKv, Sqlite};
 use conclave_runtime::plugin::LoadError;
 use conclave_runtime::secrets::Sources;
+#[cfg(feature = "postgres")]
+use conclave_runtime::store::{Store, StoreAddress};
 use conclave_runtime::{
     ComponentTools, Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared,
     lock_of,
@@ -28,6 +32,8 @@ use crate::state::journals::RunStorage;
 use crate::state::lock_file::LockFile;
 #[cfg(feature = "registry")]
 use crate::state::registry::DockerLogins;
+#[cfg(feature = "postgres")]
+use crate::state::shared_kv::SharedKv;
 use crate::state::source::{LocatedComponent, is_build};
 use crate::state::stock::stock;
 use crate::state::store_address::store_of;
@@ -301,6 +307,10 @@ pub(crate) fn open_host_keeping(
     let mut options = options_in(file);
     if let Some(blobs) = storage.blobs() {
         options.blobs = blobs;
+    }
+    #[cfg(feature = "postgres")]
+    if let Some(StoreAddress::Postgres(database)) = storage.store().map(Store::address) {
+        options.kv = Arc::new(SharedKv(Postgres::new(database.clone())));
     }
     // A store holds the contents of other runs, while a folder of journals was named for this run.
     let secret = storage.store().is_some();
