@@ -374,6 +374,12 @@ struct MemoryJournal {
 impl Journal for MemoryJournal {
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         if let Some(records) = self.journals.lock().get_mut(&self.room) {
+            let next = records.last().map_or(0, |last| last.seq + 1);
+            if entry.records.iter().zip(next..).any(|(record, seq)| record.seq != seq) {
+                let what = format!("record {next} is the next");
+                let cause = std::io::Error::new(std::io::ErrorKind::InvalidInput, what);
+                return Err(JournalFailure::new(self.room.clone(), "memory".to_owned(), cause));
+            }
             records.extend(entry.records.iter().cloned());
         }
         Ok(Keeping::Kept)
