@@ -135,7 +135,7 @@ fn replies(kept: &Kept) -> BTreeSet<String> {
     kept.rooms.values().flatten().filter_map(key).collect()
 }
 
-fn is_interrupted(event: &Event) -> bool {
+pub(crate) fn is_interrupted(event: &Event) -> bool {
     match event {
         Event::ToolAnswered { answer: Err(ToolError::Fault { fault }), .. } => {
             fault.kind == FaultKind::Interrupted

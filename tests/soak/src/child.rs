@@ -257,12 +257,12 @@ async fn one(
 }
 
 /// Prints the line with a single write, so that a kill cannot leave a partial line.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Acknowledges to the parent each record that was published.
-struct Acknowledges;
+pub(crate) struct Acknowledges;
 
 impl Subscriber for Acknowledges {
     fn on(&self, happening: &Published) {
@@ -273,19 +273,19 @@ impl Subscriber for Acknowledges {
 }
 
 /// Returns a native tool with a side effect in the world.
-fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
+pub(crate) fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
     let schema = json!({ "type": "object", "required": ["id"], "properties": { "id": { "type": "string" } } });
     let tool =
         Tool::new("do", "Does something to the world.", schema, move |call: Call| async move {
             let id = call.arguments["id"].as_str().unwrap_or_default().to_owned();
             let answer = talk::post(port, &format!("/effect/{id}"), "").await;
-            answer.map(|_| "ok".to_owned()).map_err(|error| Failure::new(error.to_string()))
+            answer.map(|_| format!("ok {id}")).map_err(|error| Failure::new(error.to_string()))
         });
     Plugin::tools(name, [if is_idempotent { tool.idempotent() } else { tool }])
 }
 
 /// A model that buys its replies from the world.
-struct Seller(u16);
+pub(crate) struct Seller(pub(crate) u16);
 
 impl ModelClient for Seller {
     fn complete(

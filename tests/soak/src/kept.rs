@@ -15,7 +15,7 @@ use conclave_runtime::store::{Durability, RunFilter, RunOrigin, Store, StoreOpti
 
 /// The number of records after which a room's snapshot is written: so few that most lives resume
 /// from one.
-const SNAPSHOT_EVERY: u64 = 8;
+pub(crate) const SNAPSHOT_EVERY: u64 = 8;
 
 /// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,16 +105,20 @@ pub(crate) fn digest(record: &Record) -> u64 {
 
 /// Reads the whole store for the parent.
 pub(crate) fn read(folder: &Path) -> Result<Kept, String> {
-    let mut kept = Kept::default();
     if !folder.exists() {
-        return Ok(kept);
+        return Ok(Kept::default());
     }
-    let reader = match StoreReader::open(folder) {
-        Ok(reader) => reader,
+    match StoreReader::open(folder) {
+        Ok(reader) => read_all(&reader),
         // The child was killed before it had created the store.
-        Err(conclave_runtime::store::StoreError::Missing { .. }) => return Ok(kept),
-        Err(error) => return Err(error.to_string()),
-    };
+        Err(conclave_runtime::store::StoreError::Missing { .. }) => Ok(Kept::default()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Reads the whole store.
+pub(crate) fn read_all(reader: &StoreReader) -> Result<Kept, String> {
+    let mut kept = Kept::default();
     let text = |error: conclave_runtime::store::StoreError| error.to_string();
     for run in reader.runs(&RunFilter::default()).map_err(text)? {
         for room in reader.rooms(&run.run).map_err(text)? {

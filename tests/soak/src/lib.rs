@@ -8,6 +8,8 @@
 
 mod check;
 pub mod child;
+#[cfg(unix)]
+mod cluster;
 #[cfg(target_os = "linux")]
 mod disk;
 #[cfg(target_os = "linux")]
@@ -25,6 +27,8 @@ mod totals;
 mod world;
 
 pub use child::{Child, Clockwork};
+#[cfg(unix)]
+pub use cluster::{ClusterFailure, ClusterPlan, ClusterReport, ClusterWorker, soak_cluster};
 pub use conclave_test_servers::is_skipped;
 pub use kept::{Keep, Kept};
 pub use lives::{Place, Plan, soak};

@@ -3,9 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+#[cfg(unix)]
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use conclave_soak::{Child, Keep, Place, Plan, Totals, can_cut_power, soak};
+#[cfg(unix)]
+use conclave_soak::{ClusterFailure, ClusterPlan, ClusterReport, ClusterWorker, soak_cluster};
 
 /// Kills a busy host again and again, and looks whether anything was lost or done twice.
 #[derive(Debug, Parser)]
@@ -13,6 +17,15 @@ use conclave_soak::{Child, Keep, Place, Plan, Totals, can_cut_power, soak};
 struct Options {
     #[command(subcommand)]
     only: Option<Only>,
+    /// Makes faults around workers that share a PostgreSQL server, instead of the kills below
+    #[arg(long)]
+    postgres: bool,
+    /// With --postgres: how many faults, at least
+    #[arg(long, default_value_t = 300)]
+    faults: u64,
+    /// With --postgres: the minutes in which the faults come
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
     /// How often a host is killed, at least; 500 when --power-cuts is not given either
     #[arg(long)]
     kills: Option<u64>,
@@ -51,6 +64,22 @@ enum Only {
     /// The host that is killed
     #[command(hide = true)]
     Child { words: String },
+    /// A worker of a shared store
+    #[cfg(unix)]
+    #[command(hide = true)]
+    Worker { words: String },
+}
+
+/// The exit code where there is no PostgreSQL.
+const UNAVAILABLE: u8 = 3;
+
+/// The reason why a soak failed, with the exit code.
+struct Failure(String, ExitCode);
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self(reason, ExitCode::FAILURE)
+    }
 }
 
 fn main() -> ExitCode {
@@ -58,16 +87,79 @@ fn main() -> ExitCode {
     let done = match &options.only {
         Some(Only::Child { words }) => Child::of_words(words)
             .ok_or_else(|| "these words are no child's".to_owned())
-            .and_then(Child::live),
-        None => run(&options),
+            .and_then(Child::live)
+            .map_err(Failure::from),
+        #[cfg(unix)]
+        Some(Only::Worker { words }) => ClusterWorker::of_words(words)
+            .ok_or_else(|| "these words are no worker's".to_owned())
+            .and_then(ClusterWorker::live)
+            .map_err(Failure::from),
+        None if options.postgres => postgres(&options),
+        None => run(&options).map_err(Failure::from),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
+        Err(Failure(reason, code)) => {
+            eprintln!("{reason}");
+            code
         }
     }
+}
+
+#[cfg(not(unix))]
+fn postgres(_: &Options) -> Result<(), Failure> {
+    let reason = "faults around a shared store need signals, which this system does not have";
+    Err(Failure(reason.to_owned(), ExitCode::from(UNAVAILABLE)))
+}
+
+#[cfg(unix)]
+fn postgres(options: &Options) -> Result<(), Failure> {
+    let absolute = |path: &PathBuf| std::path::absolute(path).map_err(|error| error.to_string());
+    let seed = options.seed.unwrap_or_else(drawn_seed);
+    let plan = ClusterPlan {
+        seed,
+        faults: options.faults,
+        time: Duration::from_secs(options.minutes * 60),
+        longest: Duration::from_secs(20),
+        workers: 3,
+        runs: 200,
+        open: 24,
+        slowest_ms: 1_500,
+        stock: absolute(&options.stock)?,
+        cache: absolute(&options.cache)?,
+    };
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let start = |worker: &ClusterWorker| {
+        let mut command = Command::new(&program);
+        command.args(["worker", &worker.words()]);
+        command
+    };
+    let follow = |report: &ClusterReport| {
+        let count = |what| report.counts.get(what).copied().unwrap_or_default();
+        let (runs, ended) = (count("runs"), count("runs with an end"));
+        let seconds = report.took.as_secs_f64();
+        eprintln!(
+            "{:>5} of {} faults, {ended} of {runs} runs ended, {seconds:.0} s",
+            report.all_faults(),
+            plan.faults
+        );
+    };
+    eprintln!("seed {seed}");
+    match soak_cluster(&plan, &start, &follow) {
+        Ok(report) => {
+            print!("{report}");
+            if report.is_well() { Ok(()) } else { Err("not all is well".to_owned().into()) }
+        }
+        Err(ClusterFailure::Unavailable(reason)) => {
+            Err(Failure(reason, ExitCode::from(UNAVAILABLE)))
+        }
+        Err(ClusterFailure::Failed(reason)) => Err(reason.into()),
+    }
+}
+
+/// A hasher's own seed is random enough. Shortened, because users type it again.
+fn drawn_seed() -> u64 {
+    RandomState::new().hash_one(0) >> 20
 }
 
 fn run(options: &Options) -> Result<(), String> {
@@ -77,8 +169,7 @@ fn run(options: &Options) -> Result<(), String> {
         stock: absolute(&options.stock)?,
         cache: absolute(&options.cache)?,
     };
-    // A hasher's own seed is random enough. Shortened, because users type it again.
-    let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 20);
+    let seed = options.seed.unwrap_or_else(drawn_seed);
     let keep = Keep::of_word(&options.keep)
         .ok_or_else(|| format!("`{}` is none of sync, group, exit", options.keep))?;
     let Options { runs, each, at_once, slowest, .. } = *options;

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use conclave_runtime::store::Durability;
 use conclave_soak::{Child, Keep, Place, Plan, Totals, can_cut_power, is_skipped, soak};
+#[cfg(unix)]
+use conclave_soak::{ClusterFailure, ClusterPlan, ClusterWorker, soak_cluster};
 use conclave_test_support::guest;
 
 /// The environment variable with the arguments of the killed host. Without it [`the_child`] does
@@ -95,4 +97,52 @@ fn files_that_are_not_synced_are_found_out() {
     }
     let totals = ended(20, 0xbad, Keep::Unsynced, true);
     assert!(totals.broken > 0, "{totals}");
+}
+
+/// The environment variable with the arguments of a worker of a shared store. Without it
+/// [`the_worker`] does nothing.
+#[cfg(unix)]
+const WORKER: &str = "CONCLAVE_SOAK_WORKER";
+
+/// Not a test of its own: a worker that the next test starts and kills.
+#[cfg(unix)]
+#[test]
+fn the_worker() {
+    let Ok(words) = std::env::var(WORKER) else { return };
+    ClusterWorker::of_words(&words).expect("the parent's words").live().expect("the worker lives");
+}
+
+/// A fault of each kind around three workers of a shared store. Also checks that the checks find
+/// what they should.
+#[cfg(unix)]
+#[test]
+fn workers_of_a_shared_store_lose_nothing_and_repeat_nothing() {
+    let plan = ClusterPlan {
+        seed: 0x5eed,
+        faults: 10,
+        time: std::time::Duration::from_secs(12),
+        longest: std::time::Duration::from_secs(2),
+        workers: 3,
+        runs: 15,
+        open: 9,
+        slowest_ms: 100,
+        stock: conclave_test_support::stock(),
+        cache: conclave_test_support::cache(),
+    };
+    let start = |worker: &ClusterWorker| {
+        let mut command = Command::new(std::env::current_exe().expect("a test runs from a file"));
+        command
+            .args(["kill::the_worker", "--exact", "--nocapture", "--test-threads=1"])
+            .env(WORKER, worker.words());
+        command
+    };
+    let report = match soak_cluster(&plan, &start, &|_| {}) {
+        Err(ClusterFailure::Unavailable(reason)) => {
+            assert!(is_skipped(Err(reason)));
+            return;
+        }
+        soaked => soaked.expect("the faults can be made"),
+    };
+    println!("{report}");
+    assert!(report.is_well() && report.all_faults() >= 10, "{report}");
 }
