@@ -18,7 +18,7 @@ use crate::cli::text;
 use crate::resume_cli::{kill, until};
 
 /// Lines that no test runs, by their prefix, with the reason.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 26] = [
     (
         "cargo xtask ",
         "starts the tests themselves; xtask's own tests hold that these commands exist",
@@ -50,7 +50,14 @@ const ELSEWHERE: [(&str, &str); 22] = [
         "conclave run conclave.toml \"What is here?\" --model https://",
         "reaches a server on the network",
     ),
+    ("createdb ", DATABASE),
+    ("echo 'db.example:", DATABASE),
+    ("conclave run --store postgres://", DATABASE),
+    ("conclave worker ", DATABASE),
 ];
+
+const DATABASE: &str =
+    "needs a database on another machine; `cargo xtask demo --cluster` has one of its own";
 
 const FIRST_AGENT: &str =
     "played by `authoring::the_first_agent_of_the_page_is_built_tested_and_run`";
