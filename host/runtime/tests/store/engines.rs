@@ -37,15 +37,15 @@ fn started_run(store: &Store, room: &str, text: &str, records: u64) -> Box<dyn J
 
 /// Begins two timers and two calls in a room, whose next record is `seq`.
 fn wait(journal: &mut dyn Journal, seq: u64) {
-    let begun = |key, kind: &str, at: Option<u64>| {
+    let start_wait = |key, kind: &str, at: Option<u64>| {
         let (kind, target, at) = (kind.to_owned(), "t".to_owned(), at.map(Millis));
         WaitChange::Begun(PendingWork { key, kind, target, at, request: None })
     };
     let waits = [
-        begun(WaitKey::Timer(TimerId(10)), "timer", Some(90_000)),
-        begun(WaitKey::Timer(TimerId(9)), "timer", Some(80_000)),
-        begun(WaitKey::Call(CallId(3)), "question", None),
-        begun(WaitKey::Call(CallId(20)), "approval", None),
+        start_wait(WaitKey::Timer(TimerId(10)), "timer", Some(90_000)),
+        start_wait(WaitKey::Timer(TimerId(9)), "timer", Some(80_000)),
+        start_wait(WaitKey::Call(CallId(3)), "question", None),
+        start_wait(WaitKey::Call(CallId(20)), "approval", None),
     ];
     let records = of_journal(journal, vec![message_record(seq, "wait")]);
     let batch =

@@ -309,7 +309,7 @@ impl SqlError {
     }
 
     /// The error for a reading thread that is gone, or a query that panicked on it.
-    pub(super) fn gone() -> Self {
+    pub(super) fn no_reader() -> Self {
         Self::new(SqlErrorKind::Other, "the thread that reads the store is gone")
     }
 

@@ -230,14 +230,14 @@ impl StoreWriter {
         &self,
         look: impl FnOnce(&dyn Sql) -> SqlResult<T> + Send + 'static,
     ) -> SqlResult<T> {
-        self.reading.as_ref().ok_or_else(SqlError::gone)?.look(look).await
+        self.reading.as_ref().ok_or_else(SqlError::no_reader)?.look(look).await
     }
 
     fn read_now<T: Send + 'static>(
         &self,
         look: impl FnOnce(&dyn Sql) -> SqlResult<T> + Send + 'static,
     ) -> SqlResult<T> {
-        self.reading.as_ref().ok_or_else(SqlError::gone)?.look_now(look)
+        self.reading.as_ref().ok_or_else(SqlError::no_reader)?.look_now(look)
     }
 
     /// Asks the tables on a thread that may block.

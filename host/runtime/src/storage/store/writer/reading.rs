@@ -36,7 +36,7 @@ impl ReaderThread {
     ) -> SqlResult<T> {
         let (answer, answered) = oneshot::channel();
         self.ask(Box::new(move |tables| drop(answer.send(look(tables)))))?;
-        answered.await.unwrap_or_else(|_| Err(SqlError::gone()))
+        answered.await.unwrap_or_else(|_| Err(SqlError::no_reader()))
     }
 
     /// Does the same on a thread that may block.
@@ -46,12 +46,12 @@ impl ReaderThread {
     ) -> SqlResult<T> {
         let (answer, answered) = mpsc::sync_channel(1);
         self.ask(Box::new(move |tables| drop(answer.send(look(tables)))))?;
-        answered.recv().unwrap_or_else(|_| Err(SqlError::gone()))
+        answered.recv().unwrap_or_else(|_| Err(SqlError::no_reader()))
     }
 
     fn ask(&self, look: Look) -> SqlResult<()> {
-        let looks = self.looks.as_ref().ok_or_else(SqlError::gone)?;
-        looks.send(look).map_err(|_| SqlError::gone())
+        let looks = self.looks.as_ref().ok_or_else(SqlError::no_reader)?;
+        looks.send(look).map_err(|_| SqlError::no_reader())
     }
 }
 
