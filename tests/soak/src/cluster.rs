@@ -196,8 +196,7 @@ impl Soak<'_> {
         random: &mut Random,
         follow: &dyn Fn(&ClusterReport),
     ) -> Result<(), ClusterFailure> {
-        let deck =
-            faults::deck(self.plan.faults, self.plan.workers, self.plan.longest, random);
+        let deck = faults::deck(self.plan.faults, self.plan.workers, self.plan.longest, random);
         let pause_ms = self.plan.time.as_millis() as u64 / deck.len() as u64;
         let began = Instant::now();
         for (number, fault) in deck.into_iter().enumerate() {

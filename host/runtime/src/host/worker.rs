@@ -218,8 +218,7 @@ impl Worker {
         let (store, run, until) =
             (self.store.clone(), run.clone(), SystemClock.now().plus(REST_MS));
         // A run that was claimed and not taken has the epoch of before; it is found by its host.
-        let times = (until, Millis(0));
-        let rested = off_the_loop(move || store.give_back(&run, epoch, times)).await;
+        let rested = off_the_loop(move || store.give_back(&run, epoch, until)).await;
         if let Err(error) = rested {
             notify(WorkerEvent::Store(&error));
         }
@@ -282,7 +281,8 @@ impl Worker {
         let (store, run, epoch) = (self.store.clone(), run.clone(), active.epoch);
         let now = SystemClock.now();
         let times = (now, active.dropped_before(now));
-        if let Err(error) = off_the_loop(move || store.give_back(&run, Some(epoch), times)).await {
+        let given_back = move || store.give_back_without(&run, Some(epoch), times);
+        if let Err(error) = off_the_loop(given_back).await {
             notify(WorkerEvent::Store(&error));
         }
     }

@@ -216,9 +216,7 @@ fn messages(evidence: &Evidence) -> Vec<String> {
     let mut problems = Vec::new();
     for message in &evidence.sent {
         let records = evidence.rooms.get(&message.room).map_or(&[][..], Vec::as_slice);
-        let is_it = |record: &&Record| {
-            matches!(&record.event, Event::ControlReceived { id, .. } if *id == message.id)
-        };
+        let is_it = |record: &&Record| matches!(&record.event, Event::ControlReceived { id, .. } if *id == message.id);
         let count = records.iter().filter(is_it).count();
         let is_pending = evidence.pending.iter().any(|pending| pending.id == message.id);
         // An ended run reads nothing; its host takes a stop as done.

@@ -13,17 +13,42 @@ pub(super) const COMMIT: &str = "soak-commit";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// SIGKILL; the worker is started again after this time.
-    Kill { worker: usize, starts_after: Duration },
+    Kill {
+        worker: usize,
+        starts_after: Duration,
+    },
     /// SIGSTOP for a time.
-    Freeze { worker: usize, time: Duration },
+    Freeze {
+        worker: usize,
+        time: Duration,
+    },
     /// The end of its input: the worker gives its runs back and ends.
-    Drain { worker: usize },
-    Cut { worker: usize, ending: Ending },
-    Delay { worker: usize, direction: Direction, delay: Duration, time: Duration },
-    Hold { worker: usize, direction: Direction, time: Duration },
+    Drain {
+        worker: usize,
+    },
+    Cut {
+        worker: usize,
+        ending: Ending,
+    },
+    Delay {
+        worker: usize,
+        direction: Direction,
+        delay: Duration,
+        time: Duration,
+    },
+    Hold {
+        worker: usize,
+        direction: Direction,
+        time: Duration,
+    },
     /// The next commit is done, and the worker is not told.
-    LoseAnswer { worker: usize },
-    Refuse { worker: usize, time: Duration },
+    LoseAnswer {
+        worker: usize,
+    },
+    Refuse {
+        worker: usize,
+        time: Duration,
+    },
     /// The server crashes and starts again.
     Restart,
     /// The server crashes, and its standby takes its place.

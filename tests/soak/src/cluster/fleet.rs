@@ -274,7 +274,12 @@ impl<'a> Fleet<'a> {
     }
 
     /// Disturbs the network of a worker for a time.
-    pub(super) fn disturb(&mut self, number: usize, time: Duration, with: impl FnOnce(&FaultProxy)) {
+    pub(super) fn disturb(
+        &mut self,
+        number: usize,
+        time: Duration,
+        with: impl FnOnce(&FaultProxy),
+    ) {
         let slot = &mut self.slots[number];
         with(&slot.proxy);
         let until = Instant::now() + time;

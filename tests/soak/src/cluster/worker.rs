@@ -66,8 +66,7 @@ impl ClusterWorker {
 
     async fn work(self) -> Result<(), String> {
         let store = open(&self.url, &self.host).map_err(|error| error.to_string())?;
-        let (host, prepared) =
-            work::load(&self.stock, &self.cache, self.port, &store).await?;
+        let (host, prepared) = work::load(&self.stock, &self.cache, self.port, &store).await?;
         let pool = WorkerPool { name: prepared.pool(), host, prepared };
         let about = RunOrigin {
             command: "soak".to_owned(),
@@ -120,7 +119,9 @@ fn tell(event: WorkerEvent<'_>) {
         WorkerEvent::Failed(run, reason) => {
             say(&format!("failed {run} {}", reason.replace('\n', " ")));
         }
-        WorkerEvent::Store(error) => say(&format!("store {}", error.to_string().replace('\n', " "))),
+        WorkerEvent::Store(error) => {
+            say(&format!("store {}", error.to_string().replace('\n', " ")))
+        }
         WorkerEvent::Received(message) => say(&format!("received {}", message.room)),
     }
 }

@@ -66,9 +66,18 @@ impl Store {
 
     /// Gives a run back that this host owned by this epoch and has dropped; `None` if it claimed the
     /// run and could not take it. It is due again at `not_before`, and if it sleeps, when the sleep
-    /// ends or a message for it arrives. Timers that were due before `dropped_before` count as
-    /// dropped.
+    /// ends or a message for it arrives.
     pub fn give_back(
+        &self,
+        run: &RoomId,
+        epoch: Option<u64>,
+        not_before: Millis,
+    ) -> Result<(), StoreError> {
+        self.give_back_without(run, epoch, (not_before, Millis(0)))
+    }
+
+    /// Does the same, without the timers that were due before `dropped_before`.
+    pub(crate) fn give_back_without(
         &self,
         run: &RoomId,
         epoch: Option<u64>,
