@@ -13,11 +13,11 @@ use conclave_core::setup::{GatePoint, PluginSetup};
 use conclave_core::types::channel::ChannelKind;
 use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_runtime::engine::{Engine, EngineError, EngineSettings};
-#[cfg(feature = "postgres")]
-use conclave_runtime::kv::Postgres;
 use conclave_runtime::kv::{KvStore, MemoryKv, NoKv, Sqlite};
 use conclave_runtime::plugin::LoadError;
 use conclave_runtime::secrets::Sources;
+#[cfg(feature = "postgres")]
+use conclave_runtime::store::PostgresKv;
 #[cfg(feature = "postgres")]
 use conclave_runtime::store::{Store, StoreAddress};
 use conclave_runtime::{
@@ -310,7 +310,7 @@ pub(crate) fn open_host_keeping(
     }
     #[cfg(feature = "postgres")]
     if let Some(StoreAddress::Postgres(database)) = storage.store().map(Store::address) {
-        options.kv = Arc::new(SharedKv(Postgres::new(database.clone())));
+        options.kv = Arc::new(SharedKv(PostgresKv::new(database.clone())));
     }
     // A store holds the contents of other runs, while a folder of journals was named for this run.
     let secret = storage.store().is_some();

@@ -2,8 +2,6 @@
 //! plugin. The program chooses the storage. Permissions are checked elsewhere; quotas are checked
 //! here, because only the store can do so atomically.
 
-#[cfg(feature = "postgres")]
-mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -13,8 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use conclave_core::permissions::grants::KvGrant;
 
-#[cfg(feature = "postgres")]
-pub use postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 
@@ -203,7 +199,7 @@ impl KvStore for NoKv {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn owner(plugin: &str, manifest: &str) -> KvOwner {
@@ -215,7 +211,7 @@ mod tests {
     }
 
     /// Checks the behaviour that every store must have.
-    pub(super) fn behaves(store: &dyn KvStore) {
+    pub(crate) fn behaves(store: &dyn KvStore) {
         let (own, most) = (owner("notes", "notes"), KvGrant { bytes: 40, keys: 3 });
         let get = |owner: &KvOwner, key: &str| store.get(owner, key).unwrap();
         let keys = |prefix: &str, after, count| store.keys(&own, prefix, after, count).unwrap();

@@ -42,6 +42,8 @@ pub use conclave_core::protocol::control::ControlCommand;
 pub use mail::{ControlMessage, DecisionSent, Mail, MailState};
 #[cfg(feature = "postgres")]
 pub use placement::HostRow;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresKv;
 #[cfg(all(test, feature = "postgres"))]
 pub(crate) use postgres::TestDatabase;
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};

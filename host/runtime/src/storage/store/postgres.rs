@@ -2,6 +2,7 @@
 
 mod connecting;
 mod error;
+mod kv;
 mod lease;
 mod link;
 mod password;
@@ -12,6 +13,7 @@ mod statement;
 mod tls;
 mod values;
 
+pub use kv::PostgresKv;
 pub(super) use lease::{HostEntry, Lease};
 pub(crate) use link::Link;
 pub(super) use password::password_in;

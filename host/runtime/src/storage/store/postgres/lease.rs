@@ -56,7 +56,7 @@ impl Lease {
         entry: &HostEntry,
     ) -> Result<Self, SessionError> {
         let mut session = Session::open(address)?;
-        session.again(|link| {
+        session.retry(|link| {
             link.run(FORGET, &[])?;
             entry.renew(link)
         })?;
@@ -84,7 +84,7 @@ fn renew_until(ended: &mpsc::Receiver<()>, session: Session, entry: &HostEntry) 
     let mut session = session.with_patience(Duration::ZERO);
     let mut pause = RENEW_EVERY;
     while ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
-        let renewed = session.again(|link| entry.renew(link));
+        let renewed = session.retry(|link| entry.renew(link));
         pause = if renewed.is_ok() { RENEW_EVERY } else { RETRY };
     }
 }

@@ -59,7 +59,7 @@ impl Link {
             .name("postgres".to_owned())
             .spawn(move || drive(&options, &ready, ended))
             .map_err(|error| SqlError::new(SqlErrorKind::Other, error.to_string()))?;
-        let (client, handle) = connected.recv().unwrap_or_else(|_| Err(lost()))?;
+        let (client, handle) = connected.recv().unwrap_or_else(|_| Err(connection_lost()))?;
         Ok(Self {
             client: Some(client),
             handle,
@@ -78,7 +78,7 @@ impl Link {
     }
 
     fn client(&self) -> SqlResult<&Client> {
-        self.client.as_ref().filter(|_| !self.is_lost()).ok_or_else(lost)
+        self.client.as_ref().filter(|_| !self.is_lost()).ok_or_else(connection_lost)
     }
 
     /// Runs statements that read much, each of which may take this long.
@@ -247,7 +247,7 @@ fn drive(
 }
 
 /// The error of a connection that is gone.
-fn lost() -> SqlError {
+fn connection_lost() -> SqlError {
     SqlError::new(SqlErrorKind::Unknown, "the connection to PostgreSQL is lost")
 }
 

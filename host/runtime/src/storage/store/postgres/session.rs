@@ -47,7 +47,7 @@ impl Session {
 
     /// Runs statements that may be run again if their outcome is unknown: again when the connection
     /// was lost, or another transaction was in the way.
-    pub(crate) fn again<T>(
+    pub(crate) fn retry<T>(
         &mut self,
         mut statements: impl FnMut(&Link) -> SqlResult<T>,
     ) -> SqlResult<T> {

@@ -59,7 +59,7 @@ impl PostgresEngine {
         let refused = loop {
             let (entry, known) = (&self.entry, &self.known);
             kill_point!("before-commit");
-            let answer = self.session.again(|link| {
+            let answer = self.session.retry(|link| {
                 sent = Instant::now();
                 call.send(link, known, entry)
             })?;
@@ -85,7 +85,7 @@ impl PostgresEngine {
     ) -> SqlResult<Vec<(usize, Refusal)>> {
         let rooms: Vec<&str> = call.writes.iter().map(|write| write.room.as_str()).collect();
         let entry = &self.entry;
-        let rows = self.session.again(|link| {
+        let rows = self.session.retry(|link| {
             entry.renew(link)?;
             link.rows("SELECT room, epoch FROM rooms WHERE room = ANY (?1)", &[&rooms])
         })?;
@@ -119,11 +119,12 @@ impl Engine for PostgresEngine {
 
     fn take(&mut self, room: &RoomId) -> SqlResult<Taken> {
         let entry = &self.entry;
-        self.session.again(|link| {
+        self.session.retry(|link| {
             link.batch("BEGIN")?;
-            let taken = take(link, room, entry)?;
-            link.batch(if matches!(taken, Taken::Owned { .. }) { "COMMIT" } else { "ROLLBACK" })?;
-            Ok(taken)
+            let result = take(link, room, entry)?;
+            let is_owned = matches!(result, Taken::Owned { .. });
+            link.batch(if is_owned { "COMMIT" } else { "ROLLBACK" })?;
+            Ok(result)
         })
     }
 
@@ -139,7 +140,7 @@ impl Engine for PostgresEngine {
         let host = &self.entry.host;
         // The snapshot is bound to the record before it, so one of a host that lost the run would
         // only be older than the newest.
-        let written = self.session.again(|link| {
+        let written = self.session.retry(|link| {
             link.row(
                 "WITH written AS (
                      INSERT INTO snapshots (room, next, body, hash)
@@ -161,7 +162,7 @@ impl Engine for PostgresEngine {
 
     fn note_stop(&mut self, at: Millis) -> SqlResult<()> {
         let (at, host) = (at.0.cast_signed(), &self.entry.host);
-        self.session.again(|link| {
+        self.session.retry(|link| {
             link.run(
                 "UPDATE rooms SET stopped = ?1 WHERE ended IS NULL
                  AND run IN (SELECT room FROM rooms WHERE host = ?2)",
@@ -178,7 +179,7 @@ impl Engine for PostgresEngine {
         stored: &HashSet<String>,
     ) -> SqlResult<Collected> {
         let host = &self.entry.host;
-        self.session.again(|link| {
+        self.session.retry(|link| {
             link.patiently(COLLECTING, |link| retention::collect(link, host, keep, live, stored))
         })
     }
@@ -191,7 +192,7 @@ impl Engine for PostgresEngine {
         // Ended first, because a renewal would bring the row back.
         self.lease.take();
         let host = &self.entry.host;
-        let _ = self.session.again(|link| {
+        let _ = self.session.retry(|link| {
             link.run("UPDATE rooms SET host = NULL WHERE host = ?1", &[host])?;
             link.run("DELETE FROM hosts WHERE host = ?1", &[host])
         });
@@ -207,24 +208,24 @@ fn take(link: &Link, room: &RoomId, entry: &HostEntry) -> SqlResult<Taken> {
     let (epoch, is_new): (i64, bool) = match mine {
         Some(row) => (row.try_get(0)?, false),
         None => {
-            let taken =
+            let answer =
                 link.rows("SELECT * FROM take_run(?1, ?2)", &[&run.as_str(), &entry.host])?;
-            let Some(row) = taken.first() else { return Ok(Taken::Missing) };
+            let Some(row) = answer.first() else { return Ok(Taken::Missing) };
             if let Some(host) = row.try_get(0)? {
                 return Ok(Taken::Busy { host });
             }
             (row.try_get(1)?, true)
         }
     };
-    let mut taken = Vec::new();
+    let mut rooms = Vec::new();
     if is_new {
-        taken.push(&run);
+        rooms.push(&run);
     }
     if !is_root {
-        taken.push(room);
+        rooms.push(room);
     }
     let mut owned = Vec::new();
-    for room in taken {
+    for room in rooms {
         let sql = "SELECT records, changed, principal FROM rooms WHERE room = ?1";
         let Some(row) = link.rows(sql, &[&room.as_str()])?.pop() else {
             return Ok(Taken::Missing);

@@ -181,11 +181,11 @@ fn a_row_of_a_room_says_what_its_records_do() {
         outcome: Some(Arc::new(Outcome::new(Status::Done, "well"))),
         ..write("r", 1, 2..3)
     };
-    let again = Write { begins: true, waits: vec![WaitChange::Finished], ..write("r", 1, 3..4) };
+    let second = Write { begins: true, waits: vec![WaitChange::Finished], ..write("r", 1, 3..4) };
     assert_eq!(commit(&mut engine, &[ended]), []);
     assert_eq!(row("ended, status, reason, started"), ["1002", "well", "1000", "DONE"]);
     assert_eq!(database.number("SELECT CAST(sum(call) AS BIGINT) FROM waits"), 5);
-    assert_eq!(commit(&mut engine, &[again]), []);
+    assert_eq!(commit(&mut engine, &[second]), []);
     assert_eq!(row("ended, status, reason, started"), ["-", "-", "1003", "-"]);
     assert_eq!(database.number("SELECT count(*) FROM waits"), 0);
     // A closed run is free, and one whose blob another host removed is stored again.
@@ -213,14 +213,12 @@ fn a_group_whose_connection_is_cut_is_stored_once() {
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let mut next = 0;
     std::thread::scope(|scope| {
-        let cutting = scope.spawn(|| {
-            let admin = database.link();
-            for _ in 0..20 {
-                std::thread::sleep(Duration::from_millis(40));
-                admin.rows(cut, &[]).unwrap();
-            }
-        });
-        while !cutting.is_finished() {
+        let (begin, signals) = std::sync::mpsc::channel();
+        let link = database.link();
+        scope.spawn(move || signals.iter().for_each(|()| drop(link.rows(cut, &[]).unwrap())));
+        for _ in 0..20 {
+            // The cut meets the commit, or the time before or after it.
+            begin.send(()).unwrap();
             let group = [write("r", 1, next..next + 2), write("r/c", 1, next..next + 1)];
             let group = if next == 0 { &group[..] } else { &group[..1] };
             assert_eq!(commit(&mut engine, group), []);
@@ -334,9 +332,9 @@ fn ended_runs_and_blobs_without_references_are_removed() {
     let stored = HashSet::from([unused.sha256.clone()]);
     let collected = engine.collect(&keep, &HashSet::new(), &stored).unwrap();
     assert_eq!((collected.runs, collected.blobs), (vec![RoomId::from("a")], 1));
-    let left = "SELECT CAST(sum(n) AS BIGINT) FROM (SELECT count(*) AS n FROM rooms
+    let remaining = "SELECT CAST(sum(n) AS BIGINT) FROM (SELECT count(*) AS n FROM rooms
         UNION ALL SELECT count(*) FROM events UNION ALL SELECT count(*) FROM blobs) AS counts";
-    assert_eq!(database.number(left), 2 + 3 + 2);
+    assert_eq!(database.number(remaining), 2 + 3 + 2);
     assert_eq!(database.number("SELECT count(*) FROM audit"), 5);
 }
 

@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use conclave_core::permissions::grants::KvGrant;
 
-use super::{KvError, KvOwner, KvStore};
+use super::{Link, Session, SqlResult};
+use crate::imports::kv::{KvError, KvOwner, KvStore};
 use crate::storage::store::PostgresAddress;
-use crate::storage::store::postgres::{Link, Session, SqlResult};
 
 /// The time for which a lost connection is made again: a call of a plugin waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The values of all plugins in one database, which several hosts share.
-pub struct Postgres {
+pub struct PostgresKv {
     address: PostgresAddress,
     open: Mutex<Option<Session>>,
 }
 
-impl fmt::Debug for Postgres {
+impl fmt::Debug for PostgresKv {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Postgres").field(&self.address).finish()
+        formatter.debug_tuple("PostgresKv").field(&self.address).finish()
     }
 }
 
-impl Postgres {
+impl PostgresKv {
     /// Returns a store in this database. The connection is made at the first use.
     #[must_use]
     pub fn new(address: PostgresAddress) -> Self {
@@ -34,6 +34,7 @@ impl Postgres {
 
     /// Runs a statement. After a lost answer it runs again, which none of them minds.
     fn ask<T>(&self, statement: impl FnMut(&Link) -> SqlResult<T>) -> Result<T, KvError> {
+        // Held while it waits: one connection runs one statement after the other.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_none() {
             let session = Session::open(&self.address).map_err(|error| {
@@ -43,11 +44,11 @@ impl Postgres {
         }
         let session =
             open.as_mut().ok_or_else(|| KvError::Other("the store is closed".to_owned()))?;
-        session.again(statement).map_err(|error| KvError::Other(error.to_string()))
+        session.retry(statement).map_err(|error| KvError::Other(error.to_string()))
     }
 }
 
-impl KvStore for Postgres {
+impl KvStore for PostgresKv {
     fn get(&self, owner: &KvOwner, key: &str) -> Result<Option<Vec<u8>>, KvError> {
         let KvOwner { home, plugin, manifest } = owner;
         self.ask(|link| {
@@ -108,14 +109,14 @@ impl KvStore for Postgres {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::behaves;
     use super::*;
+    use crate::imports::kv::tests::behaves;
     use crate::storage::store::TestDatabase;
 
     #[test]
     fn the_store_in_a_database_behaves() {
         let Some(database) = TestDatabase::new() else { return };
-        behaves(&Postgres::new(database.address.clone()));
+        behaves(&PostgresKv::new(database.address.clone()));
     }
 
     #[test]
@@ -125,7 +126,7 @@ mod tests {
             KvOwner { home: "/".to_owned(), plugin: "p".to_owned(), manifest: "m".to_owned() };
         let most = KvGrant { bytes: 200, keys: 12 };
         let set = |writer: usize| {
-            let store = Postgres::new(database.address.clone());
+            let store = PostgresKv::new(database.address.clone());
             let mut is_set = 0;
             for turn in 0..12 {
                 let (key, value) = (format!("{}", (writer + turn) % 16), vec![7; 5 + turn * 2]);
@@ -142,16 +143,16 @@ mod tests {
             writers.into_iter().map(|writer| writer.join().unwrap()).sum()
         });
         assert!(all > 0);
-        let noted = database.link().row(
+        let totals = database.link().row(
             "SELECT used.keys = count(*), used.bytes = sum(octet_length(key) + octet_length(value)),
              used.keys <= 12 AND used.bytes <= 200
              FROM kv, used GROUP BY used.keys, used.bytes",
             &[],
         );
-        let noted = noted.unwrap();
-        assert_eq!([0, 1, 2].map(|column| noted.get::<_, bool>(column)), [true; 3]);
+        let totals = totals.unwrap();
+        assert_eq!([0, 1, 2].map(|column| totals.get::<_, bool>(column)), [true; 3]);
         // Nobody saw the totals exceed the quota meanwhile either: each change checks them.
-        let store = Postgres::new(database.address.clone());
+        let store = PostgresKv::new(database.address.clone());
         assert!(matches!(store.set(&owner, "big", &[0; 201], most), Err(KvError::Full(_))));
     }
 }
