@@ -1,34 +1,33 @@
 //! Databases for tests.
 
+use conclave_test_servers::{TestPostgres, postgres_or_skip};
+
 use super::Link;
 use crate::storage::store::{PostgresAddress, StoreAddress};
-
-/// The server of these tests; without it they do nothing.
-const SERVER: &str = "CONCLAVE_TEST_POSTGRES";
 
 /// A database of one test's own.
 pub(crate) struct TestDatabase {
     pub(crate) address: PostgresAddress,
-    admin: PostgresAddress,
-    pub(crate) name: String,
+    /// The database goes with it.
+    _database: conclave_test_servers::TestDatabase,
 }
 
 impl TestDatabase {
+    /// A new database; `None` where no PostgreSQL is installed.
     pub(crate) fn new() -> Option<Self> {
-        let url = std::env::var(SERVER).ok()?;
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).unwrap();
-        let name = format!("conclave_{:016x}", u64::from_ne_bytes(random));
-        let admin = address(&url);
-        link(&admin).batch(&format!("CREATE DATABASE {name}")).unwrap();
-        let (start, options) = url.split_once('?').unwrap_or((&url, ""));
-        let start = start.rsplit_once('/').unwrap().0;
-        let address = address(&format!("{start}/{name}?{options}"));
-        Some(Self { address, admin, name })
+        let database = postgres_or_skip(TestPostgres::shared())?;
+        let StoreAddress::Postgres(address) = database.url().parse().unwrap() else {
+            panic!("{}", database.url())
+        };
+        Some(Self { address, _database: database })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.address.url().path().trim_start_matches('/')
     }
 
     pub(crate) fn link(&self) -> Link {
-        let link = link(&self.address);
+        let link = Link::to(&self.address).unwrap();
         link.batch("SET search_path = conclave").unwrap();
         link
     }
@@ -36,19 +35,4 @@ impl TestDatabase {
     pub(crate) fn number(&self, query: &str) -> i64 {
         self.link().row(query, &[]).unwrap().get(0)
     }
-}
-
-impl Drop for TestDatabase {
-    fn drop(&mut self) {
-        let _ = link(&self.admin).batch(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
-    }
-}
-
-fn address(url: &str) -> PostgresAddress {
-    let StoreAddress::Postgres(address) = url.parse().unwrap() else { panic!("{url}") };
-    address
-}
-
-fn link(address: &PostgresAddress) -> Link {
-    Link::to(address).unwrap()
 }

@@ -273,9 +273,9 @@ fn a_database_that_would_lose_records_is_refused_with_the_line_that_mends_it() {
     let Some(database) = TestDatabase::new() else { return };
     let refused = |setting: &str| {
         let link = database.link();
-        link.batch(&format!("ALTER DATABASE {} SET {setting}", database.name)).unwrap();
+        link.batch(&format!("ALTER DATABASE {} SET {setting}", database.name())).unwrap();
         let error = Session::open(&database.address).map(drop).unwrap_err().to_string();
-        link.batch(&format!("ALTER DATABASE {} RESET ALL", database.name)).unwrap();
+        link.batch(&format!("ALTER DATABASE {} RESET ALL", database.name())).unwrap();
         error
     };
     let error = refused("synchronous_commit = off");
