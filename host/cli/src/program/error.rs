@@ -63,7 +63,7 @@ impl CliError {
     }
 
     /// Returns the end of a run at this terminal that goes on on another host.
-    pub(crate) fn elsewhere(what: impl Into<String>) -> Self {
+    pub(crate) fn taken_over(what: impl Into<String>) -> Self {
         Self { code: exit::ELSEWHERE, what: what.into(), hint: None, problems: None }
     }
 

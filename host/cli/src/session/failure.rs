@@ -35,7 +35,7 @@ fn goes_on_elsewhere(room: &RoomId, storage: &RunStorage) -> CliError {
         _ => None,
     });
     let host = host.as_deref().unwrap_or("another host");
-    CliError::elsewhere(format!(
+    CliError::taken_over(format!(
         "the run {room} goes on on {host}: `conclave show {room}` shows it"
     ))
 }

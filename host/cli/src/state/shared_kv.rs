@@ -1,5 +1,5 @@
 //! What plugins keep in a database that several machines share. On each of them the folder of the
-//! config may lie elsewhere, so its values belong to the name of that folder and not to its path.
+//! config may lie of_other, so its values belong to the name of that folder and not to its path.
 
 use conclave_core::permissions::grants::KvGrant;
 use conclave_runtime::kv::{KvError, KvOwner, KvStore};
@@ -53,14 +53,14 @@ mod tests {
         let kv = SharedKv(MemoryKv::default());
         let most = KvGrant { bytes: 100, keys: 10 };
         kv.set(&owner("/srv/desk", "notes"), "a", b"1", most).unwrap();
-        let elsewhere = owner("/home/ada/desk/", "notes");
-        assert_eq!(kv.get(&elsewhere, "a").unwrap().as_deref(), Some(&b"1"[..]));
-        assert_eq!(kv.keys(&elsewhere, "", None, 10).unwrap(), ["a"]);
+        let of_other = owner("/home/ada/desk/", "notes");
+        assert_eq!(kv.get(&of_other, "a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(kv.keys(&of_other, "", None, 10).unwrap(), ["a"]);
         for other in [owner("/srv/shop", "notes"), owner("/srv/desk", "diary"), owner("/", "notes")]
         {
             assert_eq!(kv.get(&other, "a").unwrap(), None, "{other:?}");
         }
-        kv.delete(&elsewhere, "a").unwrap();
+        kv.delete(&of_other, "a").unwrap();
         assert_eq!(kv.get(&owner("/srv/desk", "notes"), "a").unwrap(), None);
     }
 }

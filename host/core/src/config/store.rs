@@ -61,8 +61,8 @@ mod tests {
             Ok(config) => Ok(config.store),
             Err(problems) => {
                 if problems.0.iter().any(|problem| problem.code == ProblemCode::PlaintextKey) {
-                    let shown = problems.to_string();
-                    assert!(!shown.contains("hunter2") && shown.contains("PGPASSFILE"), "{shown}");
+                    let text = problems.to_string();
+                    assert!(!text.contains("hunter2") && text.contains("PGPASSFILE"), "{text}");
                 }
                 Err(problems.0[0].code.as_str().to_owned())
             }

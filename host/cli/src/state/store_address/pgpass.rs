@@ -33,9 +33,9 @@ fn private_text(file: &Path) -> Option<String> {
         if mode & 0o077 != 0 {
             static WARNED: Once = Once::new();
             WARNED.call_once(|| {
-                let shown = show_path(file);
+                let path = show_path(file);
                 stderr::warning(format_args!(
-                    "{shown} is ignored: other users can access it; make it private: chmod 600 {shown}"
+                    "{path} is ignored: other users can access it; make it private: chmod 600 {path}"
                 ));
             });
             return None;
@@ -61,8 +61,8 @@ mod tests {
         };
         let find = |variables: &[(&str, &Path)]| {
             password_of(&database, |name| {
-                let named = variables.iter().find(|(other, _)| *other == name);
-                named.map(|(_, value)| value.as_os_str().to_owned())
+                let pair = variables.iter().find(|(other, _)| *other == name);
+                pair.map(|(_, value)| value.as_os_str().to_owned())
             })
         };
         let of_home: (&str, &Path) = ("HOME", home.path());
