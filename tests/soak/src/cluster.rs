@@ -167,7 +167,7 @@ pub fn soak_cluster(
 impl Soak<'_> {
     /// Waits until the store is there, and lets it announce each commit to the proxies.
     fn begin(&mut self, people: &JoinHandle<Result<(), String>>) -> Result<(), ClusterFailure> {
-        while lock(&self.book).open.is_none() {
+        while lock(&self.book).ordered.is_empty() {
             if people.is_finished() {
                 return Err("the office could not begin".to_owned().into());
             }

@@ -105,10 +105,10 @@ impl Heard {
 }
 
 /// A reason without the names of runs, so that equal ones count as one.
-fn shortened(reason: &str) -> String {
+pub(super) fn shortened(reason: &str) -> String {
     let words = reason.split(' ').filter(|word| !word.contains("postgres://"));
     let words = words.map(|word| if word.contains(char::is_numeric) { "…" } else { word });
-    words.collect::<Vec<_>>().join(" ").chars().take(160).collect()
+    words.collect::<Vec<_>>().join(" ").chars().take(400).collect()
 }
 
 /// A worker process.

@@ -14,7 +14,7 @@ use conclave_runtime::store::{
 };
 use conclave_runtime::{Prepared, RunOptions};
 
-use super::fleet::lock;
+use super::fleet::{lock, shortened};
 use super::work::{self, Kind, Script};
 use super::worker;
 use crate::random::Random;
@@ -90,7 +90,7 @@ impl Office {
             if let Err(error) = runtime.block_on(at_work.look()) {
                 // The server is away; everything is asked anew.
                 at_work.reader = None;
-                *lock(&book).failures.entry(error.chars().take(160).collect()).or_default() += 1;
+                *lock(&book).failures.entry(shortened(&error)).or_default() += 1;
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -101,9 +101,7 @@ impl Office {
 }
 
 fn text(error: StoreError) -> String {
-    let words = error.to_string();
-    let words = words.split(' ').filter(|word| !word.contains("postgres://"));
-    words.collect::<Vec<_>>().join(" ")
+    error.to_string()
 }
 
 impl AtWork {
