@@ -111,7 +111,9 @@ impl Cluster {
         let _ = killed.0.wait();
         self.show(&["workers"])?;
         let died = Instant::now();
-        eprintln!("\nThe lease of worker {first} ends 15 s after its last sign of life.");
+        eprintln!(
+            "\nWorker {first} counts as live until its lease ends, 15 s after its last sign of life."
+        );
         phases.check(&format!("waiting until worker {second} may take the task over"), || {
             self.wait(|event| event.contains(r#""event":"taken""#)).map(drop)
         })?;
@@ -132,7 +134,10 @@ impl Cluster {
         }
         self.show(&["show", &run])?;
         self.show(&["workers"])?;
-        eprintln!("\nNo reply was bought twice, and nothing was lost. The database ends now.");
+        eprintln!(
+            "\nThe model was not asked again for `research`, whose reply was stored. It was for"
+        );
+        eprintln!("`draft`: that reply was on its way to worker {first}. The database ends now.");
         eprintln!("On machines of yours: docs/use/machines.md");
         Ok(())
     }
